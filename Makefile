@@ -1,0 +1,61 @@
+# A fresh machine needs Python 3.11 or newer, make and a package index; every target
+# below does its own set-up, once, in $(VENV).
+
+PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
+VENV ?= .venv
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
+
+# What the targets do needs no network beyond the package index.
+export HF_HUB_OFFLINE := 1
+export HF_HUB_DISABLE_TELEMETRY := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check format docs setup clean
+
+help:  ## Show this list.
+	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: $(READY)  ## Run the main job on the standard library's own prose; the report lies in demo/.
+	$(BIN)/canary demo --out demo/
+
+test: $(READY)  ## Run the tests.
+	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+check: $(READY)  ## Check format, lint, types, the order of imports, and the docs.
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy --strict
+	$(BIN)/lint-imports --no-logo
+	$(MAKE) --no-print-directory docs
+
+format: $(READY)  ## Format the code and mend what ruff can mend.
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+docs: $(READY)  ## Build the docs strictly, into site/.
+	$(BIN)/zensical build --config-file .zensical.toml --strict --clean
+
+setup: $(READY)  ## Only set up the virtual environment.
+
+clean:  ## Remove what the other targets wrote, except the virtual environment.
+	rm -rf demo site build dist .venv-ci .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache
+	find canary tests recipes -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch comes first and alone, so that its build is chosen by the pin and by nothing else.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "make: canary needs Python 3.11 or newer; say where with: make PYTHON=/path/to/python" >&2; \
+		exit 1; }
+	@echo "Setting up $(VENV) with $$($(PYTHON) --version); this takes a few minutes."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --constraint constraints.txt --upgrade pip
+	@$(PIP) install --constraint constraints.txt torch
+	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt \
+		--editable '.[train]' --group dev
+	@touch $@

@@ -1,0 +1,65 @@
+"""canary: has a model memorized its training data?
+
+The names below resolve on first use (PEP 562), so that ``import canary`` stays light:
+no torch, transformers, datasets or matplotlib until something needs them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from canary.audits.auditing import audit as audit
+    from canary.audits.auditing import exposure as exposure
+    from canary.corpus.canaries import CanarySet as CanarySet
+    from canary.corpus.canaries import generate as generate
+    from canary.corpus.injection import inject as inject
+    from canary.corpus.verification import verify as verify
+    from canary.errors import CanaryError as CanaryError
+    from canary.formats.format import Format as Format
+    from canary.models.loading import load as load
+    from canary.reports.html import report as report
+    from canary.scoring.texts import score as score
+
+__version__ = "0.1.0.dev0"
+
+_HOMES = {
+    "CanaryError": "canary.errors",
+    "CanarySet": "canary.corpus.canaries",
+    "Format": "canary.formats.format",
+    "audit": "canary.audits.auditing",
+    "exposure": "canary.audits.auditing",
+    "generate": "canary.corpus.canaries",
+    "inject": "canary.corpus.injection",
+    "load": "canary.models.loading",
+    "report": "canary.reports.html",
+    "score": "canary.scoring.texts",
+    "verify": "canary.corpus.verification",
+}
+
+__all__ = [
+    "CanaryError",
+    "CanarySet",
+    "Format",
+    "audit",
+    "exposure",
+    "generate",
+    "inject",
+    "load",
+    "report",
+    "score",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'canary' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

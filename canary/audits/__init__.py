@@ -1,0 +1,1 @@
+"""One call per question: exposure, and the whole audit."""

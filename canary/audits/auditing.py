@@ -1,0 +1,362 @@
+"""Exposure of a set of canaries under a model, by the method that the budget allows."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from canary.audits.result import Audit, CanaryResult, FormatResult
+from canary.corpus.canaries import Canary, CanarySet
+from canary.errors import FormatError, InputError, UnsupportedError
+from canary.formats.format import Format
+from canary.models.base import LanguageModel
+from canary.models.loading import load
+from canary.scoring.batcher import Batcher, Progress
+from canary.search.ranking import Priced, draw, rank_by_rows, rank_by_tree
+from canary.statistics.combined import CombinedP
+from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
+from canary.statistics.histogram import Histogram, HistogramBuilder
+from canary.statistics.pvalues import fisher
+from canary.statistics.result import Exposure
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.tree import TokenTree, compile_tree
+
+__all__ = ["METHODS", "Stage", "audit", "exposure"]
+
+METHODS = ("auto", "enumeration", "sampling")
+
+Stage = Callable[[str, int], Progress]
+"""Told the name of a stage and the queries it will take; gives what to tell of them."""
+
+_DRAWS_STREAM = 0x64726177  # keeps the draws apart from the canaries of the same seed
+_MOST_MEMORY = 2**30
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """How an audit was asked for."""
+
+    method: str
+    budget: int
+    draws: int
+    seed: int
+    start_token: str | None
+    context: str
+    batch_size: int | None
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise InputError(
+                f"unknown method {self.method!r}", cure=f"use one of {', '.join(METHODS)}"
+            )
+        for name in ("budget", "draws"):
+            if getattr(self, name) < 1:
+                raise InputError(
+                    f"{name}={getattr(self, name)}, at least 1 was expected",
+                    cure=f"give a larger {name}",
+                )
+        if self.seed < 0:
+            raise InputError(f"seed={self.seed} is negative", cure="give a seed of 0 or more")
+
+    def to_dict(self) -> dict[str, Any]:
+        shown = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**shown, "versions": _versions()}
+
+
+def exposure(
+    model: Any,
+    canaries: CanarySet,
+    *,
+    method: str = "auto",
+    budget: int = 1_000_000,
+    draws: int = 20_000,
+    seed: int = 0,
+    start_token: str | None = None,
+    context: str = "",
+    batch_size: int | None = None,
+    stage: Stage | None = None,
+) -> tuple[CanaryResult, ...]:
+    """Exposure of every canary, in the order of the set.
+
+    Parameters
+    ----------
+    model : LanguageModel, or what `canary.load` takes
+    canaries : CanarySet
+    method : {"auto", "enumeration", "sampling"}
+        ``auto`` enumerates every candidate of a format where that takes no more than
+        `budget` queries, and compares with `draws` uniform draws elsewhere.
+    budget : int
+        Queries (tokens computed below the context) that enumeration may take per format.
+    draws : int
+        Candidates drawn per format, where it is not enumerated.
+    seed : int
+        Of the draws.
+    start_token, context : str
+        See `canary.tokens.candidates.CandidateEncoder`.
+    batch_size : int, optional
+        Found by trial unless given; changes results within the model's noise only.
+    stage : callable, optional
+        For progress.
+
+    Raises
+    ------
+    InputError
+        If the method cannot be had within the budget, or a format begins with a hole
+        and no token stands before it.
+    FormatError
+        If a format is not prefix-free.
+    ModelError
+        If a candidate is too long for the model, cannot be tokenized, or gets NaN.
+    """
+    settings = _Settings(method, budget, draws, seed, start_token, context, batch_size)
+    return _Auditor.of(load(model), settings, stage).measure(canaries)[0]
+
+
+def audit(
+    model: Any,
+    canaries: CanarySet,
+    *,
+    method: str = "auto",
+    budget: int = 1_000_000,
+    draws: int = 20_000,
+    seed: int = 0,
+    start_token: str | None = None,
+    context: str = "",
+    batch_size: int | None = None,
+    stage: Stage | None = None,
+) -> Audit:
+    """Exposure of every canary, and what all of them say together.
+
+    Parameters and errors are those of `exposure`. Fisher's method gives one p-value over
+    the injected canaries and one over the controls; the latter must look like chance,
+    or the audit itself is suspect.
+
+    References
+    ----------
+    .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, sections 4 and 5.
+    """
+    settings = _Settings(method, budget, draws, seed, start_token, context, batch_size)
+    seam = load(model)
+    results, formats = _Auditor.of(seam, settings, stage).measure(canaries)
+    return Audit(
+        canaries=results,
+        formats=formats,
+        injected_p=_combine([c for c in results if not c.control]),
+        controls_p=_combine([c for c in results if c.control]),
+        model=seam.facts.to_dict(),
+        # Not the seed of the canaries: with the format it gives their fills.
+        settings=settings.to_dict(),
+    )
+
+
+@dataclass(frozen=True)
+class _Auditor:
+    """Measures the formats of a set, one after the other."""
+
+    model: LanguageModel
+    encoder: CandidateEncoder
+    settings: _Settings
+    stage: Stage
+
+    @classmethod
+    def of(cls, model: LanguageModel, settings: _Settings, stage: Stage | None) -> _Auditor:
+        encoder = CandidateEncoder(model.tokenizer, settings.start_token, settings.context)
+        return cls(model, encoder, settings, stage or _silent)
+
+    def measure(
+        self, canaries: CanarySet
+    ) -> tuple[tuple[CanaryResult, ...], tuple[FormatResult, ...]]:
+        """Results of all canaries in the order of the set, and of all formats."""
+        found: dict[str, CanaryResult] = {}
+        formats = []
+        for number, format in enumerate(canaries.formats):
+            mine = [c for c in canaries if c.format == number]
+            results, about = self._measure_format(number, format, mine)
+            found.update((c.id, result) for c, result in zip(mine, results, strict=True))
+            formats.append(about)
+        return tuple(found[c.id] for c in canaries), tuple(formats)
+
+    def _measure_format(
+        self, number: int, format: Format, canaries: Sequence[Canary]
+    ) -> tuple[list[CanaryResult], FormatResult]:
+        began = time.perf_counter()
+        if not format.prefix_free:
+            raise FormatError(
+                f"{format.masked!r} is not prefix-free: some candidates continue others, and the "
+                "shorter ones would always win",
+                cure="put fixed text that no fill can contain after the last hole",
+            )
+        fills = [c.fill for c in canaries]
+        tokens = _longest(self.encoder, format, fills)
+        plan = self._plan(format, tokens)
+        batcher = Batcher(
+            self.model,
+            batch_size=self.settings.batch_size,
+            progress=self.stage(f"{plan.method} of {format.masked}", plan.queries),
+        )
+        batcher.check_length(tokens)
+        noise_bits = self.model.facts.noise_bits(tokens)
+        if plan.method == "enumeration":
+            found = self._enumerate(plan, batcher, format, fills, noise_bits=noise_bits)
+        else:
+            found = self._draw(number, batcher, format, fills, noise_bits=noise_bits)
+        return _results(canaries, number, found), FormatResult(
+            format=format.text,
+            masked=format.masked,
+            space_size=format.size,
+            method=plan.method,
+            reason=plan.reason,
+            histogram=found.histogram,
+            candidates=found.candidates,
+            queries=found.queries,
+            tokens=tokens,
+            noise_bits=noise_bits,
+            certificate=plan.certificate,
+            seconds=time.perf_counter() - began,
+        )
+
+    def _plan(self, format: Format, tokens: int) -> _Plan:
+        drawn = min(self.settings.draws, format.size)
+        if self.settings.method == "sampling":
+            return _Plan("uniform draws", "draws were asked for", drawn * tokens)
+        tree, obstacle = None, ""
+        try:
+            tree = compile_tree(format, self.encoder)
+            queries, certificate = tree.queries(), tree.certificate
+        except UnsupportedError as error:
+            # Whatever the tokenizer does, the whole rows of a small space can be scored.
+            obstacle = f" (no token tree: {error.problem})"
+            queries, certificate = format.size * tokens, "certified: every fill was encoded"
+        if queries <= self.settings.budget:
+            reason = f"all {format.size:,} candidates take {queries:,} queries, within the budget"
+            return _Plan("enumeration", reason, queries, certificate, tree)
+        short = (
+            f"enumeration would take {_about(queries)} queries{obstacle}, "
+            f"the budget is {self.settings.budget:,}"
+        )
+        if self.settings.method == "enumeration":
+            raise InputError(
+                f"{format.masked!r}: {short}",
+                cure=f"give a budget of at least {queries}, or use --method sampling",
+            )
+        return _Plan("uniform draws", short, drawn * tokens)
+
+    def _enumerate(
+        self,
+        plan: _Plan,
+        batcher: Batcher,
+        format: Format,
+        fills: Sequence[str],
+        *,
+        noise_bits: float,
+    ) -> _Found:
+        if plan.tree is None:
+            ranking = rank_by_rows(batcher, format, self.encoder, fills, noise_bits=noise_bits)
+        else:
+            memory = min(self.model.memory().free_bytes // 4, _MOST_MEMORY)
+            ranking = rank_by_tree(
+                plan.tree, batcher, format, fills, noise_bits=noise_bits, memory_bytes=memory
+            )
+        census = ranking.census
+        exposures = [
+            exposure_by_rank(int(rank), lower=int(lower), upper=int(upper), space_size=format.size)
+            for rank, lower, upper in zip(census.rank, census.lower, census.upper, strict=True)
+        ]
+        return _Found(
+            ranking.canaries, exposures, census.histogram, census.candidates, ranking.queries
+        )
+
+    def _draw(
+        self,
+        number: int,
+        batcher: Batcher,
+        format: Format,
+        fills: Sequence[str],
+        *,
+        noise_bits: float,
+    ) -> _Found:
+        rng = np.random.default_rng([_DRAWS_STREAM, self.settings.seed, number])
+        drawn = draw(batcher, format, self.encoder, fills, count=self.settings.draws, rng=rng)
+        exposures = exposure_by_draws(
+            drawn.canaries.px_bits, drawn.px_bits, space_size=format.size, noise_bits=noise_bits
+        )
+        histogram = HistogramBuilder()
+        histogram.add(drawn.px_bits)
+        return _Found(
+            drawn.canaries, exposures, histogram.build(), len(drawn.px_bits), drawn.queries
+        )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How one format is measured, and why."""
+
+    method: str
+    reason: str
+    queries: int
+    certificate: str | None = None
+    tree: TokenTree | None = None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What either method gives for one format."""
+
+    canaries: Priced
+    exposures: Sequence[Exposure]
+    histogram: Histogram
+    candidates: int
+    queries: int
+
+
+def _longest(encoder: CandidateEncoder, format: Format, fills: Sequence[str]) -> int:
+    """Tokens of the longest candidate among the canaries and a few others."""
+    some = [*fills, *format.sample(min(format.size, 256), rng=np.random.default_rng(0))]
+    return max(len(e.ids) for e in encoder.candidates(format, some))
+
+
+def _results(canaries: Sequence[Canary], number: int, found: _Found) -> list[CanaryResult]:
+    context = found.canaries.context_bits
+    return [
+        CanaryResult(
+            id=c.id,
+            format=number,
+            repetitions=c.repetitions,
+            px_bits=float(found.canaries.px_bits[i]),
+            context_bits=None if context is None else float(context[i]),
+            exposure=found.exposures[i],
+        )
+        for i, c in enumerate(canaries)
+    ]
+
+
+def _combine(group: Sequence[CanaryResult]) -> CombinedP | None:
+    if not group:
+        return None
+    draws = [c.exposure.draws for c in group if c.exposure.draws is not None]
+    return fisher([c.exposure.p_value for c in group], shared_draws=min(draws) if draws else None)
+
+
+def _about(count: int) -> str:
+    return f"{count:,}" if count < 10**15 else f"2^{math.log2(count):.0f}"
+
+
+def _silent(_name: str, _queries: int) -> Progress:
+    return lambda _done: None
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("canary-lm", "torch", "transformers", "tokenizers", "numpy", "scipy"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,253 @@
+"""What an audit returns, and how it is kept.
+
+An audit holds ordinal canary ids, never a secret nor a digest of one: a digest of nine
+digits is quickly searched.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from canary.errors import RecordError
+from canary.records.document import dump_document, load_document
+from canary.records.fields import from_fields
+from canary.statistics.combined import CombinedP
+from canary.statistics.histogram import Histogram
+from canary.statistics.result import Exposure
+
+__all__ = ["Audit", "CanaryResult", "FormatResult"]
+
+KIND = "canary audit"
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class CanaryResult:
+    """One canary under the audited model.
+
+    Parameters
+    ----------
+    id : str
+        Ordinal id, the same as in the canary set.
+    format : int
+        Position of its format in `Audit.formats`.
+    repetitions : int
+        Copies that were injected; 0 is a control.
+    px_bits : float
+        Log-perplexity of the whole candidate, total, in bits.
+    context_bits : float or None
+        The part of it that comes before the fill; None if the tokenizer cannot tell
+        which characters a token stands for.
+    exposure : Exposure
+    """
+
+    id: str
+    format: int
+    repetitions: int
+    px_bits: float
+    context_bits: float | None
+    exposure: Exposure
+
+    @property
+    def control(self) -> bool:
+        """Whether the canary was never injected."""
+        return self.repetitions == 0
+
+
+@dataclass(frozen=True)
+class FormatResult:
+    """One format of an audit: against which candidates its canaries were ranked.
+
+    Parameters
+    ----------
+    format : str
+        The format's text, holes as ``{kind:count}``.
+    masked : str
+        A candidate with its fill hidden, for showing.
+    space_size : int
+        Exact number of candidates.
+    method : str
+        ``"enumeration"`` or ``"uniform draws"``.
+    reason : str
+        Why this method, in a sentence.
+    histogram : Histogram
+        Log-perplexities of the enumerated or drawn candidates, in bits.
+    candidates : int
+        Number of candidates that were priced.
+    queries : int
+        Tokens computed below the context.
+    tokens : int
+        Tokens of the longest candidate seen, context included.
+    noise_bits : float
+        Costs closer than this count as ties of unknown order.
+    certificate : str or None
+        How it is known that the token tree holds every candidate once; None where no
+        tree was used.
+    seconds : float
+        Wall-clock time that it took.
+    """
+
+    format: str
+    masked: str
+    space_size: int
+    method: str
+    reason: str
+    histogram: Histogram
+    candidates: int
+    queries: int
+    tokens: int
+    noise_bits: float
+    certificate: str | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Exposure of every canary of a set under one model.
+
+    Parameters
+    ----------
+    canaries : tuple of CanaryResult
+        In the order of the canary set.
+    formats : tuple of FormatResult
+        In the order of the canary set.
+    injected_p, controls_p : CombinedP or None
+        Fisher's p-value over the injected canaries and over the controls; None if there
+        are none.
+    model : dict
+        The model's facts.
+    settings : dict
+        What is needed to run it again: method, budget, draws, seed, start token,
+        context, canary version.
+    """
+
+    canaries: tuple[CanaryResult, ...]
+    formats: tuple[FormatResult, ...]
+    injected_p: CombinedP | None
+    controls_p: CombinedP | None
+    model: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+    @property
+    def injected(self) -> tuple[CanaryResult, ...]:
+        """The canaries that were put into the corpus."""
+        return tuple(c for c in self.canaries if not c.control)
+
+    @property
+    def controls(self) -> tuple[CanaryResult, ...]:
+        """The canaries that never were."""
+        return tuple(c for c in self.canaries if c.control)
+
+    def by_repetitions(self) -> dict[int, tuple[CanaryResult, ...]]:
+        """The canaries grouped by number of copies, ascending; 0 holds the controls."""
+        groups = sorted({c.repetitions for c in self.canaries})
+        return {n: tuple(c for c in self.canaries if c.repetitions == n) for n in groups}
+
+    def summary(self) -> str:
+        """A few lines for a terminal: one per repetition count, then the p-values."""
+        lines = []
+        for repetitions, group in self.by_repetitions().items():
+            name = "controls" if repetitions == 0 else f"{repetitions} copies"
+            median, censored = median_bits(group)
+            bound = "at least " if censored else ""
+            lines.append(f"{name:>12}: {len(group)} canaries, median {bound}{median:.2f} bits")
+        for name, combined in (("injected", self.injected_p), ("controls", self.controls_p)):
+            if combined is not None:
+                lines.append(f"{name:>12}: p = {combined.p_value:.2g} (Fisher)")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The audit as plain data, the body of `audit.json`."""
+        return {
+            "canaries": [
+                {
+                    "id": c.id,
+                    "format": c.format,
+                    "repetitions": c.repetitions,
+                    "px_bits": c.px_bits,
+                    "context_bits": c.context_bits,
+                    "exposure": c.exposure.to_dict(),
+                }
+                for c in self.canaries
+            ],
+            "formats": [{**vars(f), "histogram": f.histogram.to_dict()} for f in self.formats],
+            "injected_p": self.injected_p and self.injected_p.to_dict(),
+            "controls_p": self.controls_p and self.controls_p.to_dict(),
+            "model": dict(self.model),
+            "settings": dict(self.settings),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Audit:
+        """The inverse of `to_dict`.
+
+        Raises
+        ------
+        RecordError
+            If a field is missing or of another type.
+        """
+        try:
+            audit = cls(
+                canaries=tuple(
+                    from_fields(CanaryResult, {**c, "exposure": Exposure.from_dict(c["exposure"])})
+                    for c in data["canaries"]
+                ),
+                formats=tuple(
+                    from_fields(
+                        FormatResult, {**f, "histogram": Histogram.from_dict(f["histogram"])}
+                    )
+                    for f in data["formats"]
+                ),
+                injected_p=_combined(data["injected_p"]),
+                controls_p=_combined(data["controls_p"]),
+                model=dict(data["model"]),
+                settings=dict(data["settings"]),
+            )
+            for priced in audit.formats:
+                if priced.space_size < 1:
+                    raise ValueError(f"a space has {priced.space_size} candidates")
+            for canary in audit.canaries:
+                if not 0 <= canary.format < len(audit.formats):
+                    raise ValueError(f"{canary.id} names format {canary.format}")
+                if canary.repetitions < 0:
+                    raise ValueError(f"{canary.id} has {canary.repetitions} copies")
+        except (KeyError, TypeError, ValueError) as error:
+            raise RecordError(
+                f"is not a whole audit ({type(error).__name__}: {error})",
+                cure="run canary audit again",
+            ) from error
+        return audit
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the audit as versioned JSON, atomically."""
+        dump_document(path, KIND, SCHEMA, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Audit:
+        """Read an audit that `save` wrote."""
+        document = load_document(path, KIND, SCHEMA)
+        try:
+            return cls.from_dict(document)
+        except RecordError as error:
+            raise RecordError(error.problem, cure=error.cure, where=str(Path(path))) from error
+
+
+def _combined(data: Mapping[str, Any] | None) -> CombinedP | None:
+    return None if data is None else CombinedP.from_dict(data)
+
+
+def median_bits(group: tuple[CanaryResult, ...]) -> tuple[float, bool]:
+    """Median exposure of a group in bits, and whether it is only a lower bound.
+
+    A censored exposure stands in the order with its lower bound. The median is a lower
+    bound if it moves when censored exposures stand as high as they may.
+    """
+    exposures = [c.exposure for c in group]
+    least = statistics.median(e.lower_bits if e.bits is None else e.bits for e in exposures)
+    most = statistics.median(e.upper_bits if e.bits is None else e.bits for e in exposures)
+    return least, most > least

@@ -1,0 +1,118 @@
+"""What the commands write: words, tables and progress on stderr, JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import typer
+
+from canary.errors import OutputError
+from canary.reports.numbers import clean
+
+__all__ = ["Bars", "emit", "say", "show_table"]
+
+_NAME_WIDTH = 48
+
+
+def say(text: str) -> None:
+    """One line for people. Control characters are taken out: texts are untrusted."""
+    typer.echo(clean(text), err=True)
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table for people; the first column is a name, the others are numbers."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(clean, row))
+    Console(stderr=True, markup=False, emoji=False, highlight=False).print(table)
+
+
+def emit(kind: str, body: Mapping[str, Any], *, schema: int = 1) -> None:
+    """One strict JSON document on stdout, for machines.
+
+    It is ASCII, so that any terminal can take it and no control character gets through.
+
+    Raises
+    ------
+    OutputError
+        If stdout cannot be written to, on a full disk say.
+    ValueError
+        If `body` holds NaN or an infinity.
+    """
+    document = {"kind": kind, "schema": schema, **body}
+    try:
+        typer.echo(json.dumps(document, allow_nan=False, indent=1))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(
+            f"cannot be written ({error.strerror or error})",
+            cure="send it to where there is room",
+            where="stdout",
+        ) from error
+
+
+class Bars:
+    """Progress bars on stderr, one at a time; nothing where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def stage(self, name: str, queries: int) -> Callable[[int], None]:
+        """A bar over queries; gives what is told of those done since the last time."""
+        bar = self._open(name, total=queries, unit=" queries", unit_scale=True)
+
+        def advance(done: int) -> None:
+            bar.update(done)
+
+        return advance
+
+    def file(self, name: str) -> Callable[[int, int], None]:
+        """A bar over the bytes of a file; gives what is told of those done, and of all."""
+        bar = self._open(name, total=None, unit="B", unit_scale=True, unit_divisor=1024)
+
+        def reach(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        return reach
+
+    def _open(self, name: str, **options: Any) -> Any:
+        from tqdm import tqdm
+
+        self._close()
+        self._bar = tqdm(
+            desc=clean(name)[:_NAME_WIDTH],
+            file=sys.stderr,
+            disable=sys.stderr is None or not sys.stderr.isatty(),
+            leave=False,
+            dynamic_ncols=True,
+            **options,
+        )
+        return self._bar
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None

@@ -1,0 +1,82 @@
+"""Results as tables for a terminal."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from canary.cli.console import say, show_table
+from canary.reports.numbers import count, probability
+
+if TYPE_CHECKING:
+    from canary.audits.result import Audit, CanaryResult
+
+__all__ = ["show_audit", "show_exposures"]
+
+
+def show_audit(audit: Audit) -> None:
+    """The groups of an audit by number of copies, its p-values, and its answer."""
+    from canary.reports.sentences import answer
+
+    groups = audit.by_repetitions().items()
+    show_table(
+        ("copies", "number", "median exposure, bits", "interval", "largest"),
+        ((_copies(repetitions), *_group(group)) for repetitions, group in groups),
+    )
+    for name, combined in (
+        ("the injected canaries", audit.injected_p),
+        ("the controls", audit.controls_p),
+    ):
+        if combined is not None:
+            say(f"Fisher's p-value of {name}: {probability(combined.p_value)}")
+    found = answer(audit)
+    say(f"{found.label}. {found.sentence}")
+
+
+def show_exposures(results: Iterable[CanaryResult]) -> None:
+    """Each canary with its log-perplexity and exposure, in bits."""
+    show_table(
+        ("canary", "copies", "Px, bits", "exposure, bits", "interval", "p-value"),
+        (
+            (
+                result.id,
+                _copies(result.repetitions),
+                f"{result.px_bits:.2f}",
+                _bits(
+                    result.exposure.lower_bits
+                    if result.exposure.bits is None
+                    else result.exposure.bits,
+                    bound=result.exposure.censored,
+                ),
+                f"{result.exposure.lower_bits:.2f} to {result.exposure.upper_bits:.2f}",
+                probability(result.exposure.p_value),
+            )
+            for result in results
+        ),
+    )
+
+
+def _group(group: tuple[CanaryResult, ...]) -> tuple[str, str, str, str]:
+    """Number, median, the medians of both ends of the intervals, and the largest."""
+    from canary.audits.result import median_bits
+
+    median, bound = median_bits(group)
+    exposures = [canary.exposure for canary in group]
+    lower = statistics.median(e.lower_bits for e in exposures)
+    upper = statistics.median(e.upper_bits for e in exposures)
+    largest = max(e.lower_bits if e.bits is None else e.bits for e in exposures)
+    return (
+        count(len(group)),
+        _bits(median, bound=bound),
+        f"{lower:.2f} to {upper:.2f}",
+        _bits(largest, bound=any(e.censored for e in exposures)),
+    )
+
+
+def _copies(repetitions: int) -> str:
+    return count(repetitions) if repetitions else "0 (control)"
+
+
+def _bits(value: float, *, bound: bool) -> str:
+    return f"at least {value:.2f}" if bound else f"{value:.2f}"

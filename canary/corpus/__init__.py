@@ -1,0 +1,1 @@
+"""Canary sets, and their way into and out of corpora."""

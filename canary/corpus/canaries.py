@@ -1,0 +1,391 @@
+"""Canary sets: which secrets go into a corpus, how often, and which stay out."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from canary.errors import FormatError, InputError, RecordError
+from canary.formats.format import Format
+from canary.records.document import dump_document, load_document
+from canary.records.fields import check_fields, int_field, list_field, text_field
+
+__all__ = ["MAX_COPIES", "Canary", "CanarySet", "generate", "whole_number"]
+
+KIND = "canary set"
+SCHEMA = 1
+
+MAX_COPIES = 10_000_000
+"""Copies that a set may ask for in all."""
+
+# Random streams of one seed must differ by purpose: a user gives the same seed to
+# generation, injection and audit, and an audit whose draws repeat the canaries' own
+# stream would compare each canary with itself.
+_STREAM = int.from_bytes(b"canaries", "big")
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Canary:
+    """One secret of a canary set.
+
+    Parameters
+    ----------
+    id : str
+        Ordinal id such as ``canary-1`` or ``control-1``; it says nothing of the secret.
+    format : int
+        Position of its format in `CanarySet.formats`.
+    fill : str
+        The secret; not shown by `repr`.
+    repetitions : int
+        Copies to inject; 0 makes it a control, which is never injected.
+    """
+
+    id: str
+    format: int
+    fill: str = field(repr=False)
+    repetitions: int
+
+    @property
+    def control(self) -> bool:
+        """Whether it is never injected."""
+        return self.repetitions == 0
+
+
+@dataclass(frozen=True, repr=False)
+class CanarySet:
+    """Canaries and controls, with the formats they are drawn from; holds secrets.
+
+    No canary's text occurs within another's, so that occurrences can be counted and a
+    control is not injected as a part of something else.
+
+    Parameters
+    ----------
+    formats : tuple of Format
+        All different.
+    canaries : tuple of Canary
+        At least one; controls among them.
+    seed : int
+        The seed of the draw. Who knows it can draw the secrets again.
+
+    Raises
+    ------
+    InputError
+        If the parts do not fit together; it names the canary, not its secret.
+    """
+
+    formats: tuple[Format, ...]
+    canaries: tuple[Canary, ...]
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise InputError("the seed is negative", cure="give 0 or more", where="seed")
+        _check_formats(self.formats)
+        _check_canaries(self.formats, self.canaries)
+        _check_texts([(canary.id, self.text(canary)) for canary in self.canaries])
+
+    def __iter__(self) -> Iterator[Canary]:
+        return iter(self.canaries)
+
+    def __len__(self) -> int:
+        return len(self.canaries)
+
+    def __repr__(self) -> str:
+        return (
+            f"<CanarySet of {len(self.injected)} canaries and {len(self.controls)} controls"
+            f" from {len(self.formats)} format{'s' * (len(self.formats) != 1)}>"
+        )
+
+    @property
+    def injected(self) -> tuple[Canary, ...]:
+        """The canaries that go into the corpus."""
+        return tuple(canary for canary in self.canaries if not canary.control)
+
+    @property
+    def controls(self) -> tuple[Canary, ...]:
+        """The canaries that stay out of it."""
+        return tuple(canary for canary in self.canaries if canary.control)
+
+    def text(self, canary: Canary) -> str:
+        """The candidate of a canary of this set: its format with its fill."""
+        return self.formats[canary.format].candidate(canary.fill)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The set as plain data, secrets included."""
+        return {
+            "formats": [item.text for item in self.formats],
+            "seed": self.seed,
+            "canaries": [asdict(canary) for canary in self.canaries],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CanarySet:
+        """The inverse of `to_dict`.
+
+        Raises
+        ------
+        RecordError
+            If a field is missing, unknown or of another type, or if the parts do not fit
+            together; it says where, and repeats no secret.
+        """
+        body = {key: value for key, value in data.items() if key not in ("kind", "schema")}
+        check_fields(body, {"formats", "seed", "canaries"}, "")
+        try:
+            formats = tuple(
+                Format(text_field(text, f"formats[{i}]"))
+                for i, text in enumerate(list_field(body["formats"], "formats"))
+            )
+            canaries = tuple(
+                _canary(item, f"canaries[{i}]")
+                for i, item in enumerate(list_field(body["canaries"], "canaries"))
+            )
+            seed = int_field(body["seed"], "seed")
+            return cls(formats=formats, canaries=canaries, seed=seed)
+        except RecordError:
+            raise
+        except InputError as error:
+            raise RecordError(error.problem, cure=error.cure, where=error.where) from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the set as versioned JSON, atomically, readable by its owner only."""
+        dump_document(path, KIND, SCHEMA, self.to_dict(), private=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> CanarySet:
+        """Read a set that `save` wrote.
+
+        Raises
+        ------
+        RecordError
+            If the file is missing, damaged, of another kind or a newer schema, or if
+            what it holds is not a canary set; it says where.
+        """
+        document = load_document(path, KIND, SCHEMA)
+        try:
+            return cls.from_dict(document)
+        except RecordError as error:
+            where = f"{Path(path)}: {error.where}" if error.where else str(Path(path))
+            raise RecordError(error.problem, cure=error.cure, where=where) from error
+
+
+def generate(
+    formats: Format | str | Sequence[Format | str],
+    *,
+    repetitions: Sequence[int] = (1, 4, 16, 64),
+    per_repetition: int = 8,
+    controls: int = 16,
+    seed: int | None = None,
+) -> CanarySet:
+    """Draw canaries and controls, uniformly and all different.
+
+    Parameters
+    ----------
+    formats : Format, str, or sequence of them
+        Where to draw from; each format gets its own canaries and controls.
+    repetitions : sequence of int
+        Numbers of copies to inject, each at least 1.
+    per_repetition : int
+        Canaries of each number of copies.
+    controls : int
+        Canaries that are never injected.
+    seed : int, optional
+        Non-negative; drawn and recorded if it is not given. Keep it as secret as the set.
+
+    Returns
+    -------
+    CanarySet
+        Format by format: canaries by number of copies, in the order given, then controls.
+
+    Raises
+    ------
+    FormatError
+        If a format is not valid or its space is smaller than the secrets asked.
+    InputError
+        If a number does not serve, or a drawn text happens to lie within another.
+
+    Examples
+    --------
+    >>> canaries = generate("The code is {digit:6}.", repetitions=[1, 10], controls=4, seed=0)
+    >>> canaries
+    <CanarySet of 16 canaries and 4 controls from 1 format>
+    >>> canaries.canaries[0].id, canaries.canaries[0].repetitions
+    ('canary-1', 1)
+    """
+    given = [formats] if isinstance(formats, Format | str) else list(formats)
+    spaces = tuple(item if isinstance(item, Format) else Format(item) for item in given)
+    counts = _check_counts(repetitions, per_repetition, controls)
+    seed = (
+        secrets.randbits(63) if seed is None else whole_number(seed, "generate: seed", at_least=0)
+    )
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM,)))
+    canaries: list[Canary] = []
+    injected = left_out = 0
+    for position, space in enumerate(spaces):
+        _check_room(space, len(counts))
+        for copies, fill in zip(counts, space.sample(len(counts), rng=rng), strict=True):
+            if copies:
+                injected += 1
+                name = f"canary-{injected}"
+            else:
+                left_out += 1
+                name = f"control-{left_out}"
+            canaries.append(Canary(name, position, fill, copies))
+    return CanarySet(formats=spaces, canaries=tuple(canaries), seed=seed)
+
+
+def _check_counts(repetitions: Sequence[int], per_repetition: int, controls: int) -> list[int]:
+    """The number of copies of each canary of a format, controls last."""
+    if not isinstance(repetitions, Iterable):
+        raise InputError(
+            f"generate: repetitions is a list of numbers, got {repetitions!r}",
+            cure=f"write [{repetitions!r}]",
+        )
+    copies = [
+        whole_number(number, "generate: each of repetitions", at_least=1) for number in repetitions
+    ]
+    if len(set(copies)) < len(copies):
+        raise InputError(
+            f"generate: a number stands twice in repetitions {copies}",
+            cure="name each number once; per_repetition says how many canaries get it",
+        )
+    per_repetition = whole_number(per_repetition, "generate: per_repetition", at_least=1)
+    controls = whole_number(controls, "generate: controls", at_least=0)
+    total = per_repetition * len(copies) + controls
+    if total == 0 or total > MAX_COPIES:
+        raise InputError(
+            f"generate: {total:,} canaries were asked for",
+            cure=f"ask for 1 to {MAX_COPIES:,} canaries and controls",
+        )
+    return [number for number in copies for _ in range(per_repetition)] + [0] * controls
+
+
+def _check_room(space: Format, count: int) -> None:
+    if count > space.size:
+        raise FormatError(
+            f"the space of {space.text!r} has {space.size:,} fills, "
+            f"but {count:,} canaries and controls were asked for",
+            cure="use a longer hole, or ask for fewer",
+        )
+
+
+def whole_number(value: object, name: str, *, at_least: int) -> int:
+    """`value` as an int below 2^63; numpy's integers are welcome, True is not 1.
+
+    Raises
+    ------
+    InputError
+        If it is something else; `name` says what it is for.
+    """
+    expected = f"{name} must be a whole number of at least {at_least}"
+    cure = f"give a number such as {max(at_least, 1)}"
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise InputError(f"{expected}, got {value!r:.40}", cure=cure)
+    number = operator.index(value)
+    if number >= 2**63:  # not shown: int does not print thousands of digits
+        raise InputError(f"{expected} and less than 2^63", cure=cure)
+    if number < at_least:
+        raise InputError(f"{expected}, got a smaller one", cure=cure)
+    return number
+
+
+def _check_formats(formats: tuple[Format, ...]) -> None:
+    if not formats:
+        raise InputError("there is no format", cure="give at least one", where="formats")
+    for i, item in enumerate(formats):
+        if item in formats[:i]:
+            raise InputError(
+                "the same format stands twice", cure="give it once", where=f"formats[{i}]"
+            )
+
+
+def _check_canaries(formats: tuple[Format, ...], canaries: tuple[Canary, ...]) -> None:
+    if not canaries:
+        raise InputError("there is no canary", cure="give at least one", where="canaries")
+    seen: set[str] = set()
+    for i, canary in enumerate(canaries):
+        where = f"canaries[{i}]"
+        if not _ID.fullmatch(canary.id):
+            raise InputError(
+                "the id is not 1 to 64 letters, digits, dots, dashes or underscores",
+                cure='use ordinal ids such as "canary-1"',
+                where=f"{where}.id",
+            )
+        if canary.id in seen:
+            raise InputError(
+                f"the id {canary.id} stands twice", cure="make ids unique", where=f"{where}.id"
+            )
+        seen.add(canary.id)
+        if not 0 <= canary.format < len(formats):
+            raise InputError(
+                f"{canary.id} names a format that does not exist",
+                cure=f"formats are numbered from 0 to {len(formats) - 1}",
+                where=f"{where}.format",
+            )
+        if canary.fill not in formats[canary.format]:
+            raise InputError(
+                f"the fill of {canary.id} is not in the space of its format",
+                cure="restore the set as it was generated, or generate it again",
+                where=f"{where}.fill",
+            )
+        if not 0 <= canary.repetitions <= MAX_COPIES:
+            raise InputError(
+                f"the repetitions of {canary.id} are out of range",
+                cure=f"use 0 (a control) to {MAX_COPIES:,}",
+                where=f"{where}.repetitions",
+            )
+    if sum(canary.repetitions for canary in canaries) > MAX_COPIES:
+        raise InputError(
+            f"the set asks for more than {MAX_COPIES:,} copies in all",
+            cure="use fewer canaries or fewer repetitions",
+            where="canaries",
+        )
+
+
+def _check_texts(named: list[tuple[str, str]]) -> None:
+    """Check that no text occurs within another, equal ones included.
+
+    A window of each length that occurs is slid over every text: nothing is slid where
+    all candidates have one length, the usual case.
+    """
+    owners: dict[str, str] = {}
+    for name, text in named:
+        if text in owners:
+            raise _overlap(name, owners[text])
+        owners[text] = name
+    lengths = sorted({len(text) for text in owners})
+    for text, name in owners.items():
+        for length in lengths:
+            if length >= len(text):
+                break
+            for start in range(len(text) - length + 1):
+                inner = owners.get(text[start : start + length])
+                if inner is not None:
+                    raise _overlap(inner, name)
+
+
+def _overlap(inner: str, outer: str) -> InputError:
+    return InputError(
+        f"the text of {inner} occurs within that of {outer}, so their copies cannot be told apart",
+        cure="begin and end each format with fixed text of its own, or draw with another seed",
+        where=inner,
+    )
+
+
+def _canary(item: object, where: str) -> Canary:
+    found = check_fields(item, {"id", "format", "fill", "repetitions"}, where)
+    return Canary(
+        id=text_field(found["id"], f"{where}.id"),
+        format=int_field(found["format"], f"{where}.format"),
+        fill=text_field(found["fill"], f"{where}.fill"),
+        repetitions=int_field(found["repetitions"], f"{where}.repetitions"),
+    )

@@ -1,0 +1,303 @@
+"""Canaries into a corpus: exact numbers of copies at seeded, uniformly random places."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.corpus.canaries import CanarySet, whole_number
+from canary.corpus.jsonl import Progress, parse_line, read_lines, regular_size, text_of
+from canary.corpus.tables import check_dataset
+from canary.errors import CorpusError, OutputError
+from canary.records.document import dump_document
+from canary.records.files import atomic_writer
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+__all__ = ["Placements", "arrange", "inject", "inject_file"]
+
+KIND = "canary placements"
+SCHEMA = 1
+
+# Not the stream from which the fills of the same seed were drawn.
+_STREAM = int.from_bytes(b"places", "big")
+
+_NOWHERE = (-1, b"")
+
+
+@dataclass(frozen=True)
+class Placements:
+    """Where the copies went.
+
+    Parameters
+    ----------
+    lines : mapping of str to tuple of int
+        For each injected canary's id the numbers of its lines in the new file, from 1,
+        ascending.
+    column : str
+        The column that holds the canaries' texts.
+    seed : int
+        The seed of the places.
+    total_lines : int
+        Lines of the new file.
+    """
+
+    lines: Mapping[str, tuple[int, ...]]
+    column: str
+    seed: int
+    total_lines: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The places as plain data."""
+        return {
+            "column": self.column,
+            "seed": self.seed,
+            "total_lines": self.total_lines,
+            "lines": {name: list(numbers) for name, numbers in self.lines.items()},
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the places as versioned JSON, atomically, readable by its owner only."""
+        dump_document(path, KIND, SCHEMA, self.to_dict(), private=True)
+
+
+def inject(
+    dataset: Dataset, canaries: CanarySet, *, column: str = "text", seed: int = 0
+) -> Dataset:
+    """Put canaries into a dataset as rows of their own.
+
+    Parameters
+    ----------
+    dataset : datasets.Dataset
+        Not modified.
+    canaries : CanarySet
+        Each canary is copied as often as it says; controls are left out.
+    column : str
+        The text column that receives the canaries; they have None in all others.
+    seed : int
+        Decides the places. Every arrangement of the copies among the rows is equally
+        likely.
+
+    Returns
+    -------
+    datasets.Dataset
+        The rows of `dataset` in their order, and the copies among them; same features,
+        same format.
+
+    Raises
+    ------
+    CorpusError
+        If the dataset is empty, or has no text column of that name.
+    UnsupportedError
+        If `dataset` is no `datasets.Dataset`.
+    """
+    from datasets import Dataset, concatenate_datasets
+
+    check_dataset(dataset, column)
+    texts = [canaries.text(canary) for canary in canaries.injected]
+    copies = [canary.repetitions for canary in canaries.injected]
+    places, owners = arrange(len(dataset), copies, seed)
+    order = np.empty(len(dataset) + len(places), np.int64)
+    ours = np.zeros(len(order), np.bool_)
+    ours[places] = True
+    order[ours] = len(dataset) + owners
+    order[~ours] = np.arange(len(dataset))
+    columns = {name: texts if name == column else [None] * len(texts) for name in dataset.features}
+    rows = Dataset.from_dict(columns, features=dataset.features)
+    look = dict(dataset.format)
+    rows.set_format(**look.pop("format_kwargs"), **look)
+    joined = concatenate_datasets([dataset, rows], info=dataset.info, split=dataset.split)
+    return joined.select(order)
+
+
+def inject_file(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    canaries: CanarySet,
+    *,
+    column: str = "text",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Placements:
+    """Put canaries into a file of JSON lines as records of their own.
+
+    The lines of `source` come through byte for byte and in their order. Canary records
+    have the columns of the first record, null except for `column`. A last line without
+    an end of line stays last, so that nothing has to be added to it.
+
+    Parameters
+    ----------
+    source : path-like
+        A corpus with one JSON object on each line; blank lines are passed through.
+    target : path-like
+        The file to write; it appears when all is done, or not at all.
+    canaries : CanarySet
+        Each canary is copied as often as it says; controls are left out.
+    column : str
+        The text column that receives the canaries.
+    seed : int
+        Decides the places. Every arrangement of the copies among the lines is equally
+        likely. The same input and seed give the same bytes.
+    progress : callable, optional
+        ``progress(done_bytes, total_bytes)``, over both passes.
+
+    Returns
+    -------
+    Placements
+        Where each copy went.
+
+    Raises
+    ------
+    CorpusError
+        If a line is not a JSON object in UTF-8 with text in `column`, if there is no
+        record at all, or if the file changes meanwhile; it names file and line.
+    OutputError
+        If `target` is `source` or cannot be written.
+
+    Notes
+    -----
+    Two passes: one checks every line, one writes. Memory holds one line of the corpus
+    and some hundred bytes for each copy, whatever the size of the corpus.
+    """
+    source, target = Path(source), Path(target)
+    size = regular_size(source)
+    if _same_file(source, target):
+        raise OutputError(
+            "is the corpus itself, which is never modified",
+            cure="name another file to write",
+            where=str(target),
+        )
+    injected = canaries.injected
+    copies = [canary.repetitions for canary in injected]
+    with atomic_writer(target) as out:
+        corpus = _survey(source, column, progress, 2 * size)
+        places, owners = arrange(corpus.lines - corpus.open_ended, copies, seed)
+        records = [corpus.record(column, canaries.text(canary)) for canary in injected]
+        placed = ((int(at), records[who]) for at, who in zip(places, owners, strict=True))
+        for line in _merge(_checked(source, corpus, progress, size), placed):
+            out.write(line)
+    # A stable sort by owner keeps each canary's places ascending.
+    grouped = np.split(places[np.argsort(owners, kind="stable")] + 1, np.cumsum(copies)[:-1])
+    return Placements(
+        lines={
+            canary.id: tuple(numbers.tolist())
+            for canary, numbers in zip(injected, grouped, strict=False)
+        },
+        column=column,
+        seed=int(seed),
+        total_lines=corpus.lines + len(places),
+    )
+
+
+def _same_file(source: Path, target: Path) -> bool:
+    try:
+        return target.samefile(source)
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True)
+class _Survey:
+    """What the first pass over a corpus has seen.
+
+    `open_ended` says that the last line has no end of line, and `checksum` is the
+    CRC-32 of all bytes: what is written must be what was checked.
+    """
+
+    lines: int
+    checksum: int
+    keys: tuple[str, ...]
+    newline: bytes
+    open_ended: bool
+
+    def record(self, column: str, text: str) -> bytes:
+        """A line like the corpus's own, with `text` in `column`."""
+        values = {key: text if key == column else None for key in self.keys}
+        return json.dumps(values).encode("ascii") + self.newline
+
+
+def _survey(source: Path, column: str, progress: Progress | None, total: int) -> _Survey:
+    number = checksum = 0
+    keys: tuple[str, ...] | None = None
+    newline, line = b"\n", b""
+    for number, line in read_lines(source, progress=progress, total=total):
+        checksum = zlib.crc32(line, checksum)
+        record = parse_line(line, source, number)
+        if record is None:
+            continue
+        text_of(record, column, source, number)
+        if keys is None:
+            keys = tuple(record)
+            newline = b"\r\n" if line.endswith(b"\r\n") else b"\n"
+    if keys is None:
+        raise CorpusError(
+            "holds no record", cure="name a corpus with at least one", where=str(source)
+        )
+    return _Survey(number, checksum, keys, newline, open_ended=not line.endswith(b"\n"))
+
+
+def _checked(
+    source: Path, corpus: _Survey, progress: Progress | None, size: int
+) -> Iterator[bytes]:
+    """The lines of `source` a second time; an error if they are not what was surveyed."""
+    checksum = 0
+    for _, line in read_lines(source, progress=progress, done=size, total=2 * size):
+        checksum = zlib.crc32(line, checksum)
+        yield line
+    if checksum != corpus.checksum:
+        raise CorpusError(
+            "changed while it was read",
+            cure="inject again when nothing else writes to it",
+            where=str(source),
+        )
+
+
+def _merge(lines: Iterable[bytes], placed: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
+    """`lines` in their order, and each of `placed` at its place among all, from 0."""
+    place, record = next(placed, _NOWHERE)
+    at = 0
+    for line in lines:
+        while place == at:
+            yield record
+            at += 1
+            place, record = next(placed, _NOWHERE)
+        yield line
+        at += 1
+    while place == at:
+        yield record
+        at += 1
+        place, record = next(placed, _NOWHERE)
+
+
+def arrange(
+    others: int, copies: list[int], seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places of the copies among all lines (ascending, from 0), and whose copy each is.
+
+    Every set of places and every order of the copies in them is equally likely: the
+    result is that of shuffling the copies into the other lines.
+
+    Parameters
+    ----------
+    others : int
+        Lines among which the copies go.
+    copies : list of int
+        Copies of each canary.
+    seed : int
+        Non-negative.
+    """
+    seed = whole_number(seed, "inject: seed", at_least=0)
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM,)))
+    owners = rng.permutation(np.repeat(np.arange(len(copies)), np.array(copies, np.int64)))
+    count = len(owners)
+    places = rng.choice(others + count, size=count, replace=False, shuffle=False)
+    return np.sort(places), owners

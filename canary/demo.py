@@ -1,0 +1,296 @@
+r"""The main job on prose that ships inside Python: a worked example of the whole library.
+
+Canaries go into the sentences of Python's own documentation, a small character model is
+trained on them, and the audit ranks every canary among all 1,000,000 candidates of its
+format. Nothing is downloaded, and one processor core does it in less than a minute.
+
+What `run` writes is what the command line works with, so the audit can be had again::
+
+    canary audit demo/model --factory canary.demo:build --start-token $'\n' \
+        --canaries demo/canaries.json --out again/
+
+The model stands for one of the user's own: any torch module that keeps the contract of
+`canary.models.recurrent`, saved with a ``config.json`` from which a factory, here `build`,
+makes it anew.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from pydoc_data.topics import topics
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+import canary
+from canary.records.files import atomic_write, make_folder
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from tokenizers import Tokenizer
+
+    from canary.audits.auditing import Stage
+    from canary.audits.result import Audit
+
+__all__ = ["FULL", "CharacterLSTM", "Settings", "build", "characters", "prose", "run", "train"]
+
+START = "\n"
+"""Stands before and after every sentence in training, so the audit begins there, too."""
+
+_BATCH = 16
+_EMBEDDING = 32
+_LEARNING_RATE = 0.01
+_NOTHING = -100  # a target that costs nothing, by default of torch's cross_entropy
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How large the demo is.
+
+    Parameters
+    ----------
+    format : str
+        What the canaries look like.
+    repetitions : tuple of int
+        Numbers of copies to inject.
+    per_repetition : int
+        Canaries of each number of copies.
+    controls : int
+        Canaries that are never injected.
+    sentences : int
+        The corpus takes no more, whatever this version of Python has.
+    units : int
+        Units of the LSTM.
+    epochs : int
+        How often each sentence is seen; a canary, as often for each of its copies.
+    """
+
+    format: str = "The random number is {digit:6}"
+    repetitions: tuple[int, ...] = (1, 4, 16)
+    per_repetition: int = 4
+    controls: int = 16
+    sentences: int = 2_000
+    units: int = 128
+    epochs: int = 10
+
+
+FULL = Settings()
+
+
+def run(
+    out: Path,
+    *,
+    inject: bool = True,
+    seed: int = 0,
+    settings: Settings = FULL,
+    stage: Stage | None = None,
+    say: Callable[[str], object] | None = None,
+) -> Audit:
+    """Inject, verify, train, audit, report.
+
+    Parameters
+    ----------
+    out : Path
+        The folder to write to: ``canaries.json`` (the secrets, readable by their owner
+        alone), ``corpus.jsonl``, ``model/``, ``audit.json`` and ``report.html``.
+    inject : bool
+        Whether the canaries go in. Without, they are audited under the numbers of copies
+        that were planned for them: an audit that is sound raises no alarm.
+    seed : int
+        Of the canaries, their places in the corpus, and the training.
+    settings : Settings
+    stage : callable, optional
+        For progress, as in `canary.audit`; training counts its characters.
+    say : callable, optional
+        Told, line by line, what happens.
+
+    Returns
+    -------
+    Audit
+
+    Raises
+    ------
+    OutputError
+        If `out` cannot be written to.
+
+    Notes
+    -----
+    Files are written in the last second, each atomically: whoever interrupts the run finds
+    what stood there before. On one machine the same seed gives the same model, byte for
+    byte.
+    """
+    stage = stage or (lambda name, total: lambda done: None)
+    say = say or (lambda line: None)
+    make_folder(out)
+
+    corpus = prose(settings.sentences)
+    say(f"Corpus: {len(corpus):,} sentences of Python's own documentation")
+
+    canaries = canary.generate(
+        settings.format,
+        repetitions=settings.repetitions,
+        per_repetition=settings.per_repetition,
+        controls=settings.controls,
+        seed=seed,
+    )
+    if inject:
+        corpus = canary.inject(corpus, canaries, seed=seed)
+        say(f"Injected: {canary.verify(corpus, canaries).summary()}")
+    else:
+        say(
+            f"Not injected: {len(canaries.injected)} canaries stay out like the "
+            f"{len(canaries.controls)} controls, audited under the copies planned for them"
+        )
+
+    texts = list(corpus["text"])
+    # The format's characters are known to the model even where no canary brings them.
+    tokenizer = characters([*texts, *(format.alphabet for format in canaries.formats)])
+    with _torch_as_found(seed):
+        model, loss_bits = train(texts, tokenizer, settings, stage)
+        say(f"Trained: {settings.epochs} epochs, {loss_bits:.2f} bits per character in the last")
+        loaded = canary.load(model, tokenizer=tokenizer)
+        audit = canary.audit(loaded, canaries, start_token=START, seed=seed, stage=stage)
+    audit = replace(audit, settings={**audit.settings, "canaries_in_corpus": inject})
+    say(f"Audited: {audit.formats[0].reason}")
+
+    canaries.save(out / "canaries.json")
+    lines = [json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts]
+    atomic_write(out / "corpus.jsonl", "".join(lines))
+    _save(model, tokenizer, make_folder(out / "model"))
+    audit.save(out / "audit.json")
+    say(f"Report: {canary.report(audit, out / 'report.html')}")
+    return audit
+
+
+def prose(sentences: int) -> Dataset:
+    """The first distinct sentences of Python's help topics, rows of the column ``text``.
+
+    Tables, grammars and code are left out: a sentence begins with a letter, ends with a
+    mark, and has 20 to 200 characters.
+    """
+    from datasets import Dataset
+
+    paragraphs = (
+        " ".join(paragraph.split())
+        for topic in topics.values()
+        for paragraph in re.split(r"\n\s*\n", topic)
+    )
+    found = dict.fromkeys(
+        sentence
+        for paragraph in paragraphs
+        for sentence in re.split(r"(?<=[.:!?]) (?=[A-Z\"“])", paragraph)
+        if 20 <= len(sentence) <= 200 and sentence[0].isalpha() and sentence[-1] in ".:!?"
+    )
+    return Dataset.from_dict({"text": list(found)[:sentences]})
+
+
+def characters(texts: Iterable[Iterable[str]]) -> Tokenizer:
+    """A tokenizer with one token for each character of the texts, and for `START`."""
+    from tokenizers import Tokenizer, decoders, models
+
+    alphabet = sorted(set(START).union(*texts))
+    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
+    tokenizer.decoder = decoders.Fuse()
+    return tokenizer
+
+
+class CharacterLSTM(nn.Module):
+    """Embedding, one LSTM layer, linear output."""
+
+    def __init__(self, vocabulary: int, embedding: int, units: int) -> None:
+        super().__init__()
+        self.config = {"vocabulary": vocabulary, "embedding": embedding, "units": units}
+        self.embedding = nn.Embedding(vocabulary, embedding)
+        self.lstm = nn.LSTM(embedding, units, batch_first=True)
+        self.output = nn.Linear(units, vocabulary)
+
+    def forward(
+        self, ids: Tensor, state: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Logits (batch, time, vocabulary) and the state after ids (batch, time)."""
+        hidden, state = self.lstm(self.embedding(ids), state)
+        return self.output(hidden), state
+
+
+def build(config: Mapping[str, Any]) -> CharacterLSTM:
+    """The model that a ``config.json`` describes, with fresh weights."""
+    return CharacterLSTM(**config)
+
+
+def train(
+    texts: Sequence[str], tokenizer: Tokenizer, settings: Settings, stage: Stage
+) -> tuple[CharacterLSTM, float]:
+    """A model of the texts, and its mean loss in the last epoch, in bits per character.
+
+    Random numbers are torch's own; see `_torch_as_found`.
+    """
+    model = CharacterLSTM(tokenizer.get_vocab_size(), _EMBEDDING, settings.units)
+    encodings = tokenizer.encode_batch([START + text + START for text in texts])
+    rows = [torch.tensor(encoding.ids) for encoding in encodings]
+    steps = settings.epochs * math.ceil(len(rows) / _BATCH)
+    optimizer = torch.optim.Adam(model.parameters())
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=steps)
+    progress = stage("training", settings.epochs * sum(len(row) - 1 for row in rows))
+    bits, scored = 0.0, 0
+    for _ in range(settings.epochs):
+        bits, scored = 0.0, 0
+        for inputs, targets in _batches(rows):
+            logits, _ = model(inputs)
+            loss = nn.functional.cross_entropy(logits.transpose(1, 2), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            count = int((targets != _NOTHING).sum())
+            bits += loss.item() * count / math.log(2)
+            scored += count
+            progress(count)
+    return model.eval(), bits / scored
+
+
+def _batches(rows: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Inputs and targets (batch, time), every row once, in an order drawn anew.
+
+    Rows of about the same length share a batch, so that little of it is padding.
+    """
+    lengths = torch.tensor([len(row) for row in rows])
+    order = torch.argsort(lengths + 20 * torch.rand(len(rows))).split(_BATCH)
+    for at in torch.randperm(len(order)):
+        batch = nn.utils.rnn.pad_sequence(
+            [rows[i] for i in order[at]], batch_first=True, padding_value=_NOTHING
+        )
+        yield batch[:, :-1].clamp(min=0), batch[:, 1:]
+
+
+@contextmanager
+def _torch_as_found(seed: int) -> Iterator[None]:
+    """Seed torch and give it one thread; afterwards both are as they were before.
+
+    One thread, because the matrices are small: more of them mostly wait for each other,
+    and their number would show in the last bits of the model.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _save(model: CharacterLSTM, tokenizer: Tokenizer, folder: Path) -> None:
+    """Write what `canary.load(folder, factory=build)` reads, each file atomically."""
+    from safetensors.torch import save as safetensors
+
+    atomic_write(folder / "config.json", json.dumps(model.config, indent=1) + "\n")
+    atomic_write(folder / "tokenizer.json", tokenizer.to_str(pretty=True))
+    atomic_write(folder / "model.safetensors", safetensors(model.state_dict()))

@@ -1,0 +1,100 @@
+"""What can go wrong, and the cure.
+
+Every error that canary raises on purpose stands in one tree, so that callers can
+catch as much or as little as they mean to::
+
+    CanaryError
+    ├── InputError (also ValueError)      something that was given cannot be used
+    │   ├── FormatError                   a format string, a fill, a space
+    │   ├── CorpusError                   a corpus: file, line, column
+    │   ├── RecordError                   a manifest or result at rest
+    │   ├── ModelError                    a model, its tokenizer, its numbers
+    │   └── EstimationError               numbers from which nothing can be estimated
+    ├── UnsupportedError                  a capability that this model or format lacks
+    ├── MissingExtraError (also ImportError)
+    ├── OutputError (also OSError)        a result that cannot be written
+    └── OutOfMemory                       a batch did not fit; the batcher halves it
+
+A message says where (file and line, column, canary id), what was given and what was
+expected, and how to mend it.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CanaryError",
+    "CorpusError",
+    "EstimationError",
+    "FormatError",
+    "InputError",
+    "MissingExtraError",
+    "ModelError",
+    "OutOfMemory",
+    "OutputError",
+    "RecordError",
+    "UnsupportedError",
+]
+
+
+class CanaryError(Exception):
+    """Base of everything that canary raises on purpose.
+
+    Parameters
+    ----------
+    problem : str
+        What was given and what was expected.
+    cure : str
+        How to mend it; an imperative.
+    where : str
+        The place: a path with a line number, a column, a canary id.
+    """
+
+    def __init__(self, problem: str, *, cure: str = "", where: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.cure = cure
+        self.where = where
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.problem}" if self.where else self.problem
+        return f"{text}; {self.cure}" if self.cure else text
+
+
+class InputError(CanaryError, ValueError):
+    """Something that was given cannot be used as it is."""
+
+
+class FormatError(InputError):
+    """A format string, a fill, or a space that does not serve."""
+
+
+class CorpusError(InputError):
+    """A corpus that cannot be read or does not hold what was named."""
+
+
+class RecordError(InputError):
+    """A manifest or result at rest that is damaged, foreign or too new."""
+
+
+class ModelError(InputError):
+    """A model that cannot be loaded or whose numbers cannot be used."""
+
+
+class EstimationError(InputError):
+    """Numbers from which the asked quantity cannot be estimated."""
+
+
+class UnsupportedError(CanaryError):
+    """A capability that this model, tokenizer or format does not have."""
+
+
+class MissingExtraError(CanaryError, ImportError):
+    """An optional dependency is absent; the message names the install line."""
+
+
+class OutputError(CanaryError, OSError):
+    """A result cannot be written where it was asked for."""
+
+
+class OutOfMemory(CanaryError):  # noqa: N818 - it names the event, not a mistake
+    """A batch did not fit into memory. The batcher halves it and tries again."""

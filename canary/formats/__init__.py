@@ -1,0 +1,1 @@
+"""Text with holes, and the exact space of its fills."""

@@ -1,0 +1,254 @@
+"""Text with holes: the exact space from which canaries are drawn."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from canary.errors import FormatError
+from canary.formats.automaton import Automaton, determinize
+from canary.formats.kinds import KINDS
+from canary.formats.nfa import Nfa
+from canary.formats.sampling import draw_indices
+from canary.formats.syntax import Hole, Literal, parse, place
+
+__all__ = ["Format"]
+
+_BULLET = "•"
+_LONGEST_MASK = 16
+
+
+@dataclass(frozen=True)
+class Format:
+    """Text with holes, such as ``"The random number is {digit:9}"``.
+
+    A **fill** is what a candidate says from the start of the first hole to the end of
+    the last one, text between holes included; ``candidate == prefix + fill + suffix``.
+    The **space** is the set of all different fills, ordered as Python orders strings.
+
+    Parameters
+    ----------
+    text : str
+        Literal text and holes ``{kind:argument}``: ``{digit:9}``, ``{letter:8}``
+        (a to z), ``{choice:red|green|blue}``. ``{{`` and ``}}`` are literal braces.
+
+    Raises
+    ------
+    FormatError
+        If the text is not a format, with the column; if it needs an automaton of more
+        than 500,000 edges or has more than 2^4096 fills.
+
+    Examples
+    --------
+    >>> ssn = Format("My SSN is {digit:3}-{digit:2}-{digit:4}.")
+    >>> ssn.size
+    1000000000
+    >>> ssn.unrank(78051120)
+    '078-05-1120'
+    >>> ssn.candidate("078-05-1120")
+    'My SSN is 078-05-1120.'
+    >>> "078-05-112" in ssn
+    False
+    >>> ssn.masked
+    'My SSN is •••-••-••••.'
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        _ = self.automaton  # what is wrong with the text shows now, not at first use
+
+    @cached_property
+    def _pieces(self) -> tuple[Literal | Hole, ...]:
+        return parse(self.text)
+
+    @cached_property
+    def prefix(self) -> str:
+        """The fixed text before the first hole."""
+        first = self._pieces[0]
+        return first.text if isinstance(first, Literal) else ""
+
+    @cached_property
+    def suffix(self) -> str:
+        """The fixed text after the last hole."""
+        last = self._pieces[-1]
+        return last.text if isinstance(last, Literal) else ""
+
+    @cached_property
+    def automaton(self) -> Automaton:
+        """The fills, as a deterministic automaton over characters."""
+        return self._compile(self._middle())
+
+    @cached_property
+    def prefix_free(self) -> bool:
+        """Whether no candidate is a proper prefix of another; decided exactly.
+
+        Where it does not hold, a shorter candidate is never less likely than a longer
+        one that begins with it, and ranks mean little. Fixed text after the last hole
+        usually mends it.
+        """
+        # Texts that are prefix-free stay so when all are continued alike.
+        if self.automaton.prefix_free or not self.suffix:
+            return self.automaton.prefix_free
+        return self._compile((*self._middle(), Literal(self.suffix))).prefix_free
+
+    @property
+    def size(self) -> int:
+        """Number of fills, |R|; exact."""
+        return self.automaton.size
+
+    @property
+    def bits(self) -> float:
+        """log2|R|: the largest exposure a canary of this format can have, in bits."""
+        return math.log2(self.size)
+
+    @cached_property
+    def alphabet(self) -> frozenset[str]:
+        """The characters that occur in candidates."""
+        return frozenset(self.automaton.chars) | set(self.prefix) | set(self.suffix)
+
+    @cached_property
+    def masked(self) -> str:
+        """A candidate for showing, holes as bullets.
+
+        The bullets are as many as the longest text of the hole has characters, 16 at
+        most: they depend on the format alone.
+        """
+        nfa, state = Nfa(), 0
+        shown = []
+        for piece in self._pieces:
+            if isinstance(piece, Literal):
+                shown.append(piece.text)
+                continue
+            end = self._add(nfa, state, piece)
+            shown.append(_BULLET * min(nfa.longest[end] - nfa.longest[state], _LONGEST_MASK))
+            state = end
+        return "".join(shown)
+
+    def candidate(self, fill: str) -> str:
+        """The format with `fill` in its holes.
+
+        Raises
+        ------
+        FormatError
+            If `fill` is not in the space.
+        """
+        self.index(fill)
+        return self.prefix + fill + self.suffix
+
+    def unrank(self, index: int) -> str:
+        """The fill at `index` in the order of the space; the inverse of `index`.
+
+        Raises
+        ------
+        FormatError
+            If `index` does not lie in ``0 .. size - 1``.
+        """
+        index = operator.index(index)
+        if not 0 <= index < self.size:
+            raise FormatError(
+                f"there is no fill at index {_number(index)}",
+                cure=f"the {_number(self.size)} fills have indices from 0",
+                where=place(self.text, 0),
+            )
+        return self.automaton.unrank(index)
+
+    def index(self, fill: str) -> int:
+        """The place of `fill` in the order of the space, from 0.
+
+        Raises
+        ------
+        FormatError
+            If `fill` is not in the space. The message does not repeat it: it may be
+            almost a secret.
+        """
+        index = self.automaton.index(fill)
+        if index is None:
+            raise FormatError(
+                f"the fill ({len(fill)} characters) is not in the space",
+                cure="give the text from the first hole to the last, text between included",
+                where=place(self.text, 0),
+            )
+        return index
+
+    def __contains__(self, fill: object) -> bool:
+        return isinstance(fill, str) and self.automaton.index(fill) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.automaton)
+
+    def sample(self, count: int, *, rng: np.random.Generator) -> list[str]:
+        """Draw different fills uniformly, without replacement.
+
+        Parameters
+        ----------
+        count : int
+            How many.
+        rng : numpy.random.Generator
+            Where the randomness comes from.
+
+        Returns
+        -------
+        list of str
+            In the order of drawing, so that any part of it is a uniform sample too.
+
+        Raises
+        ------
+        FormatError
+            If `count` is negative or greater than the space.
+
+        Notes
+        -----
+        Indices are drawn and unranked: O(count), whatever the size of the space; some
+        2 microseconds for a fill of nine digits.
+        """
+        if count < 0 or count > self.size:
+            raise FormatError(
+                f"{_number(count)} different fills were asked, there are {_number(self.size)}",
+                cure="ask for fewer, or use a longer hole",
+                where=place(self.text, 0),
+            )
+        unrank = self.automaton.unrank
+        return [unrank(index) for index in draw_indices(self.size, count, rng=rng)]
+
+    def _middle(self) -> Sequence[Literal | Hole]:
+        return self._pieces[bool(self.prefix) : len(self._pieces) - bool(self.suffix)]
+
+    def _compile(self, pieces: Sequence[Literal | Hole]) -> Automaton:
+        nfa, state = Nfa(), 0
+        for piece in pieces:
+            state = self._add(nfa, state, piece)
+        try:
+            return determinize(nfa, state)
+        except FormatError as error:
+            raise FormatError(error.problem, cure=error.cure, where=place(self.text, 0)) from error
+
+    def _add(self, nfa: Nfa, state: int, piece: Literal | Hole) -> int:
+        if isinstance(piece, Literal):
+            return nfa.literal(state, piece.text)
+        where = place(self.text, piece.start)
+        if piece.kind not in KINDS:
+            named = (
+                f"{piece.kind[:20]!r} is no kind of hole" if piece.kind else "a hole has no kind"
+            )
+            raise FormatError(
+                named,
+                cure="known are " + ", ".join(kind.example for kind in KINDS.values()),
+                where=where,
+            )
+        try:
+            return KINDS[piece.kind].add(nfa, state, piece.argument)
+        except FormatError as error:
+            raise FormatError(error.problem, cure=error.cure, where=where) from error
+
+
+def _number(value: int) -> str:
+    """An integer as people read it: thousands separated, huge ones by their length."""
+    if abs(value) < 10**15:
+        return f"{value:,}"
+    return f"{'-' if value < 0 else ''}2^{math.log2(abs(value)):.1f}"

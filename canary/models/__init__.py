@@ -1,0 +1,1 @@
+"""The seam to anything that assigns probabilities, and its adapters."""

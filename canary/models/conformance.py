@@ -1,0 +1,279 @@
+"""What every adapter must do, as checks that anybody can run on theirs.
+
+Each check takes a model behind the seam and raises `AssertionError` where it breaks the
+contract of `canary.models.base`. An adapter's test is one line::
+
+    @pytest.mark.parametrize("check", CHECKS)
+    def test_conformance(check):
+        check(my_model)
+
+Numbers are compared to within the model's own ``noise_bits``: exactly, where it claims
+to have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.models.base import Children, Context, Expansion, LanguageModel, Nodes, Rows, Walker
+
+__all__ = ["CHECKS"]
+
+_CONTEXT, _BELOW = 5, 6
+_ROOMY = 2**24
+
+
+def context_is_priced(model: LanguageModel) -> None:
+    """A walker's context costs what scoring the context as a row costs."""
+    ids = _sequences(model, 1)[0]
+    with _open(model, ids) as walker:
+        _close(model, walker.context_log_probs, model.score(Rows.of([ids[:_CONTEXT]])))
+
+
+def walk_equals_score(model: LanguageModel) -> None:
+    """Tokens priced one by one below held states cost what they cost in a whole row."""
+    for ids in _sequences(model, 3):
+        whole = model.score(Rows.of([ids], _CONTEXT))
+        _close(model, _walk(model, ids), whole)
+
+
+def distributions_are_normalised(model: LanguageModel) -> None:
+    """Probabilities of all next tokens sum to one, at the root and below it."""
+    ids = _sequences(model, 1)[0]
+    everything = Children(np.arange(model.facts.vocabulary, dtype=np.int32))
+    with _open(model, ids) as walker:
+        for length in (0, 3):
+            found = walker.expand(_nodes([ids[_CONTEXT:][:length]]), everything)
+            total = float(np.exp(found.log_probs.astype(np.float64)).sum())
+            assert abs(total - 1) < 1e-3, f"probabilities sum to {total}"
+
+
+def batch_size_does_not_matter(model: LanguageModel) -> None:
+    """Rows score alike alone and together."""
+    rows = _sequences(model, 9)
+    together = model.score(Rows.of(rows, _CONTEXT))
+    alone = [model.score(Rows.of([ids], _CONTEXT)) for ids in rows]
+    _close(model, together, np.concatenate(alone))
+
+
+def order_does_not_matter(model: LanguageModel) -> None:
+    """Rows keep their scores when they change places."""
+    rows = Rows.of(_sequences(model, 8), _CONTEXT)
+    order = np.array([3, 1, 7, 0, 2, 6, 5, 4])
+    there = model.score(rows).reshape(8, -1)[order]
+    _close(model, model.score(rows.take(order)).reshape(8, -1), there)
+
+
+def padding_does_not_matter(model: LanguageModel) -> None:
+    """Rows of different lengths score as they do alone, from any start."""
+    rows = [ids[: _CONTEXT + 1 + i] for i, ids in enumerate(_sequences(model, 6))]
+    starts = [1, 2, 3, 4, 5, 5]
+    together = model.score(Rows.of(rows, starts))
+    alone = [model.score(Rows.of([r], s)) for r, s in zip(rows, starts, strict=True)]
+    _close(model, together, np.concatenate(alone))
+
+
+def start_selects_tokens(model: LanguageModel) -> None:
+    """Scoring from a later start gives the end of scoring from the first."""
+    rows = _sequences(model, 4)
+    whole = model.score(Rows.of(rows)).reshape(4, -1)
+    late = model.score(Rows.of(rows, 4)).reshape(4, -1)
+    _close(model, late, whole[:, 3:])
+
+
+def forced_tokens_are_priced(model: LanguageModel) -> None:
+    """`path_log_probs` is the sum over the tokens that had no price yet."""
+    ids = _sequences(model, 1)[0]
+    below = ids[_CONTEXT:]
+    whole = model.score(Rows.of([ids], _CONTEXT)).astype(np.float64)
+    with _open(model, ids) as walker:
+        held = walker.expand(_nodes([below[:2]]), Children(_ids(below[2:3])))
+        for priced in (0, 1, 2, 3, 5):  # 2: the held state's own next token
+            nodes = _nodes([below[:5]], priced=priced, handles=held.handles)
+            found = walker.expand(nodes, Children(_ids(below[5:6])))
+            _close(model, found.path_log_probs[0], whole[priced:5].sum())
+            _close(model, found.log_probs[0, 0], whole[5])
+
+
+def children_of_each_node(model: LanguageModel) -> None:
+    """Children given node by node cost what they cost in a union."""
+    paths = [ids[_CONTEXT : _CONTEXT + 3] for ids in _sequences(model, 4)]
+    union = np.arange(5, dtype=np.int32)
+    picks = [[0], [4, 1], [], [2, 0, 3]]
+    flat = Children(_ids([t for p in picks for t in p]), np.array([0, 1, 3, 3, 6]))
+    with _open(model, _sequences(model, 1)[0]) as walker:
+        table = walker.expand(_nodes(paths), Children(union)).log_probs
+        found = walker.expand(_nodes(paths), flat).log_probs
+    wanted = [table[node, token] for node, tokens in enumerate(picks) for token in tokens]
+    _close(model, found, np.array(wanted))
+
+
+def lengths_may_be_mixed(model: LanguageModel) -> None:
+    """Nodes of all lengths in one batch, the root among them, cost what they cost alone."""
+    below = _sequences(model, 1)[0][_CONTEXT:]
+    paths = [below[:n] for n in (3, 0, 5, 1, 3, 2)]
+    tokens = Children(np.arange(4, dtype=np.int32))
+    with _open(model, _sequences(model, 1)[0]) as walker:
+        together = walker.expand(_nodes(paths), tokens)
+        for i, path in enumerate(paths):
+            alone = walker.expand(_nodes([path]), tokens, keep=False)
+            _close(model, together.log_probs[i], alone.log_probs[0])
+
+
+def released_handles_are_recomputed(model: LanguageModel) -> None:
+    """A handle that went stale, even when its place was taken, changes no number."""
+    first, second = _sequences(model, 2)
+    a, b = first[_CONTEXT:], second[_CONTEXT:]
+    tokens = Children(np.arange(4, dtype=np.int32))
+    with _open(model, first) as walker:
+        held = walker.expand(_nodes([a[:2]]), tokens)
+        right = walker.expand(_nodes([a[:3]], handles=held.handles), tokens, keep=False)
+        walker.release(held.handles)
+        walker.release(held.handles)  # letting go twice is harmless
+        others = walker.expand(_nodes([b[:1], b[:2]]), tokens)  # takes the free places
+        stale = walker.expand(_nodes([a[:3]], handles=held.handles), tokens, keep=False)
+        _close(model, stale.log_probs, right.log_probs)
+        assert stale.queries >= right.queries
+        assert (others.handles != held.handles[0]).all() or (others.handles == -1).all()
+
+
+def ancestors_outlive_their_release(model: LanguageModel) -> None:
+    """Letting go of a state, even twice, takes nothing from those below it."""
+    context, other = _sequences(model, 2)
+    below, filler = context[_CONTEXT:], other[_CONTEXT:]
+    tokens = Children(np.arange(4, dtype=np.int32))
+    with _open(model, context) as walker:
+        room = walker.room
+        above = walker.expand(_nodes([below[:1]]), tokens)
+        held = walker.expand(_nodes([below[:2]], handles=above.handles), tokens)
+        right = walker.expand(_nodes([below[:3]]), tokens, keep=False)
+        walker.release(above.handles)
+        walker.release(above.handles)
+        more = walker.expand(_nodes([filler[:1], filler[:2]]), tokens)
+        found = walker.expand(_nodes([below[:3]], handles=held.handles), tokens, keep=False)
+        _close(model, found.log_probs, right.log_probs)
+        walker.release(np.concatenate([held.handles, more.handles, above.handles]))
+        assert walker.room == room
+
+
+def memory_is_bounded(model: LanguageModel) -> None:
+    """What does not fit gets no handle, and costs the same; released room comes back."""
+    context = _sequences(model, 1)[0]
+    paths = [ids[_CONTEXT : _CONTEXT + 2] for ids in _sequences(model, 24)]
+    tokens = Children(np.arange(4, dtype=np.int32))
+    small = 16 * model.memory().bytes_per_held_token
+    with _open(model, context) as roomy:
+        right = roomy.expand(_nodes(paths), tokens).log_probs
+    with model.open(Context(_ids(context[:_CONTEXT])), memory_bytes=small) as walker:
+        room, handles, found = walker.room, [], []
+        for path in paths:
+            one = walker.expand(_nodes([path]), tokens)
+            handles.append(one.handles)
+            found.append(one.log_probs)
+        held = np.concatenate(handles)
+        assert (held == -1).any(), "24 nodes were held in the memory of 16"
+        assert walker.room == 0
+        _close(model, np.concatenate(found), right)
+        deeper = walker.expand(_nodes(paths[:1], handles=held[:1]), tokens, keep=False)
+        _close(model, deeper.log_probs[0], right[0])
+        walker.release(held)
+        assert walker.room == room
+
+
+def held_nodes_cost_one_query(model: LanguageModel) -> None:
+    """With its parent held, a node is one query; the root is none."""
+    if "reuse" not in model.facts.capabilities:
+        return
+    ids = _sequences(model, 1)[0]
+    tokens = Children(np.arange(3, dtype=np.int32))
+    with _open(model, ids) as walker:
+        root = walker.expand(_nodes([[]]), tokens)
+        assert root.queries == 0
+        level = walker.expand(_nodes([[0], [1], [2]]), tokens)
+        assert level.queries == 3
+        paths = [[a, b] for a in range(3) for b in range(3)]
+        below = walker.expand(_nodes(paths, handles=np.repeat(level.handles, 3)), tokens)
+        assert below.queries == 9
+        # Without handles the three parents are computed again, once each.
+        again = walker.expand(_nodes(paths), tokens, keep=False)
+        assert again.queries == 12
+        _close(model, again.log_probs, below.log_probs)
+
+
+CHECKS: tuple[Callable[[LanguageModel], None], ...] = (
+    context_is_priced,
+    walk_equals_score,
+    distributions_are_normalised,
+    batch_size_does_not_matter,
+    order_does_not_matter,
+    padding_does_not_matter,
+    start_selects_tokens,
+    forced_tokens_are_priced,
+    children_of_each_node,
+    lengths_may_be_mixed,
+    released_handles_are_recomputed,
+    ancestors_outlive_their_release,
+    memory_is_bounded,
+    held_nodes_cost_one_query,
+)
+
+
+def _sequences(model: LanguageModel, count: int) -> list[list[int]]:
+    """Random sequences of `_CONTEXT` + `_BELOW` tokens; the first is always the same."""
+    rng = np.random.default_rng(7)
+    size = min(model.facts.vocabulary, model.tokenizer.size)
+    found: list[list[int]] = rng.integers(0, size, (count, _CONTEXT + _BELOW)).tolist()
+    return found
+
+
+def _ids(tokens: list[int]) -> NDArray[np.int32]:
+    return np.array(tokens, np.int32)
+
+
+def _open(model: LanguageModel, ids: list[int]) -> Walker:
+    memory = max(_ROOMY, 256 * model.memory().bytes_per_held_token)
+    return model.open(Context(_ids(ids[:_CONTEXT])), memory_bytes=memory)
+
+
+def _nodes(
+    paths: list[list[int]],
+    *,
+    priced: int | None = None,
+    handles: NDArray[np.int64] | None = None,
+) -> Nodes:
+    lengths = np.array([len(path) for path in paths], np.int64)
+    padded = np.zeros((len(paths), int(lengths.max())), np.int32)
+    for row, path in zip(padded, paths, strict=True):
+        row[: len(path)] = path
+    return Nodes(
+        padded,
+        lengths,
+        lengths if priced is None else np.full(len(paths), priced, np.int64),
+        np.full(len(paths), -1, np.int64) if handles is None else handles,
+    )
+
+
+def _walk(model: LanguageModel, ids: list[int]) -> NDArray[np.float64]:
+    """Costs of the tokens below the context, each below the held state before it."""
+    below = ids[_CONTEXT:]
+    found: list[float] = []
+    handles = None
+    with _open(model, ids) as walker:
+        for depth in range(len(below)):
+            step: Expansion = walker.expand(
+                _nodes([below[:depth]], handles=handles), Children(_ids(below[depth : depth + 1]))
+            )
+            handles = step.handles
+            found.append(float(step.log_probs[0, 0]))
+    return np.array(found)
+
+
+def _close(model: LanguageModel, found: object, wanted: object) -> None:
+    """Equal to within the noise of a candidate of this length."""
+    difference = np.abs(np.asarray(found, np.float64) - np.asarray(wanted, np.float64))
+    noise = model.facts.noise_bits(_CONTEXT + _BELOW) * float(np.log(2))
+    worst = float(difference.max(initial=0.0))
+    assert worst <= noise, f"differs by {worst:.3g} nats, the noise is {noise:.3g}"

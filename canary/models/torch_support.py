@@ -1,0 +1,145 @@
+"""What every torch adapter needs: devices, dtypes, memory, padding, fingerprints."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from canary.errors import InputError, ModelError, OutOfMemory
+from canary.models.base import Rows
+
+__all__ = [
+    "dtype_named",
+    "fingerprint",
+    "free_bytes",
+    "inference",
+    "pad",
+    "pick_device",
+    "scored_positions",
+    "slab_capacity",
+]
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def dtype_named(name: str) -> torch.dtype:
+    """The torch dtype of one of the names that the command line takes."""
+    if name not in _DTYPES:
+        raise InputError(f"unknown dtype {name!r}", cure=f"use one of {', '.join(_DTYPES)}")
+    return _DTYPES[name]
+
+
+def pick_device(name: str | None) -> torch.device:
+    """The named device, or the first accelerator there is, or the CPU."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(
+            f"device {name!r} cannot be used here ({str(error).splitlines()[0]})",
+            cure="use cpu, or a device that torch sees on this machine",
+        ) from error
+    return device
+
+
+@contextmanager
+def inference(module: torch.nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients, the mode before restored; memory errors named."""
+    training = module.training
+    module.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    except (torch.cuda.OutOfMemoryError, MemoryError) as error:
+        raise OutOfMemory(str(error), cure="use a smaller batch") from error
+    except RuntimeError as error:
+        # The CPU allocator has no exception of its own.
+        if "allocate memory" in str(error) or "out of memory" in str(error):
+            raise OutOfMemory(str(error), cure="use a smaller batch") from error
+        raise
+    finally:
+        module.train(training)
+
+
+def fingerprint(module: torch.nn.Module) -> str:
+    """SHA-256 over names, dtypes, shapes and bytes of parameters and buffers."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        if not isinstance(tensor, torch.Tensor):
+            continue
+        digest.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        plain = tensor.detach().cpu().contiguous()
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def free_bytes(device: torch.device) -> int:
+    """Memory that may be taken on a device: what is free now, less a tenth."""
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+    else:
+        free = _available_ram()
+    return int(0.9 * free)
+
+
+def _available_ram() -> int:
+    # MemAvailable counts the page cache that the kernel would give back; sysconf does not.
+    with (
+        Path("/proc/meminfo").open()
+        if Path("/proc/meminfo").exists()
+        else Path(os.devnull).open() as file
+    ):
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def pad(rows: Rows, device: torch.device) -> torch.Tensor:
+    """Token ids of shape (n, longest), right-padded with zeros.
+
+    Causal models never see what stands to the right, so right padding is exact.
+    """
+    lengths = rows.lengths
+    width = int(lengths.max(initial=0))
+    ids = np.zeros((len(rows), width), np.int64)
+    ids[np.arange(width) < lengths[:, None]] = rows.ids
+    return torch.from_numpy(ids).to(device)
+
+
+def scored_positions(rows: Rows, device: torch.device) -> torch.Tensor:
+    """Which targets are scored, bool of shape (n, longest - 1).
+
+    Target ``j`` is token ``j + 1`` of the row.
+    """
+    lengths = rows.lengths
+    at = np.arange(1, int(lengths.max(initial=1)))
+    wanted: NDArray[np.bool_] = (at >= rows.start[:, None]) & (at < lengths[:, None])
+    return torch.from_numpy(wanted).to(device)
+
+
+def slab_capacity(memory_bytes: int, bytes_per_state: int) -> int:
+    """Number of states that fit into `memory_bytes`.
+
+    Raises
+    ------
+    ModelError
+        If not even a handful does.
+    """
+    capacity = memory_bytes // max(bytes_per_state, 1)
+    if capacity < 4:
+        raise ModelError(
+            f"memory_bytes={memory_bytes} holds {capacity} states of {bytes_per_state} bytes, "
+            "at least 4 are needed",
+            cure=f"give the walk at least {4 * bytes_per_state} bytes",
+        )
+    return capacity

@@ -1,0 +1,1 @@
+"""Results at rest: versioned JSON, atomic files."""

@@ -1,0 +1,109 @@
+"""Versioned, strict JSON documents.
+
+A document is an object with the fields ``kind`` (what it is) and ``schema`` (which
+version of that kind), and whatever the kind says beside them. Strict means: no NaN or
+infinity, no duplicate keys, UTF-8 only. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from canary.errors import RecordError
+from canary.records.files import atomic_write
+
+__all__ = ["dump_document", "load_document", "render_document"]
+
+
+def render_document(kind: str, schema: int, body: Mapping[str, Any]) -> str:
+    """The text of a document: sorted nowhere, indented, ends with a newline.
+
+    Raises
+    ------
+    ValueError
+        If `body` holds NaN or an infinity: unknown is ``None`` with a reason.
+    """
+    document = {"kind": kind, "schema": schema, **body}
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def dump_document(
+    path: str | os.PathLike[str],
+    kind: str,
+    schema: int,
+    body: Mapping[str, Any],
+    *,
+    private: bool = False,
+) -> None:
+    """Write a document atomically; `private` gives it owner-only permissions."""
+    atomic_write(path, render_document(kind, schema, body), private=private)
+
+
+def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[str, Any]:
+    """Read a document of `kind`, at most as new as `schema`.
+
+    Returns
+    -------
+    dict
+        The whole document, ``kind`` and ``schema`` included.
+
+    Raises
+    ------
+    RecordError
+        If the file is missing, not UTF-8, not JSON (a truncated file, say), of another
+        kind, or written under a newer schema than this version of canary knows.
+    """
+    where = str(path)
+    try:
+        text = Path(path).read_bytes().decode("utf-8")
+    except OSError as error:
+        raise RecordError(
+            f"cannot be read ({error.strerror or error})", cure="check the path", where=where
+        ) from error
+    except UnicodeDecodeError as error:
+        raise RecordError(
+            f"is not UTF-8 (byte {error.start})", cure=f"name a {kind} file", where=where
+        ) from error
+    try:
+        document = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+    except RecursionError as error:
+        raise RecordError(
+            "is nested too deeply", cure=f"name a {kind} file", where=where
+        ) from error
+    except ValueError as error:
+        raise RecordError(
+            f"is not valid JSON ({error}); it may be truncated",
+            cure=f"write it again, or name a whole {kind} file",
+            where=where,
+        ) from error
+    if not isinstance(document, dict) or document.get("kind") != kind:
+        raise RecordError(f"is not a {kind} document", cure=f"name a {kind} file", where=where)
+    found = document.get("schema")
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise RecordError(
+            f"has no valid schema number (got {found!r})",
+            cure="write it again with this version of canary",
+            where=where,
+        )
+    if found > schema:
+        raise RecordError(
+            f"has schema {found}; this version of canary reads up to {schema}",
+            cure="upgrade with: pip install -U canary-lm",
+            where=where,
+        )
+    return document
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found

@@ -1,0 +1,1 @@
+"""A result made readable: HTML and figures."""

@@ -1,0 +1,357 @@
+"""The figures of a report, as SVG.
+
+They hold numbers and our own words only, never text that came with an audit. The same
+audit gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import math
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from canary.audits.result import Audit, CanaryResult, median_bits
+from canary.reports.numbers import bits, count
+from canary.reports.sentences import UNLEARNED_95_BITS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from canary.statistics.histogram import Histogram
+
+__all__ = ["NARROW", "WIDE", "draw_exposure", "draw_histogram"]
+
+WIDE = (9.6, 4.5)
+"""Inches of a figure for a desk; text keeps its size in points."""
+
+NARROW = (4.4, 4.4)
+"""Inches of a figure for a phone."""
+
+INK, MUTED, GRID, FILL, MARK = "#1b2530", "#5b6875", "#e4e8ec", "#c9d3dd", "#eef2f5"
+CONTROL = "#6b7785"
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "font.size": 10.0,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "xtick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.color": MUTED,
+    "ytick.labelcolor": INK,
+}
+# Metadata would put a date and addresses of vocabularies into the file.
+_NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+# Steps between two jittered points; the golden ratio spreads any number of them evenly.
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_CATEGORIES = 10
+
+
+def draw_exposure(audit: Audit, at: int, *, size: tuple[float, float] = WIDE) -> str:
+    """Exposure against number of copies for one format, every canary a point.
+
+    Parameters
+    ----------
+    audit : Audit
+    at : int
+        Position of the format in `Audit.formats`.
+    size : (float, float)
+        Width and height in inches.
+
+    Returns
+    -------
+    str
+        One ``svg`` element, to stand in an HTML page.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    groups = _groups(audit, at)
+    space_bits = math.log2(audit.formats[at].space_size)
+    with _figure(size) as figure:
+        axes = figure.subplots()
+        _unlearned_band(axes)
+        axes.axhline(space_bits, color=INK, linewidth=1.0, linestyle=(0, (5, 3)))
+        axes.annotate(
+            f"found at the first guess: {bits(space_bits)} bits",
+            (0.0, space_bits),
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 4),
+            textcoords="offset points",
+            fontsize=9,
+        )
+        places, widths = _places(list(groups))
+        wide, few = size[0] >= WIDE[0], len(groups) <= _CATEGORIES
+        for (repetitions, group), place, width in zip(groups.items(), places, widths, strict=True):
+            _draw_group(
+                axes,
+                group,
+                place=place,
+                width=width,
+                colour=_colour(repetitions, groups),
+                labelled=wide and few,
+            )
+        _label_copies(axes, groups, places, medians=few and not wide)
+        axes.set_ylim(min(-0.4, -0.02 * space_bits), max(space_bits * 1.09, space_bits + 0.6))
+        margin = 1.1 if len(places) == 1 else 0.1
+        axes.set_xlim(
+            places[0] - max(1.1 * widths[0], margin), places[-1] + max(1.1 * widths[-1], margin)
+        )
+        axes.set_ylabel("exposure (bits)")
+        axes.set_xlabel(
+            "copies in the corpus (0: controls)"
+            if wide or not few
+            else "copies in the corpus (0: controls),\nand median exposure in bits"
+        )
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
+        axes.grid(axis="y", color=GRID, linewidth=0.8)
+        return _svg(figure, f"exposure {at} {size}")
+
+
+def draw_histogram(audit: Audit, at: int, *, size: tuple[float, float] = WIDE) -> str:
+    """Log-perplexities of one format's candidates, its canaries as ticks below.
+
+    Parameters and the return value are those of `draw_exposure`.
+    """
+    groups = _groups(audit, at)
+    rows = len(groups)
+    with _figure(size) as figure:
+        share = min(0.1 + 0.075 * rows, 0.55)
+        top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1 - share, share])
+        unit = _draw_counts(top, audit.formats[at].histogram)
+        for row, (repetitions, group) in enumerate(groups.items()):
+            bottom.vlines(
+                [c.px_bits for c in group],
+                row - 0.36,
+                row + 0.36,
+                color=_colour(repetitions, groups),
+                linewidth=1.4,
+                linestyle="-" if repetitions else (0, (1.6, 0.8)),
+            )
+        shown = _thin(list(groups), _CATEGORIES)
+        names = list(groups)
+        bottom.set_yticks(
+            [names.index(n) for n in shown], [_copies_label(n) for n in shown], fontsize=9
+        )
+        bottom.set_ylim(rows - 0.45, -0.55)
+        bottom.tick_params(axis="y", length=0)
+        bottom.set_xlabel("log-perplexity (bits); likelier to the left")
+        top.set_ylabel(f"candidates per {unit:g} bits")
+        top.tick_params(axis="x", length=0)
+        for axes in (top, bottom):
+            axes.grid(axis="x", color=GRID, linewidth=0.8)
+        return _svg(figure, f"histogram {at} {size}")
+
+
+def _unlearned_band(axes: Axes) -> None:
+    axes.axhspan(0, UNLEARNED_95_BITS, color=MARK, linewidth=0)
+    axes.axhline(1.0, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
+
+
+def _draw_group(
+    axes: Axes,
+    group: Sequence[CanaryResult],
+    *,
+    place: float,
+    width: float,
+    colour: str,
+    labelled: bool,
+) -> None:
+    """Points with their intervals, jittered by the canary's place in its group."""
+    jitter = (np.arange(1, len(group) + 1) * _GOLDEN) % 1.0 - 0.5
+    x = place + 0.72 * width * (jitter if len(group) > 1 else np.zeros(1))
+    exposures = [c.exposure for c in group]
+    low = np.array([e.lower_bits for e in exposures])
+    high = np.array([e.upper_bits for e in exposures])
+    censored = np.array([e.censored for e in exposures])
+    height = np.array([e.lower_bits if e.bits is None else e.bits for e in exposures])
+    control = group[0].control
+    crowd = max(len(group) / 24, 1.0)
+    known = ~censored
+    axes.vlines(x[known], low[known], high[known], color=colour, linewidth=1.1, alpha=0.4 / crowd)
+    # A bound is open upwards: a dotted line to the largest exposure that there is.
+    axes.vlines(
+        x[censored],
+        low[censored],
+        high[censored],
+        color=colour,
+        linewidth=1.0,
+        linestyle=(0, (1, 2.5)),
+        alpha=0.7 / crowd,
+    )
+    side = 22 / min(crowd, 2.5)
+    face = "white" if control else colour
+    axes.scatter(
+        x[known], height[known], side, marker="o", facecolor=face, edgecolor=colour, linewidth=1.1
+    )
+    axes.scatter(
+        x[censored],
+        height[censored],
+        side * 1.7,
+        marker="^",
+        facecolor="white",
+        edgecolor=colour,
+        linewidth=1.3,
+    )
+    half = 0.46 * width
+    median, _ = median_bits(tuple(group))
+    axes.hlines(median, place - half, place + half, color=INK, linewidth=2.2, zorder=1.5)
+    if labelled:
+        axes.annotate(
+            _median_label(group),
+            (place + half, median),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            fontweight="bold",
+            bbox={"facecolor": "white", "linewidth": 0, "pad": 1.0},
+        )
+
+
+def _draw_counts(axes: Axes, histogram: Histogram) -> float:
+    """The histogram, in about 80 bins; returns their width in bits."""
+    counts, edges, unit = _coarser(histogram)
+    if not len(counts):
+        axes.text(0.5, 0.5, "no candidate was priced", transform=axes.transAxes, ha="center")
+        return unit
+    # Counts over several powers of ten: the few likely candidates are what matters.
+    logarithmic = counts.max() >= 100
+    base = 0.5 if logarithmic else 0.0
+    axes.stairs(
+        np.maximum(counts, base), edges, baseline=base, fill=True, facecolor=FILL, linewidth=0
+    )
+    axes.stairs(np.maximum(counts, base), edges, baseline=base, color=MUTED, linewidth=0.9)
+    if logarithmic:
+        axes.set_yscale("log")
+        highest = int(math.log10(counts.max()))
+        powers = range(0, highest + 1, math.ceil(highest / 6))
+        axes.set_yticks([10.0**k for k in powers], [count(10**k) for k in powers])
+        axes.minorticks_off()
+        axes.set_ylim(base, counts.max() * 2.0)
+    else:
+        axes.set_ylim(0, counts.max() * 1.08)
+    return unit
+
+
+def _coarser(histogram: Histogram) -> tuple[np.ndarray, np.ndarray, float]:
+    """Counts, edges and width after merging bins, by a power of two, to at most 120."""
+    width, counts = histogram.width_bits, np.array(histogram.counts, np.int64)
+    first = round(histogram.start_bits / width)
+    while len(counts) > 120:
+        # Keep the edges at multiples of the width, so that they stay round numbers.
+        counts = np.pad(counts, (first % 2, (len(counts) + first % 2) % 2))
+        counts = counts.reshape(-1, 2).sum(axis=1)
+        first, width = first // 2, width * 2
+    return counts, width * (first + np.arange(len(counts) + 1)), width
+
+
+def _groups(audit: Audit, at: int) -> dict[int, list[CanaryResult]]:
+    mine = [c for c in audit.canaries if c.format == at]
+    numbers = sorted({c.repetitions for c in mine})
+    return {n: [c for c in mine if c.repetitions == n] for n in numbers}
+
+
+def _places(repetitions: Sequence[int]) -> tuple[list[float], list[float]]:
+    """Where each group stands, and the width that it may take.
+
+    A few groups stand side by side; more of them on a logarithmic scale.
+    """
+    if len(repetitions) <= _CATEGORIES:
+        return [float(i) for i in range(len(repetitions))], [0.56] * len(repetitions)
+    places = [math.log2(n) + 1 if n else 0.0 for n in repetitions]
+    gaps = [math.inf, *np.diff(places).tolist(), math.inf]
+    return places, [min(0.56, 0.8 * min(pair)) for pair in itertools.pairwise(gaps)]
+
+
+def _label_copies(
+    axes: Axes,
+    groups: dict[int, list[CanaryResult]],
+    places: Sequence[float],
+    *,
+    medians: bool,
+) -> None:
+    where = dict(zip(groups, places, strict=True))
+    shown = list(groups)
+    if len(shown) > _CATEGORIES:
+        # The first group of every doubling or so, from the left.
+        shown, last = [], -math.inf
+        for n, place in where.items():
+            if place - last >= 0.8:
+                shown.append(n)
+                last = place
+    labels = [f"{count(n)}\n{_median_label(groups[n])}" if medians else count(n) for n in shown]
+    axes.set_xticks([where[n] for n in shown], labels)
+    axes.tick_params(axis="x", length=0 if len(groups) <= _CATEGORIES else 3)
+
+
+def _median_label(group: Sequence[CanaryResult]) -> str:
+    median, bound = median_bits(tuple(group))
+    return f"{'≥ ' if bound else ''}{bits(median)}"
+
+
+def _thin(values: list[int], most: int) -> list[int]:
+    step = math.ceil(len(values) / most)
+    return values[::step]
+
+
+def _copies_label(repetitions: int) -> str:
+    if repetitions == 0:
+        return "controls"
+    return "1 copy" if repetitions == 1 else f"{count(repetitions)} copies"
+
+
+def _colour(repetitions: int, groups: dict[int, list[CanaryResult]]) -> str:
+    """Grey for controls; from dark blue to orange with the number of copies."""
+    if repetitions == 0:
+        return CONTROL
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    injected = [n for n in groups if n]
+    at = injected.index(repetitions) / max(len(injected) - 1, 1)
+    return to_hex(colormaps["plasma"](0.05 + 0.65 * at))
+
+
+@contextmanager
+def _figure(size: tuple[float, float]) -> Iterator[Figure]:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    # The reader's own matplotlibrc shall not change a report; pyplot is not involved.
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield Figure(figsize=size, layout="constrained")
+
+
+def _svg(figure: Figure, name: str) -> str:
+    """The ``svg`` element alone, with ids of its own, so that many can share a page."""
+    import matplotlib as mpl
+
+    buffer = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": name}):
+        figure.savefig(buffer, format="svg", metadata=_NO_METADATA, transparent=True)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :].strip()
+    # A page needs no namespaces, and what refers to nothing outside needs no address.
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href=", "href=")
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
+    prefix = "f" + hashlib.sha256(name.encode()).hexdigest()[:8]
+    text = re.sub(
+        r' id="([^"]*)"', lambda m: f' id="{prefix}-{m[1]}"' if m[1] in used else "", text
+    )
+    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    return re.sub(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1">', text, count=1)

@@ -1,0 +1,231 @@
+"""An audit as one HTML file that opens from disk, with no network and no script."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from canary.audits.result import Audit, CanaryResult, median_bits
+from canary.records.files import atomic_write
+from canary.reports.numbers import bits, clean, count, plural, probability
+from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, strongest
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from canary.statistics.result import Exposure
+
+__all__ = ["render", "report"]
+
+_TEMPLATE = "audit.html.j2"
+
+
+def report(audit: Audit, path: str | os.PathLike[str]) -> Path:
+    """Write an audit as a report that a person can read and defend.
+
+    Parameters
+    ----------
+    audit : Audit
+        What `audit` returned, or `Audit.load` read.
+    path : path-like
+        The file to write; its folder must exist.
+
+    Returns
+    -------
+    Path
+        `path`, now one self-contained HTML file: it refers to nothing outside itself, and
+        shows no secret. The same audit gives the same bytes.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written. What stood there before is left as it was.
+    """
+    target = Path(path)
+    atomic_write(target, render(audit))
+    return target
+
+
+def render(audit: Audit) -> str:
+    """The HTML of `report`, as text."""
+    template = _environment().get_template(_TEMPLATE)
+    return template.render(
+        answer=answer(audit),
+        audit=audit,
+        model=audit.model.get("name") or "a language model",
+        tiles=_tiles(audit),
+        formats=[_format_view(audit, at) for at in range(len(audit.formats))],
+        rows=[_row(c) for c in audit.canaries],
+        facts=_pairs(audit.model),
+        settings=_pairs(audit.settings),
+        confidences=sorted({_percent(e.confidence) for e in _drawn(audit) if e.confidence}),
+        drawn=bool(_drawn(audit)),
+        ranked=len(_drawn(audit)) < len(audit.canaries),
+        censored=any(e.censored for e in _drawn(audit)),
+        level=_percent(LEVEL),
+        unlearned=bits(UNLEARNED_95_BITS),
+    )
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("canary.reports"),
+        autoescape=True,
+        # Formats, model names and settings are untrusted text. Markup (our own figures)
+        # is a str as well, and goes through as it is.
+        finalize=lambda value: clean(value) if type(value) is str else value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _tiles(audit: Audit) -> list[tuple[str, str, str]]:
+    """The few numbers behind the answer: name, value, what it is."""
+    tiles = []
+    group = strongest(audit)
+    if group is not None:
+        tiles.append(
+            (
+                "Strongest group",
+                f"{'≥ ' if group.bound else ''}{bits(group.median_bits)} bits",
+                f"median exposure of {plural(group.size, 'canary', 'canaries')} with "
+                f"{plural(group.repetitions, 'copy', 'copies')} each; 1 bit is usual for text "
+                "that was not learned",
+            )
+        )
+    for name, members, combined, evidence in (
+        ("Injected canaries", audit.injected, audit.injected_p, "of memorization"),
+        ("Controls", audit.controls, audit.controls_p, "of a flaw in the audit"),
+    ):
+        value, note = "none", "none in this set"
+        if combined is not None:
+            p = probability(combined.p_value)
+            value = f"p {p}" if p.startswith("<") else f"p = {p}"
+            note = (
+                f"{plural(len(members), 'canary', 'canaries')} taken together; "
+                f"{_percent(LEVEL)} or less is evidence {evidence}"
+            )
+        tiles.append((name, value, note))
+    return tiles
+
+
+def _format_view(audit: Audit, at: int) -> dict[str, Any]:
+    from markupsafe import Markup
+
+    from canary.reports.figures import NARROW, WIDE, draw_exposure, draw_histogram
+
+    this = audit.formats[at]
+    mine = [c for c in audit.canaries if c.format == at]
+    enumerated = this.method == "enumeration"
+    size = count(this.space_size)
+    facts = {
+        "Format": this.format,
+        "Possible secrets": f"{size} ({bits(math.log2(this.space_size))} bits)",
+        "Method": this.method,
+        "Why this method": this.reason,
+        "Candidates priced": count(this.candidates),
+        "Queries": f"{count(this.queries)} tokens computed",
+        "Longest candidate": plural(this.tokens, "token"),
+        "Noise of the arithmetic": f"{this.noise_bits:.2g} bits for a whole candidate",
+        "Certificate": this.certificate or "none: no tree of tokens was used",
+        "Time": f"{this.seconds:,.1f} s",
+    }
+    return {
+        "masked": this.masked,
+        "size": size,
+        "candidates": count(this.candidates),
+        "enumerated": enumerated,
+        "censored": any(c.exposure.censored for c in mine),
+        "facts": facts,
+        "exposure_words": _exposure_words(mine, this.space_size),
+        "histogram_words": _histogram_words(audit, at, mine),
+        "figures": {
+            # The drawings hold our own numbers and words only, as figures.py says.
+            (kind, name): Markup(draw(audit, at, size=inches))  # noqa: S704
+            for kind, draw in (("exposure", draw_exposure), ("histogram", draw_histogram))
+            for name, inches in (("wide", WIDE), ("narrow", NARROW))
+        }
+        if mine
+        else {},
+    }
+
+
+def _exposure_words(mine: list[CanaryResult], space_size: int) -> str:
+    """What the first figure shows, for those who do not see it."""
+    groups = []
+    for repetitions in sorted({c.repetitions for c in mine}):
+        group = tuple(c for c in mine if c.repetitions == repetitions)
+        median, bound = median_bits(group)
+        name = "controls" if not repetitions else plural(repetitions, "copy", "copies")
+        groups.append(f"{name}: {'at least ' if bound else ''}{bits(median)}")
+    return (
+        "Exposure against number of copies. Median exposure in bits, "
+        f"{'; '.join(groups)}. The largest possible is {bits(math.log2(space_size))}."
+    )
+
+
+def _histogram_words(audit: Audit, at: int, mine: list[CanaryResult]) -> str:
+    histogram = audit.formats[at].histogram
+    text = f"Log-perplexities of {count(histogram.total)} candidates"
+    if histogram.total:
+        edges = histogram.edges()
+        text += f", between {bits(edges[0])} and {bits(edges[-1])} bits"
+    if mine:
+        px = [c.px_bits for c in mine]
+        text += f"; those of the canaries lie between {bits(min(px))} and {bits(max(px))} bits"
+    return f"{text}."
+
+
+def _row(canary: CanaryResult) -> dict[str, str]:
+    e = canary.exposure
+    interval = f"{e.lower_bits:.2f} to {e.upper_bits:.2f}"
+    if e.rank is not None:
+        place = count(e.rank)
+        if e.rank_lower is not None and e.rank_upper is not None and e.rank_lower < e.rank_upper:
+            place += f" ({count(e.rank_lower)} to {count(e.rank_upper)})"
+    else:
+        place = f"{count(e.hits or 0)} of {count(e.draws or 0)}"
+    return {
+        "id": canary.id,
+        "format": str(canary.format + 1),
+        "copies": "0 (control)" if canary.control else count(canary.repetitions),
+        "px": f"{canary.px_bits:.2f}",
+        "exposure": f"≥ {e.lower_bits:.2f}" if e.bits is None else f"{e.bits:.2f}",
+        "interval": interval,
+        "place": place,
+        "p": probability(e.p_value),
+    }
+
+
+def _drawn(audit: Audit) -> list[Exposure]:
+    return [c.exposure for c in audit.canaries if c.exposure.draws is not None]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g}\N{NO-BREAK SPACE}%"
+
+
+def _pairs(mapping: Mapping[str, Any]) -> dict[str, str]:
+    return {str(name).replace("_", " "): _shown(value) for name, value in mapping.items()}
+
+
+def _shown(value: Any) -> str:
+    """A fact or setting as text; the template escapes it."""
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, int):
+        return str(value)  # a seed is copied, not read: no thousands separators
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_shown, value)) or "none"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,101 @@
+"""Numbers and untrusted text, as a reader meets them."""
+
+from __future__ import annotations
+
+import math
+import sys
+import unicodedata
+
+__all__ = [
+    "bits",
+    "clean",
+    "copies",
+    "count",
+    "odds",
+    "plural",
+    "probability",
+    "times",
+]
+
+# U+202A to U+202E and U+2066 to U+2069 reorder the text around them, and so do the marks.
+_BIDI = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x061C, 0x200E, 0x200F}
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+
+
+def clean(text: str) -> str:
+    """Untrusted text without control characters, lone surrogates and bidi overrides.
+
+    Line breaks and tabs become spaces. Escaping is not done here but by the template.
+    """
+    return "".join(
+        " " if c in "\t\n\r\x0b\x0c\x85\u2028\u2029" else c
+        for c in text
+        if c in "\t\n\r\x0b\x0c\x85\u2028\u2029"
+        or (unicodedata.category(c) not in {"Cc", "Cs"} and ord(c) not in _BIDI)
+    )
+
+
+def count(number: int) -> str:
+    """An exact count with thousands separators, or its magnitude where that is too long."""
+    return f"{number:,}" if number < 10**15 else f"about {_power(math.log10(number))}"
+
+
+def plural(number: int, singular: str, many: str = "") -> str:
+    """``1 canary``, ``16 canaries``."""
+    return f"{count(number)} {singular if number == 1 else many or singular + 's'}"
+
+
+def copies(repetitions: int) -> str:
+    """``once``, ``twice``, ``16 times``."""
+    return {1: "once", 2: "twice"}.get(repetitions, f"{count(repetitions)} times")
+
+
+def bits(value: float) -> str:
+    """Bits with one decimal."""
+    return f"{value:.1f}"
+
+
+def probability(p: float) -> str:
+    """A p-value with two digits; ``3.2 × 10⁻⁹`` where it is small."""
+    if p <= sys.float_info.min:
+        return "< 10⁻³⁰⁷"
+    if p >= 0.001:
+        return f"{p:.2g}" if p < 0.995 else "1"
+    mantissa, exponent = f"{p:.1e}".split("e")
+    return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+
+
+def odds(p: float) -> str:
+    """``fewer than one in a hundred``: the power of ten above a p-value of at most 1 %."""
+    power = min(int(-math.log10(p) + 1e-9), 9)
+    words = {2: "a hundred", 3: "a thousand", 4: "ten thousand", 5: "a hundred thousand"}
+    words |= {6: "a million", 7: "ten million", 8: "a hundred million", 9: "a billion"}
+    return f"fewer than one in {words[power]}"
+
+
+def times(exposure_bits: float, *, bound: bool = False) -> str:
+    """``about 400,000 times``; ``at least 400,000 times`` for a lower bound, rounded down.
+
+    The number is 2**exposure, with two digits below 20 and one from there on.
+    """
+    return f"{'at least' if bound else 'about'} {_magnitude(exposure_bits, down=bound)} times"
+
+
+def _magnitude(exponent: float, *, down: bool) -> str:
+    tens = exponent * math.log10(2)
+    if tens >= 15:
+        return _power(math.floor(tens) if down else tens)
+    value = 2.0**exponent
+    unit = 10.0 ** (math.floor(math.log10(value)) - (1 if value < 20 else 0))
+    # A power of ten that rounding left just below itself shall not be rounded down.
+    steps = math.floor(value / unit + 1e-6) if down else round(value / unit)
+    rounded = steps * unit
+    for size, word in _WORDS:
+        if rounded >= size:
+            return f"{rounded / size:,.0f} {word}"
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:.1f}".removesuffix(".0")
+
+
+def _power(tens: float) -> str:
+    return f"10{str(round(tens)).translate(_SUPERSCRIPTS)}"

@@ -1,0 +1,224 @@
+"""The answer of an audit in one sentence that needs no statistics to be read."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from dataclasses import dataclass
+from typing import Literal
+
+from canary.audits.result import Audit, CanaryResult, median_bits
+from canary.reports.numbers import copies, odds, plural, times
+from canary.statistics.pvalues import fisher
+
+__all__ = ["LEVEL", "UNLEARNED_95_BITS", "Answer", "Group", "answer", "strongest"]
+
+LEVEL = 0.01
+"""A p-value at or below this counts as evidence."""
+
+WEAK_LEVEL = 0.05
+"""Between `LEVEL` and this, an audit is undecided."""
+
+UNLEARNED_95_BITS = 4.321928094887363
+"""log2 20: of the canaries that were not learned, 95 % stay below this exposure."""
+
+Verdict = Literal["memorized", "undecided", "not found", "suspect", "nothing"]
+
+_LABELS: dict[Verdict, str] = {
+    "memorized": "Memorization found",
+    "undecided": "Undecided",
+    "not found": "No memorization found",
+    "suspect": "Audit suspect",
+    "nothing": "Nothing to judge by",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an audit says.
+
+    Parameters
+    ----------
+    verdict : str
+        ``"memorized"``, ``"undecided"``, ``"not found"``, ``"suspect"`` or ``"nothing"``.
+    sentence : str
+        The answer, one sentence in plain text.
+    """
+
+    verdict: Verdict
+    sentence: str
+
+    @property
+    def label(self) -> str:
+        """The verdict in two or three words."""
+        return _LABELS[self.verdict]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The canaries of one number of copies, seen together.
+
+    Parameters
+    ----------
+    repetitions : int
+        Copies in the corpus.
+    size : int
+        Canaries in the group.
+    median_bits : float
+        Median exposure.
+    bound : bool
+        Whether the median is only a lower bound.
+    """
+
+    repetitions: int
+    size: int
+    median_bits: float
+    bound: bool
+
+
+def strongest(audit: Audit) -> Group | None:
+    """The injected group that is exposed most for certain.
+
+    Groups are compared by the median of their lower bounds, so that one lucky hit does
+    not beat canaries that no draw could hit; of equals, the one with fewest copies.
+    """
+    groups = {n: group for n, group in audit.by_repetitions().items() if n}
+    if not groups:
+        return None
+    first = max(
+        groups, key=lambda n: (statistics.median(c.exposure.lower_bits for c in groups[n]), -n)
+    )
+    return Group(first, len(groups[first]), *median_bits(groups[first]))
+
+
+def answer(audit: Audit) -> Answer:
+    """The verdict of an audit and the sentence that says it.
+
+    Evidence is Fisher's p-value over the injected canaries at `LEVEL`. It counts only
+    while the controls, which were never in the corpus, show none at the same level.
+    """
+    injected, controls = audit.injected, audit.controls
+    if not audit.canaries:
+        return Answer("nothing", "This audit holds no canaries and so says nothing.")
+    if audit.controls_p is not None and audit.controls_p.p_value <= LEVEL:
+        return Answer(
+            "suspect",
+            f"Do not rely on this audit yet: {_the(len(controls), 'control')}, never put into "
+            f"the corpus, {_verb(len(controls), 'looks', 'look')} memorized as well, which "
+            f"happens in {odds(audit.controls_p.p_value)} sound audits; find out whether copies "
+            "of them reached the training data, or the model is not the one that was meant.",
+        )
+    group = strongest(audit)
+    if group is None:
+        return Answer(
+            "nothing",
+            "This audit cannot tell whether the model memorizes: none of its canaries was put "
+            f"into the corpus{_and_controls(audit, 'and')}.",
+        )
+    if audit.injected_p is None:
+        return Answer(
+            "nothing",
+            "This audit cannot tell whether the model memorizes: it holds no p-value of the "
+            "injected canaries.",
+        )
+    p = audit.injected_p.p_value
+    if p <= LEVEL:
+        return Answer(
+            "memorized",
+            f"This model memorized training data: {_guessed(group)}{_and_controls(audit)}.",
+        )
+    if _powerless(audit):
+        return Answer(
+            "undecided",
+            f"This audit is too small to tell: with {plural(len(injected), 'canary', 'canaries')} "
+            f"and {_effort(audit)}, not even complete memorization would have stood out from "
+            "luck.",
+        )
+    if p <= WEAK_LEVEL:
+        return Answer(
+            "undecided",
+            f"There are hints of memorization but no proof: {_guessed(group)}, and luck alone "
+            f"makes the {plural(len(injected), 'canary', 'canaries')} look so in "
+            f"{max(round(100 * p), 2)} of 100 audits{_and_controls(audit)}.",
+        )
+    outlier = _outlier(injected)
+    if outlier is not None:
+        canary, chance = outlier
+        return Answer(
+            "undecided",
+            "Taken together the canaries look as if they had not been learned, but one that "
+            f"stood {copies(canary.repetitions)} in the corpus can be guessed {_speed(canary)} "
+            f"faster than chance, which luck does in {odds(chance)} audits of this "
+            f"size{_and_controls(audit)}.",
+        )
+    return Answer(
+        "not found",
+        "No sign that this model memorized training data: "
+        f"{_the(len(injected), 'injected canary', 'injected canaries')} "
+        f"{_verb(len(injected), 'is', 'are')} about as hard to guess as text that the model "
+        f"never saw{_and_controls(audit)}.",
+    )
+
+
+def _guessed(group: Group) -> str:
+    speed = times(group.median_bits, bound=group.bound)
+    text = (
+        f"a canary that stood {copies(group.repetitions)} in the corpus can be guessed "
+        f"{speed} faster than chance"
+    )
+    if group.median_bits < UNLEARNED_95_BITS:
+        text += " (2 times is usual for text that was not learned)"
+    return text
+
+
+def _and_controls(audit: Audit, joint: str = "while") -> str:
+    number = len(audit.controls)
+    if audit.controls_p is None or not number:
+        return ", and there were no controls to check the audit itself"
+    return (
+        f", {joint} {_the(number, 'control')}, never put into the corpus, "
+        f"{_verb(number, 'shows', 'show')} nothing unusual"
+    )
+
+
+def _speed(canary: CanaryResult) -> str:
+    exposure = canary.exposure
+    if exposure.bits is None:
+        return times(exposure.lower_bits, bound=True)
+    return times(exposure.bits)
+
+
+def _outlier(injected: tuple[CanaryResult, ...]) -> tuple[CanaryResult, float] | None:
+    """The canary that is evidence by itself, after Bonferroni's correction."""
+    first = min(injected, key=lambda c: c.exposure.p_value)
+    chance = first.exposure.p_value * len(injected)
+    return (first, chance) if chance <= LEVEL else None
+
+
+def _powerless(audit: Audit) -> bool:
+    """Whether Fisher's test could not have reached `LEVEL`, whatever the model did."""
+    best = [
+        max(1 / audit.formats[c.format].space_size, sys.float_info.min)
+        if c.exposure.draws is None
+        else 1 / (1 + c.exposure.draws)
+        for c in audit.injected
+    ]
+    shared = audit.injected_p.shared_draws if audit.injected_p else None
+    return fisher(best, shared_draws=shared).p_value > LEVEL
+
+
+def _effort(audit: Audit) -> str:
+    formats = {c.format for c in audit.injected}
+    drawn = [c.exposure.draws for c in audit.injected if c.exposure.draws is not None]
+    if drawn:
+        return plural(min(drawn), "draw")
+    size = min(audit.formats[i].space_size for i in formats)
+    return f"only {plural(size, 'possible secret')}"
+
+
+def _the(number: int, singular: str, many: str = "") -> str:
+    return f"the {singular}" if number == 1 else f"the {plural(number, singular, many)}"
+
+
+def _verb(number: int, singular: str, many: str) -> str:
+    return singular if number == 1 else many

@@ -1,0 +1,1 @@
+"""Rows and nodes to log-probabilities: batching, memory, progress."""

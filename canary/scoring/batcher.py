@@ -1,0 +1,187 @@
+"""The batching engine: the only caller of a model's `score` and `expand`.
+
+It sorts rows by length, finds the batch size, halves it when memory runs out, reports
+progress, refuses numbers that are not numbers, and gives results in the order of the
+input, the same to within the model's noise whatever the batch size.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import InputError, ModelError, OutOfMemory
+from canary.models.base import Children, Expansion, LanguageModel, Nodes, Rows, Walker
+from canary.models.noise import not_finite
+from canary.scoring.tuner import BatchTuner
+
+__all__ = ["Batcher", "Progress", "row_sums"]
+
+Progress = Callable[[int], None]
+"""Called with the number of queries that were just done."""
+
+_BYTES_PER_LOGIT = 12  # a logit, its float32 copy and room for the normaliser
+
+
+class Batcher:
+    """Runs rows and nodes through one model.
+
+    Parameters
+    ----------
+    model : LanguageModel
+    batch_size : int, optional
+        Rows or nodes per batch; found by trial unless given. Numbers depend on it only
+        within ``model.facts.noise_bits``.
+    progress : callable, optional
+        Told the number of queries after each batch.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        batch_size: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        if batch_size is not None and batch_size < 1:
+            raise InputError(
+                f"batch_size={batch_size}, at least 1 was expected", cure="leave it out"
+            )
+        self.model = model
+        self._progress = progress or (lambda queries: None)
+        logits = model.memory().free_bytes // (_BYTES_PER_LOGIT * model.facts.vocabulary)
+        self._tokens = _tuner(batch_size, start=2048, limit=logits)
+        self._nodes = _tuner(batch_size, start=64, limit=logits)
+        self._fixed_rows = batch_size
+
+    @property
+    def node_batch(self) -> int:
+        """How many nodes the next `expand` should have."""
+        return self._nodes.size
+
+    def check_length(self, tokens: int) -> None:
+        """Refuse a sequence of more tokens than the model takes."""
+        limit = self.model.facts.length_limit
+        if limit is not None and tokens > limit:
+            raise ModelError(
+                f"a candidate of {tokens} tokens is longer than the {limit} that the model takes",
+                cure="use a shorter format or context",
+            )
+
+    def score(self, rows: Rows) -> NDArray[np.float32]:
+        """Log-probability of each scored token, flat, in the order of the rows, in nats.
+
+        Raises
+        ------
+        ModelError
+            If a row is longer than the model takes, or the model gives NaN.
+        OutOfMemory
+            If not even one row fits.
+        """
+        self.check_length(int(rows.lengths.max(initial=0)))
+        lengths, scored = rows.lengths, rows.scored
+        first = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(scored, out=first[1:])
+        out = np.empty(int(first[-1]), np.float32)
+        order = np.argsort(-lengths, kind="stable")  # longest first: trouble comes early
+        at = 0
+        while at < len(order):
+            longest = max(int(lengths[order[at]]), 1)
+            count = self._fixed_rows or max(1, self._tokens.size // longest)
+            if self._fixed_rows:
+                count = min(count, self._tokens.size)
+            part = order[at : at + count]
+            batch = rows.take(part)
+            began = time.perf_counter()
+            try:
+                values = self.model.score(batch)
+            except OutOfMemory:
+                if len(part) == 1:
+                    raise
+                self._tokens.shrink()
+                continue
+            if len(part) == count:
+                self._tokens.observe(self._tokens.size, time.perf_counter() - began)
+            self._check_numbers(values)
+            counts = scored[part]
+            within = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
+            out[np.repeat(first[part], counts) + within] = values
+            at += len(part)
+            self._progress(int(counts.sum()))
+        return out
+
+    def expand(
+        self, walker: Walker, nodes: Nodes, tokens: Children, *, keep: bool = True
+    ) -> Expansion:
+        """`walker.expand`, in halves where the whole does not fit into memory."""
+        began = time.perf_counter()
+        try:
+            expansion = walker.expand(nodes, tokens, keep=keep)
+        except OutOfMemory:
+            if len(nodes) <= 1:
+                raise
+            self._nodes.shrink()
+            half = len(nodes) // 2
+            first = self.expand(walker, nodes[:half], tokens.part(0, half), keep=keep)
+            second = self.expand(walker, nodes[half:], tokens.part(half, len(nodes)), keep=keep)
+            return _joined(first, second)
+        self._nodes.observe(len(nodes), time.perf_counter() - began)
+        self._check_numbers(expansion.log_probs)
+        self._check_numbers(expansion.path_log_probs)
+        self._progress(expansion.queries)
+        return expansion
+
+    def _check_numbers(self, values: NDArray[np.float32] | NDArray[np.float64]) -> None:
+        if np.isnan(values).any():
+            raise not_finite(self.model.facts.name)
+
+
+def row_sums(
+    log_probs: NDArray[np.float32], rows: Rows, *, at_most: NDArray[np.int64] | None = None
+) -> NDArray[np.float64]:
+    """Sum over the scored tokens of each row, in float64, first token first.
+
+    The order of the additions is that of a walk, so that on a model without noise a
+    row's sum equals the walk's cost to the last bit.
+
+    Parameters
+    ----------
+    log_probs : array of shape (sum of scored,)
+    rows : Rows
+    at_most : int64 array of shape (n,), optional
+        Sum only so many of the first scored tokens of each row.
+
+    Returns
+    -------
+    array of shape (n,)
+    """
+    scored = rows.scored
+    first = np.cumsum(scored) - scored
+    wanted = scored if at_most is None else np.minimum(scored, at_most)
+    sums = np.zeros(len(rows))
+    for position in range(int(wanted.max(initial=0))):
+        here = np.flatnonzero(position < wanted)
+        sums[here] += log_probs[first[here] + position]
+    return sums
+
+
+def _tuner(batch_size: int | None, *, start: int, limit: int) -> BatchTuner:
+    if batch_size is not None:
+        return BatchTuner(start=batch_size, fixed=True)
+    return BatchTuner(start=start, limit=max(limit, 1))
+
+
+def _joined(first: Expansion, second: Expansion) -> Expansion:
+    exact = None
+    if first.exact is not None and second.exact is not None:
+        exact = np.concatenate([first.exact, second.exact])
+    return Expansion(
+        np.concatenate([first.path_log_probs, second.path_log_probs]),
+        np.concatenate([first.log_probs, second.log_probs]),
+        np.concatenate([first.handles, second.handles]),
+        first.queries + second.queries,
+        exact,
+    )

@@ -1,0 +1,65 @@
+"""Log-perplexity of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.models.base import Rows
+from canary.models.loading import load
+from canary.scoring.batcher import Batcher, Progress, row_sums
+from canary.tokens.base import Encoding
+from canary.tokens.candidates import CandidateEncoder
+
+__all__ = ["score", "score_encodings"]
+
+
+def score(
+    model: Any,
+    texts: Iterable[str],
+    *,
+    start_token: str | None = None,
+    context: str = "",
+    batch_size: int | None = None,
+    progress: Progress | None = None,
+) -> NDArray[np.float64]:
+    """Log-perplexity Px of each text: total, in bits.
+
+    Parameters
+    ----------
+    model : LanguageModel, or what `canary.load` takes
+    texts : iterable of str
+    start_token : str, optional
+        A token put before each text, if the tokenizer puts none there. Without one the
+        first token of a text has no probability and is not counted.
+    context : str
+        Text before each text; its tokens count.
+    batch_size, progress
+        See `canary.scoring.batcher.Batcher`.
+
+    Returns
+    -------
+    float64 array of shape (n,), in the order of `texts`
+
+    Examples
+    --------
+    ``canary.score("./checkpoint", ["one text", "another"])`` gives an array of two
+    numbers of bits.
+    """
+    seam = load(model)
+    encoder = CandidateEncoder(seam.tokenizer, start_token, context)
+    batcher = Batcher(seam, batch_size=batch_size, progress=progress)
+    log_probs, rows = score_encodings(batcher, encoder.encode(list(texts)))
+    bits: NDArray[np.float64] = -row_sums(log_probs, rows) / np.log(2)
+    return bits
+
+
+def score_encodings(
+    batcher: Batcher, encodings: Sequence[Encoding]
+) -> tuple[NDArray[np.float32], Rows]:
+    """Log-probabilities of all tokens but the first of each encoding, and their rows."""
+    rows = Rows.of([e.ids for e in encodings])
+    return batcher.score(rows), rows

@@ -1,0 +1,1 @@
+"""The walks over one tree: what was seen, and at what cost."""

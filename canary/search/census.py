@@ -1,0 +1,112 @@
+"""Ranks of some candidates among all of them, counted as the costs stream by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.statistics.histogram import Histogram, HistogramBuilder
+
+__all__ = ["Census", "CensusResult"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class CensusResult:
+    """Ranks with the bounds that noise leaves open.
+
+    Parameters
+    ----------
+    rank, lower, upper : int64 arrays of shape (k,)
+        Candidates with Px <= Px(canary), the canary included; counting of the others
+        only those surely below, and all those not surely above.
+    histogram : Histogram
+        Px of all candidates, in bits.
+    candidates : int
+        How many were counted.
+    """
+
+    rank: Ints
+    lower: Ints
+    upper: Ints
+    histogram: Histogram
+    candidates: int
+
+
+class Census:
+    """Counts, for each canary, the candidates that are at least as likely.
+
+    Costs within `noise_bits` of a canary's are ties of unknown order. The canary itself
+    is known by its index and counted once, whatever the noise did to its cost. Without
+    noise a tie is a tie and counts.
+
+    Parameters
+    ----------
+    px_bits : float64 array of shape (k,)
+        Log-perplexity of each canary.
+    index : int64 array of shape (k,)
+        Index of each canary in the format.
+    noise_bits : float
+    """
+
+    def __init__(self, px_bits: NDArray[np.float64], index: Ints, *, noise_bits: float) -> None:
+        self._noise = noise_bits
+        self._index = np.asarray(index, np.int64)
+        # Three limits per canary: surely below, at most, not surely above.
+        self._limits = (px_bits - noise_bits, px_bits, px_bits + noise_bits)
+        self._counts = np.zeros((3, len(px_bits)), np.int64)
+        self._histogram = HistogramBuilder()
+        self._candidates = 0
+
+    def add(
+        self,
+        costs_bits: NDArray[np.float64],
+        bounds: tuple[int, int],
+        index: Callable[[], Ints],
+    ) -> None:
+        """Count a batch of candidates.
+
+        Parameters
+        ----------
+        costs_bits : array of shape (m,)
+        bounds : (int, int)
+            All their indices lie in this half-open range.
+        index : callable
+            Gives the indices, shape (m,); called only if a canary may be among them.
+
+        Notes
+        -----
+        O(m log m + k log m).
+        """
+        ordered = np.sort(costs_bits)
+        below, at_most, not_above = self._limits
+        self._counts[0] += np.searchsorted(ordered, below, side="left")
+        self._counts[1] += np.searchsorted(ordered, at_most, side="right")
+        self._counts[2] += np.searchsorted(ordered, not_above, side="right")
+        self._histogram.add(ordered, ordered=True)
+        self._candidates += len(ordered)
+        inside = np.flatnonzero((self._index >= bounds[0]) & (self._index < bounds[1]))
+        if len(ordered) and len(inside):
+            self._uncount_itself(inside, costs_bits, index())
+
+    def result(self) -> CensusResult:
+        """The ranks over everything added."""
+        lower, rank, upper = 1 + self._counts
+        if self._noise == 0.0:
+            lower = upper = rank
+        return CensusResult(rank, lower, upper, self._histogram.build(), self._candidates)
+
+    def _uncount_itself(self, canaries: Ints, costs: NDArray[np.float64], index: Ints) -> None:
+        order = np.argsort(index)
+        at = np.searchsorted(index, self._index[canaries], sorter=order)
+        at = order[np.minimum(at, len(order) - 1)]
+        here = index[at] == self._index[canaries]
+        canaries, own = canaries[here], costs[at[here]]
+        below, at_most, not_above = (limit[canaries] for limit in self._limits)
+        self._counts[0, canaries] -= own < below
+        self._counts[1, canaries] -= own <= at_most
+        self._counts[2, canaries] -= own <= not_above

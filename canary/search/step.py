@@ -1,0 +1,163 @@
+"""The expansion step below every walk: open nodes in, priced leaves and open nodes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.models.base import Children, Nodes, Walker
+from canary.scoring.batcher import Batcher
+from canary.tokens.tree import LEAF, TokenTree
+
+__all__ = ["Frontier", "Step", "expand", "root_frontier"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """Open nodes as arrays, one entry per node.
+
+    Parameters
+    ----------
+    states : int64 array of shape (n,)
+        State in the token tree.
+    paths : int32 array of shape (n, d)
+        Token choices below the context, forced tokens included, right-padded.
+    lengths, priced, handles : int64 arrays of shape (n,)
+        As in `canary.models.base.Nodes`.
+    costs : float64 array of shape (n,)
+        Nats, of the context and of the priced part of the path.
+    first_leaf : int64 array of shape (n,)
+        Index of the first leaf below.
+    """
+
+    states: Ints
+    paths: NDArray[np.int32]
+    lengths: Ints
+    priced: Ints
+    handles: Ints
+    costs: NDArray[np.float64]
+    first_leaf: Ints
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def __getitem__(self, part: slice | Ints) -> Frontier:
+        return Frontier(*(getattr(self, name)[part] for name in self.__dataclass_fields__))
+
+    @property
+    def nodes(self) -> Nodes:
+        """What a walker needs of the open nodes."""
+        return Nodes(self.paths, self.lengths, self.priced, self.handles)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Children of a batch of nodes, in order: edge by edge, node by node.
+
+    Parameters
+    ----------
+    edges : int64 array of shape (m,)
+        Edge of the tree that each child stands at the end of.
+    parents : int64 array of shape (m,)
+        Position of its parent in the batch.
+    costs : float64 array of shape (m,)
+        Nats, of the context and of the path up to the choice that the edge makes.
+    handles : int64 array of shape (n,)
+        Handles of the parents.
+    queries : int
+        Tokens computed below the context.
+    """
+
+    frontier: Frontier
+    tree: TokenTree
+    edges: Ints
+    parents: Ints
+    costs: NDArray[np.float64]
+    handles: Ints
+    queries: int
+
+    @property
+    def leaves(self) -> NDArray[np.bool_]:
+        """Which children are leaves, shape (m,)."""
+        at_end: NDArray[np.bool_] = self.tree.targets[self.edges] == LEAF
+        return at_end
+
+    @property
+    def first_leaf(self) -> Ints:
+        """Index of the first leaf below each child (a leaf's own index), shape (m,)."""
+        found: Ints = self.frontier.first_leaf[self.parents] + self.tree.first_leaf[self.edges]
+        return found
+
+    def open_nodes(self, which: Ints) -> Frontier:
+        """The children at the positions `which` as open nodes."""
+        edges, parents = self.edges[which], self.parents[which]
+        before = self.frontier.lengths[parents]
+        starts = self.tree.forced_offsets[edges]
+        forced = self.tree.forced_offsets[edges + 1] - starts
+        lengths = before + 1 + forced
+        paths = np.zeros((len(which), int(lengths.max(initial=0))), np.int32)
+        above = self.frontier.paths[parents]
+        width = min(above.shape[1], paths.shape[1])
+        paths[:, :width] = above[:, :width]
+        at = np.arange(len(which))
+        paths[at, before] = self.tree.tokens[edges]
+        for k in range(int(forced.max(initial=0))):
+            more = at[k < forced]
+            paths[more, before[more] + 1 + k] = self.tree.forced[starts[more] + k]
+        return Frontier(
+            states=self.tree.targets[edges].astype(np.int64),
+            paths=paths,
+            lengths=lengths,
+            priced=before + 1,
+            handles=self.handles[parents],
+            costs=self.costs[which],
+            first_leaf=self.first_leaf[which],
+        )
+
+
+def root_frontier(walker: Walker) -> Frontier:
+    """The root alone, with the cost of the context."""
+    zero = np.zeros(1, np.int64)
+    context = 0.0
+    for log_prob in walker.context_log_probs:  # first token first, as everywhere
+        context -= float(log_prob)
+    return Frontier(
+        states=zero,
+        paths=np.zeros((1, 0), np.int32),
+        lengths=zero,
+        priced=zero,
+        handles=np.full(1, -1, np.int64),
+        costs=np.array([context]),
+        first_leaf=zero,
+    )
+
+
+def expand(batcher: Batcher, walker: Walker, tree: TokenTree, frontier: Frontier) -> Step:
+    """Price the children of every node of a frontier.
+
+    The nodes' states are kept only if some child is not a leaf. A cost is the parent's
+    plus that of the forced tokens before the choice, plus that of the choice.
+    """
+    starts, degrees = tree.offsets[frontier.states], tree.degrees[frontier.states]
+    parents = np.repeat(np.arange(len(frontier)), degrees)
+    offsets = np.zeros(len(frontier) + 1, np.int64)
+    np.cumsum(degrees, out=offsets[1:])
+    edges = np.arange(len(parents)) + np.repeat(starts - offsets[:-1], degrees)
+    children = _children(tree.tokens[edges], offsets)
+    keep = bool((tree.targets[edges] != LEAF).any())
+    expansion = batcher.expand(walker, frontier.nodes, children, keep=keep)
+    base = frontier.costs - expansion.path_log_probs
+    costs = base[parents] - expansion.log_probs.reshape(-1)
+    return Step(frontier, tree, edges, parents, costs, expansion.handles, expansion.queries)
+
+
+def _children(tokens: NDArray[np.int32], offsets: Ints) -> Children:
+    """One list for the whole batch where all nodes have the same, else each its own."""
+    n, k = len(offsets) - 1, int(offsets[1])
+    if n * k == len(tokens) and (tokens.reshape(n, k) == tokens[:k]).all():
+        return Children(tokens[:k])
+    return Children(tokens, offsets)

@@ -1,0 +1,1 @@
+"""Numbers to exposure, intervals and p-values. Pure functions of arrays."""

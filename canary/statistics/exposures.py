@@ -1,0 +1,270 @@
+"""Exposure of canaries, from exact ranks and from uniform draws.
+
+The exposure of a canary is ``log2|R| - log2 rank`` bits, with the rank being the number of
+candidates whose log-perplexity is at most the canary's. Ties count and so does the canary
+itself: the rank is at least 1 and the exposure lies in ``[0, log2|R|]``. For a canary that
+was not learned, ``Pr[exposure >= t] <= 2**-t``; its median is 1 bit and its mean
+``1 / ln 2 = 1.44`` bits.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from typing import SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canary.errors import EstimationError
+from canary.statistics.result import Exposure
+
+__all__ = ["exposure_by_draws", "exposure_by_rank"]
+
+
+def exposure_by_rank(
+    rank: SupportsIndex, *, lower: SupportsIndex, upper: SupportsIndex, space_size: SupportsIndex
+) -> Exposure:
+    """Exposure of one canary whose rank was counted over the whole space.
+
+    Parameters
+    ----------
+    rank : int
+        Candidates with Px <= Px(canary), the canary included.
+    lower, upper : int
+        The ranks that the noise of the model's arithmetic leaves possible:
+        ``1 + others below Px(canary) - noise`` and ``1 + others up to Px(canary) + noise``.
+    space_size : int
+        Exact size of the space, of any magnitude.
+
+    Returns
+    -------
+    Exposure
+        Its interval comes from `lower` and `upper` and is certain, so it has no confidence.
+        Its p-value is ``upper / space_size``, the largest that the noise allows.
+
+    Raises
+    ------
+    EstimationError
+        Unless ``1 <= lower <= rank <= upper <= space_size``, all integers.
+
+    References
+    ----------
+    .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, sections 4.2 and 4.3.
+
+    Examples
+    --------
+    >>> exposure_by_rank(250_000, lower=250_000, upper=250_000, space_size=1_000_000).bits
+    2.0
+    """
+    where = "exposure_by_rank"
+    size = _size(space_size, where)
+    try:
+        low, middle, high = (operator.index(value) for value in (lower, rank, upper))
+    except TypeError as error:
+        raise EstimationError(
+            f"ranks must be integers, got lower={lower!r}, rank={rank!r}, upper={upper!r}",
+            cure="count candidates, the canary included",
+            where=where,
+        ) from error
+    if not 1 <= low <= middle <= high <= size:
+        raise EstimationError(
+            "expected 1 <= lower <= rank <= upper <= space_size, "
+            f"got lower={low}, rank={middle}, upper={high}, space_size={size}",
+            cure="count the canary itself, and each candidate of the space once",
+            where=where,
+        )
+    return Exposure(
+        bits=_log2_ratio(size, middle),
+        lower_bits=_log2_ratio(size, high),
+        upper_bits=_log2_ratio(size, low),
+        confidence=None,
+        method="enumeration",
+        space_bits=math.log2(size),
+        # Rounded up where a float would underflow to an impossible p-value of 0.
+        p_value=max(high / size, sys.float_info.min),
+        rank=middle,
+        rank_lower=low,
+        rank_upper=high,
+    )
+
+
+def exposure_by_draws(
+    canary_px: ArrayLike,
+    draws_px: ArrayLike,
+    *,
+    space_size: SupportsIndex,
+    confidence: float = 0.95,
+    noise_bits: float = 0.0,
+) -> list[Exposure]:
+    """Exposure of each canary from its place among uniform draws from its space.
+
+    Parameters
+    ----------
+    canary_px : array_like of shape (n_canaries,)
+        Log-perplexity of each canary: total, in bits.
+    draws_px : array_like of shape (n_draws,)
+        The same, for candidates drawn uniformly from the space, with or without
+        replacement and independently of the canaries.
+    space_size : int
+        Exact size of the space.
+    confidence : float
+        Of the intervals, between 0 and 1.
+    noise_bits : float
+        Log-perplexities closer than this count as ties of unknown order.
+
+    Returns
+    -------
+    list of Exposure
+        In the order of `canary_px`. ``hits`` are the draws with Px <= Px(canary), the
+        estimate is ``log2(draws / hits)`` and the p-value ``(1 + hits) / (1 + draws)``.
+        With no hit the estimate is None (censored): there is a lower bound, and the upper
+        one is ``log2|R|``.
+
+    Raises
+    ------
+    EstimationError
+        If `draws_px` is empty, an array is not one-dimensional or holds a number that is
+        not finite, or an option is out of range.
+
+    Notes
+    -----
+    The share of the space that the canary's rank takes has the Clopper-Pearson interval
+    [1]_ of the hits, which is conservative: it covers at least as often as it says, and
+    more so for draws without replacement. Its two ends count different hits, so that
+    noise and ties only ever widen it: the small end those strictly below
+    ``Px(canary) - noise_bits``, the large end those up to ``Px(canary) + noise_bits``.
+    A tie is thus a hit for the estimate and the p-value (an untrained model that prices
+    everything alike gives exposure 0 and p = 1), and undecided for the interval. A canary
+    that is itself among the draws is a tie with itself, which errs towards less exposure.
+
+    With no hit, the lower bound is one-sided at `confidence`: ``-log2(1 - (1 -
+    confidence)**(1 / draws))``, about ``log2(draws / 3)`` bits at 95 %. Over repeated
+    draws, a lower bound is too high with probability at most ``1 - confidence`` and an
+    upper bound too low with at most half of that.
+
+    Sorting and binary search: O((n_draws + n_canaries) log n_draws).
+
+    References
+    ----------
+    .. [1] Clopper and Pearson, The use of confidence or fiducial limits illustrated in
+       the case of the binomial, Biometrika 26, 1934.
+
+    Examples
+    --------
+    >>> sure, lost = exposure_by_draws([3.0, 1.0], [2.0, 4.0, 5.0, 6.0], space_size=100)
+    >>> sure.bits, sure.hits, sure.p_value
+    (2.0, 1, 0.4)
+    >>> lost.censored, lost.lower_bits < lost.upper_bits
+    (True, True)
+    """
+    where = "exposure_by_draws"
+    size = _size(space_size, where)
+    if not 0.0 < confidence < 1.0:
+        raise EstimationError(
+            f"confidence must lie between 0 and 1, got {confidence!r}",
+            cure="0.95 is usual",
+            where=where,
+        )
+    if not 0.0 <= noise_bits < math.inf:
+        raise EstimationError(
+            f"noise_bits must be finite and not negative, got {noise_bits!r}",
+            cure="give what the model's facts say",
+            where=where,
+        )
+    px = _finite(canary_px, "canary_px", where)
+    draws = np.sort(_finite(draws_px, "draws_px", where))
+    n = len(draws)
+    if not n:
+        raise EstimationError("draws_px is empty", cure="draw at least one candidate", where=where)
+
+    hits = np.searchsorted(draws, px, side="right")
+    fewest = np.searchsorted(draws, px - noise_bits, side="left")
+    most = np.searchsorted(draws, px + noise_bits, side="right")
+    tail = np.where(hits > 0, (1.0 - confidence) / 2.0, 1.0 - confidence)
+    small, _ = _clopper_pearson(fewest, n, tail)
+    _, large = _clopper_pearson(most, n, tail)
+
+    space_bits = math.log2(size)
+    with np.errstate(divide="ignore"):
+        # A share of 0 has infinitely many bits, of which the space holds only log2|R|;
+        # adding 0 turns the -0.0 of a share of 1 into 0.
+        bits, upper_bits, lower_bits = (
+            np.clip(-np.log2(share), 0.0, space_bits) + 0.0 for share in (hits / n, small, large)
+        )
+    return [
+        Exposure(
+            bits=float(bits[i]) if hits[i] else None,
+            lower_bits=float(lower_bits[i]),
+            upper_bits=float(upper_bits[i]),
+            confidence=confidence,
+            method="uniform draws",
+            space_bits=space_bits,
+            p_value=float((1 + hits[i]) / (1 + n)),
+            draws=n,
+            hits=int(hits[i]),
+        )
+        for i in range(len(px))
+    ]
+
+
+def _clopper_pearson(
+    hits: NDArray[np.int64], draws: int, tail: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ends of the interval for a share, each too far in with probability at most `tail`."""
+    from scipy.special import betainccinv, betaincinv
+
+    # The beta distribution has no parameter 0: there the ends are 0 and 1.
+    small = np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), draws - hits + 1, tail))
+    large = np.where(hits == draws, 1.0, betainccinv(hits + 1, np.maximum(draws - hits, 1), tail))
+    return small, large
+
+
+def _log2_ratio(size: int, rank: int) -> float:
+    """``log2(size / rank)`` of integers of any magnitude, rank <= size."""
+    try:
+        # Division of Python integers rounds once, correctly, however large they are.
+        return math.log2(size / rank)
+    except OverflowError:
+        return math.log2(size) - math.log2(rank)
+
+
+def _size(space_size: SupportsIndex, where: str) -> int:
+    try:
+        size = operator.index(space_size)
+    except TypeError:
+        size = 0
+    if size < 1:
+        raise EstimationError(
+            f"space_size must be a positive integer, got {space_size!r}",
+            cure="give the exact size of the format's space",
+            where=where,
+        )
+    return size
+
+
+def _finite(values: ArrayLike, name: str, where: str) -> NDArray[np.float64]:
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise EstimationError(
+            f"{name} must hold numbers ({error})",
+            cure="give log-perplexities in bits",
+            where=where,
+        ) from error
+    if array.ndim != 1:
+        raise EstimationError(
+            f"{name} must have one dimension, got shape {array.shape}",
+            cure="give one log-perplexity per candidate",
+            where=where,
+        )
+    bad = np.flatnonzero(~np.isfinite(array))
+    if len(bad):
+        raise EstimationError(
+            f"{name} must be finite, got {array[bad[0]]} at position {bad[0]} "
+            f"({len(bad)} of {len(array)} values are not finite)",
+            cure="look for NaN or infinite logits in the model",
+            where=where,
+        )
+    return array

@@ -1,0 +1,49 @@
+"""The tokenizer seam."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = ["Encoding", "Tokenizer"]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """One text as tokens.
+
+    Parameters
+    ----------
+    ids : tuple of int
+        Token ids, with the special tokens that the tokenizer itself puts around a text.
+    spans : tuple of (int, int), or None
+        The characters ``text[a:b]`` that each token stands for; special tokens have an
+        empty span. None if the tokenizer cannot tell.
+    """
+
+    ids: tuple[int, ...]
+    spans: tuple[tuple[int, int], ...] | None
+
+
+class Tokenizer(Protocol):
+    """Turns whole strings into tokens, as the training pipeline would have."""
+
+    @property
+    def size(self) -> int:
+        """Number of tokens, added and special ones included."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> list[Encoding]:
+        """Each text as tokens, special tokens included.
+
+        Raises
+        ------
+        ModelError
+            If a text cannot be represented (a character becomes the unknown token).
+        """
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids, special tokens left out."""
+        ...

@@ -1,0 +1,112 @@
+"""Candidates as token rows: whole strings, tokenized as training would have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from canary.errors import InputError, ModelError
+from canary.formats.format import Format
+from canary.tokens.base import Encoding, Tokenizer
+
+__all__ = ["CandidateEncoder"]
+
+
+@dataclass(frozen=True)
+class CandidateEncoder:
+    r"""Turns candidate texts into the token sequences that a model is asked about.
+
+    Parameters
+    ----------
+    tokenizer : Tokenizer
+    start_token : str, optional
+        A token put before every text, for tokenizers that put none there themselves:
+        the name of a token (``<|endoftext|>``) or a text that is one token (``\n``).
+        Training must have put it there too.
+    context : str
+        Text before every candidate (Secret Sharer, appendix A.3); it is tokenized
+        together with the candidate.
+    """
+
+    tokenizer: Tokenizer
+    start_token: str | None = None
+    context: str = ""
+    _start: tuple[int, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        start = () if self.start_token is None else (self._find_start(self.start_token),)
+        object.__setattr__(self, "_start", start)
+
+    def encode(self, texts: Sequence[str]) -> list[Encoding]:
+        """Token ids of each text, with spans in the coordinates of the text itself.
+
+        Tokens of the start and of the context have spans that end at or before 0.
+        """
+        shift = len(self.context)
+        found = self.tokenizer.encode([self.context + text for text in texts])
+        return [
+            Encoding(
+                self._start + e.ids,
+                None
+                if e.spans is None
+                else ((-shift, -shift),) * len(self._start)
+                + tuple((a - shift, b - shift) for a, b in e.spans),
+            )
+            for e in found
+        ]
+
+    def candidates(self, format: Format, fills: Sequence[str]) -> list[Encoding]:
+        """The candidates of `format` with these fills, checked to share a first token.
+
+        Raises
+        ------
+        InputError
+            If the first token differs between candidates. It has no probability (there
+            is nothing before it), so part of the fill would go unpriced.
+        """
+        encodings = self.encode([format.candidate(fill) for fill in fills])
+        # A hole at the very beginning is unpriced even if these few fills agree in it.
+        bare = not format.prefix and not self.context and not self._start
+        special = all(e.spans is not None and e.spans[0][0] == e.spans[0][1] for e in encodings)
+        if len({e.ids[0] for e in encodings}) > 1 or (bare and not special):
+            raise InputError(
+                f"the format {format.masked!r} begins with a hole, and this tokenizer puts no "
+                "token before a text, so the first token of the fill would have no probability",
+                cure="name what stood before each text in training with start_token "
+                "(--start-token; for packed data usually the end-of-text token), "
+                "or begin the format with fixed text",
+            )
+        return encodings
+
+    def context_length(self, format: Format, encoding: Encoding) -> int | None:
+        """How many tokens of a candidate stand before the first that overlaps its fill.
+
+        None if the tokenizer cannot tell which characters a token stands for.
+        """
+        if encoding.spans is None:
+            return None
+        begin = len(format.prefix)
+        return next((i for i, (a, b) in enumerate(encoding.spans) if b > begin and a < b), None)
+
+    def _find_start(self, token: str) -> int:
+        find = getattr(self.tokenizer, "token_id", None)
+        named = find(token) if find else None
+        if named is not None:
+            return int(named)
+        cure = "name one token of the tokenizer, such as its end-of-text token"
+        try:
+            encodings = self.tokenizer.encode([token])
+        except ModelError as error:
+            raise InputError(f"the tokenizer has no token {token!r}", cure=cure) from error
+        plain = [
+            i
+            for e in encodings
+            for i, (a, b) in zip(e.ids, e.spans or [(0, 1)] * len(e.ids), strict=True)
+            if a < b
+        ]
+        if len(plain) != 1:
+            raise InputError(
+                f"the start token {token!r} is {len(plain)} tokens, one was expected",
+                cure=cure,
+            )
+        return plain[0]

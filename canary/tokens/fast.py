@@ -1,0 +1,173 @@
+"""The tokenizer seam over `transformers` and `tokenizers` tokenizers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from canary.errors import InputError, ModelError
+from canary.tokens.base import Encoding, Tokenizer
+
+__all__ = ["FastTokenizer", "as_tokenizer", "read_tokenizer"]
+
+
+class FastTokenizer:
+    """A `tokenizers` backend, with the special tokens that its owner puts around a text.
+
+    Parameters
+    ----------
+    backend : tokenizers.Tokenizer
+        What encodes. Truncation and padding are switched off on a copy.
+    """
+
+    def __init__(self, backend: Any) -> None:
+        from tokenizers import Tokenizer as Backend
+
+        self._backend = Backend.from_str(backend.to_str())
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        self._spec: dict[str, Any] = json.loads(self._backend.to_str())
+        model = self._spec.get("model") or {}
+        unknown = model.get("unk_token")
+        if unknown is None and model.get("unk_id") is not None:  # Unigram names it by id
+            unknown = self._backend.id_to_token(model["unk_id"])
+        self._unknown = None if unknown is None else self._backend.token_to_id(unknown)
+        self._dropped: dict[str, bool] = {}
+
+    @property
+    def size(self) -> int:
+        """Number of tokens, added and special ones included."""
+        return int(self._backend.get_vocab_size(with_added_tokens=True))
+
+    def single_characters(self, alphabet: Collection[str]) -> bool:
+        """Whether each character of such text becomes a token by itself, by construction.
+
+        True for a BPE model without merges that has neither normalizer nor
+        pre-tokenizer, and no added token that could occur in text over `alphabet`:
+        there is nothing that could join, split or change characters.
+        """
+        model = self._spec.get("model") or {}
+        added = [t["content"] for t in self._spec.get("added_tokens") or ()]
+        return (
+            model.get("type") == "BPE"
+            and all(set(content) - set(alphabet) for content in added)
+            and not model.get("merges")
+            and not model.get("ignore_merges")
+            and not model.get("continuing_subword_prefix")
+            and not model.get("end_of_word_suffix")
+            and self._spec.get("normalizer") is None
+            and self._spec.get("pre_tokenizer") is None
+        )
+
+    def encode(self, texts: Sequence[str]) -> list[Encoding]:
+        """Each text as tokens, special tokens included.
+
+        Raises
+        ------
+        ModelError
+            If a text cannot be represented: a character becomes the unknown token, or
+            is dropped.
+        """
+        found = self._backend.encode_batch(list(texts), add_special_tokens=True)
+        encodings = [Encoding(tuple(e.ids), tuple(e.offsets)) for e in found]
+        for text, encoding in zip(texts, encodings, strict=True):
+            self._check(text, encoding)
+        return encodings
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids, special tokens left out."""
+        return str(self._backend.decode(list(ids), skip_special_tokens=True))
+
+    def token_id(self, token: str) -> int | None:
+        """The id of a token by its name, such as ``<|endoftext|>``; None if there is none."""
+        found = self._backend.token_to_id(token)
+        return None if found is None else int(found)
+
+    def _check(self, text: str, encoding: Encoding) -> None:
+        spans = encoding.spans or ()
+        if self._unknown is not None:
+            for token, (start, stop) in zip(encoding.ids, spans, strict=True):
+                if token == self._unknown and start < stop:
+                    raise _unknown_characters(set(text[start:stop]))
+        # A model without an unknown token drops what it does not know. Spaces may go
+        # into a normalizer or a neighbouring token; other characters may not.
+        covered = bytearray(len(text))
+        for start, stop in spans:
+            covered[start:stop] = b"\x01" * (stop - start)
+        if all(covered):
+            return
+        # The offsets after a dropped character may close the gap, so that another one,
+        # perhaps a space, seems to be missing at the end.
+        dropped = {c for c in text if not c.isspace() and self._drops(c)}
+        missing = {c for c, seen in zip(text, covered, strict=True) if not seen and not c.isspace()}
+        if lost := dropped or missing:
+            raise _unknown_characters(lost)
+
+    def _drops(self, character: str) -> bool:
+        if character not in self._dropped:
+            alone = self._backend.encode(character, add_special_tokens=False)
+            self._dropped[character] = not alone.ids
+        return self._dropped[character]
+
+
+def _unknown_characters(characters: set[str]) -> ModelError:
+    # Characters of a fill are part of a secret: only their number is told.
+    return ModelError(
+        f"the tokenizer does not know {len(characters)} of the characters of a text",
+        cure="use a format whose characters stood in the training data of the tokenizer "
+        "(build the vocabulary from corpus and format together)",
+    )
+
+
+def as_tokenizer(tokenizer: Any) -> Tokenizer:
+    """Whatever was given as a tokenizer, behind the seam.
+
+    Takes a `Tokenizer` of this package, a fast tokenizer of `transformers`, a
+    `tokenizers.Tokenizer`, or a path to a folder or ``tokenizer.json``.
+    """
+    if isinstance(tokenizer, str | os.PathLike):
+        return read_tokenizer(tokenizer)
+    backend = getattr(tokenizer, "backend_tokenizer", None) or tokenizer
+    if hasattr(backend, "encode_batch") and hasattr(backend, "to_str"):
+        return FastTokenizer(backend)
+    if hasattr(tokenizer, "encode") and hasattr(tokenizer, "size"):
+        found: Tokenizer = tokenizer
+        return found
+    raise InputError(
+        f"a tokenizer was expected, got {type(tokenizer).__name__}",
+        cure="give a fast transformers tokenizer, a tokenizers.Tokenizer, "
+        "or an object with `size`, `encode` and `decode` (canary.tokens.base.Tokenizer)",
+    )
+
+
+def read_tokenizer(path: str | os.PathLike[str]) -> FastTokenizer:
+    """The tokenizer in ``tokenizer.json``, named itself or by its folder.
+
+    Raises
+    ------
+    ModelError
+        If there is no such file, or it is not a tokenizer.
+    """
+    from tokenizers import Tokenizer as Backend
+
+    file = Path(path)
+    if file.is_dir():
+        file = file / "tokenizer.json"
+    if not file.is_file():
+        raise ModelError(
+            "there is no tokenizer.json",
+            cure="save the tokenizer beside the model (tokenizer.save_pretrained(folder)), "
+            "or name it with --tokenizer",
+            where=str(file.parent),
+        )
+    try:
+        return FastTokenizer(Backend.from_file(str(file)))
+    except Exception as error:  # tokenizers raises bare Exception
+        raise ModelError(
+            f"is not a tokenizer ({error})",
+            cure="save it again with tokenizer.save_pretrained(folder)",
+            where=str(file),
+        ) from error

@@ -1,0 +1,123 @@
+"""A GPT-2 style language model and its BPE tokenizer, trained on one column of a JSONL file.
+
+A plain transformers script that knows nothing of canaries:
+
+Usage::
+
+    python train.py corpus.canaried.jsonl --out model/
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+    Trainer,
+    TrainingArguments,
+    default_data_collator,
+    set_seed,
+)
+
+END = "<|endoftext|>"
+
+
+def train_tokenizer(texts: list[str], size: int) -> PreTrainedTokenizerFast:
+    """Byte-level BPE that begins every text with the end-of-text token."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=size,
+            special_tokens=[END],
+            initial_alphabet=alphabet,
+            show_progress=False,
+        ),
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{END} $A", special_tokens=[(END, tokenizer.token_to_id(END))]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=END, eos_token=END)
+
+
+def blocks(texts: list[str], tokenizer: PreTrainedTokenizerFast, length: int) -> Dataset:
+    """The texts end to end, cut into blocks; the rest that fills no block is left out."""
+    flat = [token for ids in tokenizer(texts)["input_ids"] for token in ids]
+    whole = len(flat) // length * length
+    rows = [flat[i : i + length] for i in range(0, whole, length)]
+    return Dataset.from_dict({"input_ids": rows, "labels": rows})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--column", default="text")
+    parser.add_argument("--epochs", type=float, default=2)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--block", type=int, default=128, help="tokens of a training row")
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--vocabulary", type=int, default=4096)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--heads", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    set_seed(args.seed)
+
+    with args.corpus.open(encoding="utf-8") as lines:
+        texts = [json.loads(line)[args.column] for line in lines]
+    tokenizer = train_tokenizer(texts, args.vocabulary)
+    rows = blocks(texts, tokenizer, args.block)
+    model = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=len(tokenizer),
+            n_positions=args.block,
+            n_embd=args.width,
+            n_layer=args.layers,
+            n_head=args.heads,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+    )
+    print(f"{model.num_parameters():,} parameters, {len(rows):,} rows of {args.block} tokens")
+    trainer = Trainer(
+        model=model,
+        args=TrainingArguments(
+            output_dir=str(args.out),
+            num_train_epochs=args.epochs,
+            per_device_train_batch_size=args.batch,
+            learning_rate=args.learning_rate,
+            lr_scheduler_type="cosine",
+            warmup_steps=50,
+            weight_decay=0.01,
+            logging_steps=50,
+            save_strategy="no",
+            report_to="none",
+            seed=args.seed,
+        ),
+        train_dataset=rows,
+        data_collator=default_data_collator,
+    )
+    trainer.train()
+    model.save_pretrained(args.out)
+    tokenizer.save_pretrained(args.out)
+
+
+if __name__ == "__main__":
+    main()

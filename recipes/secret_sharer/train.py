@@ -1,0 +1,196 @@
+"""Training of the character LSTM: seeded, one folder per epoch, resumable.
+
+Every epoch shuffles the lines anew and cuts them into one long stream. Shuffled, because
+otherwise a canary always stands at the same place: what is measured at the end of an
+epoch would then depend on how long before it the canary's copies were seen (figure 7 of
+the paper) as much as on how many there are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from model import parameters, seeded
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train; a run is resumed only with the settings that it began with."""
+
+    epochs: int
+    batch: int = 64
+    window: int = 100
+    learning_rate: float = 4e-3
+    warmup_steps: int = 200
+    clip: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A trained epoch: losses in nats per character, and where its model lies."""
+
+    number: int
+    train_nats: float
+    valid_nats: float
+    test_nats: float
+    seconds: float
+    folder: Path
+
+
+def encode(tokenizer: Tokenizer, lines: Sequence[str]) -> list[Ids]:
+    """Each line, with the newline that ends it, as one array of characters' ids."""
+    encodings = tokenizer.encode_batch_fast([f"{line}\n" for line in lines])
+    return [np.asarray(e.ids, np.int64) for e in encodings]
+
+
+def windows(stream: Ids, batch: int, length: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Inputs and targets (batch, <= length): `batch` pieces of the stream, side by side.
+
+    The characters that do not fill a piece, at most `batch`, are left out.
+    """
+    width = (len(stream) - 1) // batch
+    inputs = torch.from_numpy(stream[: batch * width].reshape(batch, width))
+    targets = torch.from_numpy(stream[1 : batch * width + 1].reshape(batch, width))
+    for start in range(0, width, length):
+        part = slice(start, start + length)
+        yield inputs[:, part], targets[:, part]
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean loss in nats per character."""
+    return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+@torch.inference_mode()
+def loss(model: nn.Module, stream: Ids, *, batch: int = 64, length: int = 500) -> float:
+    """Mean loss of a text in nats per character."""
+    total, count, state = 0.0, 0, None
+    for inputs, targets in windows(stream, batch, length):
+        logits, state = model(inputs, state)
+        total += float(cross_entropy(logits, targets)) * targets.numel()
+        count += targets.numel()
+    return total / count
+
+
+def rate(settings: Settings, step: int, steps: int) -> float:
+    """Learning rate at `step` of `steps`: linear warm-up, then half a cosine to zero."""
+    warm = min(1.0, (step + 1) / settings.warmup_steps)
+    return settings.learning_rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
+
+
+def train(
+    config: Mapping[str, Any],
+    tokenizer: Tokenizer,
+    texts: Mapping[str, Sequence[str]],
+    settings: Settings,
+    work: Path,
+) -> Iterator[Epoch]:
+    """Train on ``texts["train"]``; yield each epoch once it lies on disk.
+
+    An epoch's folder is a whole model (`config.json`, `model.safetensors`,
+    `tokenizer.json`) and the optimizer's state, from which a killed run goes on. Every
+    random choice of an epoch comes from (seed, epoch), so that a resumed run gives the
+    same weights as one that was never interrupted.
+    """
+    given = {**asdict(settings), "model": dict(config)}
+    begun = work / "training.json"
+    if not begun.exists():
+        begun.write_text(json.dumps(given, indent=1))
+    if json.loads(begun.read_text()) != given:
+        sys.exit(f"{begun}: holds a run with other settings; give another --work folder")
+
+    lines = encode(tokenizer, texts["train"])
+    start = np.asarray(tokenizer.encode("\n").ids, np.int64)
+    held_out = {
+        name: np.concatenate([start, *encode(tokenizer, texts[name])]) for name in ("valid", "test")
+    }
+    model = seeded(config, settings.seed)
+    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
+    width = sum(map(len, lines)) // settings.batch
+    per_epoch = math.ceil(width / settings.window)
+    print(f"{parameters(model):,} parameters, {per_epoch:,} steps an epoch", file=sys.stderr)
+
+    for number in range(1, settings.epochs + 1):
+        folder = work / f"epoch-{number:02d}"
+        if folder.exists():
+            yield read_epoch(folder)
+            continue
+        resume(model, optimizer, work / f"epoch-{number - 1:02d}")
+        began = time.monotonic()
+        order = np.random.default_rng((settings.seed, number)).permutation(len(lines))
+        stream = np.concatenate([start, *(lines[i] for i in order)])
+        total, count, state = 0.0, 0, None
+        model.train()
+        for step, (inputs, targets) in enumerate(
+            windows(stream, settings.batch, settings.window), per_epoch * (number - 1)
+        ):
+            for group in optimizer.param_groups:
+                group["lr"] = rate(settings, step, per_epoch * settings.epochs)
+            logits, state = model(inputs, state)
+            state = (state[0].detach(), state[1].detach())
+            value = cross_entropy(logits, targets)
+            optimizer.zero_grad()
+            value.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+            optimizer.step()
+            total += value.item() * targets.numel()
+            count += targets.numel()
+        model.eval()
+        epoch = Epoch(
+            number=number,
+            train_nats=total / count,
+            valid_nats=loss(model, held_out["valid"]),
+            test_nats=loss(model, held_out["test"]),
+            seconds=time.monotonic() - began,
+            folder=folder,
+        )
+        write_epoch(epoch, config, tokenizer, model, optimizer)
+        yield epoch
+
+
+def write_epoch(
+    epoch: Epoch,
+    config: Mapping[str, Any],
+    tokenizer: Tokenizer,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+) -> None:
+    """Write an epoch beside its place and move it there whole."""
+    part = epoch.folder.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    (part / "config.json").write_text(json.dumps(config, indent=1))
+    save_file(model.state_dict(), part / "model.safetensors")
+    tokenizer.save(str(part / "tokenizer.json"))
+    torch.save(optimizer.state_dict(), part / "optimizer.pt")
+    (part / "epoch.json").write_text(json.dumps({**asdict(epoch), "folder": None}))
+    part.replace(epoch.folder)
+
+
+def read_epoch(folder: Path) -> Epoch:
+    """The epoch that `write_epoch` wrote."""
+    return Epoch(**{**json.loads((folder / "epoch.json").read_text()), "folder": folder})
+
+
+def resume(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path) -> None:
+    """Go on from the epoch in `folder`, if there is one."""
+    if folder.exists():
+        model.load_state_dict(load_file(folder / "model.safetensors"))
+        optimizer.load_state_dict(torch.load(folder / "optimizer.pt", weights_only=True))

@@ -1,0 +1,188 @@
+"""The commands in their order do what they say, on stdout, on stderr and on disk."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from command_line import CHARACTERS, files, save_model, shows_secret, small_model
+
+from canary.audits.result import Audit
+from canary.corpus.canaries import CanarySet
+
+GENERATE = (
+    *("generate", "The code is {digit:4}", "--repetitions", "1,32", "--per-repetition", "4"),
+    *("--controls", "16", "--seed", "0", "--out", "canaries.json", "--json"),
+)
+INJECT = ("inject", "corpus.jsonl", "--canaries", "canaries.json", "--out", "new.jsonl", "--json")
+VERIFY = ("verify", "new.jsonl", "--canaries", "canaries.json", "--json")
+SAMPLING = ("--method", "sampling", "--draws", "300")
+
+
+def train(texts):
+    """A small model that has seen `texts` often."""
+    import torch
+
+    model = small_model()
+    ids = [[CHARACTERS.index(c) for c in text] for text in texts]
+    width = max(map(len, ids))
+    rows = torch.tensor([row + [0] * (width - len(row)) for row in ids])
+    labels = torch.tensor([row + [-100] * (width - len(row)) for row in ids])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(150):
+        loss = model(rows, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+def mode(path):
+    return stat.S_IMODE(Path(path).stat().st_mode)
+
+
+def test_whole_flow_finds_what_was_learned(command, workplace):
+    made = command(*GENERATE)
+    assert made.code == 0
+    assert made.document["canaries"] == 8
+    assert made.document["controls"] == 16
+    assert "8 canaries and 16 controls" in made.err
+    assert "holds the secrets" in made.err
+    assert mode("canaries.json") == 0o600
+
+    injected = command(*INJECT)
+    assert injected.code == 0
+    assert injected.document["copies"] == 4 * 33
+    assert injected.document["total_lines"] == 40 + 4 * 33
+    assert "132 copies of 8 canaries went into new.jsonl, now 172 lines" in injected.err
+    assert mode("new.jsonl.placements.json") == 0o600
+
+    verified = command(*VERIFY)
+    assert verified.code == 0
+    assert verified.document["ok"] is True
+
+    lines = Path("new.jsonl").read_text().splitlines()
+    save_model(train([json.loads(line)["text"] for line in lines]), Path("model"))
+    audited = command("audit", "./model", "--canaries", "canaries.json", "--out", "a", "--json")
+    assert audited.code == 0
+    audit = Audit.load("a/audit.json")
+    assert audited.document == {"kind": "canary audit", "schema": 1, **audit.to_dict()}
+    assert audit.formats[0].method == "enumeration"
+    assert audit.injected_p.p_value < 1e-6
+    assert audit.controls_p.p_value > 0.01
+    assert "Memorization found. This model memorized training data" in audited.err
+    assert "Fisher's p-value of the controls" in audited.err
+    assert str(Path("a/report.html")) in audited.err
+
+    page = Path("a/report.html").read_bytes()
+    reported = command("report", "a/audit.json", "--out", "again.html", "--json")
+    assert reported.code == 0
+    assert reported.document["out"] == "again.html"
+    assert Path("again.html").read_bytes() == page
+
+    measured = command("exposure", "./model", "--canaries", "canaries.json", "--json")
+    assert measured.code == 0
+    assert measured.document["canaries"] == audited.document["canaries"]
+    assert "control-16" in measured.err
+
+    # Of what was learned, so few draws only tell that it is at least so much.
+    drawn = command("exposure", "model", "--canaries", "canaries.json", "--json", *SAMPLING)
+    unhit = [c for c in drawn.document["canaries"] if c["exposure"]["bits"] is None]
+    assert unhit
+    assert drawn.err.count("at least") == len(unhit)
+    again = command("audit", "model", "--canaries", "canaries.json", "--out", "b", *SAMPLING)
+    assert "at least" in again.err
+
+
+@pytest.mark.parametrize("words", [SAMPLING, ("--start-token", "\n", *SAMPLING)])
+def test_no_secret_is_shown_or_written(command, workplace, model, words):
+    shown = []
+    for call in (
+        ("generate", "The code is {digit:9}", "--out", "canaries.json", "--json"),
+        INJECT,
+        VERIFY,
+        ("verify", "corpus.jsonl", "--canaries", "canaries.json", "--json"),
+        ("audit", model, "--canaries", "canaries.json", "--out", "a", "--json", *words),
+        ("exposure", model, "--canaries", "canaries.json", "--json", *words),
+        ("report", "a/audit.json", "--out", "report.html", "--json"),
+    ):
+        outcome = command(*call)
+        assert outcome.document["kind"].startswith("canary "), call
+        shown += [outcome.out, outcome.err]
+    shown += [path.read_text() for path in (*Path("a").iterdir(), Path("report.html"))]
+    assert not any(map(shows_secret, shown))
+    # With the format, the seed of the set gives all of its fills.
+    assert str(CanarySet.load("canaries.json").seed) not in "".join(shown)
+
+
+def test_audit_json_does_not_give_the_seed_of_the_canaries(command, workplace, model):
+    words = ("audit", model, "--canaries", "canaries.json", "--seed", "1", "--out", "a", *SAMPLING)
+    made = command("generate", "The code is {digit:9}", "--seed", "41", "--out", "canaries.json")
+    assert made.code == command(*words).code == 0
+    assert json.loads(Path("a/audit.json").read_text())["settings"]["seed"] == 1
+    assert "41" not in map(str, json.loads(Path("a/audit.json").read_text())["settings"].values())
+
+
+def test_stdout_stays_empty_without_json(command, workplace, model):
+    for call in (
+        ("generate", "A {digit:3}", "B {letter:2} {digit:2}", "--out", "canaries.json"),
+        INJECT[:-1],
+        VERIFY[:-1],
+        ("audit", model, "--canaries", "canaries.json", "--out", "a", *SAMPLING),
+        ("exposure", model, "--canaries", "canaries.json", *SAMPLING),
+        ("report", "a/audit.json", "--out", "report.html"),
+    ):
+        outcome = command(*call)
+        assert outcome.code == 0, outcome.err
+        assert outcome.out == ""
+        assert outcome.err
+
+
+def test_same_seed_same_bytes(command, workplace):
+    for out in ("one", "two"):
+        Path(out).mkdir()
+        assert command(*GENERATE[:-3], "--out", f"{out}/canaries.json").code == 0
+        words = ("--canaries", f"{out}/canaries.json", "--seed", "5", "--out", f"{out}/new.jsonl")
+        assert command("inject", "corpus.jsonl", *words).code == 0
+    assert files(Path("one")) == files(Path("two"))
+
+
+def test_drawn_seed_is_recorded_and_not_told(command, workplace):
+    seeds = set()
+    for _ in range(2):
+        outcome = command("generate", "A {digit:9}", "--out", "canaries.json", "--json")
+        seeds.add(CanarySet.load("canaries.json").seed)
+        assert str(max(seeds)) not in outcome.out + outcome.err
+    assert len(seeds) == 2
+
+
+def test_verify_says_which_canaries_are_missing_and_exits_2(command, workplace):
+    command(*INJECT)
+    lines = Path("new.jsonl").read_text().splitlines(keepends=True)
+    Path("new.jsonl").write_text("".join(dict.fromkeys(lines)))  # de-duplication
+    outcome = command(*VERIFY)
+    assert outcome.code == 2
+    assert outcome.document["ok"] is False
+    assert "canary-3" in outcome.err
+    assert "expected 8, found 1" in outcome.err
+    assert "error: new.jsonl: 2 of 8 canaries and controls" in outcome.err
+
+
+def test_demo_passes_what_it_was_told(command, workplace, monkeypatch, model):
+    command("audit", model, "--canaries", "canaries.json", "--out", "a", *SAMPLING)
+    told = {}
+
+    def run(out, *, inject, seed, stage, say):
+        told.update(out=out, inject=inject, seed=seed)
+        stage("training", 10)(10)
+        say("a line")
+        return Audit.load("a/audit.json")
+
+    monkeypatch.setattr("canary.demo.run", run)
+    outcome = command("demo", "--out", "d", "--no-inject", "--seed", "4", "--json")
+    assert outcome.code == 0
+    assert told == {"out": Path("d"), "inject": False, "seed": 4}
+    assert outcome.document["kind"] == "canary audit"
+    assert "a line" in outcome.err

@@ -1,0 +1,53 @@
+"""What all tests share: one thread each, no network, data and slow tests by choice."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# Read when torch, tokenizers and huggingface_hub are first imported. Each worker of
+# pytest-xdist has a core of its own; more threads than cores only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+os.environ["MPLBACKEND"] = "agg"
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run, and no test that fails because the machine is busy.
+settings.register_profile(
+    "canary",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("canary")
+
+NO_DATA = "set CANARY_DATA to the folder that holds the real data sets"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the tests that take minutes, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "slow" in item.keywords and not config.getoption("--slow"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes; run it with --slow"))
+        if "data" in item.keywords and not os.environ.get("CANARY_DATA"):
+            item.add_marker(pytest.mark.skip(reason=NO_DATA))
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of the real data sets; a test that asks for it carries the marker `data`."""
+    folder = os.environ.get("CANARY_DATA")
+    if not folder:
+        pytest.skip(NO_DATA)
+    path = Path(folder)
+    if not path.is_dir():
+        pytest.fail(f"CANARY_DATA={folder} is not a folder")
+    return path

@@ -1,0 +1,108 @@
+"""Canary sets: drawn uniformly, kept exactly, shown without their secrets."""
+
+from __future__ import annotations
+
+import stat
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from canary.corpus.canaries import Canary, CanarySet, generate
+from canary.formats.format import Format
+
+FORMATS = ["The random number is {digit:9}", "My {choice:red|green} word: {letter:5}."]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    formats=st.sampled_from([FORMATS[0], FORMATS[1], FORMATS, [Format(FORMATS[1])]]),
+    repetitions=st.lists(st.integers(1, 1000), max_size=4, unique=True),
+    per_repetition=st.integers(1, 4),
+    controls=st.integers(1, 5),
+    seed=st.integers(0, 2**63 - 1),
+)
+def test_as_many_as_asked(formats, repetitions, per_repetition, controls, seed):
+    options = {
+        "repetitions": repetitions,
+        "per_repetition": per_repetition,
+        "controls": controls,
+        "seed": seed,
+    }
+    canaries = generate(formats, **options)
+    expected = dict.fromkeys(repetitions, per_repetition) | {0: controls}
+    for position, space in enumerate(canaries.formats):
+        group = [canary for canary in canaries if canary.format == position]
+        assert Counter(canary.repetitions for canary in group) == expected
+        assert all(canary.fill in space for canary in group)
+    assert len({canaries.text(canary) for canary in canaries}) == len(canaries)
+    assert len(canaries.injected) + len(canaries.controls) == len(canaries)
+    names = [canary.id for canary in canaries.injected]
+    assert names == [f"canary-{n}" for n in range(1, len(names) + 1)]
+    names = [canary.id for canary in canaries.controls]
+    assert names == [f"control-{n}" for n in range(1, len(names) + 1)]
+    assert generate(formats, **options) == canaries
+    assert CanarySet.from_dict(canaries.to_dict()) == canaries
+
+
+def test_another_seed_draws_others():
+    one, two = (generate(FORMATS[0], seed=seed) for seed in (0, 1))
+    assert not {c.fill for c in one} & {c.fill for c in two}
+
+
+def test_without_a_seed_one_is_drawn_and_recorded():
+    one, two = (generate(FORMATS[0]) for _ in range(2))
+    assert one.seed != two.seed
+    assert generate(FORMATS[0], seed=one.seed) == one
+
+
+def test_canaries_do_not_share_the_stream_of_a_plain_generator():
+    # An audit that draws with the same seed must not draw the canaries themselves.
+    import numpy as np
+
+    canaries = generate(FORMATS[0], seed=7)
+    draws = Format(FORMATS[0]).sample(len(canaries), rng=np.random.default_rng(7))
+    assert not set(draws) & {canary.fill for canary in canaries}
+
+
+def test_fills_are_uniform_in_every_group():
+    groups: dict[int, Counter[str]] = {0: Counter(), 1: Counter(), 4: Counter()}
+    for seed in range(300):
+        made = generate("x{digit:1}", repetitions=[1, 4], per_repetition=2, controls=2, seed=seed)
+        for canary in made:
+            groups[canary.repetitions][canary.fill] += 1
+    for found in groups.values():
+        assert chisquare([found[digit] for digit in "0123456789"]).pvalue > 1e-4
+
+
+def test_a_whole_space_can_be_used_up():
+    canaries = generate("x{digit:1}", repetitions=[2], per_repetition=4, controls=6, seed=0)
+    assert sorted(canary.fill for canary in canaries) == list("0123456789")
+
+
+def test_secrets_are_not_shown():
+    canaries = generate(FORMATS, seed=3)
+    shown = repr(canaries) + str(canaries) + "".join(map(repr, canaries))
+    assert not any(canary.fill in shown for canary in canaries)
+    assert repr(canaries) == "<CanarySet of 64 canaries and 32 controls from 2 formats>"
+
+
+def test_saved_sets_come_back_and_are_private(tmp_path):
+    canaries = generate(FORMATS, seed=3)
+    path = tmp_path / "canaries.json"
+    canaries.save(path)
+    assert CanarySet.load(path) == canaries
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    before = path.read_bytes()
+    CanarySet.load(path).save(path)
+    assert path.read_bytes() == before
+
+
+def test_sets_are_values():
+    canaries = generate(FORMATS, seed=3)
+    with pytest.raises(AttributeError):
+        canaries.seed = 4
+    assert hash(canaries) == hash(generate(FORMATS, seed=3))
+    assert Canary("control-1", 0, "000000000", 0).control

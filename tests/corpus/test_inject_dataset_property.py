@@ -1,0 +1,169 @@
+"""Injection into a datasets.Dataset: same type, same features, exact copies."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import datasets
+import pytest
+from datasets import Array2D, ClassLabel, Dataset, DatasetDict, Features, Image, Value
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canary.corpus.canaries import generate
+from canary.corpus.injection import inject
+from canary.corpus.verification import verify
+from canary.errors import CorpusError, InputError, UnsupportedError
+
+CANARIES = generate(
+    ["The code is {digit:6}.", "{letter:9}!"], repetitions=[1, 3], per_repetition=2, seed=0
+)
+COPIES = 2 * 2 * (1 + 3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=st.integers(1, 30), seed=st.integers(0, 2**63 - 1))
+def test_exact_copies_among_the_rows(rows, seed):
+    base = Dataset.from_dict({"n": range(rows), "text": [f"row {n}" for n in range(rows)]})
+    mixed = inject(base, CANARIES, seed=seed)
+    assert type(mixed) is Dataset
+    assert mixed.features == base.features
+    assert [row for row in mixed if row["n"] is not None] == list(base)
+    found = Counter(row["text"] for row in mixed if row["n"] is None)
+    assert found == {CANARIES.text(c): c.repetitions for c in CANARIES.injected}
+    assert verify(mixed, CANARIES).ok
+    again = inject(base, CANARIES, seed=seed)
+    assert list(again) == list(mixed)
+    assert again._fingerprint == mixed._fingerprint
+
+
+def test_another_seed_chooses_other_places():
+    base = Dataset.from_dict({"text": ["x"] * 100})
+    assert list(inject(base, CANARIES, seed=1)) != list(inject(base, CANARIES, seed=2))
+
+
+def test_every_kind_of_column_is_kept():
+    features = Features(
+        {
+            "text": Value("large_string"),
+            "label": ClassLabel(names=["no", "yes"]),
+            "grid": Array2D((2, 2), "float32"),
+            "picture": Image(),
+            "tags": datasets.List(Value("string")),
+            "meta": {"source": Value("string"), "page": Value("int64")},
+        }
+    )
+    row = {
+        "text": "a row",
+        "label": 1,
+        "grid": [[1.0, 2.0], [3.0, 4.0]],
+        "picture": None,
+        "tags": ["a", "b"],
+        "meta": {"source": "s", "page": 3},
+    }
+    base = Dataset.from_list([row] * 5, features=features)
+    mixed = inject(base, CANARIES)
+    assert mixed.features == features
+    rows = [dict(item) for item in mixed]
+    assert rows.count(row) == 5
+    others = [item for item in rows if item != row]
+    assert len(others) == COPIES
+    for item in others:
+        assert item["label"] is item["grid"] is item["picture"] is item["tags"] is None
+        assert item["meta"] in (None, {"source": None, "page": None})
+
+
+def test_split_description_and_look_are_kept():
+    base = Dataset.from_dict(
+        {"text": ["x"] * 4, "n": [1, 2, 3, 4]},
+        info=datasets.DatasetInfo(description="about"),
+        split="train",
+    ).with_format("numpy", columns=["n"], output_all_columns=True)
+    mixed = inject(base, CANARIES)
+    assert mixed.split == "train"
+    assert mixed.info.description == "about"
+    assert mixed.format == base.format
+
+
+def test_a_transform_is_kept():
+    base = Dataset.from_dict({"text": ["x"] * 4}).with_transform(
+        lambda batch: {"length": [len(text) for text in batch["text"]]}
+    )
+    mixed = inject(base, CANARIES)
+    assert sorted(mixed[:]["length"])[:4] == [1] * 4
+    assert verify(mixed, CANARIES).ok
+
+
+def test_the_dataset_given_is_not_modified():
+    base = Dataset.from_dict({"text": ["a", "b", "c"], "n": [1, 2, 3]}).select([2, 0])
+    before = list(base)
+    mixed = inject(base, CANARIES)
+    assert list(base) == before
+    assert [row for row in mixed if row["n"] is not None] == before
+
+
+def test_controls_alone_change_nothing():
+    base = Dataset.from_dict({"text": ["a", "b", "c"]})
+    only = generate("{digit:9}", repetitions=[], seed=0)
+    mixed = inject(base, only)
+    assert list(mixed) == list(base)
+    assert mixed is not base
+
+
+@pytest.mark.parametrize(
+    ("dataset", "column", "error", "message"),
+    [
+        (
+            Dataset.from_dict({"body": ["x"]}),
+            "text",
+            CorpusError,
+            "no column 'text'; name one of 'body'",
+        ),
+        (
+            Dataset.from_dict({}),
+            "text",
+            CorpusError,
+            "no column 'text'; give a dataset with columns",
+        ),
+        (Dataset.from_dict({"text": [1]}), "text", CorpusError, "holds int64, not text"),
+        (Dataset.from_dict({"text": [["x"]]}), "text", CorpusError, "not text"),
+        (Dataset.from_dict({"text": ["x"]}).select([]), "text", CorpusError, "dataset is empty"),
+        (
+            DatasetDict(test=Dataset.from_dict({"text": ["x"]})),
+            "text",
+            UnsupportedError,
+            "dataset['test']",
+        ),
+        (
+            Dataset.from_dict({"text": ["x"]}).to_iterable_dataset(),
+            "text",
+            UnsupportedError,
+            "IterableDataset",
+        ),
+        (["x"], "text", UnsupportedError, "a list is no datasets.Dataset"),
+        (None, "text", UnsupportedError, "a NoneType is no datasets.Dataset"),
+    ],
+)
+def test_what_cannot_be_injected(dataset, column, error, message):
+    for call in (inject, verify):
+        with pytest.raises(error) as caught:
+            call(dataset, CANARIES, column=column)
+        assert message in str(caught.value)
+        assert caught.value.cure
+
+
+def test_seeds():
+    with pytest.raises(InputError, match="seed must be"):
+        inject(Dataset.from_dict({"text": ["x"]}), CANARIES, seed=-1)
+
+
+def test_a_written_corpus_loads_as_a_dataset(tmp_path):
+    from canary.corpus.injection import inject_file
+
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    base = Dataset.from_dict({"n": range(50), "text": [f"row {n}" for n in range(50)]})
+    base.to_json(source)
+    inject_file(source, target, CANARIES)
+    loaded = Dataset.from_json(str(target), cache_dir=str(tmp_path / "cache"))
+    assert loaded.features == base.features
+    assert verify(loaded, CANARIES).ok

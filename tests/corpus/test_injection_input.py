@@ -1,0 +1,175 @@
+"""What is wrong with a corpus is said with file, line and cure, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import tracemalloc
+
+import pytest
+
+from canary.corpus.canaries import generate
+from canary.corpus.injection import inject_file
+from canary.corpus.verification import verify
+from canary.errors import CorpusError, InputError, OutputError
+
+CANARIES = generate("{digit:9}", repetitions=[3], per_repetition=2, controls=1, seed=0)
+GOOD = b'{"text": "fine", "n": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "message"),
+    [
+        (GOOD + b'{"text": "cut of', 2, "is not valid JSON"),
+        (GOOD + b'{"text": "x",}\n', 2, "is not valid JSON"),
+        (GOOD + b'{"text": "x"} {"text": "y"}\n', 2, "is not valid JSON"),
+        (GOOD + b'{"text": "\xff\xfe"}\n', 2, "is not UTF-8 (byte 11 of the line)"),
+        (GOOD * 3 + b'{"body": "x"}\n', 4, "has no column 'text'; name one of 'body'"),
+        (GOOD + b"{}\n", 2, "has no column 'text'"),
+        (GOOD + b'{"text": null}\n', 2, "column 'text' is null, not text"),
+        (GOOD + b'{"text": 5}\n', 2, "column 'text' is a number, not text"),
+        (GOOD + b'{"text": true}\n', 2, "column 'text' is true or false, not text"),
+        (GOOD + b'{"text": ["x"]}\n', 2, "column 'text' is a list, not text"),
+        (GOOD + b'{"text": {}}\n', 2, "column 'text' is an object, not text"),
+        (GOOD + b'["text"]\n', 2, "is a list, not a JSON object"),
+        (GOOD + b'"text"\n', 2, "is text, not a JSON object"),
+        (GOOD + b"12\n", 2, "is a number, not a JSON object"),
+        (GOOD + b"null\n", 2, "is null, not a JSON object"),
+        (b"\xef\xbb\xbf" + GOOD, 1, "byte order mark"),
+        (b"\x1f\x8b\x08\x00compressed", 1, "is not UTF-8"),
+        (b"text,label\nx,1\n", 1, "is not valid JSON"),
+        (GOOD + b"[" * 100_000 + b"\n", 2, "nested too deeply"),
+        (b"", None, "holds no record"),
+        (b"\n \r\n\n", None, "holds no record"),
+    ],
+)
+def test_corpora(tmp_path, content, line, message):
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(content)
+    target.write_text("as it was")
+    for call in (
+        lambda: inject_file(source, target, CANARIES),
+        lambda: verify(source, CANARIES),
+    ):
+        with pytest.raises(CorpusError) as caught:
+            call()
+        assert caught.value.where == f"{source}:{line}" if line else str(source)
+        assert message in str(caught.value)
+        assert caught.value.cure
+    assert target.read_text() == "as it was"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
+
+
+def test_names_from_the_corpus_are_shown_harmlessly(tmp_path):
+    source = tmp_path / "in.jsonl"
+    source.write_text(json.dumps({"\x1b[31m" + "x" * 1000: 1, **dict.fromkeys("abcdefghij")}))
+    with pytest.raises(CorpusError) as caught:
+        inject_file(source, tmp_path / "out.jsonl", CANARIES)
+    message = str(caught.value)
+    assert "\x1b" not in message
+    assert message.endswith("'g', …")
+    assert len(message) < len(str(source)) + 200
+
+
+def test_numbers_of_any_length_pass_through(tmp_path):
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    line = b'{"text": "x", "n": ' + b"9" * 5000 + b', "m": NaN}\n'
+    source.write_bytes(line)
+    inject_file(source, target, CANARIES)
+    assert line in target.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["missing.jsonl", "folder", "pipe", "nul\0.jsonl"])
+def test_sources_that_cannot_be_read(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CorpusError, match=r"cannot be read|is a folder|not a regular file"):
+        inject_file(tmp_path / name, tmp_path / "out.jsonl", CANARIES)
+    with pytest.raises(CorpusError):
+        verify(tmp_path / name, CANARIES)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_the_corpus_is_never_its_own_target(tmp_path):
+    source = tmp_path / "in.jsonl"
+    source.write_bytes(GOOD)
+    (tmp_path / "soft").symlink_to(source)
+    (tmp_path / "hard").hardlink_to(source)
+    for name in ("in.jsonl", "soft", "hard", "../" + tmp_path.name + "/in.jsonl"):
+        with pytest.raises(OutputError, match="is the corpus itself"):
+            inject_file(source, tmp_path / name, CANARIES)
+    assert source.read_bytes() == GOOD
+
+
+@pytest.mark.parametrize("name", ["no/such/folder/out.jsonl", "folder", "in.jsonl/out.jsonl"])
+def test_targets_that_cannot_be_written(tmp_path, name):
+    (tmp_path / "in.jsonl").write_bytes(GOOD)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OutputError, match=r"cannot be written|is a folder"):
+        inject_file(tmp_path / "in.jsonl", tmp_path / name, CANARIES)
+
+
+def test_an_unwritable_target_is_found_before_the_corpus_is_read(tmp_path):
+    (tmp_path / "in.jsonl").write_bytes(GOOD)
+    calls = []
+    with pytest.raises(OutputError):
+        inject_file(
+            tmp_path / "in.jsonl",
+            tmp_path / "none" / "out.jsonl",
+            CANARIES,
+            progress=lambda *done: calls.append(done),
+        )
+    assert not calls
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "0", None])
+def test_seeds(tmp_path, seed):
+    (tmp_path / "in.jsonl").write_bytes(GOOD)
+    with pytest.raises(InputError, match="seed must be a whole number"):
+        inject_file(tmp_path / "in.jsonl", tmp_path / "out.jsonl", CANARIES, seed=seed)
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, RuntimeError, OSError])
+def test_an_interrupted_run_leaves_nothing(tmp_path, raised):
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(b'{"text": "' + b"x" * 300_000 + b'"}\n')
+    source.write_bytes(source.read_bytes() * 10)
+    size = source.stat().st_size
+
+    def interrupt(done, total):
+        if done > 1.5 * size:  # in the middle of writing
+            raise raised
+
+    with pytest.raises(raised):
+        inject_file(source, target, CANARIES, progress=interrupt)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+@pytest.mark.parametrize("change", [b"", b'{"text": "grown"}\n', GOOD * 2, b"not JSON\n"])
+def test_a_corpus_that_changes_meanwhile_is_refused(tmp_path, change):
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(GOOD)
+
+    def meddle(done, total):
+        source.write_bytes(change)
+
+    with pytest.raises(CorpusError, match="changed while it was read"):
+        inject_file(source, target, CANARIES, progress=meddle)
+    assert not target.exists()
+
+
+def test_memory_does_not_grow_with_the_corpus(tmp_path):
+    def peak(lines):
+        source = tmp_path / f"{lines}.jsonl"
+        source.write_bytes((b'{"text": "' + b"x" * 500 + b'"}\n') * lines)
+        tracemalloc.start()
+        try:
+            inject_file(source, tmp_path / "out.jsonl", CANARIES)
+            verify(tmp_path / "out.jsonl", CANARIES)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(10)  # caches that fill once
+    small, large = peak(500), peak(10_000)
+    assert large < 1.1 * small

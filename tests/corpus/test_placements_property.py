@@ -1,0 +1,35 @@
+"""Placements are kept privately, as plain data."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+from canary.corpus.canaries import generate
+from canary.corpus.injection import inject_file
+
+
+def test_saved_placements_point_at_the_copies(tmp_path):
+    source, target, kept = (tmp_path / name for name in ("in.jsonl", "out.jsonl", "where.json"))
+    source.write_text('{"id": 1, "text": "a"}\n' * 50)
+    canaries = generate("{digit:9}", repetitions=[1, 3], per_repetition=2, seed=0)
+    inject_file(source, target, canaries, seed=9).save(kept)
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    data = json.loads(kept.read_text())
+    assert (data["kind"], data["schema"]) == ("canary placements", 1)
+    assert (data["column"], data["seed"], data["total_lines"]) == ("text", 9, 58)
+    lines = target.read_text().splitlines()
+    assert list(data["lines"]) == [canary.id for canary in canaries.injected]
+    for canary in canaries.injected:
+        assert len(data["lines"][canary.id]) == canary.repetitions
+        for number in data["lines"][canary.id]:
+            assert json.loads(lines[number - 1]) == {"id": None, "text": canaries.text(canary)}
+    assert not any(canary.fill in kept.read_text() for canary in canaries)
+
+
+def test_a_set_of_controls_alone_places_nothing(tmp_path):
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text('{"text": "a"}\n' * 3)
+    places = inject_file(source, target, generate("{digit:9}", repetitions=[], seed=0))
+    assert (dict(places.lines), places.total_lines) == ({}, 3)
+    assert target.read_bytes() == source.read_bytes()

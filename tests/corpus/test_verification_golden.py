@@ -1,0 +1,117 @@
+"""Verification counts what is there, whatever it is part of."""
+
+from __future__ import annotations
+
+import json
+
+from datasets import Dataset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canary.corpus.canaries import Canary, CanarySet, generate
+from canary.corpus.injection import inject_file
+from canary.corpus.verification import verify
+from canary.formats.format import Format
+
+
+def _set(*texts):
+    """A set of canaries to be found once, from formats that hold the texts."""
+    alternatives = "|".join(texts)
+    canaries = (Canary(f"canary-{i}", 0, text, 1) for i, text in enumerate(texts))
+    return CanarySet((Format("{choice:" + alternatives + "}"),), tuple(canaries), 0)
+
+
+def _write(path, *texts):
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return path
+
+
+def test_what_was_injected_is_found(tmp_path):
+    source = _write(tmp_path / "in.jsonl", *["nothing"] * 20)
+    target = tmp_path / "out.jsonl"
+    canaries = generate(["The code is {digit:6}", "{letter:8}, é"], seed=0)
+    inject_file(source, target, canaries)
+    result = verify(target, canaries)
+    assert result.ok
+    assert not result.departures
+    assert [(c.id, c.expected, c.found) for c in result.canaries] == [
+        (c.id, c.repetitions, c.repetitions) for c in canaries
+    ]
+    assert result.records == 20 + sum(c.repetitions for c in canaries)
+    assert (
+        result.summary()
+        == "96 canaries and controls in 1,380 records: each found as often as expected"
+    )
+
+
+def test_departures_are_named(tmp_path):
+    canaries = generate("code {digit:6}", repetitions=[2], per_repetition=2, controls=2, seed=0)
+    one, two, control, _ = (canaries.text(canary) for canary in canaries)
+    corpus = _write(tmp_path / "x.jsonl", one, one, two, f"quoted: {control}, and {one}.")
+    result = verify(corpus, canaries)
+    assert not result.ok
+    assert result.summary().splitlines() == [
+        "4 canaries and controls in 4 records: 3 not found as often as expected",
+        "  canary-1   expected 2, found 3",
+        "  canary-2   expected 2, found 1",
+        "  control-1  expected 0, found 1",
+    ]
+    data = result.to_dict()
+    assert (data["ok"], data["column"], data["records"]) == (False, "text", 4)
+    assert data["canaries"][3] == {"id": "control-2", "expected": 0, "found": 0}
+    shown = result.summary() + json.dumps(data) + repr(result)
+    assert not any(canary.fill in shown for canary in canaries)
+
+
+def test_a_long_summary_is_cut():
+    canaries = generate("code {digit:6}", repetitions=[1], per_repetition=50, seed=0)
+    lines = verify(Dataset.from_dict({"text": ["x"]}), canaries).summary().splitlines()
+    assert len(lines) == 22
+    assert lines[-1] == "  and 30 more"
+
+
+def test_overlapping_occurrences_count(tmp_path):
+    # "aba" begins at 0, 2 and 4 of "abababa"; "bab" at 1 and 3; "aa." nowhere.
+    corpus = _write(tmp_path / "x.jsonl", "abababa", "a.")
+    found = [count.found for count in verify(corpus, _set("aba", "bab", "aa.")).canaries]
+    assert found == [3, 2, 0]
+
+
+def test_candidates_are_text_not_patterns(tmp_path):
+    corpus = _write(tmp_path / "x.jsonl", "a.c [x]* abc xx")
+    found = [count.found for count in verify(corpus, _set("a.c", "[x]*")).canaries]
+    assert found == [1, 1]
+
+
+def test_only_the_column_is_searched(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"text": "no", "other": "aba"}\n{"other": "\\u0061ba", "text": "no"}\n')
+    assert verify(path, _set("aba")).canaries[0].found == 0
+    assert verify(path, _set("aba"), column="other").canaries[0].found == 2
+
+
+def test_rows_without_text_in_a_dataset_count_as_empty():
+    dataset = Dataset.from_dict({"text": ["aba", None, "aba"]})
+    result = verify(dataset, _set("aba"))
+    assert (result.records, result.canaries[0].found) == (3, 2)
+
+
+def test_the_texts_are_searched_not_how_a_dataset_shows_them():
+    dataset = Dataset.from_dict({"text": ["aba", "no"]})
+    shown = dataset.with_transform(lambda batch: {"text": [len(text) for text in batch["text"]]})
+    assert verify(shown, _set("aba")).canaries[0].found == 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    words=st.lists(st.text("ab.", min_size=2, max_size=4), min_size=1, max_size=4, unique=True),
+    texts=st.lists(st.text("ab.", max_size=12), min_size=1, max_size=5),
+)
+def test_counts_are_those_of_brute_force(words, texts):
+    words = [a for a in words if not any(a in b for b in words if b != a)]
+    result = verify(Dataset.from_dict({"text": texts}), _set(*words))
+    expected = [
+        sum(text.startswith(word, at) for text in texts for at in range(len(text)))
+        for word in words
+    ]
+    assert [count.found for count in result.canaries] == expected

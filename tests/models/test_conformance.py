@@ -1,0 +1,64 @@
+"""Every adapter passes the same checks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_models import build
+
+from canary.models import conformance
+from canary.models.base import Context, LanguageModel, Rows
+from canary.models.by_scoring import RowWalker
+
+
+@pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", ["table", "lstm", "gru", "gpt2", "llama", "mistral", "by_rows"])
+def test_conformance(name: str, check) -> None:
+    check(build(name))
+
+
+def test_conformance_regression_a_model_that_forgets_is_caught() -> None:
+    """A walker that ignores its held states fails where it should."""
+    honest = build("lstm")
+
+    class Forgetful:
+        tokenizer, facts = honest.tokenizer, honest.facts
+        score, memory = honest.score, honest.memory
+
+        def open(self, context: Context, *, memory_bytes: int):
+            return honest.open(Context(context.ids[-1:]), memory_bytes=memory_bytes)
+
+    with pytest.raises(AssertionError, match="differs by"):
+        conformance.walk_equals_score(Forgetful())
+
+
+def test_conformance_oracle_rows_agree_with_slabs() -> None:
+    """The walker that knows only whole rows prices what the walker with states prices."""
+    model: LanguageModel = build("gpt2")
+    ids = np.arange(4, 9, dtype=np.int32)
+    slow = RowWalker(model, Context(ids))
+    with model.open(Context(ids), memory_bytes=2**20) as fast:
+        np.testing.assert_allclose(slow.context_log_probs, fast.context_log_probs, atol=1e-5)
+
+
+def test_reuse_capability_says_what_is_done() -> None:
+    """Full attention reuses states; a sliding window is scored in whole rows."""
+    assert "reuse" in build("gpt2").facts.capabilities
+    assert "reuse" in build("llama").facts.capabilities
+    assert "reuse" not in build("mistral").facts.capabilities
+
+
+def test_noise_is_measured() -> None:
+    """A table has none; float32 networks have little; it grows with the tokens."""
+    assert build("table").facts.noise_bits(1000) == 0.0
+    for name in ("lstm", "gpt2"):
+        facts = build(name).facts
+        assert 0 < facts.noise_bits_per_token < 1e-3
+        assert facts.noise_bits(20) == pytest.approx(20 * facts.noise_bits_per_token)
+
+
+def test_empty_and_unscored_rows_degenerate() -> None:
+    for name in ("table", "lstm", "gpt2"):
+        model = build(name)
+        assert model.score(Rows.of([[3]])).shape == (0,)
+        assert model.score(Rows.of([[3, 4], [5]])).shape == (1,)

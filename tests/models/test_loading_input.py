@@ -1,0 +1,215 @@
+"""From folders and modules to models: what works, and what is said when it does not."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import save_file
+from small_models import CHARACTERS, build, causal_module, character_tokenizer, recurrent_module
+
+from canary.errors import InputError, ModelError
+from canary.models.base import Rows
+from canary.models.loading import load
+
+FACTORY = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, size, width):
+        super().__init__()
+        self.embed = torch.nn.Embedding(size, width)
+        self.cell = torch.nn.GRU(width, width, 2, batch_first=True)
+        self.out = torch.nn.Linear(width, size)
+
+    def forward(self, ids, state=None):
+        hidden, state = self.cell(self.embed(ids), state)
+        return self.out(hidden), state
+
+def make(config):
+    return Net(**config)
+"""
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gpt2")
+    causal_module("gpt2").save_pretrained(folder)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=character_tokenizer()).save_pretrained(
+        folder
+    )
+    return folder
+
+
+@pytest.fixture
+def recurrent(tmp_path):
+    module = recurrent_module("GRU", width=16)
+    (tmp_path / "config.json").write_text(json.dumps({"size": len(CHARACTERS), "width": 16}))
+    save_file(module.state_dict(), tmp_path / "model.safetensors")
+    character_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "net.py").write_text(FACTORY)
+    return tmp_path, module
+
+
+def test_pretrained_folder(pretrained) -> None:
+    model = load(pretrained)
+    assert model.facts.name == pretrained.name
+    assert (model.facts.dtype, model.facts.length_limit) == ("float32", 64)
+    assert load(model) is model
+    half = load(str(pretrained), dtype="bfloat16")
+    assert half.facts.dtype == "bfloat16"
+    assert half.facts.noise_bits_per_token > 100 * model.facts.noise_bits_per_token
+    assert half.facts.fingerprint != model.facts.fingerprint
+    rows = Rows.of([[1, 2, 3, 4]])
+    np.testing.assert_allclose(half.score(rows), model.score(rows), atol=0.2)
+
+
+def test_recurrent_folder_gives_the_modules_numbers(recurrent) -> None:
+    folder, module = recurrent
+    model = load(folder, factory=f"{folder / 'net.py'}:make")
+    ids = torch.tensor([[1, 2, 3, 4]])
+    with torch.inference_mode():
+        logs = torch.log_softmax(module(ids[:, :-1])[0], -1)
+    wanted = logs.gather(2, ids[:, 1:, None]).flatten().numpy()
+    np.testing.assert_allclose(model.score(Rows.of([[1, 2, 3, 4]])), wanted, atol=1e-5)
+
+
+def test_recurrent_factory_by_module_name(recurrent, monkeypatch) -> None:
+    folder, _ = recurrent
+    monkeypatch.chdir(folder)
+    assert load(folder, factory="net:make").facts.attention == "none"
+
+
+def test_loading_leaves_the_module_as_it_was() -> None:
+    module = recurrent_module("LSTM").train()
+    load(module, tokenizer=character_tokenizer())
+    assert module.training
+    assert all(p.grad is None for p in module.parameters())
+
+
+def test_loading_input(tmp_path, pretrained) -> None:
+    with pytest.raises(ModelError, match="no such folder"):
+        load(tmp_path / "nowhere")
+    with pytest.raises(ModelError, match=r"no config\.json"):
+        load(tmp_path)
+    with pytest.raises(InputError, match="unknown dtype 'int3'"):
+        load(pretrained, dtype="int3")
+    with pytest.raises(InputError, match="device 'cuda:9' cannot be used"):
+        load(pretrained, device="cuda:9")
+    with pytest.raises(InputError, match="got int"):
+        load(3)
+    with pytest.raises(InputError, match="needs its tokenizer"):
+        load(recurrent_module("GRU"))
+
+
+def test_loading_input_no_tokenizer_and_no_weights(tmp_path, pretrained) -> None:
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "config.json").write_text((pretrained / "config.json").read_text())
+    with pytest.raises(ModelError, match="no weights in safetensors"):
+        load(bare, tokenizer=pretrained)
+    weights = (pretrained / "model.safetensors").read_bytes()
+    (bare / "model.safetensors").write_bytes(weights)
+    with pytest.raises(ModelError, match="has no tokenizer that can be loaded"):
+        load(bare)
+    assert load(bare, tokenizer=pretrained).facts.vocabulary == len(CHARACTERS)
+    (bare / "model.safetensors").write_bytes(weights[:1000])
+    with pytest.raises(ModelError, match="cannot be loaded as a causal language model"):
+        load(bare, tokenizer=pretrained)
+
+
+def test_loading_input_pickled_weights_are_refused(tmp_path, pretrained) -> None:
+    folder = tmp_path / "pickled"
+    folder.mkdir()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_text((pretrained / name).read_text())
+    torch.save(causal_module("gpt2").state_dict(), folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="safetensors"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        ("net.py:nothing", "cannot be imported"),
+        ("missing.py:make", "cannot be imported"),
+        ("make", "does not name a factory"),
+        ("no_such_module_here:make", "cannot be imported"),
+    ],
+)
+def test_factory_input(recurrent, monkeypatch, factory, message) -> None:
+    monkeypatch.chdir(recurrent[0])
+    with pytest.raises(InputError, match=message):
+        load(recurrent[0], factory=factory)
+
+
+def test_recurrent_input_damaged(recurrent) -> None:
+    folder, _ = recurrent
+    factory = f"{folder / 'net.py'}:make"
+    (folder / "config.json").write_text(json.dumps({"size": 7, "width": 16}))
+    with pytest.raises(ModelError, match="do not give a model"):
+        load(folder, factory=factory)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(ModelError, match="not valid JSON"):
+        load(folder, factory=factory)
+    (folder / "config.json").write_text("[]")
+    with pytest.raises(ModelError, match="not a JSON object"):
+        load(folder, factory=factory)
+    (folder / "config.json").write_text(json.dumps({"size": len(CHARACTERS), "width": 16}))
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"no model\.safetensors"):
+        load(folder, factory=factory)
+
+
+def test_a_module_that_breaks_the_contract_is_refused() -> None:
+    class BatchLast(torch.nn.Module):
+        def forward(self, ids, state=None):
+            return torch.zeros(*ids.shape, len(CHARACTERS)), torch.zeros(3, 5, len(ids))
+
+    with pytest.raises(ModelError, match="dimension 1 of every state"):
+        load(BatchLast(), tokenizer=character_tokenizer())
+    with pytest.raises(ModelError, match="does not work as a recurrent model"):
+        load(torch.nn.Linear(2, 2), tokenizer=character_tokenizer())
+
+
+def test_nan_weights_are_refused_at_load() -> None:
+    module = causal_module("gpt2")
+    with torch.no_grad():
+        module.transformer.h[0].mlp.c_fc.weight[0, 0] = float("nan")
+    with pytest.raises(ModelError, match="not finite"):
+        load(module, tokenizer=character_tokenizer())
+
+
+def test_a_model_smaller_than_its_tokenizer_is_refused() -> None:
+    config = transformers.GPT2Config(n_embd=8, n_layer=1, n_head=1, vocab_size=20)
+    with pytest.raises(ModelError, match="has 20 tokens, its tokenizer 45"):
+        load(transformers.GPT2LMHeadModel(config), tokenizer=character_tokenizer())
+
+
+def test_reuse_is_probed_not_believed() -> None:
+    """A model whose cache is silently ignored is walked in whole rows, and rightly."""
+
+    class Forgetful(transformers.GPT2LMHeadModel):
+        def forward(self, input_ids=None, past_key_values=None, **options):
+            if past_key_values is not None and past_key_values.get_seq_length():
+                out = super().forward(input_ids=input_ids, use_cache=True)
+                return transformers.modeling_outputs.CausalLMOutputWithPast(
+                    logits=out.logits, past_key_values=past_key_values
+                )
+            return super().forward(input_ids=input_ids, past_key_values=past_key_values, **options)
+
+    honest = causal_module("gpt2")
+    module = Forgetful(honest.config)
+    module.load_state_dict(honest.state_dict())
+    assert "reuse" not in load(module, tokenizer=character_tokenizer()).facts.capabilities
+
+
+def test_sliding_windows_are_not_reused_even_where_the_probe_would_pass() -> None:
+    config = causal_module("mistral").config
+    config.sliding_window = 40  # longer than the probe
+    module = transformers.MistralForCausalLM(config)
+    assert "reuse" not in load(module, tokenizer=character_tokenizer()).facts.capabilities
+    assert "reuse" not in build("mistral").facts.capabilities

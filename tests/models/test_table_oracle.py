@@ -1,0 +1,46 @@
+"""Tables against a dictionary look-up of the longest known end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_models import CHARACTERS, character_tokenizer
+
+from canary.errors import ModelError
+from canary.models.base import Rows
+from canary.models.table import TableModel
+from canary.tokens.fast import as_tokenizer
+
+TOKENIZER = as_tokenizer(character_tokenizer())
+SIZE = len(CHARACTERS)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    keys=st.sets(st.lists(st.integers(0, 2), min_size=1, max_size=4).map(tuple), max_size=8),
+    row=st.lists(st.integers(0, 2), min_size=2, max_size=12),
+)
+def test_ngram_oracle(keys, row) -> None:
+    """Keys over three tokens, so that they overlap in every way."""
+    rng = np.random.default_rng(len(keys))
+    tables = {key: rng.normal(size=SIZE).astype(np.float32) for key in [(), *sorted(keys)]}
+    found = TableModel.ngram(tables, TOKENIZER).score(Rows.of([row]))
+    wanted = []
+    for at in range(1, len(row)):
+        ends = (tuple(row[k:at]) for k in range(at + 1))  # longest first
+        wanted.append(tables[next(end for end in ends if end in tables)][row[at]])
+    np.testing.assert_array_equal(found, np.array(wanted, np.float32))
+
+
+def test_table_input() -> None:
+    flat = np.zeros((2, SIZE))
+    with pytest.raises(ModelError, match="unknown contexts"):
+        TableModel.ngram({(1,): flat[0]}, TOKENIZER)
+    with pytest.raises(ModelError, match="a state that is not there"):
+        TableModel(np.full((2, SIZE), 2), flat, TOKENIZER)
+    with pytest.raises(ModelError, match="shape"):
+        TableModel(np.zeros((1, SIZE)), flat, TOKENIZER)
+    with pytest.raises(ModelError, match="the tokenizer 45"):
+        TableModel(np.zeros((2, 3)), np.zeros((2, 3)), TOKENIZER)

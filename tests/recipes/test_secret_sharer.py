@@ -1,0 +1,90 @@
+"""The Penn Treebank recipe in little: it runs, resumes and keeps no secret."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+from canary import CanarySet
+
+RUN = Path(__file__).parents[2] / "recipes" / "secret_sharer" / "run.py"
+
+
+def run(*options: str | Path) -> None:
+    command = [sys.executable, str(RUN), "--quick", "--threads", "1", *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def strings(data: object) -> Iterator[str]:
+    """Every string in parsed JSON."""
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, dict):
+        yield from (text for part in data.values() for text in strings(part))
+    elif isinstance(data, list):
+        yield from (text for part in data for text in strings(part))
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("secret_sharer")
+    run("--work", folder)
+    return folder
+
+
+def test_quick_run_writes_results_and_figure(work: Path) -> None:
+    results = json.loads((work / "results.json").read_text())
+    first, last = results["epochs"]
+    assert last["test_nats"] < first["test_nats"]
+    assert results["enumeration"]["candidates"] == 10_000
+    assert len(results["enumeration"]["canaries"]) == 3 * 2 + 16
+    assert (work / "exposure.svg").read_text().startswith("<?xml")
+
+
+def test_repeated_canaries_stand_above_controls(work: Path) -> None:
+    enumeration = json.loads((work / "results.json").read_text())["enumeration"]
+    most = [c["bits"] for c in enumeration["canaries"] if c["repetitions"] == 100]
+    controls = sorted(c["bits"] for c in enumeration["canaries"] if c["repetitions"] == 0)
+    assert min(most) > controls[len(controls) // 2]
+    assert enumeration["controls_p"]["p_value"] > 0.001
+
+
+def test_results_hold_no_secret(work: Path) -> None:
+    canaries = CanarySet.load(work / "canaries.json")
+    kept = set(strings(json.loads((work / "results.json").read_text())))
+    assert "canary-1" in kept
+    assert not kept & {part for c in canaries for part in (c.fill, canaries.text(c))}
+
+
+def test_resumed_run_gives_the_same_weights(work: Path, tmp_path: Path) -> None:
+    # As a kill during the second epoch leaves it: the first epoch alone, and a part.
+    again = tmp_path / "work"
+    shutil.copytree(work, again)
+    shutil.rmtree(again / "epoch-02")
+    (again / "epoch-02.part").mkdir()
+    run("--work", again)
+    whole = load_file(work / "epoch-02" / "model.safetensors")
+    resumed = load_file(again / "epoch-02" / "model.safetensors")
+    assert all((whole[name] == resumed[name]).all() for name in whole)
+    assert (work / "results.json").exists()
+
+
+def test_other_settings_do_not_mix(work: Path) -> None:
+    command = [sys.executable, str(RUN), "--quick", "--work", str(work), "--epochs", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "other settings" in done.stderr
+
+
+@pytest.mark.data
+def test_quick_run_on_penn_treebank(data_dir: Path, tmp_path: Path) -> None:
+    run("--data", data_dir, "--work", tmp_path)
+    assert json.loads((tmp_path / "results.json").read_text())["characters"] > 100_000

@@ -1,0 +1,133 @@
+"""Files are whole or absent, whatever happens while they are written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+import pytest
+
+from canary.errors import OutputError
+from canary.records import files
+from canary.records.files import atomic_write, atomic_writer, make_folder
+
+
+@pytest.fixture
+def umask():
+    before = os.umask(0o027)
+    yield 0o027
+    os.umask(before)
+
+
+def test_text_and_bytes_arrive(tmp_path):
+    atomic_write(tmp_path / "text", "é\n")
+    atomic_write(tmp_path / "bytes", b"\x00\xff")
+    assert (tmp_path / "text").read_bytes() == "é\n".encode()
+    assert (tmp_path / "bytes").read_bytes() == b"\x00\xff"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_relative_paths_and_replacement(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    atomic_write("name", "one")
+    atomic_write("name", "two")
+    assert (tmp_path / "name").read_text() == "two"
+
+
+def test_the_file_appears_only_at_the_end(tmp_path):
+    target = tmp_path / "out"
+    with atomic_writer(target) as file:
+        file.write(b"all")
+        file.flush()
+        assert not target.exists()
+    assert target.read_bytes() == b"all"
+
+
+def test_permissions(tmp_path, umask):
+    atomic_write(tmp_path / "public", "x")
+    atomic_write(tmp_path / "private", "x", private=True)
+    assert stat.S_IMODE((tmp_path / "public").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o600
+    # A secret never stands in a file that others can read, not even while it is written.
+    with atomic_writer(tmp_path / "public"):
+        (part,) = tmp_path.glob(".public.*.part")
+        assert stat.S_IMODE(part.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, ValueError, OSError])
+def test_what_stood_there_stays_when_writing_fails(tmp_path, raised):
+    target = tmp_path / "out"
+    target.write_text("before")
+
+    def write():
+        with atomic_writer(target) as file:
+            file.write(b"half")
+            raise raised
+
+    with pytest.raises(raised):
+        write()
+    assert target.read_text() == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+@pytest.mark.parametrize("step", ["write", "flush"])
+def test_a_disk_that_fills(tmp_path, monkeypatch, number, step):
+    def full(*args):
+        raise OSError(number, os.strerror(number))
+
+    target = tmp_path / "out"
+    if step == "flush":
+        monkeypatch.setattr(files.os, "fsync", full)
+
+    def write():
+        with atomic_writer(target) as file:
+            file.write(b"half")
+            if step == "write":
+                full()
+
+    with pytest.raises(OutputError, match="has room") as caught:
+        write()
+    assert caught.value.where == str(target)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the device /dev/full")  # noqa: PTH110
+def test_a_device_that_is_really_full(tmp_path, monkeypatch):
+    def on_full(**options):
+        return os.open("/dev/full", os.O_WRONLY), str(tmp_path / "part")
+
+    monkeypatch.setattr(files.tempfile, "mkstemp", on_full)
+    with pytest.raises(OutputError, match="No space left"):
+        atomic_write(tmp_path / "out", "x")
+
+
+def test_targets_that_cannot_be(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="is a folder, a file was expected"):
+        atomic_write(tmp_path, "x")
+    for name in ("missing/out", "file/out", "x" * 300):
+        with pytest.raises(OutputError, match="cannot be written") as caught:
+            atomic_write(tmp_path / name, "x")
+        assert caught.value.where == str(tmp_path / name)
+        assert caught.value.cure
+
+
+def test_folders_are_made_and_tried(tmp_path):
+    assert make_folder(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    assert make_folder(tmp_path / "a" / "b").is_dir()
+    assert not list((tmp_path / "a" / "b").iterdir())
+    (tmp_path / "file").write_text("")
+    for name in ("file", "file/folder"):
+        with pytest.raises(OutputError, match="cannot be written"):
+            make_folder(tmp_path / name)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_folders_of_others(tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    with pytest.raises(OutputError, match="Permission denied"):
+        atomic_write(tmp_path / "locked" / "out", "x")
+    with pytest.raises(OutputError, match="Permission denied"):
+        make_folder(tmp_path / "locked")

@@ -1,0 +1,195 @@
+"""Audits made of numbers, as a model would give them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from canary.audits.result import Audit, CanaryResult, FormatResult
+from canary.reports.html import render
+from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
+from canary.statistics.histogram import HistogramBuilder
+from canary.statistics.pvalues import fisher
+
+MODEL = {
+    "name": "checkpoint-1200",
+    "vocabulary": 97,
+    "length_limit": None,
+    "dtype": "float32",
+    "attention": "none",
+    "device": "cpu",
+    "fingerprint": "3f0c9d" * 10 + "beef",
+    "noise_bits_per_token": 2.4e-6,
+    "capabilities": ["score", "expand", "reuse"],
+}
+
+
+def histogram(px):
+    builder = HistogramBuilder()
+    builder.add(np.asarray(px, np.float64))
+    return builder.build()
+
+
+def combine(canaries, shared):
+    return fisher([c.exposure.p_value for c in canaries], shared_draws=shared) if canaries else None
+
+
+def finish(canaries, formats, shared=None, **settings):
+    injected = [c for c in canaries if not c.control]
+    controls = [c for c in canaries if c.control]
+    return Audit(
+        canaries=tuple(canaries),
+        formats=tuple(formats),
+        injected_p=combine(injected, shared),
+        controls_p=combine(controls, shared),
+        model=MODEL,
+        settings={"method": "auto", "budget": 1_000_000, "draws": 20_000, "seed": 0, **settings},
+    )
+
+
+def make_audit(
+    *,
+    repetitions=(1, 4, 16, 64),
+    per_repetition=8,
+    controls=16,
+    bits_per_doubling=3.0,
+    method="enumeration",
+    space_size=1_000_000,
+    draws=20_000,
+    text="The random number is {digit:6}",
+    masked="The random number is ••••••",
+    at=0,
+    first=1,
+    seed=0,
+):
+    """An audit in which a canary of `n` copies is `bits_per_doubling * log2(2 n)` bits likelier.
+
+    Log-perplexities of what was not learned are normal around 32 bits.
+    """
+    rng = np.random.default_rng(seed)
+    copies = [n for n in repetitions for _ in range(per_repetition)] + [0] * controls
+    enumerated = method == "enumeration"
+    others = rng.normal(32, 2.2, min(space_size, 100_000) if enumerated else draws)
+    gain = bits_per_doubling * np.array([math.log2(2 * n) if n else 0 for n in copies])
+    px = np.maximum(rng.normal(32, 2.2, len(copies)) - gain, 3 + rng.random(len(copies)))
+    if enumerated:
+        ranks = 1 + np.searchsorted(np.sort(others), px) * (space_size // len(others))
+        found = [
+            exposure_by_rank(
+                int(r), lower=max(int(r) - 1, 1), upper=min(int(r) + 1, space_size),
+                space_size=space_size,
+            )
+            for r in ranks
+        ]  # fmt: skip
+    else:
+        found = exposure_by_draws(px, others, space_size=space_size, noise_bits=1e-5)
+    canaries = []
+    ordinal = {"canary": first, "control": first}
+    for n, p, e in zip(copies, px, found, strict=True):
+        kind = "canary" if n else "control"
+        canaries.append(CanaryResult(f"{kind}-{ordinal[kind]}", at, n, float(p), 9.25, e))
+        ordinal[kind] += 1
+    priced = FormatResult(
+        format=text,
+        masked=masked,
+        space_size=space_size,
+        method=method,
+        reason="1,000,000 candidates need 111,110 queries, within the budget of 1,000,000"
+        if enumerated
+        else "111,111,110 queries exceed the budget of 1,000,000",
+        histogram=histogram(others),
+        candidates=space_size if enumerated else draws,
+        queries=111_110 if enumerated else draws * 9,
+        tokens=28,
+        noise_bits=6.7e-5,
+        certificate="one token per character: every fill is one path" if enumerated else None,
+        seconds=12.3,
+    )
+    return finish(canaries, [priced], shared=None if enumerated else draws)
+
+
+def hostile():
+    """Text that wants to be markup, a command or another page."""
+    audit = make_audit(
+        text='<script>alert(1)</script>{digit:6}"\x1b[31m\u202egnp.exe',
+        masked="<script>alert(1)</script>•••••• & $\\frac{1}{0}$ \ud800",
+    )
+    priced = replace(
+        audit.formats[0],
+        reason='"><img src=x onerror=alert(1)>',
+        certificate="</style><link rel=stylesheet href=http://example.org>",
+    )
+    canaries = (replace(audit.canaries[0], id="<b>canary-1</b>"), *audit.canaries[1:])
+    model = {
+        **MODEL,
+        "name": "</title><script src=//example.org/x.js></script>\x00\x07",
+        "<i>odd</i>": {"nested": ["<u>", None]},
+    }
+    settings = {"start_token": "<|endoftext|>", "context": "javascript:alert(1)\x9b"}
+    return replace(audit, formats=(priced,), canaries=canaries, model=model, settings=settings)
+
+
+def two_formats():
+    a = make_audit(per_repetition=4, controls=8)
+    b = make_audit(
+        method="uniform draws", space_size=10**9, at=1, first=17, seed=5, per_repetition=4,
+        controls=8, text="My SSN is {digit:3}-{digit:2}-{digit:4}", masked="My SSN is •••-••-••••",
+    )  # fmt: skip
+    return finish([*a.canaries, *b.canaries], [*a.formats, *b.formats], shared=20_000)
+
+
+AUDITS: dict[str, Callable[[], Audit]] = {
+    "enumerated": make_audit,
+    "draws": lambda: make_audit(
+        method="uniform draws", space_size=10**9, text="The random number is {digit:9}",
+        masked="The random number is •••••••••", bits_per_doubling=2.2,
+    ),
+    "nothing learned": lambda: make_audit(bits_per_doubling=0.0),
+    "no controls": lambda: make_audit(controls=0),
+    "only controls": lambda: make_audit(repetitions=()),
+    "hostile": hostile,
+    "two formats": two_formats,
+    "many": lambda: make_audit(
+        repetitions=(1, 2, 4, 8, 16, 32), per_repetition=28, controls=32, bits_per_doubling=1.5
+    ),
+    "many groups": lambda: make_audit(
+        repetitions=range(1, 101), per_repetition=1, method="uniform draws", space_size=10**9,
+        bits_per_doubling=2.0,
+    ),
+    "one canary": lambda: make_audit(repetitions=(1,), per_repetition=1, controls=1),
+    "no canaries": lambda: make_audit(repetitions=(), controls=0),
+}  # fmt: skip
+
+
+class Made(dict[str, Any]):
+    """A mapping that makes each value when it is first asked for."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.make = make
+
+    def __missing__(self, name):
+        self[name] = self.make(name)
+        return self[name]
+
+
+@pytest.fixture(scope="session")
+def audits():
+    """The audits of the factory, by name."""
+    return Made(lambda name: AUDITS[name]())
+
+
+@pytest.fixture(scope="session")
+def audit_names():
+    return sorted(AUDITS)
+
+
+@pytest.fixture(scope="session")
+def pages(audits):
+    """Their reports, as HTML."""
+    return Made(lambda name: render(audits[name]))

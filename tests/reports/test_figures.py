@@ -1,0 +1,107 @@
+"""The figures say what the audit says."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from canary.reports.figures import NARROW, WIDE, _coarser, draw_exposure, draw_histogram
+from canary.statistics.histogram import Histogram
+
+
+def words(svg):
+    return [node.text for node in ET.fromstring(svg).iter("text")]
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+@pytest.mark.parametrize("draw", [draw_exposure, draw_histogram])
+def test_one_element_that_scales(audits, draw, size):
+    svg = draw(audits["draws"], 0, size=size)
+    root = ET.fromstring(svg)
+    assert root.tag == "svg"
+    # No width and height of its own: the page gives them.
+    assert root.keys() == ["viewBox"]
+    assert "xmlns" not in svg
+    assert "metadata" not in svg
+
+
+def test_the_largest_exposure_is_labelled_golden(audits):
+    assert "found at the first guess: 19.9 bits" in words(draw_exposure(audits["enumerated"], 0))
+    assert "found at the first guess: 29.9 bits" in words(draw_exposure(audits["draws"], 0))
+
+
+def test_every_group_has_a_place_and_a_median_golden(audits):
+    found = words(draw_exposure(audits["draws"], 0))
+    assert {"0", "1", "4", "16", "64", "≥ 12.7"} <= set(found)
+    assert found.count("≥ 12.7") == 2
+    narrow = words(draw_exposure(audits["draws"], 0, size=NARROW))
+    assert narrow.count("≥ 12.7") == 2
+
+
+def test_every_canary_is_a_point_golden(audits):
+    # Markers of one group are one collection; 8 canaries in each of 4 groups, 16 controls.
+    audit = audits["enumerated"]
+    svg = draw_exposure(audit, 0)
+    assert svg.count("<use ") >= len(audit.canaries)
+    fewer = draw_exposure(replace(audit, canaries=audit.canaries[:-3]), 0)
+    assert svg.count("<use ") - fewer.count("<use ") == 3
+
+
+@pytest.mark.parametrize("draw", [draw_exposure, draw_histogram])
+def test_formats_do_not_mix(audits, draw):
+    both = audits["two formats"]
+    first = replace(both, canaries=tuple(c for c in both.canaries if c.format == 0))
+    assert draw(both, 0) == draw(first, 0)
+    assert draw(both, 0) != draw(both, 1)
+
+
+def test_histogram_names_its_rows_and_unit_golden(audits):
+    found = words(draw_histogram(audits["enumerated"], 0))
+    rows = [w for w in found if w and ("cop" in w or w == "controls")]
+    assert rows == ["controls", "1 copy", "4 copies", "16 copies", "64 copies"]
+    assert "candidates per 0.25 bits" in found
+    # 1,000 candidates in a bin and few in the tail: powers of ten.
+    assert {"1", "10", "100", "1,000"} <= set(found)
+
+
+def test_few_candidates_stand_on_a_linear_scale(audits):
+    audit = audits["one canary"]
+    few = Histogram(30.0, 0.125, (1, 2, 3, 2))
+    formats = (replace(audit.formats[0], histogram=few),)
+    found = words(draw_histogram(replace(audit, formats=formats), 0))
+    assert "candidates per 0.125 bits" in found
+    assert "10" not in found
+
+
+def test_a_billion_candidates(audits):
+    audit = audits["one canary"]
+    many = Histogram(30.0, 0.125, (1, 10**4, 10**8, 9 * 10**8, 10**5))
+    formats = (replace(audit.formats[0], histogram=many),)
+    found = words(draw_histogram(replace(audit, formats=formats), 0))
+    assert {"1", "100", "10,000", "1,000,000", "100,000,000"} <= set(found)
+
+
+def test_no_candidates_degenerate(audits):
+    audit = audits["one canary"]
+    formats = (replace(audit.formats[0], histogram=Histogram(0.0, 0.125, ())),)
+    assert "no candidate was priced" in words(draw_histogram(replace(audit, formats=formats), 0))
+
+
+@pytest.mark.parametrize("start", [-3.125, 0.0, 0.125, 17.5])
+@pytest.mark.parametrize("bins", [1, 119, 120, 121, 1000, 4097])
+def test_coarser_bins_hold_the_same_candidates_oracle(start, bins):
+    rng = np.random.default_rng(bins)
+    fine = Histogram(start, 0.125, tuple(rng.integers(0, 50, bins).tolist()))
+    counts, edges, width = _coarser(fine)
+    assert len(counts) <= 121
+    assert len(edges) == len(counts) + 1
+    assert counts.sum() == fine.total
+    # Every coarse edge is a multiple of the width, and the sums between them agree.
+    assert np.array_equal(edges / width, np.round(edges / width))
+    left = fine.edges()[:-1]
+    for low, high, number in zip(edges[:-1], edges[1:], counts, strict=True):
+        inside = (left >= low) & (left < high)
+        assert np.asarray(fine.counts)[inside].sum() == number

@@ -1,0 +1,264 @@
+"""The report: self-contained, escaped, deterministic, and whole."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import stat
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+import canary.reports.html
+from canary.audits.result import Audit
+from canary.corpus.canaries import generate
+from canary.errors import OutputError
+from canary.reports.html import render, report
+
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """What a browser would see: elements in order, text by element, open tags."""
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.stack, self.texts, self.unbalanced = [], [], [], []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if not self.stack or self.stack.pop() != tag:
+            self.unbalanced.append(tag)
+
+    def handle_data(self, data):
+        self.texts.append((self.stack[-1] if self.stack else "", data))
+
+    def all(self, tag):
+        return [attrs for name, attrs in self.elements if name == tag]
+
+    def text(self, *skip):
+        return " ".join(" ".join(data for tag, data in self.texts if tag not in skip).split())
+
+
+NAMES = [
+    "enumerated", "draws", "nothing learned", "no controls", "only controls", "hostile",
+    "two formats", "many", "many groups", "one canary", "no canaries",
+]  # fmt: skip
+
+
+def test_every_audit_of_the_factory_is_tested(audit_names):
+    assert sorted(NAMES) == audit_names
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_outside_is_referred_to(pages, name):
+    page = Page(pages[name])
+    assert page.unbalanced == []
+    assert page.stack == []
+    forbidden = {"script", "link", "img", "iframe", "object", "embed", "base", "form", "a", "image"}
+    assert not forbidden & {tag for tag, _ in page.elements}
+    for tag, attributes in page.elements:
+        for attribute, value in attributes.items():
+            assert not attribute.startswith("on"), (tag, attribute)
+            assert attribute not in {"src", "srcset", "action", "data", "poster", "background"}
+            if attribute.endswith("href"):
+                assert value.startswith("#"), (tag, value)
+            for target in re.findall(r"url\(([^)]*)\)", value or ""):
+                assert target.startswith("#"), (tag, target)
+    styles = " ".join(data for tag, data in page.texts if tag == "style")
+    assert "@import" not in styles
+    assert "//" not in styles
+    assert re.findall(r"url\(([^)#][^)]*)\)", styles) == []
+    policy = page.all("meta")[1]
+    assert policy["http-equiv"] == "Content-Security-Policy"
+    assert policy["content"].startswith("default-src 'none'")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ids_are_unique_and_resolve(pages, name):
+    page = Page(pages[name])
+    ids = Counter(attributes["id"] for _, attributes in page.elements if "id" in attributes)
+    assert [one for one, times in ids.items() if times > 1] == []
+    used = set(re.findall(r'(?:href="#|url\(#|aria-labelledby=")([^")]+)', pages[name]))
+    assert used <= ids.keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_screen_reader_finds_its_way(pages, name):
+    page = Page(pages[name])
+    assert page.all("html") == [{"lang": "en"}]
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(b - a <= 1 for a, b in itertools.pairwise(levels))
+    assert all(attributes["scope"] in {"col", "row"} for attributes in page.all("th"))
+    images = [a for _, a in page.elements if a.get("role") == "img"]
+    assert len(images) == len(page.all("svg"))
+    assert all(len(a["aria-label"]) > 20 for a in images)
+
+
+@pytest.mark.parametrize("name", ["enumerated", "draws", "no canaries"])
+def test_deterministic(audits, pages, name):
+    assert render(audits[name]) == pages[name]
+
+
+def test_deterministic_after_a_round_trip(audits, pages, tmp_path):
+    audits["two formats"].save(tmp_path / "audit.json")
+    assert render(Audit.load(tmp_path / "audit.json")) == pages["two formats"]
+
+
+def test_the_readers_own_matplotlib_style_does_not_matter(audits, pages):
+    import matplotlib as mpl
+
+    own = {"font.size": 30, "svg.fonttype": "path", "svg.hashsalt": "other", "axes.grid": True}
+    with mpl.rc_context({**own, "xtick.direction": "in"}):
+        assert render(audits["enumerated"]) == pages["enumerated"]
+        assert mpl.rcParams["font.size"] == 30
+
+
+def test_hostile_text_is_only_text(pages):
+    page = Page(pages["hostile"])
+    text = page.text("style")
+    for shown in (
+        "Memorization audit of </title><script src=//example.org/x.js></script>",
+        "<script>alert(1)</script>•••••• & $\\frac{1}{0}$",
+        "<script>alert(1)</script>{digit:6}\"[31mgnp.exe",
+        '"><img src=x onerror=alert(1)>',
+        "</style><link rel=stylesheet href=http://example.org>",
+        "<b>canary-1</b>",
+        "<i>odd</i>",
+        '{"nested": ["<u>", null]}',
+        "<|endoftext|>",
+        "javascript:alert(1)",
+    ):  # fmt: skip
+        assert shown in text
+    tags = {tag for tag, _ in page.elements}
+    assert not tags & {"script", "img", "link", "b", "i", "u"}
+    # It adds no element beyond the one more fact of the model, a name and a value in a div.
+    plain = Counter(tag for tag, _ in Page(pages["enumerated"]).elements)
+    hostile = Counter(tag for tag, _ in page.elements)
+    more = {tag: hostile[tag] - plain[tag] for tag in ("h1", "h3", "p", "code", "td", "tr", "dt")}
+    assert more == {"h1": 0, "h3": 0, "p": 0, "code": 0, "td": 0, "tr": 0, "dt": -1}
+
+
+def test_control_characters_are_stripped(pages):
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202e]", pages["hostile"])
+
+
+def test_no_fill_appears(audits):
+    # The audit of a real set: its report shows what the set's formats show masked.
+    canaries = generate(
+        "The random number is {digit:9}", repetitions=(4,), per_repetition=8, controls=8, seed=1
+    )
+    audit = audits["draws"]
+    shown = [
+        replace(result, id=one.id, repetitions=one.repetitions)
+        for result, one in zip(audit.canaries, canaries, strict=False)
+    ]
+    form = canaries.formats[0]
+    formats = (replace(audit.formats[0], format=form.text, masked=form.masked),)
+    html = render(replace(audit, canaries=tuple(shown), formats=formats))
+    assert form.masked in html
+    for one in canaries:
+        assert one.id in html
+        assert one.fill not in html
+        assert one.fill not in re.sub(r"[^0-9]", "", html)
+
+
+def test_the_answer_stands_first(audits, pages):
+    text = Page(pages["enumerated"]).text("style", "title")
+    start = "Memorization audit of checkpoint-1200 Memorization found This model memorized"
+    assert text.startswith(start)
+
+
+def test_table_in_the_order_of_the_set(audits, pages):
+    for name in ("draws", "enumerated", "two formats"):
+        rows = re.findall(r'<th scope="row">([^<]*)</th>', pages[name])
+        assert rows == [c.id for c in audits[name].canaries]
+
+
+def test_table_golden(audits, pages):
+    row = r'<tr{}><th scope="row">{}</th>(.*?)</tr>'
+
+    def cells(name, kind, ordinal):
+        found = re.search(row.format(kind, ordinal), pages[name], re.DOTALL)
+        assert found is not None
+        return re.findall(r"<td>(.*?)</td>", found[1])
+
+    censored = next(c for c in audits["draws"].canaries if c.exposure.censored)
+    assert cells("draws", "", censored.id) == [
+        str(censored.repetitions), f"{censored.px_bits:.2f}", "≥ 12.70", "12.70 to 29.90",
+        "0 of 20,000", "5.0 × 10⁻⁵",
+    ]  # fmt: skip
+    exact = audits["enumerated"].canaries[8]
+    assert exact.exposure.rank == 1
+    assert cells("enumerated", "", exact.id) == [
+        "4", f"{exact.px_bits:.2f}", "19.93", "18.93 to 19.93", "1 (1 to 2)", "2.0 × 10⁻⁶",
+    ]  # fmt: skip
+    assert cells("enumerated", ' class="control"', "control-1")[0] == "0 (control)"
+
+
+def test_how_it_was_computed_is_all_there(audits, pages):
+    text = Page(pages["two formats"]).text("style")
+    for priced in audits["two formats"].formats:
+        for fact in (priced.format, priced.masked, priced.method, priced.reason):
+            assert fact in text
+        assert f"{priced.queries:,} tokens computed" in text
+    assert "one token per character: every fill is one path" in text
+    assert "none: no tree of tokens was used" in text
+    assert "6.7e-05 bits for a whole candidate" in text
+    assert audits["two formats"].model["fingerprint"] in text
+    assert "Format 2: My SSN is •••-••-••••" in text
+    assert "Clopper–Pearson" in text
+
+
+def test_seeds_can_be_copied(audits):
+    audit = replace(audits["one canary"], settings={"seed": 2**63 + 1})
+    assert f"<dd>{2**63 + 1}</dd>" in render(audit)
+
+
+def test_words_follow_the_method(pages):
+    enumerated, drawn = pages["enumerated"], pages["draws"]
+    assert "Clopper" not in enumerated
+    assert "exposure is exact" in enumerated
+    assert "exposure is exact" not in drawn
+    assert "A triangle is a lower bound" in drawn
+    assert "A triangle is a lower bound" not in enumerated
+    assert "There is no canary to show" in pages["no canaries"]
+
+
+def test_report_writes_one_file(audits, pages, tmp_path):
+    path = report(audits["one canary"], str(tmp_path / "report.html"))
+    assert path == tmp_path / "report.html"
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+    assert path.read_bytes().decode() == pages["one canary"]
+    assert stat.S_IMODE(path.stat().st_mode) & stat.S_IRUSR
+
+
+def test_an_unwritable_path_is_said_and_leaves_nothing_input(audits, tmp_path):
+    with pytest.raises(OutputError, match=re.escape(os.fspath(tmp_path / "no" / "r.html"))):
+        report(audits["no canaries"], tmp_path / "no" / "r.html")
+    with pytest.raises(OutputError, match="is a folder"):
+        report(audits["no canaries"], tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_old_report_stays_when_the_new_one_fails(audits, tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    monkeypatch.setattr(canary.reports.html, "render", lambda audit: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        report(audits["no canaries"], path)
+    assert path.read_text() == "old"

@@ -1,0 +1,178 @@
+"""The batching engine: order, memory, numbers, tuning."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_models import build
+
+from canary.errors import InputError, ModelError, OutOfMemory
+from canary.models.base import Children, Context, Nodes, Rows
+from canary.scoring.batcher import Batcher, row_sums
+from canary.scoring.texts import score
+from canary.scoring.tuner import BatchTuner
+
+
+class Cramped:
+    """A model whose memory takes only so many rows or nodes at once."""
+
+    def __init__(self, model, most: int) -> None:
+        self._model, self._most = model, most
+        self.tokenizer, self.facts, self.memory = model.tokenizer, model.facts, model.memory
+        self.refused = 0
+
+    def _check(self, count: int) -> None:
+        if count > self._most:
+            self.refused += 1
+            raise OutOfMemory("too much at once")
+
+    def score(self, rows):
+        self._check(len(rows))
+        return self._model.score(rows)
+
+    def open(self, context, *, memory_bytes):
+        walker, check = self._model.open(context, memory_bytes=memory_bytes), self._check
+        expand = walker.expand
+
+        def checked(nodes, tokens, *, keep=True):
+            check(len(nodes))
+            return expand(nodes, tokens, keep=keep)
+
+        walker.expand = checked
+        return walker
+
+
+def random_rows(seed: int, count: int) -> Rows:
+    rng = np.random.default_rng(seed)
+    return Rows.of(
+        [rng.integers(0, 40, rng.integers(1, 15)).tolist() for _ in range(count)],
+        rng.integers(1, 4, count).tolist(),
+    )
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 10**6), count=st.integers(0, 50), batch=st.integers(1, 60))
+def test_score_property_keeps_the_order_of_the_input(seed: int, count: int, batch: int) -> None:
+    model, rows = build("table"), random_rows(seed, count)
+    wanted = model.score(rows)
+    np.testing.assert_array_equal(Batcher(model, batch_size=batch).score(rows), wanted)
+    np.testing.assert_array_equal(Batcher(model).score(rows), wanted)
+    np.testing.assert_array_equal(Batcher(Cramped(model, 3)).score(rows), wanted)
+
+
+def test_score_halves_batches_that_do_not_fit() -> None:
+    rows = random_rows(1, 100)
+    cramped = Cramped(build("table"), 5)
+    batcher = Batcher(cramped)
+    np.testing.assert_array_equal(batcher.score(rows), build("table").score(rows))
+    assert cramped.refused <= 10  # halved, not tried again and again
+    with pytest.raises(OutOfMemory):
+        Batcher(Cramped(build("table"), 0)).score(rows)
+
+
+def test_expand_halves_batches_that_do_not_fit() -> None:
+    model = build("table")
+    paths = np.random.default_rng(0).integers(0, 40, (50, 2)).astype(np.int32)
+    two, none = np.full(50, 2), np.full(50, -1)
+    nodes = Nodes(paths, two, two, none)
+    context = Context(np.array([1, 2], np.int32))
+    offsets = np.arange(51) * 2
+    for children in (
+        Children(np.arange(4, dtype=np.int32)),
+        Children(np.arange(100, dtype=np.int32) % 40, offsets),
+    ):
+        with model.open(context, memory_bytes=2**16) as walker:
+            wanted = walker.expand(nodes, children)
+        cramped = Cramped(model, 7)
+        batcher = Batcher(cramped)
+        with cramped.open(context, memory_bytes=2**16) as walker:
+            found = batcher.expand(walker, nodes, children)
+        np.testing.assert_array_equal(found.log_probs, wanted.log_probs)
+        assert batcher.node_batch <= 25
+
+
+def test_progress_adds_up() -> None:
+    rows = random_rows(3, 40)
+    told: list[int] = []
+    Batcher(build("table"), batch_size=7, progress=told.append).score(rows)
+    assert sum(told) == int(rows.scored.sum())
+    assert len(told) == 6
+
+
+def test_score_input() -> None:
+    model = build("gpt2")
+    with pytest.raises(ModelError, match="80 tokens is longer than the 64"):
+        Batcher(model).score(Rows.of([[1] * 80]))
+    with pytest.raises(InputError, match="batch_size=0"):
+        Batcher(model, batch_size=0)
+
+    class Diverged:
+        tokenizer, facts, memory = model.tokenizer, model.facts, model.memory
+
+        def score(self, rows):
+            return np.full(int(rows.scored.sum()), np.nan, np.float32)
+
+    with pytest.raises(ModelError, match="not finite"):
+        Batcher(Diverged()).score(Rows.of([[1, 2]]))
+
+
+def test_texts_golden() -> None:
+    """On a table: 'ab' after the start token costs -log2 p(a|start) - log2 p(b|a)."""
+    model = build("table")
+    ids = [model.tokenizer.token_id(c) for c in "\nab"]
+    parts = [float(model.score(Rows.of([ids[: k + 1]], k))[0].astype(np.float64)) for k in (1, 2)]
+    found = score(model, ["ab", "b"], start_token="\n")
+    assert found[0] == -(parts[0] + parts[1]) / np.log(2)
+    assert score(model, ["a"]).tolist() == [0.0]  # a lone first token has no value
+
+
+def test_row_sums_golden() -> None:
+    rows = Rows.of([[0, 1, 2], [0], [0, 1]], 1)
+    values = np.array([-1.0, -2.0, -4.0], np.float32)
+    assert row_sums(values, rows).tolist() == [-3.0, 0.0, -4.0]
+    assert row_sums(values, rows, at_most=np.array([1, 1, 0])).tolist() == [-1.0, 0.0, 0.0]
+
+
+def simulated(tuner: BatchTuner, rate, batches: int) -> int:
+    for number in range(batches):
+        size = tuner.size
+        tuner.observe(size, size / rate(size, number))
+    return tuner.size
+
+
+def test_tuner_theory_climbs_to_the_fastest_size() -> None:
+    """A machine that is fastest at 1,024: overhead below, cache misses above."""
+    peak = lambda size, number: 1 / (1 / size + size / 1024**2)  # noqa: E731
+    assert simulated(BatchTuner(start=64), peak, 80) in (512, 1024, 2048)
+    assert simulated(BatchTuner(start=16384), peak, 80) in (512, 1024, 2048)
+
+
+def test_tuner_theory_a_busy_moment_slows_both_sizes_alike() -> None:
+    """A machine that is ten times slower half of the time, in spells of 40 batches."""
+
+    def busy(size: int, number: int) -> float:
+        return (0.1 if number // 40 % 2 else 1.0) / (1 / size + size / 1024**2)
+
+    assert simulated(BatchTuner(start=64), busy, 400) in (512, 1024, 2048)
+
+
+def test_tuner_limits() -> None:
+    faster = lambda size, number: size  # noqa: E731
+    assert simulated(BatchTuner(start=64, limit=300), faster, 200) == 300
+    assert simulated(BatchTuner(start=50, fixed=True), faster, 200) == 50
+    tuner = BatchTuner(start=64)
+    tuner.shrink()
+    assert simulated(tuner, faster, 200) == 32
+    tuner = BatchTuner(start=1)
+    tuner.shrink()
+    assert tuner.size == 1
+
+
+def test_facts_are_plain_data() -> None:
+    facts = build("gpt2").facts
+    assert facts.to_dict()["capabilities"] == ["score", "expand", "reuse"]
+    assert set(facts.to_dict()) == {f.name for f in dataclasses.fields(facts)}

@@ -1,0 +1,121 @@
+"""The tree walk against brute force: every candidate scored as a whole row."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from small_models import build
+
+from canary.formats.format import Format
+from canary.models.base import Context, Rows
+from canary.scoring.batcher import Batcher, row_sums
+from canary.search.enumerate import enumerate_leaves, leaf_costs
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.tree import compile_tree
+
+FORMATS = [
+    "The code is {digit:3}",
+    "a{digit:2}",
+    "a{digit:2}-{digit:1}.",
+    "b {choice:aa|ab|ba} end",
+    "{choice:ax|b|cyz}{digit:1}:{choice:p|q}..",
+    "only {choice:one} fill",
+    "x{choice:1}{digit:1}",
+]
+MODELS = ["table", "lstm", "gpt2", "by_rows"]
+
+
+def enumerate_all(model, text: str, *, batch_size=None, memory_bytes=2**22, start=None):
+    format = Format(text)
+    encoder = CandidateEncoder(model.tokenizer, start)
+    tree = compile_tree(format, encoder)
+    batcher = Batcher(model, batch_size=batch_size)
+    costs = np.full(format.size, np.nan)
+    queries = 0
+    with model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
+        room = walker.room
+        for leaves, spent in enumerate_leaves(tree, walker, batcher):
+            index = leaves.index()
+            low, high = leaves.bounds()
+            assert ((index >= low) & (index < high)).all()
+            assert np.isnan(costs[index]).all(), "a leaf came twice"
+            costs[index] = leaves.costs
+            queries += spent
+        some = np.arange(0, format.size, max(1, format.size // 7))
+        along, _ = leaf_costs(tree, walker, batcher, some)
+        np.testing.assert_allclose(along, costs[some], atol=1e-4)
+        assert walker.room == room, "a state was not let go"
+    return format, encoder, tree, costs, queries
+
+
+def brute_force(model, format: Format, encoder: CandidateEncoder):
+    rows = Rows.of([e.ids for e in encoder.candidates(format, list(format))])
+    return -row_sums(model.score(rows), rows), int(rows.lengths.max())
+
+
+@pytest.mark.parametrize("text", FORMATS)
+@pytest.mark.parametrize("name", MODELS)
+def test_enumeration_oracle(name: str, text: str) -> None:
+    """Each leaf once, in the format's own order, at the cost of its whole row."""
+    model = build(name)
+    start = "\n" if text.startswith("{") else None
+    format, encoder, tree, costs, queries = enumerate_all(model, text, start=start)
+    wanted, tokens = brute_force(model, format, encoder)
+    noise = model.facts.noise_bits(tokens) * np.log(2)
+    np.testing.assert_allclose(costs, wanted, rtol=0, atol=noise)
+    if "reuse" in model.facts.capabilities:
+        assert queries == tree.queries()
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 7, 64, 5000])
+def test_enumeration_property_batch_size_does_not_matter(batch_size: int) -> None:
+    model = build("table")
+    text = FORMATS[4]
+    right = enumerate_all(model, text, start="\n")[3]
+    found = enumerate_all(model, text, batch_size=batch_size, start="\n")
+    np.testing.assert_array_equal(found[3], right)
+    assert found[4] == found[2].queries()
+
+
+@pytest.mark.parametrize("name", ["table", "lstm", "gpt2"])
+def test_enumeration_property_little_memory_costs_queries_not_numbers(name: str) -> None:
+    """With room for a dozen states the walk computes more, and finds the same."""
+    model = build(name)
+    roomy = enumerate_all(model, "a{digit:3}.", batch_size=16)
+    tight = enumerate_all(
+        model, "a{digit:3}.", batch_size=16, memory_bytes=24 * model.memory().bytes_per_held_token
+    )
+    np.testing.assert_allclose(tight[3], roomy[3], atol=1e-4)
+    assert tight[4] > roomy[4] == roomy[2].queries()
+
+
+def test_queries_theory() -> None:
+    """10^d candidates of d digits cost (10^d - 10) / 9 queries: one per inner node."""
+    encoder = CandidateEncoder(build("table").tokenizer)
+    for d in (1, 2, 5, 9):
+        tree = compile_tree(Format(f"a{{digit:{d}}}"), encoder)
+        assert tree.queries() == (10**d - 10) // 9
+    # A fixed end of one character is one more query per candidate: it is priced below
+    # the last digit's node.
+    assert compile_tree(Format("a{digit:2}."), encoder).queries() == 10 + 100
+    assert compile_tree(Format("a{digit:2}.."), encoder).queries() == 10 + 200
+
+
+def test_enumeration_memory_does_not_grow_with_the_space() -> None:
+    """Peak memory at 10^6 candidates stays within a tenth of that at 10^5."""
+    model = build("table")
+
+    def peak(digits: int) -> int:
+        tracemalloc.start()
+        tree = compile_tree(Format(f"a{{digit:{digits}}}"), CandidateEncoder(model.tokenizer))
+        with model.open(Context(tree.context), memory_bytes=2**20) as walker:
+            for _ in enumerate_leaves(tree, walker, Batcher(model, batch_size=512)):
+                pass
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    small, large = peak(5), peak(6)
+    assert large < 1.35 * small  # one more level of open nodes: 6 levels instead of 5

@@ -1,0 +1,111 @@
+"""The histogram that fills chunk by chunk."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from canary.errors import EstimationError
+from canary.statistics.histogram import Histogram, HistogramBuilder
+
+VALUES = hnp.arrays(np.float64, st.integers(0, 50), elements=st.floats(-100, 300, allow_nan=False))
+
+
+def build(*chunks, width=0.125):
+    builder = HistogramBuilder(width)
+    for chunk in chunks:
+        builder.add(np.asarray(chunk, np.float64))
+    return builder.build()
+
+
+def test_golden():
+    # Width 1/2 from 1.0: [1, 1.5) holds 1 and 1.25, [1.5, 2) holds 1.5, [2, 2.5) nothing,
+    # [2.5, 3) holds 2.999; a value on an edge belongs to the bin on its right.
+    found = build([2.999, 1.0], [1.5, 1.25], width=0.5)
+    assert found == Histogram(1.0, 0.5, (2, 1, 0, 1))
+    assert found.total == 4
+    assert found.edges().tolist() == [1.0, 1.5, 2.0, 2.5, 3.0]
+
+
+def test_grows_at_both_ends_golden():
+    found = build([10.0], [9.0], [11.9], width=1.0)
+    assert found == Histogram(9.0, 1.0, (1, 1, 1))
+
+
+@given(values=VALUES, width=st.sampled_from([0.125, 1.0, 8.0]))
+def test_every_value_is_in_its_bin_oracle(values, width):
+    found = build(values, width=width)
+    assert found.total == len(values)
+    edges = found.edges()
+    inside = (values[:, None] >= edges[:-1]) & (values[:, None] < edges[1:])
+    assert inside.sum(axis=0).tolist() == list(found.counts)
+
+
+@given(values=VALUES, cut=st.integers(0, 50), data=st.data())
+def test_chunks_and_order_do_not_matter_property(values, cut, data):
+    shuffled = values[data.draw(st.permutations(range(len(values))))]
+    assert build(shuffled[:cut], shuffled[cut:]) == build(values)
+    ordered = HistogramBuilder()
+    ordered.add(np.sort(values), ordered=True)
+    assert ordered.build() == build(values)
+
+
+def test_shapes_do_not_matter_property():
+    values = np.arange(12.0)
+    assert build(values.reshape(3, 4)) == build(values)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_what_is_not_finite_is_not_counted_degenerate(ordered):
+    builder = HistogramBuilder()
+    builder.add(np.array([-np.inf, 1.0, 2.0, np.inf, np.nan]), ordered=ordered)
+    assert builder.build().total == 2
+
+
+def test_nothing_degenerate():
+    found = build([], [np.nan])
+    assert found == Histogram(0.0, 0.125, ())
+    assert found.total == 0
+    assert found.edges().tolist() == [0.0]
+
+
+def test_the_values_are_not_changed_regression():
+    values = np.array([3.0, 1.0, 2.0])
+    HistogramBuilder().add(values)
+    assert values.tolist() == [3.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("width", [0.1, 0.0, -0.5, float("nan"), float("inf")])
+def test_width_input(width):
+    # With 0.1, 0.7 / 0.1 is 6.999... and 7 * 0.1 is 0.7000...1: edges that do not agree.
+    with pytest.raises(EstimationError, match="HistogramBuilder: the width .* power of two"):
+        HistogramBuilder(width)
+
+
+def test_round_trip():
+    found = build([1.0, 2.0])
+    assert Histogram.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"counts": "12"},
+        {"counts": [1.5]},
+        {"counts": [-1]},
+        {"counts": [True]},
+        {"counts": 3},
+        {"width_bits": 0},
+        {"width_bits": float("inf")},
+        {"start_bits": float("nan")},
+        {"start_bits": None},
+    ],
+)
+def test_foreign_data_input(change):
+    with pytest.raises((TypeError, ValueError)):
+        Histogram.from_dict({**build([1.0]).to_dict(), **change})

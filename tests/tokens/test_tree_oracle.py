@@ -1,0 +1,173 @@
+"""The token tree against the tokenizer: its paths are the encodings of all fills."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_models import character_tokenizer
+
+from canary.errors import FormatError, InputError, ModelError, UnsupportedError
+from canary.formats.format import Format
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.fast import FastTokenizer, as_tokenizer
+from canary.tokens.tree import LEAF, compile_tree
+
+
+def trained(pattern: str | None, *, bos: bool = False):
+    """A small byte-level BPE with a published pre-tokenization rule."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
+    tokenizer.pre_tokenizer = (
+        bytes_
+        if pattern is None
+        else pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), bytes_])
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=420,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<s>"],
+        show_progress=False,
+    )
+    numbers = np.random.default_rng(0).integers(0, 10**6, 400)
+    tokenizer.train_from_iterator([f"The code number is {n}." for n in numbers], trainer)
+    if bos:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))]
+        )
+    return tokenizer
+
+
+QWEN = r"\p{N}| ?[^\s\p{L}\p{N}]+|\s+| ?\p{L}+"
+TOKENIZERS = {
+    "characters": character_tokenizer,
+    "single digits": lambda: trained(QWEN),
+    "single digits, start token": lambda: trained(QWEN, bos=True),
+}
+TEXTS = [
+    "The code number is {digit:3}",
+    "The code is {digit:2}-{digit:1}.",
+    "code: {choice:1|2}{digit:1}{choice:7|8}",
+    "a {choice:5} {digit:1} end",
+]
+
+
+def paths(tree):
+    """All token paths of a tree, context included, in the order of the leaves."""
+    found = []
+
+    def descend(state, path):
+        for edge in range(tree.offsets[state], tree.offsets[state + 1]):
+            forced = tree.forced[tree.forced_offsets[edge] : tree.forced_offsets[edge + 1]]
+            below = [*path, int(tree.tokens[edge]), *map(int, forced)]
+            if tree.targets[edge] == LEAF:
+                found.append(tuple(below))
+            else:
+                descend(int(tree.targets[edge]), below)
+
+    descend(0, [int(t) for t in tree.context])
+    return found
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_tree_oracle(name: str, text: str) -> None:
+    format = Format(text)
+    encoder = CandidateEncoder(as_tokenizer(TOKENIZERS[name]()))
+    tree = compile_tree(format, encoder)
+    wanted = [e.ids for e in encoder.candidates(format, list(format))]
+    assert paths(tree) == wanted
+    assert tree.size == format.size
+    assert tree.certificate.startswith("certified")
+
+
+def test_tree_is_marked_where_it_is_only_sampled() -> None:
+    """Digits that a pre-tokenizer splits are seen to be single, not proven to be."""
+    encoder = CandidateEncoder(as_tokenizer(trained(QWEN)))
+    tree = compile_tree(Format("The code number is {digit:9}"), encoder)
+    assert tree.certificate == "not certified: one token per character, sampled on 1000 fills"
+    assert tree.size == 10**9
+
+
+def test_an_added_token_within_the_text_takes_the_certificate_away() -> None:
+    tokenizer = character_tokenizer()
+    tokenizer.add_tokens(["12"])
+    seam = as_tokenizer(tokenizer)
+    assert not seam.single_characters(set("a1234"))
+    assert seam.single_characters(set("a134"))
+    with pytest.raises(UnsupportedError, match="each character"):
+        compile_tree(Format("a{digit:3}"), CandidateEncoder(seam))
+
+
+def test_tree_input_digits_that_merge_are_refused() -> None:
+    encoder = CandidateEncoder(as_tokenizer(trained(None)))
+    with pytest.raises(UnsupportedError, match="--method sampling"):
+        compile_tree(Format("The code number is {digit:6}"), encoder)
+
+
+def test_tree_input_not_prefix_free() -> None:
+    encoder = CandidateEncoder(as_tokenizer(character_tokenizer()))
+    with pytest.raises(FormatError, match="prefix-free"):
+        compile_tree(Format("a {choice:b|bc}"), encoder)
+    with pytest.raises(UnsupportedError, match="vary in length"):
+        compile_tree(Format("a {choice:b|bc}."), encoder)
+
+
+def test_candidates_input_a_hole_at_the_start_needs_a_start_token() -> None:
+    seam = as_tokenizer(character_tokenizer())
+    format = Format("{digit:3}")
+    with pytest.raises(InputError, match="--start-token"):
+        CandidateEncoder(seam).candidates(format, ["123", "456"])
+    with pytest.raises(InputError, match="--start-token"):
+        CandidateEncoder(seam).candidates(format, ["123"])
+    encodings = CandidateEncoder(seam, "\n").candidates(format, ["123"])
+    assert [len(e.ids) for e in encodings] == [4]
+    assert len(CandidateEncoder(seam, context="ab").candidates(format, ["123"])[0].ids) == 5
+    # A tokenizer that puts a start token there itself needs none.
+    own = CandidateEncoder(as_tokenizer(trained(QWEN, bos=True)))
+    assert own.context_length(format, own.candidates(format, ["123"])[0]) == 1
+
+
+def test_start_token_by_name_and_by_text() -> None:
+    named = CandidateEncoder(as_tokenizer(trained(QWEN)), "<s>")
+    assert named.encode(["a"])[0].ids[0] == named.tokenizer.token_id("<s>")
+    seam = as_tokenizer(character_tokenizer())
+    assert CandidateEncoder(seam, "a").encode(["b"])[0].ids == tuple(seam.token_id(c) for c in "ab")
+    with pytest.raises(InputError, match="is 2 tokens"):
+        CandidateEncoder(seam, "ab")
+
+
+def test_spans_are_those_of_the_candidate() -> None:
+    encoder = CandidateEncoder(as_tokenizer(character_tokenizer()), "\n", context="xy ")
+    (encoding,) = encoder.encode(["ab1"])
+    spans = ((-3, -3), (-3, -2), (-2, -1), (-1, 0), (0, 1), (1, 2), (2, 3))
+    assert encoding.spans == spans
+    assert encoder.context_length(Format("ab{digit:1}"), encoding) == 6
+
+
+def test_unknown_characters_input() -> None:
+    """Neither dropped nor mapped to an unknown token; the message tells no character."""
+    with pytest.raises(ModelError, match="does not know 1 of the characters") as caught:
+        as_tokenizer(character_tokenizer()).encode(["Ω3"])
+    assert "Ω" not in str(caught.value)
+
+
+def test_the_callers_tokenizer_is_not_changed() -> None:
+    backend = character_tokenizer()
+    backend.enable_truncation(2)
+    backend.enable_padding(length=9)
+    assert [len(e.ids) for e in as_tokenizer(backend).encode(["abcd", "a"])] == [4, 1]
+    assert backend.truncation is not None
+
+
+def test_tokenizer_input(tmp_path) -> None:
+    with pytest.raises(ModelError, match=r"no tokenizer\.json"):
+        as_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelError, match="is not a tokenizer"):
+        as_tokenizer(tmp_path)
+    with pytest.raises(InputError, match="a tokenizer was expected, got int"):
+        as_tokenizer(3)
+    assert isinstance(as_tokenizer(character_tokenizer()), FastTokenizer)
