@@ -165,11 +165,9 @@ def demo(
     """
     from canary.audits.result import KIND, SCHEMA
     from canary.demo import run
-    from canary.records.files import make_folder
 
-    folder = make_folder(out)
     with Bars() as bars:
-        result = run(folder, inject=inject, seed=seed, stage=bars.stage, say=say)
+        result = run(out, inject=inject, seed=seed, stage=bars.stage, say=say)
     show_audit(result)
     if as_json:
         emit(KIND, result.to_dict(), schema=SCHEMA)

@@ -79,9 +79,9 @@ class Bars:
     ) -> None:
         self._close()
 
-    def stage(self, name: str, queries: int) -> Callable[[int], None]:
-        """A bar over queries; gives what is told of those done since the last time."""
-        bar = self._open(name, total=queries, unit=" queries", unit_scale=True)
+    def stage(self, name: str, total: int) -> Callable[[int], None]:
+        """A bar over queries, say; gives what is told of those done since the last time."""
+        bar = self._open(name, total=total, unit="", unit_scale=True)
 
         def advance(done: int) -> None:
             bar.update(done)

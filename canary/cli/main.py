@@ -108,8 +108,10 @@ def run(argv: Sequence[str] | None = None) -> int:
         context = getattr(error, "ctx", None)
         say(f"Try: {context.command_path if context else 'canary'} --help")
         return USAGE
-    except (SystemExit, BrokenPipeError):
-        # A SystemExit is how typer and rich leave when nobody reads any more.
+    except SystemExit as stop:
+        # So typer and rich leave when nobody reads any more; nothing else has cause to.
+        if not isinstance(stop.__context__, BrokenPipeError):
+            return _unforeseen(stop)
         _drop_stdout()
         return PIPE_CLOSED
     except KeyboardInterrupt:

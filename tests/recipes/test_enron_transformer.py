@@ -70,5 +70,5 @@ def test_px_equals_a_plain_loop_oracle(tmp_path: Path) -> None:
 @pytest.mark.data
 def test_px_equals_a_plain_loop_on_enron_oracle(data_dir: Path, tmp_path: Path) -> None:
     prepare = (sys.executable, str(RECIPE / "prepare.py"), "--data", str(data_dir))
-    sh(*prepare, "--out", "corpus.jsonl", "--emails", "200", cwd=tmp_path)
+    sh(*prepare, "--out", "corpus.jsonl", "--emails", "100", cwd=tmp_path)
     assert audit_of_trained(tmp_path).startswith("8 canaries: largest difference")

@@ -1,0 +1,150 @@
+"""Errors that nobody foresaw, interruptions, and texts that would play with a terminal."""
+
+from __future__ import annotations
+
+import errno
+import stat
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from command_line import files
+
+from canary.cli.console import Bars, emit, say, show_table
+from canary.errors import OutputError
+
+GENERATE = ("generate", "The code is {digit:9}", "--out", "new.json")
+SECRET = "271828182"
+
+
+class PanicException(BaseException):
+    """What an extension in Rust raises when it gives up; no Exception."""
+
+
+def raises(error):
+    def call(*_, **__):
+        raise error
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (RuntimeError(f"no place for {SECRET}"), "RuntimeError"),
+        (KeyError(SECRET), "KeyError"),
+        (EOFError(SECRET), "EOFError"),
+        (PanicException(SECRET), "PanicException"),
+        (OSError(errno.EIO, SECRET), "OSError"),
+        (SystemExit(1), "SystemExit"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_unforeseen_error_exits_70_with_one_line_and_a_private_log(
+    command, workplace, monkeypatch, error, name
+):
+    monkeypatch.setattr("canary.corpus.canaries.generate", raises(error))
+    outcome = command(*GENERATE)
+    assert outcome.code == 70
+    assert outcome.out == ""
+    (log,) = Path(tempfile.gettempdir()).iterdir()
+    assert outcome.err.strip() == f"error: unforeseen {name}, its log is {log}"
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    text = log.read_text()
+    assert "Traceback" in text
+    assert name in text
+    assert str(error) in text
+    assert not Path("new.json").exists()
+
+
+def test_unforeseen_error_without_room_for_a_log(command, workplace, monkeypatch):
+    monkeypatch.setattr("canary.corpus.canaries.generate", raises(RuntimeError(SECRET)))
+    monkeypatch.setattr("tempfile.tempdir", str(workplace / "nowhere"))
+    outcome = command(*GENERATE)
+    assert outcome.code == 70
+    assert outcome.err == "error: unforeseen RuntimeError, and its log could not be written\n"
+
+
+def test_interrupted_injection_exits_130_and_leaves_nothing(command, workplace, monkeypatch):
+    before = files(workplace)
+    monkeypatch.setattr("canary.corpus.injection._merge", raises(KeyboardInterrupt()))
+    outcome = command(
+        "inject", "corpus.jsonl", "--canaries", "canaries.json", "--out", "old/file", "--json"
+    )
+    assert outcome.code == 130
+    assert (outcome.out, outcome.err) == ("", "stopped; files are whole or absent\n")
+    assert files(workplace) == before
+
+
+def test_failed_report_keeps_the_audit(command, workplace, monkeypatch, model):
+    monkeypatch.setattr("canary.reports.html.report", raises(RuntimeError()))
+    words = ("--canaries", "canaries.json", "--draws", "50", "--out", "a")
+    assert command("audit", model, *words).code == 70
+    monkeypatch.undo()
+    monkeypatch.chdir(workplace)
+    assert command("report", "a/audit.json", "--out", "a/report.html").code == 0
+
+
+def test_control_characters_do_not_reach_the_terminal(command, workplace):
+    wild = "\x1b[31mred\x07\x9b2J\u202e {digit:9}"
+    outcome = command("generate", wild, "--out", "new.json", "--json")
+    assert outcome.code == 0
+    assert outcome.document["formats"][0]["format"] == wild
+    refused = command("generate", "\x1b]0;title\x07{digit", "--out", "new.json")
+    assert refused.code == 2
+    unknown = command("generate", "x {digit:9}", "--out", "new.json", "--\x1b[2J")
+    assert unknown.code == 2
+    shown = outcome.out + outcome.err + refused.err + unknown.err
+    assert not set(shown) & {"\x1b", "\x07", "\x9b", "\u202e"}
+
+
+def test_words_and_cells_are_cleaned_and_are_no_markup(capsys):
+    say("a\x1b[0mb\nc")
+    show_table(("[red]name[/red]", "number"), [("[bold]x[/bold] :smile:\x1b[2J", "1")])
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "a[0mb c\n" in shown.err
+    assert "[red]name[/red]" in shown.err
+    assert "[bold]x[/bold] :smile:[2J" in shown.err
+    assert "\x1b" not in shown.err
+
+
+def test_wide_table_loses_nothing(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    show_table(("name", "number"), [("x" * 60, "9" * 30)])
+    shown = capsys.readouterr().err
+    assert shown.count("x") == 60
+    assert shown.count("9") == 30
+
+
+def test_json_is_strict_and_ascii(capsys):
+    emit("canary test", {"text": "\x9b2J é \ud800"})
+    assert capsys.readouterr().out.isascii()
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        emit("canary test", {"number": float("nan")})
+
+
+def test_full_disk_behind_stdout_is_named(monkeypatch):
+    monkeypatch.setattr("typer.echo", raises(OSError(errno.ENOSPC, "No space left on device")))
+    with pytest.raises(OutputError, match="stdout: cannot be written"):
+        emit("canary test", {})
+
+
+def test_bars_are_quiet_without_a_terminal(capsys):
+    with Bars() as bars:
+        bars.stage("a stage", 10)(10)
+        bars.file("a file")(5, 10)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_bars_show_their_stage_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with Bars() as bars:
+        bars.stage("enumeration of \x1b[2J x", 2_000_000)
+        reach = bars.file("corpus.jsonl")
+        time.sleep(0.15)  # a bar is drawn anew ten times a second at most
+        reach(512, 1024)
+    shown = capsys.readouterr().err
+    assert "enumeration of [2J x:   0%" in shown
+    assert "corpus.jsonl:  50%" in shown

@@ -1,0 +1,76 @@
+"""What the command says of itself is complete and true."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from typing import get_args
+
+import pytest
+from typer.main import get_command
+
+from canary import __version__
+from canary.audits.auditing import METHODS, audit, exposure
+from canary.cli import after_training, before_training
+from canary.cli.main import app
+from canary.cli.options import DtypeName, MethodName
+from canary.corpus.canaries import generate
+from canary.corpus.injection import inject_file
+from canary.corpus.verification import verify
+from canary.models.torch_support import dtype_named
+
+COMMANDS = get_command(app).commands
+SHARED = [
+    (after_training.audit, audit),
+    (after_training.exposure, exposure),
+    (before_training.generate, generate),
+    (before_training.inject, inject_file),
+    (before_training.verify, verify),
+]
+
+
+def test_version(command):
+    outcome = command("--version")
+    assert (outcome.code, outcome.out, outcome.err) == (0, f"canary {__version__}\n", "")
+
+
+def test_help_lists_every_command(command):
+    for words in (("--help",), ()):
+        outcome = command(*words)
+        assert outcome.code == 0
+        assert outcome.err == ""
+        listed = outcome.out.partition("Commands:")[2].split("Example:")[0].splitlines()
+        assert [line.split()[0] for line in listed if line.strip()] == list(COMMANDS)
+        assert "..." not in "".join(listed)  # no description is cut short
+
+
+def test_commands_of_this_version():
+    assert set(COMMANDS) == {"generate", "inject", "verify", "audit", "exposure", "report", "demo"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_example_in_help_is_parsed_by_its_command(command, name):
+    outcome = command(name, "--help")
+    assert outcome.code == 0
+    assert "--json" in outcome.out
+    example = shlex.split(outcome.out.rstrip().splitlines()[-1])
+    assert example[:2] == ["canary", name]
+    COMMANDS[name].make_context(name, example[2:])
+
+
+@pytest.mark.parametrize(("cli", "api"), SHARED, ids=lambda f: f"{f.__module__}.{f.__name__}")
+def test_defaults_are_those_of_the_functions(cli, api):
+    ours, theirs = (inspect.signature(f).parameters for f in (cli, api))
+    shared = (ours.keys() & theirs.keys()) - {"model", "canaries", "corpus", "formats"}
+    assert shared
+    for name in shared:
+        default = ours[name].default
+        if name == "repetitions":
+            default = tuple(map(int, default.split(",")))
+        assert default == theirs[name].default, name
+
+
+def test_choices_are_those_of_the_functions():
+    assert set(get_args(MethodName)) == set(METHODS)
+    for name in get_args(DtypeName):
+        assert str(dtype_named(name)) == f"torch.{name}"

@@ -1,0 +1,135 @@
+"""The command as a process: signals, pipes, terminals, and what libraries print."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import termios
+import time
+from pathlib import Path
+
+import pytest
+from command_line import ENTRY, ENVIRONMENT, files, strict
+
+# In the background of a shell without job control, a process ignores Ctrl-C from birth.
+HEAR = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+LISTENING = [*ENTRY[:-1], HEAR + ENTRY[-1]]
+AUDIT = ("--canaries", "canaries.json", "--method", "sampling")
+
+
+def process(*words, **options):
+    return subprocess.run(
+        [*ENTRY, *map(str, words)],
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options,
+        env={**ENVIRONMENT, **options.get("env", {})},
+        check=False,
+    )
+
+
+def test_audit_prints_one_document_and_its_own_words_only(workplace, model):
+    done = process("audit", model, *AUDIT, "--draws", "200", "--out", "a", "--json")
+    assert done.returncode == 0, done.stderr
+    assert strict(done.stdout)["kind"] == "canary audit"
+    words = done.stderr.splitlines()
+    assert words[0] == f"Loading {model}"
+    assert words[1].strip() == ""  # the table comes next: no warning, no bar
+    assert words[-1].startswith("The report is a/report.html")
+    assert sorted(files(Path("a"))) == ["audit.json", "report.html"]
+
+
+def test_bad_input_exits_2_without_a_traceback(workplace, model):
+    done = process("audit", "./none", *AUDIT, "--out", "a")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: none: there is no such folder; check")
+
+
+@pytest.mark.parametrize("words", [("--help",), ("audit", "--help"), ("--version",)])
+def test_closed_pipe_gives_no_traceback(words):
+    reader, writer = os.pipe()
+    os.close(reader)  # as `| head` does when it has read enough
+    done = process(*words, stdout=writer)
+    os.close(writer)
+    assert done.stderr == ""
+    assert done.returncode == 141
+
+
+def test_closed_pipe_after_the_work_keeps_the_work(workplace):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = process("generate", "x {digit:9}", "--out", "new.json", "--json", stdout=writer)
+    os.close(writer)
+    assert done.returncode == 141
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+    assert Path("new.json").exists()
+
+
+def test_closed_pipe_for_people_gives_no_verdict(workplace):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = process("generate", "x {digit:9}", "--out", "new.json", stderr=writer)
+    os.close(writer)
+    assert done.returncode == 141
+
+
+def on_terminal(words, until, then, **environment):
+    """Run with stderr on a terminal; call `then(process)` once it shows `until`.
+
+    Returns
+    -------
+    Everything shown, and the exit code.
+    """
+    terminal, stderr = pty.openpty()
+    termios.tcsetwinsize(stderr, (40, 120))
+    running = subprocess.Popen(
+        [*LISTENING, *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env={**ENVIRONMENT, "TERM": "xterm-256color", **environment},
+    )
+    os.close(stderr)
+    shown, end, told = b"", time.monotonic() + 100, False
+    try:
+        while time.monotonic() < end:
+            if not select.select([terminal], [], [], 0.5)[0]:
+                continue
+            try:
+                part = os.read(terminal, 4096)
+            except OSError:  # the other side was closed: the process has ended
+                break
+            if not part:
+                break
+            shown += part
+            if not told and until in shown:
+                told = True
+                then(running)
+        return shown.decode(), running.wait(timeout=10)
+    finally:
+        running.kill()
+        running.communicate()
+        os.close(terminal)
+
+
+def test_ctrl_c_in_an_audit_exits_130_and_leaves_nothing_half_written(workplace, model):
+    before = files(workplace)
+    words = ("audit", model, *AUDIT, "--draws", "3000000", "--out", "old")
+    shown, code = on_terminal(
+        words, b"uniform draws of The code is", lambda running: running.send_signal(signal.SIGINT)
+    )
+    assert code == 130
+    assert "stopped; files are whole or absent" in shown
+    assert "Traceback" not in shown
+    assert files(workplace) == before
+
+
+def test_terminal_gets_bars_and_no_colour_where_it_is_not_wanted(workplace, model):
+    words = ("exposure", model, *AUDIT, "--draws", "200")
+    shown, code = on_terminal(words, b"canary", lambda running: None, NO_COLOR="1")
+    assert code == 0
+    assert "uniform draws of The code is" in shown
+    assert "Loading weights" not in shown
+    assert "\x1b[3" not in shown
+    assert "\x1b[9" not in shown

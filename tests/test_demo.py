@@ -1,0 +1,242 @@
+"""The demo in small: its files, its honesty, its manners towards torch; in full with --slow."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+import canary
+from canary import demo
+from canary.audits.result import Audit
+from canary.errors import OutputError
+
+TINY = demo.Settings(
+    format="The code is {digit:4}",
+    repetitions=(1, 30),
+    per_repetition=2,
+    controls=4,
+    sentences=120,
+    units=32,
+    epochs=3,
+)
+FILES = {
+    "audit.json",
+    "canaries.json",
+    "corpus.jsonl",
+    "model/config.json",
+    "model/model.safetensors",
+    "model/tokenizer.json",
+    "report.html",
+}
+
+
+def written(folder: Path) -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if not p.is_dir()}
+
+
+def texts(folder: Path) -> list[str]:
+    lines = (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["text"] for line in lines]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A run with injection: its folder, its audit, what it said."""
+    folder, said = tmp_path_factory.mktemp("tiny"), []
+    return folder, demo.run(folder, settings=TINY, say=said.append), said
+
+
+def test_all_files_are_there_and_fit_together(tiny):
+    folder, audit, said = tiny
+    assert written(folder) == FILES
+    assert (folder / "canaries.json").stat().st_mode & 0o077 == 0
+    assert Audit.load(folder / "audit.json") == audit
+    canaries = canary.CanarySet.load(folder / "canaries.json")
+    assert [c.id for c in canaries] == [c.id for c in audit.canaries]
+    assert canary.verify(folder / "corpus.jsonl", canaries).ok
+    assert len(texts(folder)) == TINY.sentences + 2 * (1 + 30)
+    assert audit.formats[0].method == "enumeration"
+    assert audit.formats[0].candidates == 10**4
+    assert audit.settings["canaries_in_corpus"] is True
+    assert len(said) == 5
+    assert all("\n" not in line for line in said)
+
+
+def test_no_secret_leaves_the_manifest_and_the_corpus(tiny):
+    folder, _, said = tiny
+    canaries = canary.CanarySet.load(folder / "canaries.json")
+    shown = [*said, *((folder / n).read_text("utf-8") for n in ("audit.json", "report.html"))]
+    assert not [c.id for c in canaries for text in shown if canaries.text(c) in text]
+
+
+def test_what_is_repeated_is_learned(tiny):
+    # Of 10,000 candidates; a control has 1.44 bits in the mean.
+    _, audit, _ = tiny
+    assert audit.injected_p is not None
+    assert audit.injected_p.p_value < 1e-3
+    groups = {
+        n: statistics.mean(c.exposure.bits for c in group)
+        for n, group in audit.by_repetitions().items()
+    }
+    assert groups[30] > 6 > groups[0]
+
+
+def test_saved_model_is_the_audited_one(tiny):
+    folder, audit, _ = tiny
+    model = canary.load(folder / "model", factory="canary.demo:build", device="cpu")
+    assert model.facts.fingerprint == audit.model["fingerprint"]
+    canaries = canary.CanarySet.load(folder / "canaries.json")
+    again = canary.exposure(model, canaries, start_token=demo.START)
+    noise = audit.formats[0].noise_bits
+    assert [c.px_bits for c in again] == pytest.approx(
+        [c.px_bits for c in audit.canaries], abs=max(noise, 1e-9)
+    )
+
+
+def test_same_seed_same_bytes_other_seed_others(tiny, tmp_path):
+    folder, audit, _ = tiny
+    again = demo.run(tmp_path / "again", settings=TINY)
+    for name in FILES - {"audit.json", "report.html"}:  # these two hold times
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes(), name
+    assert [c.px_bits for c in again.canaries] == pytest.approx(
+        [c.px_bits for c in audit.canaries], abs=audit.formats[0].noise_bits
+    )
+    demo.run(tmp_path / "other", settings=TINY, seed=1)
+    for name in ("canaries.json", "corpus.jsonl", "model/model.safetensors"):
+        assert (tmp_path / "other" / name).read_bytes() != (folder / name).read_bytes(), name
+
+
+def test_without_injection_nothing_is_put_in_and_the_plan_stays(tiny, tmp_path):
+    folder, injected, _ = tiny
+    said = []
+    audit = demo.run(tmp_path, inject=False, settings=TINY, say=said.append)
+    assert written(tmp_path) == FILES
+    assert (tmp_path / "canaries.json").read_bytes() == (folder / "canaries.json").read_bytes()
+    canaries = canary.CanarySet.load(tmp_path / "canaries.json")
+    found = canary.verify(tmp_path / "corpus.jsonl", canaries)
+    assert [c.found for c in found.canaries] == [0] * len(canaries)
+    # The rest of the corpus is what the injected one holds as well.
+    mine = {canaries.text(c) for c in canaries}
+    assert texts(tmp_path) == [text for text in texts(folder) if text not in mine]
+    assert [c.repetitions for c in audit.canaries] == [c.repetitions for c in injected.canaries]
+    assert audit.settings["canaries_in_corpus"] is False
+    assert said[1].startswith("Not injected: 4 canaries stay out like the 4 controls")
+
+
+def torch_state():
+    import torch
+
+    return (
+        torch.get_num_threads(),
+        torch.get_num_interop_threads(),
+        torch.get_rng_state().tolist(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_grad_enabled(),
+        torch.get_default_dtype(),
+    )
+
+
+def test_torch_is_left_as_it_was_found(tmp_path):
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        before = torch_state()
+        demo.run(tmp_path, settings=TINY)
+        assert torch_state() == before
+        with pytest.raises(KeyboardInterrupt):
+            demo.run(tmp_path, settings=TINY, stage=interrupting("training"))
+        assert torch_state() == before
+    finally:
+        torch.set_num_threads(threads)
+
+
+def interrupting(stage: str):
+    """Progress during which somebody presses Ctrl-C in the first stage of that name."""
+
+    def begin(name, total):
+        def advance(done):
+            if name.startswith(stage):
+                raise KeyboardInterrupt
+
+        return advance
+
+    return begin
+
+
+@pytest.mark.parametrize("stage", ["training", "enumeration"])
+def test_interrupted_run_leaves_what_was_there(tmp_path, stage):
+    (tmp_path / "audit.json").write_text("an older one")
+    with pytest.raises(KeyboardInterrupt):
+        demo.run(tmp_path, settings=TINY, stage=interrupting(stage))
+    assert written(tmp_path) == {"audit.json"}
+    assert (tmp_path / "audit.json").read_text() == "an older one"
+
+
+def test_progress_adds_up(tmp_path):
+    stages = {}
+
+    def begin(name, total):
+        stages[name] = [total, 0]
+
+        def advance(done):
+            stages[name][1] += done
+
+        return advance
+
+    demo.run(tmp_path, settings=TINY, stage=begin)
+    assert stages["training"][0] == stages["training"][1] > 10_000
+    assert list(stages) == ["training", "enumeration of The code is ••••"]
+
+
+def test_folder_that_cannot_be_written_is_found_out_before_the_work(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="cannot be written"):
+        demo.run(tmp_path / "file" / "demo", settings=TINY, stage=interrupting("training"))
+
+
+def test_prose_is_distinct_sentences():
+    rows = demo.prose(10**6)["text"]
+    assert len(rows) == len(set(rows)) > 1_500
+    assert all(20 <= len(row) <= 200 and "\n" not in row and "  " not in row for row in rows)
+    assert list(demo.prose(7)["text"]) == list(rows)[:7]
+
+
+def test_batches_hold_every_row_once_and_score_no_padding():
+    import torch
+
+    rows = [torch.arange(1, n + 2) + 100 * n for n in range(1, 60)]
+    with torch.random.fork_rng(devices=[]):
+        found = list(demo._batches(rows))
+    assert len(found) == -(-len(rows) // 16)
+    pairs = []
+    for inputs, targets in found:
+        assert inputs.shape == targets.shape
+        scored = targets >= 0
+        assert torch.equal(targets[scored], inputs[scored] + 1)
+        pairs += [t[s].tolist() for t, s in zip(targets, scored, strict=True)]
+    assert sorted(pairs) == sorted(row[1:].tolist() for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("inject", [True, False])
+def test_full_demo_finds_what_was_put_in_and_nothing_else(tmp_path, inject):
+    audit = demo.run(tmp_path, inject=inject)
+    format = audit.formats[0]
+    assert (format.method, format.candidates) == ("enumeration", 10**6)
+    assert len(audit.controls) >= 16
+    assert audit.controls_p.p_value > 0.01
+    # Where the median of 16 controls lies in 99 % of honest runs.
+    assert 0.36 < statistics.median(c.exposure.bits for c in audit.controls) < 2.19
+    if not inject:
+        assert audit.injected_p.p_value > 0.01
+        return
+    assert audit.injected_p.p_value < 1e-6
+    # The four that stood there most often hold the first four places: 19.9 to 17.9 bits.
+    most = audit.by_repetitions()[max(demo.FULL.repetitions)]
+    assert sorted(c.exposure.rank for c in most) == [1, 2, 3, 4]
