@@ -36,7 +36,7 @@ Stage = Callable[[str, int], Progress]
 """Told the name of a stage and the queries it will take; gives what to tell of them."""
 
 _DRAWS_STREAM = 0x64726177  # keeps the draws apart from the canaries of the same seed
-_MOST_MEMORY = 2**30
+_MOST_STATES = 2**20  # a walk holds a batch per level, far fewer than that
 
 
 @dataclass(frozen=True)
@@ -260,9 +260,15 @@ class _Auditor:
         if plan.tree is None:
             ranking = rank_by_rows(batcher, format, self.encoder, fills, noise_bits=noise_bits)
         else:
-            memory = min(self.model.memory().free_bytes // 4, _MOST_MEMORY)
+            memory = self.model.memory()
+            memory_bytes = min(memory.free_bytes // 4, _MOST_STATES * memory.bytes_per_held_token)
             ranking = rank_by_tree(
-                plan.tree, batcher, format, fills, noise_bits=noise_bits, memory_bytes=memory
+                plan.tree,
+                batcher,
+                format,
+                fills,
+                noise_bits=noise_bits,
+                memory_bytes=memory_bytes,
             )
         census = ranking.census
         exposures = [

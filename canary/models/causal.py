@@ -23,6 +23,7 @@ from canary.models.by_scoring import RowWalker
 from canary.models.distributions import Distributions, token_log_probs
 from canary.models.noise import chain_log_probs, with_measured_noise
 from canary.models.slab import SlabWalker
+from canary.models.slots import Slots
 from canary.models.torch_support import (
     fingerprint,
     free_bytes,
@@ -114,7 +115,7 @@ class CausalModel:
             getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         )
         size = 2 * config.num_hidden_layers * heads * width * self.module.dtype.itemsize
-        return Memory(free_bytes(self._device), int(size))
+        return Memory(free_bytes(self._device), int(size) + Slots.BYTES)
 
     def _probe_reuse(self) -> bool:
         """Whether a walk with held states gives what whole rows give.
@@ -173,7 +174,7 @@ class CausalWalker(SlabWalker):
             row_bytes = sum(
                 t[0, :, 0].numel() * t.element_size() for pair in self._shared for t in pair
             )
-            capacity = slab_capacity(memory_bytes, row_bytes)
+            capacity = slab_capacity(memory_bytes, row_bytes + Slots.BYTES)
             # Per layer, keys and values of held tokens: (capacity, heads, width).
             self._slabs = [
                 (_rows_like(k, capacity), _rows_like(v, capacity)) for k, v in self._shared

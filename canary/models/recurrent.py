@@ -25,7 +25,7 @@ from canary.models.base import (
 from canary.models.distributions import Distributions, token_log_probs
 from canary.models.noise import with_measured_noise
 from canary.models.slab import SlabWalker
-from canary.models.slots import NONE
+from canary.models.slots import NONE, Slots
 from canary.models.torch_support import (
     fingerprint,
     free_bytes,
@@ -127,7 +127,8 @@ class RecurrentModel:
                 f"the model has {logits.shape[2]} tokens, its tokenizer {self.tokenizer.size}",
                 cure="give the tokenizer that the model was trained with",
             )
-        return int(logits.shape[2]), sum(t.numel() // 2 * t.element_size() for t in leaves)
+        state_bytes = sum(t.numel() // 2 * t.element_size() for t in leaves)
+        return int(logits.shape[2]), state_bytes + Slots.BYTES
 
 
 class RecurrentWalker(SlabWalker):

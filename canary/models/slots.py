@@ -28,6 +28,9 @@ class Slots:
         Number of places.
     """
 
+    BYTES = 41
+    """What the bookkeeping of one place takes: five numbers and a flag."""
+
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.depth: Ints = np.zeros(capacity, np.int64)

@@ -24,7 +24,7 @@ from canary.models.base import (
     Rows,
 )
 from canary.models.slab import SlabWalker
-from canary.models.slots import NONE
+from canary.models.slots import NONE, Slots
 from canary.tokens.base import Tokenizer
 
 __all__ = ["TableModel"]
@@ -167,8 +167,8 @@ class TableModel:
         return TableWalker(self._transitions, self._log_probs, context, max(capacity, 4))
 
     def memory(self) -> Memory:
-        """A gigabyte, and the eight bytes of a state's number."""
-        return Memory(_FREE_BYTES, 8)
+        """A gigabyte, and the size of a state: its number."""
+        return Memory(_FREE_BYTES, 8 + Slots.BYTES)
 
 
 class TableWalker(SlabWalker):
