@@ -42,6 +42,11 @@ def texts(folder: Path) -> list[str]:
     return [json.loads(line)["text"] for line in lines]
 
 
+def places(folder: Path) -> list[int]:
+    """The rows of the corpus that are canaries."""
+    return [i for i, text in enumerate(texts(folder)) if text.startswith("The code is ")]
+
+
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     """A run with injection: its folder, its audit, what it said."""
@@ -105,6 +110,7 @@ def test_same_seed_same_bytes_other_seed_others(tiny, tmp_path):
         [c.px_bits for c in audit.canaries], abs=audit.formats[0].noise_bits
     )
     demo.run(tmp_path / "other", settings=TINY, seed=1)
+    assert places(tmp_path / "other") != places(folder)
     for name in ("canaries.json", "corpus.jsonl", "model/model.safetensors"):
         assert (tmp_path / "other" / name).read_bytes() != (folder / name).read_bytes(), name
 
@@ -189,7 +195,9 @@ def test_progress_adds_up(tmp_path):
         return advance
 
     demo.run(tmp_path, settings=TINY, stage=begin)
-    assert stages["training"][0] == stages["training"][1] > 10_000
+    # Every character, and the end of each sentence, predicted from the start character on.
+    each_epoch = sum(len(text) + 1 for text in texts(tmp_path))
+    assert stages["training"] == [TINY.epochs * each_epoch] * 2
     assert list(stages) == ["training", "enumeration of The code is ••••"]
 
 

@@ -167,7 +167,7 @@ def demo(
     from canary.demo import run
 
     with Bars() as bars:
-        result = run(out, inject=inject, seed=seed, stage=bars.stage, say=say)
+        result = run(out, inject=inject, seed=seed, stage=bars.stage, say=bars.say)
     show_audit(result)
     if as_json:
         emit(KIND, result.to_dict(), schema=SCHEMA)

@@ -98,6 +98,11 @@ class Bars:
 
         return reach
 
+    def say(self, text: str) -> None:
+        """One line for people, in the place of the bar that may stand there."""
+        self._close()
+        say(text)
+
     def _open(self, name: str, **options: Any) -> Any:
         from tqdm import tqdm
 

@@ -97,6 +97,20 @@ def run(argv: Sequence[str] | None = None) -> int:
     _quiet_libraries()
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     try:
+        return _outcome(arguments)
+    except BrokenPipeError:
+        pass
+    except SystemExit as stop:
+        # So typer and rich leave when nobody reads any more; nothing else has cause to.
+        if not isinstance(stop.__context__, BrokenPipeError):
+            return _unforeseen(stop)
+    _drop_streams()
+    return PIPE_CLOSED
+
+
+def _outcome(arguments: list[str]) -> int:
+    """Run one command; tell people of what it raises."""
+    try:
         code = int(
             get_command(app).main(args=arguments, prog_name="canary", standalone_mode=False) or 0
         )
@@ -108,12 +122,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         context = getattr(error, "ctx", None)
         say(f"Try: {context.command_path if context else 'canary'} --help")
         return USAGE
-    except SystemExit as stop:
-        # So typer and rich leave when nobody reads any more; nothing else has cause to.
-        if not isinstance(stop.__context__, BrokenPipeError):
-            return _unforeseen(stop)
-        _drop_stdout()
-        return PIPE_CLOSED
+    except SystemExit:
+        raise
     except KeyboardInterrupt:
         code = STOPPED
     except typer.Abort as error:  # what typer makes of an EOFError
@@ -138,8 +148,9 @@ def _quiet_libraries() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 
-def _drop_stdout() -> None:
+def _drop_streams() -> None:
     # What is still buffered would otherwise raise again when the interpreter ends.
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    for stream in (1, 2):
+        os.dup2(null, stream)
     os.close(null)

@@ -145,6 +145,8 @@ def test_bars_show_their_stage_on_a_terminal(capsys, monkeypatch):
         reach = bars.file("corpus.jsonl")
         time.sleep(0.15)  # a bar is drawn anew ten times a second at most
         reach(512, 1024)
+        bars.say("a line")
     shown = capsys.readouterr().err
     assert "enumeration of [2J x:   0%" in shown
     assert "corpus.jsonl:  50%" in shown
+    assert shown.endswith("\ra line\n")  # the bar was wiped out before

@@ -67,10 +67,13 @@ def test_closed_pipe_after_the_work_keeps_the_work(workplace):
     assert Path("new.json").exists()
 
 
-def test_closed_pipe_for_people_gives_no_verdict(workplace):
+@pytest.mark.parametrize(
+    "words", [("generate", "x {digit:9}"), ("generate", "x {dogit:9}"), ("audit",)]
+)
+def test_closed_pipe_for_people_gives_no_verdict(workplace, words):
     reader, writer = os.pipe()
     os.close(reader)
-    done = process("generate", "x {digit:9}", "--out", "new.json", stderr=writer)
+    done = process(*words, "--out", "new.json", stderr=writer)
     os.close(writer)
     assert done.returncode == 141
 
