@@ -218,8 +218,8 @@ class Format:
 
         Notes
         -----
-        Indices are drawn and unranked: O(count), whatever the size of the space; some
-        2 microseconds for a fill of 16 digits.
+        Indices are drawn and unranked: O(count), whatever the size of the space; less
+        than a microsecond for a fill of 16 digits.
         """
         if count < 0 or count > self.size:
             raise FormatError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from pathlib import Path
 
 import pytest
 
@@ -173,3 +174,14 @@ def test_masks_of_kinds():
 )
 def test_prefix_freeness(text, prefix_free):
     assert Format(text).prefix_free is prefix_free
+
+
+def test_the_table_of_the_guide():
+    guide = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\{.+\})` \| `(.+)` \| ([\d,]+) \| ([\d.]+) \|$", guide, re.MULTILINE)
+    assert {re.match(r"\{(\w+)", text)[1] for text, *_ in rows} == set(KINDS)
+    for text, fill, size, bits in rows:
+        space = Format(text.replace("\\|", "|"))
+        assert fill in space
+        assert f"{space.size:,}" == size
+        assert f"{space.bits:.1f}" == bits
