@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import FormatError
-from canary.formats.nfa import MAX_EDGES, Nfa, too_large
+from canary.formats.limits import Meter, check_size
+from canary.formats.nfa import Nfa
 
-__all__ = ["MAX_BITS", "Automaton", "check_size", "determinize", "minimal"]
-
-MAX_BITS = 4096
-"""log2 of the largest space: counts stay cheap, and can be written in decimal."""
+__all__ = ["Automaton", "determinize", "minimal"]
 
 _FEW = 64  # texts that are read one by one faster than together
 _CELLS = 2**22  # characters that are unranked together
@@ -230,8 +228,7 @@ def determinize(nfa: Nfa, end: int) -> Automaton:
     Raises
     ------
     FormatError
-        If it takes more than 2 · `MAX_EDGES` steps, if there are more than 2^`MAX_BITS`
-        texts, or none.
+        If it takes more than a million steps, if there are more than 2^4096 texts, or none.
     """
     moves = _subset_construction(nfa, end)
     # An edge leads to a subset with a greater minimum, so this order sees targets first.
@@ -255,7 +252,7 @@ def minimal(
     Raises
     ------
     FormatError
-        If there are more than 2^`MAX_BITS` texts, or none.
+        If there are more than 2^4096 texts, or none.
     """
     # Merging equal states from the end backwards minimises an acyclic automaton.
     register: dict[tuple[bool, tuple[tuple[str, int], ...]], int] = {}
@@ -276,25 +273,10 @@ def minimal(
     return _pack(list(register), counts)
 
 
-def check_size(size: int) -> None:
-    """Refuse spaces that are larger than any use of them.
-
-    Raises
-    ------
-    FormatError
-        If `size` is 2^`MAX_BITS` or more.
-    """
-    if size.bit_length() > MAX_BITS:
-        raise FormatError(
-            f"the format has more than 2^{MAX_BITS} fills",
-            cure="use shorter holes ({digit:9} alone holds 10^9 secrets)",
-        )
-
-
 def _subset_construction(nfa: Nfa, end: int) -> dict[frozenset[int], dict[str, frozenset[int]]]:
     """Which characters lead from which set of NFA states to which; the start included."""
-    steps = 0
-    start, visited = _closure(nfa, end, {0})
+    meter = Meter()
+    start = _closure(nfa, end, {0}, meter)
     moves: dict[frozenset[int], dict[str, frozenset[int]]] = {}
     pending = [start]
     while pending:
@@ -304,32 +286,24 @@ def _subset_construction(nfa: Nfa, end: int) -> dict[frozenset[int], dict[str, f
         reached: dict[str, set[int]] = {}
         for state in subset:
             for chars, target in nfa.edges[state]:
-                steps += len(chars)
+                meter.spend(len(chars))
                 for char in chars:
                     reached.setdefault(char, set()).add(target)
-            if steps > 2 * MAX_EDGES:
-                raise too_large()
         # Characters that lead to the same states need their closure once.
         closures: dict[frozenset[int], frozenset[int]] = {}
         moves[subset] = {}
         for char, targets in reached.items():
             key = frozenset(targets)
             if key not in closures:
-                closures[key], visited = _closure(nfa, end, targets)
-                steps += visited
-                if steps > 2 * MAX_EDGES:
-                    raise too_large()
+                closures[key] = _closure(nfa, end, targets, meter)
             if closures[key]:
                 moves[subset][char] = closures[key]
-        pending.extend(set(moves[subset].values()))
+        pending.extend(filter(None, closures.values()))
     return moves
 
 
-def _closure(nfa: Nfa, end: int, states: set[int]) -> tuple[frozenset[int], int]:
-    """`states` and what they reach without reading, as far as it matters what comes next.
-
-    With it, how many states were visited.
-    """
+def _closure(nfa: Nfa, end: int, states: set[int], meter: Meter) -> frozenset[int]:
+    """`states` and what they reach without reading, as far as it matters what comes next."""
     found = set(states)
     pending = list(states)
     while pending:
@@ -337,7 +311,8 @@ def _closure(nfa: Nfa, end: int, states: set[int]) -> tuple[frozenset[int], int]
             if target not in found:
                 found.add(target)
                 pending.append(target)
-    return frozenset(state for state in found if nfa.edges[state] or state == end), len(found)
+    meter.spend(len(found))
+    return frozenset(state for state in found if nfa.edges[state] or state == end)
 
 
 def _pack(rows: list[tuple[bool, tuple[tuple[str, int], ...]]], counts: list[int]) -> Automaton:

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import FormatError
-from canary.formats.automaton import Automaton, check_size, determinize, minimal
-from canary.formats.nfa import MAX_EDGES, Nfa, too_large
+from canary.formats.automaton import Automaton, determinize, minimal
+from canary.formats.limits import MAX_ALL_EDGES, MAX_EDGES, Meter, check_size, too_large
+from canary.formats.nfa import Nfa
 
 __all__ = [
-    "MAX_ALL_EDGES",
     "any_of",
     "checked",
     "concatenate",
@@ -25,10 +25,6 @@ __all__ = [
     "literal",
     "repeated",
 ]
-
-MAX_ALL_EDGES = 8_000_000
-"""Edges of a whole format: eight words of a list of 267,735 need some 3,000,000, random
-strings for words 5,400,000. They take some 50 bytes each."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -81,7 +77,7 @@ def from_texts(texts: Iterable[str]) -> Automaton:
     ------
     FormatError
         If one is no text that can be written as UTF-8, is empty or stands twice, or if the
-        automaton has more than `MAX_ALL_EDGES` edges.
+        automaton has more than 8,000,000 edges.
 
     Notes
     -----
@@ -136,7 +132,7 @@ def concatenate(parts: Sequence[Automaton]) -> Automaton:
     Raises
     ------
     FormatError
-        If that takes more than `MAX_ALL_EDGES` edges, or more than `MAX_EDGES` where it
+        If that takes more than 8,000,000 edges, or more than 500,000 where it
         cannot be told from the next character whether a part has ended, or if there are
         more than 2^4096 texts.
     """
@@ -162,7 +158,7 @@ def any_of(parts: Sequence[Automaton]) -> Automaton:
     Raises
     ------
     FormatError
-        If that takes more than `MAX_EDGES` edges.
+        If that takes more than 500,000 edges.
     """
     nfa = Nfa()
     end = nfa.join([nfa.graft(0, part) for part in parts])
@@ -194,7 +190,7 @@ def checked(
     Raises
     ------
     FormatError
-        If it takes more than 2 · `MAX_EDGES` steps, or no text is kept.
+        If it takes more than a million steps, or no text is kept.
 
     Examples
     --------
@@ -208,16 +204,14 @@ def checked(
     """
     found: dict[tuple[int, S], list[tuple[str, tuple[int, S]]]] = {}
     pending = [(0, start)]
-    steps = 0
+    meter = Meter()
     while pending:
         name = pending.pop()
         if name in found:
             continue
         state, sums = name
         a, b = automaton.offsets[state : state + 2]
-        steps += int(b - a)
-        if steps > 2 * MAX_EDGES:
-            raise too_large()
+        meter.spend(int(b - a))
         edges = found[name] = []
         for char, target in zip(automaton.chars[a:b], automaton.targets[a:b].tolist(), strict=True):
             following = step(sums, char)

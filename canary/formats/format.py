@@ -14,6 +14,7 @@ from canary.errors import FormatError
 from canary.formats.automaton import Automaton
 from canary.formats.building import concatenate, from_texts
 from canary.formats.kinds import KINDS, compile_pieces, english
+from canary.formats.limits import in_all
 from canary.formats.sampling import draw_indices
 from canary.formats.syntax import Hole, Literal, parse, place
 
@@ -96,11 +97,13 @@ class Format:
     @cached_property
     def automaton(self) -> Automaton:
         """The fills, as a deterministic automaton over characters."""
-        suffix = len(self._parts) - bool(self.suffix)
-        try:
-            return concatenate(self._parts[bool(self.prefix) : suffix])
-        except FormatError as error:
-            raise FormatError(error.problem, cure=error.cure, where=place(self.text, 0)) from error
+        with in_all():
+            parts = self._parts
+            try:
+                return concatenate(parts[bool(self.prefix) : len(parts) - bool(self.suffix)])
+            except FormatError as error:
+                where = place(self.text, 0)
+                raise FormatError(error.problem, cure=error.cure, where=where) from error
 
     @cached_property
     def prefix_free(self) -> bool:

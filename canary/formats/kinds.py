@@ -11,9 +11,9 @@ from pathlib import Path
 
 from canary.errors import FormatError
 from canary.formats.automaton import Automaton
-from canary.formats.building import MAX_ALL_EDGES, concatenate, from_texts, literal, repeated
+from canary.formats.building import concatenate, from_texts, literal, repeated
 from canary.formats.checksums import credit_card, iban
-from canary.formats.nfa import too_large
+from canary.formats.limits import MAX_ALL_EDGES, too_large
 from canary.formats.patterns import from_pattern
 from canary.formats.syntax import Hole, Literal, parse, place
 

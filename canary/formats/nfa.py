@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from canary.errors import FormatError
+from canary.formats.limits import MAX_EDGES, Meter
 
 if TYPE_CHECKING:
     from canary.formats.automaton import Automaton
 
-__all__ = ["MAX_EDGES", "Nfa", "too_large"]
-
-MAX_EDGES = 500_000
-"""Edges that a hole may need: format strings are untrusted, memory is not endless."""
+__all__ = ["Nfa"]
 
 
 class Nfa:
@@ -37,7 +34,7 @@ class Nfa:
     def __init__(self) -> None:
         self.edges: list[list[tuple[str, int]]] = [[]]
         self.skips: list[list[int]] = [[]]
-        self._used = 0
+        self._meter = Meter(MAX_EDGES)
 
     def step(self, source: int, chars: str) -> int:
         """Add the state that is reached from `source` by any one of `chars`.
@@ -47,7 +44,7 @@ class Nfa:
         FormatError
             If the automaton has more than `MAX_EDGES` edges.
         """
-        self._spend(max(1, len(chars)))
+        self._meter.spend(max(1, len(chars)))
         target = self._add()
         self.edges[source].append((chars, target))
         return target
@@ -60,7 +57,7 @@ class Nfa:
 
     def join(self, sources: Sequence[int]) -> int:
         """Add one state in which all `sources` end without reading further."""
-        self._spend(len(sources))
+        self._meter.spend(len(sources))
         target = self._add()
         for source in sources:
             self.skips[source].append(target)
@@ -68,7 +65,7 @@ class Nfa:
 
     def graft(self, source: int, automaton: Automaton) -> int:
         """Add a deterministic automaton after `source`, and return the state of its ends."""
-        self._spend(len(automaton.chars))
+        self._meter.spend(len(automaton.chars))
         base = len(self.edges)
         for _ in automaton.counts:
             self._add()
@@ -81,21 +78,7 @@ class Nfa:
             ]
         return self.join([base + int(state) for state in automaton.final.nonzero()[0]])
 
-    def _spend(self, edges: int) -> None:
-        self._used += edges
-        if self._used > MAX_EDGES:
-            raise too_large()
-
     def _add(self) -> int:
         self.edges.append([])
         self.skips.append([])
         return len(self.edges) - 1
-
-
-def too_large(edges: int = MAX_EDGES) -> FormatError:
-    """The error for an automaton of more than `edges`."""
-    return FormatError(
-        f"the format needs an automaton of more than {edges:,} edges",
-        cure="use shorter holes, fewer alternatives or fewer words "
-        "({digit:9} alone holds 10^9 secrets)",
-    )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from canary.errors import FormatError
 from canary.formats.automaton import Automaton, determinize
-from canary.formats.nfa import MAX_EDGES, Nfa, too_large
+from canary.formats.limits import MAX_EDGES, MAX_PATTERN, too_large
+from canary.formats.nfa import Nfa
 
 if TYPE_CHECKING:
     import greenery
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["from_pattern"]
 
-_LONGEST = 10_000  # characters of a pattern
 _SURROGATES = range(0xD800, 0xE000)
 _ANCHOR = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|([$^])", re.DOTALL)
 _EXAMPLE = r"{re:[A-Z]{2}\d{6}}"
@@ -54,10 +54,10 @@ def _parse(pattern: str) -> greenery.Pattern:
 
     if not pattern:
         raise FormatError("the hole has no pattern", cure=f"write one as in {_EXAMPLE}")
-    if len(pattern) > _LONGEST:
+    if len(pattern) > MAX_PATTERN:
         raise FormatError(
             f"the pattern has {len(pattern):,} characters",
-            cure=f"keep to {_LONGEST:,}, or split it between several holes",
+            cure=f"keep to {MAX_PATTERN:,}, or split it between several holes",
         )
     for found in _ANCHOR.finditer(pattern):
         if found[1]:

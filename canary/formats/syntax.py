@@ -6,10 +6,9 @@ import re
 from dataclasses import dataclass
 
 from canary.errors import FormatError
+from canary.formats.limits import MAX_HOLES
 
-__all__ = ["MAX_HOLES", "Hole", "Literal", "parse", "place"]
-
-MAX_HOLES = 1000
+__all__ = ["Hole", "Literal", "parse", "place"]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

@@ -111,6 +111,9 @@ def test_ambiguity_that_costs_too_much_is_refused():
         Format("{re:[ab]{0,20}a[ab]{20}}")
     with pytest.raises(FormatError, match="more than 500,000 edges"):
         Format("{re:(?:aa?){700}b?(?:aaa?){700}c?}" * 3)
+    # Each hole is within its limit, a hundred of them are not.
+    with pytest.raises(FormatError, match="more than 500,000 edges"):
+        Format("{re:[ab]{0,12}a[ab]{12}}-" * 100)
 
 
 def test_a_fill_outside_the_space_is_not_repeated():
