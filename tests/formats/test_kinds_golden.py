@@ -50,6 +50,7 @@ SIZES = [
     ("{re:(?P<year>19|20)[0-9]{2}}", 200),
     ("{re:a{0,3}b?}", 8),
     ("{re:[^\\W_]}", 62),
+    ("{re:[\ud7ff-\ue000]}", 2),  # what lies between are halves of pairs, no characters
     ("{re:\\x7b[$.\\^]\\x7d}", 3),
 ]
 
