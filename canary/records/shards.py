@@ -21,7 +21,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -199,10 +199,11 @@ def open_run(folder: str | os.PathLike[str], identity: Mapping[str, Any]) -> Ite
     OutputError
         If the folder cannot be written to, or another process is at work in it.
     """
-    new = not Path(folder).exists()
-    place = make_folder(folder)
-    if new:
-        place.chmod(0o700)
+    place = Path(folder)
+    make_folder(place.parent)
+    with suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+    make_folder(place)
     with _held(place):
         for path in place.iterdir():  # what a killed process was writing
             if _is_ours(path) and path.suffix == ".part":
