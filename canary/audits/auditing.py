@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import platform
+import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,10 @@ from canary.errors import FormatError, InputError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.base import LanguageModel
 from canary.models.loading import load
+from canary.records.shards import Run, Series, open_run
+from canary.records.versions import versions
 from canary.scoring.batcher import Batcher, Progress
+from canary.scoring.identity import identity_of
 from canary.search.ranking import Priced, draw, rank_by_rows, rank_by_tree
 from canary.statistics.combined import CombinedP
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
@@ -67,7 +70,7 @@ class _Settings:
 
     def to_dict(self) -> dict[str, Any]:
         shown = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**shown, "versions": _versions()}
+        return {**shown, "versions": versions()}
 
 
 def exposure(
@@ -131,6 +134,7 @@ def audit(
     context: str = "",
     batch_size: int | None = None,
     stage: Stage | None = None,
+    parts: str | os.PathLike[str] | None = None,
 ) -> Audit:
     """Exposure of every canary, and what all of them say together.
 
@@ -138,13 +142,27 @@ def audit(
     the injected canaries and one over the controls; the latter must look like chance,
     or the audit itself is suspect.
 
+    With `parts`, a folder, finished pieces are kept there as they come, and an audit that
+    was killed goes on when it is called again in the same way. They hold log-perplexities,
+    counts and ordinal numbers, no fill and no text, readable by their owner only. They
+    stay when the audit is done; remove the folder once its result is saved.
+
+    Raises
+    ------
+    RecordError
+        If the audit in `parts` was begun with another model, canaries or settings.
+    OutputError
+        If there is no room in `parts`; what is finished is kept.
+
     References
     ----------
     .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, sections 4 and 5.
     """
     settings = _Settings(method, budget, draws, seed, start_token, context, batch_size)
     seam = load(model)
-    results, formats = _Auditor.of(seam, settings, stage).measure(canaries)
+    held = nullcontext() if parts is None else open_run(parts, _identity(seam, settings, canaries))
+    with held as run:
+        results, formats = _Auditor.of(seam, settings, stage, run).measure(canaries)
     return Audit(
         canaries=results,
         formats=formats,
@@ -164,11 +182,18 @@ class _Auditor:
     encoder: CandidateEncoder
     settings: _Settings
     stage: Stage
+    run: Run | None
 
     @classmethod
-    def of(cls, model: LanguageModel, settings: _Settings, stage: Stage | None) -> _Auditor:
+    def of(
+        cls,
+        model: LanguageModel,
+        settings: _Settings,
+        stage: Stage | None,
+        run: Run | None = None,
+    ) -> _Auditor:
         encoder = CandidateEncoder(model.tokenizer, settings.start_token, settings.context)
-        return cls(model, encoder, settings, stage or _silent)
+        return cls(model, encoder, settings, stage or _silent, run)
 
     def measure(
         self, canaries: CanarySet
@@ -196,17 +221,22 @@ class _Auditor:
         fills = [c.fill for c in canaries]
         tokens = _longest(self.encoder, format, fills)
         plan = self._plan(format, tokens)
+        shards = None if self.run is None else self.run.series(f"format-{number}")
+        earlier = [] if shards is None else [shard.state for shard in shards]
+        left = max(plan.queries - sum(state["queries"] for state in earlier), 0)
         batcher = Batcher(
             self.model,
             batch_size=self.settings.batch_size,
-            progress=self.stage(f"{plan.method} of {format.masked}", plan.queries),
+            progress=self.stage(f"{plan.method} of {format.masked}", left),
         )
         batcher.check_length(tokens)
         noise_bits = self.model.facts.noise_bits(tokens)
         if plan.method == "enumeration":
-            found = self._enumerate(plan, batcher, format, fills, noise_bits=noise_bits)
+            found = self._enumerate(
+                plan, batcher, format, fills, noise_bits=noise_bits, shards=shards
+            )
         else:
-            found = self._draw(number, batcher, format, fills, noise_bits=noise_bits)
+            found = self._draw(number, batcher, format, fills, noise_bits=noise_bits, shards=shards)
         return _results(canaries, number, found), FormatResult(
             format=format.text,
             masked=format.masked,
@@ -219,7 +249,7 @@ class _Auditor:
             tokens=tokens,
             noise_bits=noise_bits,
             certificate=plan.certificate,
-            seconds=time.perf_counter() - began,
+            seconds=time.perf_counter() - began + sum(state["seconds"] for state in earlier),
         )
 
     def _plan(self, format: Format, tokens: int) -> _Plan:
@@ -256,9 +286,12 @@ class _Auditor:
         fills: Sequence[str],
         *,
         noise_bits: float,
+        shards: Series | None,
     ) -> _Found:
         if plan.tree is None:
-            ranking = rank_by_rows(batcher, format, self.encoder, fills, noise_bits=noise_bits)
+            ranking = rank_by_rows(
+                batcher, format, self.encoder, fills, noise_bits=noise_bits, shards=shards
+            )
         else:
             memory = self.model.memory()
             memory_bytes = min(memory.free_bytes // 4, _MOST_STATES * memory.bytes_per_held_token)
@@ -269,6 +302,7 @@ class _Auditor:
                 fills,
                 noise_bits=noise_bits,
                 memory_bytes=memory_bytes,
+                shards=shards,
             )
         census = ranking.census
         exposures = [
@@ -287,9 +321,19 @@ class _Auditor:
         fills: Sequence[str],
         *,
         noise_bits: float,
+        shards: Series | None,
     ) -> _Found:
         rng = np.random.default_rng([_DRAWS_STREAM, self.settings.seed, number])
-        drawn = draw(batcher, format, self.encoder, fills, count=self.settings.draws, rng=rng)
+        drawn = draw(
+            batcher,
+            format,
+            self.encoder,
+            fills,
+            count=self.settings.draws,
+            rng=rng,
+            noise_bits=noise_bits,
+            shards=shards,
+        )
         exposures = exposure_by_draws(
             drawn.canaries.px_bits, drawn.px_bits, space_size=format.size, noise_bits=noise_bits
         )
@@ -354,15 +398,21 @@ def _about(count: int) -> str:
     return f"{count:,}" if count < 10**15 else f"2^{math.log2(count):.0f}"
 
 
+def _identity(model: LanguageModel, settings: _Settings, canaries: CanarySet) -> dict[str, Any]:
+    """What makes two audits the same; of the canaries only what is no secret.
+
+    That the fills are the same is seen by their log-perplexities, in the shards.
+    """
+    asked = {name: getattr(settings, name) for name in settings.__dataclass_fields__}
+    del asked["batch_size"]  # moves numbers within the noise only
+    return {
+        "task": "audit",
+        **identity_of(model),
+        **{name.replace("_", " "): value for name, value in asked.items()},
+        "formats": [format.text for format in canaries.formats],
+        "set of canaries": [[c.id, c.format, c.repetitions] for c in canaries],
+    }
+
+
 def _silent(_name: str, _queries: int) -> Progress:
     return lambda _done: None
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in ("canary-lm", "torch", "transformers", "tokenizers", "numpy", "scipy"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found

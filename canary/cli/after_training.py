@@ -1,4 +1,4 @@
-"""The commands after training: audit, exposure, report; and the demo of the whole job.
+"""The commands after training: score, audit, exposure, report; and the demo of the whole job.
 
 Each body parses, calls, prints. What they call is imported when they run, so that the
 help is quick.
@@ -17,6 +17,7 @@ from canary.cli.options import (
     BatchSize,
     Budget,
     CanaryFile,
+    Column,
     ContextText,
     Device,
     Draws,
@@ -31,7 +32,64 @@ from canary.cli.options import (
 )
 from canary.cli.tables import show_audit, show_exposures
 
-__all__ = ["audit", "demo", "exposure", "report"]
+__all__ = ["audit", "demo", "exposure", "report", "score"]
+
+
+def score(
+    model: Model,
+    texts: Annotated[
+        Path, typer.Argument(metavar="TEXTS", help="A JSONL file: one JSON object on each line.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The JSONL file to write.")],
+    column: Column = "text",
+    overlap: Annotated[
+        int | None,
+        typer.Option(
+            "--overlap",
+            min=1,
+            metavar="TOKENS",
+            help="Score texts that are longer than the model takes in windows, each with so "
+            "many tokens of the one before as context.  [default: refuse such texts]",
+        ),
+    ] = None,
+    start_token: StartToken = None,
+    context: ContextText = "",
+    tokenizer: TokenizerPath = None,
+    factory: Factory = None,
+    dtype: Dtype = None,
+    device: Device = None,
+    batch_size: BatchSize = None,
+    as_json: Json = False,
+) -> None:
+    """Write the log-perplexity of each text, in bits.
+
+    One record per text, in the order of the input: its line, its total in bits, and the
+    number of tokens that were priced. A run that was stopped or killed goes on when it is
+    started again with the same words; until it is done its finished pieces lie in
+    OUT.parts.
+    """
+    from canary.models.loading import load
+    from canary.scoring.files import score_file
+
+    say(f"Loading {model}")
+    loaded = load(model, tokenizer=tokenizer, dtype=dtype, device=device, factory=factory)
+    with Bars() as bars:
+        done = score_file(
+            loaded,
+            texts,
+            out,
+            column=column,
+            start_token=start_token,
+            context=context,
+            overlap=overlap,
+            batch_size=batch_size,
+            progress=bars.file(texts.name),
+        )
+    if done.resumed:
+        say(f"{done.resumed:,} texts were scored by an earlier run that had not ended")
+    say(f"The log-perplexities of {done.texts:,} texts ({done.tokens:,} tokens) are in {out}")
+    if as_json:
+        emit("canary score", done.to_dict())
 
 
 def audit(
@@ -57,13 +115,15 @@ def audit(
     """Say whether a model memorized its canaries.
 
     FOLDER/report.html is for people, FOLDER/audit.json for machines; neither holds a
-    secret.
+    secret. An audit that was stopped or killed goes on when it is started again with the
+    same words; until it is done its finished pieces lie in FOLDER/parts.
     """
     from canary.audits.auditing import audit as measure
     from canary.audits.result import KIND, SCHEMA
     from canary.corpus.canaries import CanarySet
     from canary.models.loading import load
     from canary.records.files import make_folder
+    from canary.records.shards import discard_run
     from canary.reports.html import report as write_report
 
     chosen = CanarySet.load(canaries)
@@ -82,9 +142,11 @@ def audit(
             context=context,
             batch_size=batch_size,
             stage=bars.stage,
+            parts=folder / "parts",
         )
     result.save(folder / "audit.json")
     page = write_report(result, folder / "report.html")
+    discard_run(folder / "parts")
     show_audit(result)
     say(f"The report is {page}; its numbers are in {folder / 'audit.json'}")
     if as_json:

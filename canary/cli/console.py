@@ -93,6 +93,8 @@ class Bars:
         bar = self._open(name, total=None, unit="B", unit_scale=True, unit_divisor=1024)
 
         def reach(done: int, total: int) -> None:
+            if bar.total is None:  # what an earlier run did says nothing of the speed
+                bar.n = bar.initial = bar.last_print_n = done
             bar.total = total
             bar.update(done - bar.n)
 

@@ -43,6 +43,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], str], ...] = (
         before_training.verify,
         "verify corpus.canaried.jsonl --canaries canaries.json --column text --json",
     ),
+    (after_training.score, "score ./model texts.jsonl --column text --out scores.jsonl"),
     (
         after_training.audit,
         "audit ./model --canaries canaries.json --draws 20000 --seed 0 --out audit/",
@@ -82,7 +83,7 @@ def _root(
     """Test whether a trained language model has memorized its training data.
 
     Put canaries into a corpus (generate, inject, verify), train as always, and measure
-    (audit, exposure, report).
+    (score, audit, exposure, report).
     """
 
 

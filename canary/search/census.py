@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +55,7 @@ class Census:
     """
 
     def __init__(self, px_bits: NDArray[np.float64], index: Ints, *, noise_bits: float) -> None:
-        self._noise = noise_bits
+        self._px_bits, self._noise = px_bits, noise_bits
         self._index = np.asarray(index, np.int64)
         # Three limits per canary: surely below, at most, not surely above.
         self._limits = (px_bits - noise_bits, px_bits, px_bits + noise_bits)
@@ -92,6 +93,24 @@ class Census:
         inside = np.flatnonzero((self._index >= bounds[0]) & (self._index < bounds[1]))
         if len(ordered) and len(inside):
             self._uncount_itself(inside, costs_bits, index())
+
+    def part(self) -> Census:
+        """An empty census of the same canaries, for some of the candidates."""
+        return Census(self._px_bits, self._index, noise_bits=self._noise)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was counted, as plain data: numbers only, nothing of a fill."""
+        return {
+            "counts": self._counts.tolist(),
+            "histogram": self._histogram.build().to_dict(),
+            "candidates": self._candidates,
+        }
+
+    def merge(self, counted: Mapping[str, Any]) -> None:
+        """Add what `to_dict` gave of a census of the same canaries over other candidates."""
+        self._counts += np.array(counted["counts"], np.int64).reshape(self._counts.shape)
+        self._histogram.merge(Histogram.from_dict(counted["histogram"]))
+        self._candidates += int(counted["candidates"])
 
     def result(self) -> CensusResult:
         """The ranks over everything added."""

@@ -59,9 +59,25 @@ class _Level:
 
 
 def enumerate_leaves(
-    tree: TokenTree, walker: Walker, batcher: Batcher
+    tree: TokenTree,
+    walker: Walker,
+    batcher: Batcher,
+    *,
+    start: int = 0,
+    stop: int | None = None,
 ) -> Iterator[tuple[Leaves, int]]:
-    """Price every leaf of `tree`, each once.
+    """Price the leaves of `tree`, each once.
+
+    Parameters
+    ----------
+    tree : TokenTree
+    walker : Walker
+        Below `tree.context`.
+    batcher : Batcher
+    start, stop : int
+        Only the leaves with an index in this half-open range; all unless given. Subtrees
+        outside it are not entered, so ranges side by side cost what one walk costs and
+        the nodes above their ends once more.
 
     Yields
     ------
@@ -74,6 +90,7 @@ def enumerate_leaves(
     where the walker had no room for states. Open nodes: at most one batch's children per
     level. The states of a batch are released when all its children were expanded.
     """
+    stop = tree.size if stop is None else stop
     levels = [_Level(root_frontier(walker), np.zeros(0, np.int64))]
     while levels:
         level = levels[-1]
@@ -84,13 +101,13 @@ def enumerate_leaves(
         part = slice(level.taken, level.taken + batcher.node_batch)
         level.taken = min(part.stop, len(level.frontier))
         step = expand(batcher, walker, tree, level.frontier[part])
-        leaves = step.leaves
-        if leaves.all():
+        leaves, inside = step.leaves, step.overlap(start, stop)
+        if inside.all() and leaves.all():
             yield Leaves(step.costs, step, None), step.queries
             continue
-        which = np.flatnonzero(leaves)
+        which = np.flatnonzero(leaves & inside)
         yield Leaves(step.costs[which], step, which), step.queries
-        levels.append(_Level(step.open_nodes(np.flatnonzero(~leaves)), step.handles))
+        levels.append(_Level(step.open_nodes(np.flatnonzero(~leaves & inside)), step.handles))
 
 
 def leaf_costs(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.errors import RecordError
 from canary.formats.format import Format
 from canary.models.base import Context
+from canary.records.shards import Pace, Series
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.texts import score_encodings
 from canary.search.census import Census, CensusResult
@@ -21,7 +25,11 @@ from canary.tokens.tree import TokenTree
 __all__ = ["Draws", "Priced", "Ranking", "draw", "rank_by_rows", "rank_by_tree"]
 
 _LN2 = float(np.log(2))
-_ROWS_AT_ONCE = 2**15
+_ROWS_AT_ONCE = 2**12
+
+_FLOATS = np.dtype("<f8")  # how costs stand in a shard, whatever the machine
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,22 +74,36 @@ def rank_by_tree(
     *,
     noise_bits: float,
     memory_bytes: int,
+    shards: Series | None = None,
 ) -> Ranking:
     """Rank fills among all leaves of the tree.
 
     Costs `tree.queries()` queries and one per token of each canary; memory does not
-    grow with the space.
+    grow with the space. With `shards`, finished ranges of leaves are kept there and not
+    walked again; each range costs the few nodes above its ends once more.
     """
     index = np.array([format.index(fill) for fill in fills], np.int64)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
         context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, index)
-        own /= _LN2
-        census = Census(own, index, noise_bits=noise_bits)
-        for leaves, spent in enumerate_leaves(tree, walker, batcher):
-            census.add(leaves.costs / _LN2, leaves.bounds(), leaves.index)
-            queries += spent
-    return Ranking(Priced(own, np.full(len(own), context)), census.result(), queries)
+        priced = Priced(own / _LN2, np.full(len(own), context))
+
+        def count(census: Census, start: int, stop: int) -> int:
+            spent = 0
+            for leaves, more in enumerate_leaves(tree, walker, batcher, start=start, stop=stop):
+                census.add(leaves.costs / _LN2, leaves.bounds(), leaves.index)
+                spent += more
+            return spent
+
+        return _rank(
+            priced,
+            index,
+            count,
+            size=tree.size,
+            queries=queries,
+            noise_bits=noise_bits,
+            shards=shards,
+        )
 
 
 def rank_by_rows(
@@ -91,22 +113,35 @@ def rank_by_rows(
     fills: Sequence[str],
     *,
     noise_bits: float,
+    shards: Series | None = None,
 ) -> Ranking:
     """Rank fills among all candidates, each scored as a whole row: for small spaces.
 
     Works with any tokenizer. Costs one query per candidate and token after the context.
+    With `shards`, finished ranges of candidates are kept there and not scored again.
     """
     canaries, queries = _price(batcher, format, encoder, fills)
     index = np.array([format.index(fill) for fill in fills], np.int64)
-    census = Census(canaries.px_bits, index, noise_bits=noise_bits)
-    first, rest = 0, iter(format)
-    while part := list(islice(rest, _ROWS_AT_ONCE)):
-        priced, spent = _price(batcher, format, encoder, part)
-        numbers = np.arange(first, first + len(part))
-        census.add(priced.px_bits, (first, first + len(part)), numbers.copy)
-        queries += spent
-        first += len(part)
-    return Ranking(canaries, census.result(), queries)
+
+    def count(census: Census, start: int, stop: int) -> int:
+        rest, spent = islice(iter(format), start, stop), 0
+        while part := list(islice(rest, _ROWS_AT_ONCE)):
+            priced, more = _price(batcher, format, encoder, part)
+            numbers = np.arange(start, start + len(part))
+            census.add(priced.px_bits, (start, start + len(part)), numbers.copy)
+            spent += more
+            start += len(part)
+        return spent
+
+    return _rank(
+        canaries,
+        index,
+        count,
+        size=format.size,
+        queries=queries,
+        noise_bits=noise_bits,
+        shards=shards,
+    )
 
 
 def draw(
@@ -117,19 +152,110 @@ def draw(
     *,
     count: int,
     rng: np.random.Generator,
+    noise_bits: float = 0.0,
+    shards: Series | None = None,
 ) -> Draws:
     """Price fills, and `count` fills drawn uniformly without replacement beside them.
 
     Works with any tokenizer. Costs one query per candidate and token after the context.
+    With `shards`, the costs of finished blocks of draws are kept there and not computed
+    again; `noise_bits` then tells whether the fills are those of the earlier run.
     """
     canaries, queries = _price(batcher, format, encoder, fills)
     drawn = format.sample(min(count, format.size), rng=rng)
-    parts = []
+    if shards is not None:
+        canaries, queries = _resumed(canaries, queries, shards, noise_bits=noise_bits)
+    parts: list[NDArray[np.float64]] = []
     for first in range(0, len(drawn), _ROWS_AT_ONCE):
-        priced, spent = _price(batcher, format, encoder, drawn[first : first + _ROWS_AT_ONCE])
-        parts.append(priced.px_bits)
+        number = 1 + len(parts)
+        if shards is not None and number < len(shards):
+            shard = shards[number]
+            px, spent = np.frombuffer(shard.body, _FLOATS), shard.state["queries"]
+        else:
+            began = time.perf_counter()
+            block = drawn[first : first + _ROWS_AT_ONCE]
+            priced, spent = _price(batcher, format, encoder, block)
+            px = priced.px_bits
+            if shards is not None:
+                state = {"queries": spent, "seconds": time.perf_counter() - began}
+                shards.append(state, px.astype(_FLOATS).tobytes())
+        parts.append(px)
         queries += spent
     return Draws(canaries, np.concatenate(parts), queries)
+
+
+def _rank(
+    canaries: Priced,
+    index: Ints,
+    count: Callable[[Census, int, int], int],
+    *,
+    size: int,
+    queries: int,
+    noise_bits: float,
+    shards: Series | None,
+) -> Ranking:
+    """Count candidates ``0..size-1`` in one go, or in ranges that are kept as they finish.
+
+    Counts over ranges side by side add up, so a range is finished for good: what is
+    kept of it is its end, its counts and its histogram.
+    """
+    if shards is None:
+        census = Census(canaries.px_bits, index, noise_bits=noise_bits)
+        queries += count(census, 0, size)
+        return Ranking(canaries, census.result(), queries)
+    canaries, queries = _resumed(canaries, queries, shards, noise_bits=noise_bits)
+    census = Census(canaries.px_bits, index, noise_bits=noise_bits)
+    done = 0
+    for number in range(1, len(shards)):
+        shard = shards[number]
+        census.merge(json.loads(shard.body))
+        done, queries = shard.state["stop"], queries + shard.state["queries"]
+    pace = Pace()
+    while done < size:
+        stop = min(done + pace.items, size)
+        part, began = census.part(), time.perf_counter()
+        spent = count(part, done, stop)
+        seconds = time.perf_counter() - began
+        counted = part.to_dict()
+        state = {"start": done, "stop": stop, "queries": spent, "seconds": seconds}
+        shards.append(state, json.dumps(counted).encode())
+        census.merge(counted)
+        pace.observe(stop - done, seconds)
+        done, queries = stop, queries + spent
+    return Ranking(canaries, census.result(), queries)
+
+
+def _resumed(
+    canaries: Priced, queries: int, shards: Series, *, noise_bits: float
+) -> tuple[Priced, int]:
+    """The canaries with the costs of the run's beginning, which the first shard keeps.
+
+    All counts of a run refer to the same limits. The costs also tell whether the
+    canaries are the same: nothing else of a secret may be kept, not even a digest.
+
+    Raises
+    ------
+    RecordError
+        If a cost is another than at the beginning.
+    """
+    if not len(shards):
+        known = [canaries.px_bits]
+        if canaries.context_bits is not None:
+            known.append(canaries.context_bits)
+        state = {"queries": queries, "seconds": 0.0}
+        shards.append(state, np.concatenate(known).astype(_FLOATS).tobytes())
+        return canaries, queries
+    begun, k = np.frombuffer(shards[0].body, _FLOATS), len(canaries.px_bits)
+    px, context = begun[:k], begun[k:]
+    if len(begun) not in {k, 2 * k} or not np.allclose(
+        px, canaries.px_bits, rtol=0.0, atol=noise_bits
+    ):
+        raise RecordError(
+            "an unfinished run in it was begun with other canaries: their log-perplexities differ",
+            cure="give the canary set it was begun with, or remove the folder to begin anew",
+            where=str(shards.folder),
+        )
+    return Priced(px, context if len(context) else None), shards[0].state["queries"]
 
 
 def _price(

@@ -92,6 +92,15 @@ class Step:
         found: Ints = self.frontier.first_leaf[self.parents] + self.tree.first_leaf[self.edges]
         return found
 
+    def overlap(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Which children have a leaf with an index in the half-open range, shape (m,)."""
+        if start <= 0 and stop >= self.tree.size:
+            return np.ones(len(self.edges), np.bool_)
+        targets, first = self.tree.targets[self.edges], self.first_leaf
+        below = np.where(targets == LEAF, 1, self.tree.leaves[targets])
+        touching: NDArray[np.bool_] = (first < stop) & (first + below > start)
+        return touching
+
     def open_nodes(self, which: Ints) -> Frontier:
         """The children at the positions `which` as open nodes."""
         edges, parents = self.edges[which], self.parents[which]

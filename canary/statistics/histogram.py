@@ -111,6 +111,28 @@ class HistogramBuilder:
         at = first - self._first
         self._counts[at : at + len(counts)] += counts
 
+    def merge(self, histogram: Histogram) -> None:
+        """Count what a histogram with bins of the same width has counted.
+
+        Raises
+        ------
+        EstimationError
+            If its bins are others.
+        """
+        first = histogram.start_bits / self.width_bits
+        if histogram.width_bits != self.width_bits or first != int(first):
+            raise EstimationError(
+                f"bins of {histogram.width_bits} bits from {histogram.start_bits} do not fit "
+                f"bins of {self.width_bits} bits",
+                cure="count again with bins of one width",
+                where="HistogramBuilder.merge",
+            )
+        if not histogram.counts:
+            return
+        self._grow(int(first), int(first) + len(histogram.counts) - 1)
+        at = int(first) - self._first
+        self._counts[at : at + len(histogram.counts)] += np.array(histogram.counts, np.int64)
+
     def build(self) -> Histogram:
         """The histogram so far."""
         return Histogram(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Collection, Sequence
@@ -41,6 +42,11 @@ class FastTokenizer:
     def size(self) -> int:
         """Number of tokens, added and special ones included."""
         return int(self._backend.get_vocab_size(with_added_tokens=True))
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of everything that decides how it encodes."""
+        return hashlib.sha256(json.dumps(self._spec, sort_keys=True).encode()).hexdigest()
 
     def single_characters(self, alphabet: Collection[str]) -> bool:
         """Whether each character of such text becomes a token by itself, by construction.

@@ -18,11 +18,13 @@ from canary.corpus.canaries import generate
 from canary.corpus.injection import inject_file
 from canary.corpus.verification import verify
 from canary.models.torch_support import dtype_named
+from canary.scoring.files import score_file
 
 COMMANDS = get_command(app).commands
 SHARED = [
     (after_training.audit, audit),
     (after_training.exposure, exposure),
+    (after_training.score, score_file),
     (before_training.generate, generate),
     (before_training.inject, inject_file),
     (before_training.verify, verify),
@@ -45,7 +47,8 @@ def test_help_lists_every_command(command):
 
 
 def test_commands_of_this_version():
-    assert set(COMMANDS) == {"generate", "inject", "verify", "audit", "exposure", "report", "demo"}
+    before, after = {"generate", "inject", "verify"}, {"score", "audit", "exposure", "report"}
+    assert set(COMMANDS) == before | after | {"demo"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

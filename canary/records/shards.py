@@ -1,0 +1,312 @@
+"""Long runs: finished pieces in a folder, with a manifest that says whose they are.
+
+A run that is killed at any moment and started again goes on after the last whole piece.
+The folder holds a manifest and, for each series of the run, shards numbered from 0 without
+a gap. Each file is written whole or not at all, and only its owner may read it::
+
+    OUT.parts/
+        manifest.json           identity of the run: model, input, settings, versions
+        scores.00000000.shard   a line of JSON (state, length and checksum), then the body
+        scores.00000001.shard
+
+A run with another identity is refused, so that no result is ever a mixture of two.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from canary.errors import OutputError, RecordError
+from canary.records.document import dump_document, load_document
+from canary.records.files import atomic_write, atomic_writer, make_folder
+
+__all__ = ["Pace", "Run", "Series", "Shard", "discard_run", "open_run"]
+
+KIND = "canary unfinished run"
+SCHEMA = 1
+
+_MANIFEST = "manifest.json"
+_MERGED = "merged"
+_OURS = re.compile(r"(\.?(manifest\.json|merged|[a-z0-9-]+\.\d{8}\.shard)(\..*\.part)?)")
+_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One finished piece.
+
+    Parameters
+    ----------
+    state : dict
+        Plain JSON: where the piece ends, and what it adds.
+    body : bytes
+        Its part of the result.
+    """
+
+    state: dict[str, Any]
+    body: bytes = b""
+
+
+class Series:
+    """The shards of one kind in a run, in their order."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self._name = name
+        numbers = sorted(
+            int(path.name.split(".")[1]) for path in folder.glob(f"{name}.{'[0-9]' * 8}.shard")
+        )
+        if numbers != list(range(len(numbers))):
+            gap = next(i for i, number in enumerate(numbers) if i != number)
+            raise RecordError(
+                "is missing, while a later one is there",
+                cure=f"restore it, or remove {folder} to begin anew",
+                where=str(self._path(gap)),
+            )
+        self._count = len(numbers)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Shard]:
+        return (self[number] for number in range(self._count))
+
+    def __getitem__(self, number: int) -> Shard:
+        """The shard of that number, checked.
+
+        Raises
+        ------
+        RecordError
+            If the file is damaged.
+        """
+        path = self._path(number)
+        try:
+            head, _, body = path.read_bytes().partition(b"\n")
+            about = json.loads(head)
+            whole = (len(body), zlib.crc32(body)) == (about["bytes"], about["crc32"])
+            state = dict(about["state"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise self._damaged(path) from error
+        if not whole:
+            raise self._damaged(path)
+        return Shard(state, body)
+
+    def append(self, state: Mapping[str, Any], body: bytes = b"") -> None:
+        """Add a finished piece; when this returns, no kill undoes it.
+
+        Raises
+        ------
+        OutputError
+            If there is no room; the pieces before it stay.
+        """
+        about = {"state": dict(state), "bytes": len(body), "crc32": zlib.crc32(body)}
+        head = json.dumps(about, allow_nan=False) + "\n"
+        path = self._path(self._count)
+        try:
+            atomic_write(path, head.encode() + body, private=True)
+        except OutputError as error:
+            raise _resumable(error, path) from error
+        self._count += 1
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{self._name}.{number:08d}.shard"
+
+    def _damaged(self, path: Path) -> RecordError:
+        return RecordError(
+            "is damaged",
+            cure="remove it and those numbered after it, and the run goes on from there; or "
+            f"remove {self.folder} to begin anew",
+            where=str(path),
+        )
+
+
+@dataclass(frozen=True)
+class Run:
+    """An unfinished run whose folder this process holds.
+
+    Parameters
+    ----------
+    folder : Path
+    """
+
+    folder: Path
+
+    def series(self, name: str) -> Series:
+        """The shards under `name` (lower-case letters, digits, hyphens) so far."""
+        return Series(self.folder, name)
+
+    def merge(self, series: Series, target: Path) -> None:
+        """Write the bodies of a series end to end as `target`, wholly or not at all.
+
+        Raises
+        ------
+        OutputError
+            If `target` cannot be written or there is no room; the shards stay.
+        """
+        merged = self.folder / _MERGED
+        try:
+            # Not beside the target: what a kill leaves is in the folder, and goes with it.
+            with atomic_writer(merged) as out:
+                for shard in series:
+                    out.write(shard.body)
+            merged.replace(target)
+        except (OutputError, OSError) as error:
+            raise _resumable(error, target) from error
+
+    def discard(self) -> None:
+        """Remove the folder; see `discard_run`."""
+        discard_run(self.folder)
+
+
+def discard_run(folder: str | os.PathLike[str]) -> None:
+    """Remove what a run kept in its folder, and the folder if nothing else is in it."""
+    place = Path(folder)
+    (place / _MANIFEST).unlink(missing_ok=True)  # first: without it nothing else counts
+    _clear(place)
+    try:
+        place.rmdir()
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise
+
+
+@contextmanager
+def open_run(folder: str | os.PathLike[str], identity: Mapping[str, Any]) -> Iterator[Run]:
+    """Begin a run in `folder`, or go on with the one that was begun there.
+
+    Parameters
+    ----------
+    folder : path-like
+        Made if it is not there, for the owner only.
+    identity : mapping
+        Plain JSON under names for people. All of it must be what it was when the run
+        was begun.
+
+    Raises
+    ------
+    RecordError
+        If the run was begun with something else, which is named.
+    OutputError
+        If the folder cannot be written to, or another process is at work in it.
+    """
+    place = Path(folder)
+    make_folder(place.parent)
+    with suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+    make_folder(place)
+    with _held(place):
+        for path in place.iterdir():  # what a killed process was writing
+            if _is_ours(path) and path.suffix == ".part":
+                path.unlink(missing_ok=True)
+        manifest = place / _MANIFEST
+        if manifest.exists():
+            _check(load_document(manifest, KIND, SCHEMA), identity, place)
+        else:
+            _clear(place)
+            dump_document(manifest, KIND, SCHEMA, {"identity": dict(identity)}, private=True)
+        yield Run(place)
+
+
+class Pace:
+    """How much to do between two shards, so that a kill costs about `seconds` of work.
+
+    Parameters
+    ----------
+    first : int
+        Items of the first piece, while the speed is not known.
+    seconds : float
+    """
+
+    def __init__(self, first: int = 4096, seconds: float = 10.0) -> None:
+        self.items = first
+        self._seconds = seconds
+
+    def observe(self, items: int, seconds: float) -> None:
+        """Learn that a piece of `items` took so long."""
+        wanted = int(items * self._seconds / max(seconds, 1e-3))
+        self.items = max(min(wanted, 4 * self.items), self.items // 4, 1)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Keep other processes out of the folder; a lock that a kill cannot leave behind."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OutputError(
+                "another process is at work in it",
+                cure="wait until it has ended, or name another output",
+                where=str(folder),
+            ) from error
+        except OSError:
+            pass  # some network file systems cannot lock a folder
+        yield
+    finally:
+        os.close(handle)
+
+
+def _check(manifest: Mapping[str, Any], identity: Mapping[str, Any], folder: Path) -> None:
+    begun = manifest.get("identity")
+    if not isinstance(begun, dict):
+        raise RecordError(
+            "does not say what the run is",
+            cure=f"remove {folder} to begin anew",
+            where=str(folder / _MANIFEST),
+        )
+    now = json.loads(json.dumps(identity))  # tuples become lists, as they did in the file
+    changed = [name for name in {**begun, **now} if begun.get(name) != now.get(name)]
+    if changed:
+        told = ", ".join(_difference(name, begun.get(name), now.get(name)) for name in changed)
+        raise RecordError(
+            f"an unfinished run in it was begun with another {told}",
+            cure="start it as it was begun and it goes on, or remove the folder to begin anew",
+            where=str(folder),
+        )
+
+
+def _difference(name: str, before: object, now: object) -> str:
+    shown = (_shown(before), _shown(now))
+    if None in shown or shown[0] == shown[1]:
+        return name
+    return f"{name} ({shown[0]} then, {shown[1]} now)"
+
+
+def _shown(value: object) -> str | None:
+    if value is None:
+        return "none"
+    if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value):
+        return f"{value[:12]}…"
+    if isinstance(value, str | int | float) and len(repr(value)) <= _SHOWN:
+        return repr(value)
+    return None
+
+
+def _is_ours(path: Path) -> bool:
+    return _OURS.fullmatch(path.name) is not None
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.iterdir():
+        if _is_ours(path):
+            path.unlink(missing_ok=True)
+
+
+def _resumable(error: OSError, path: Path) -> OutputError:
+    problem = error.problem if isinstance(error, OutputError) else str(error.strerror or error)
+    return OutputError(
+        problem,
+        cure="mend that (is there room?) and start again: what is finished is kept",
+        where=str(path),
+    )

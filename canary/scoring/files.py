@@ -1,0 +1,411 @@
+"""A file of texts to a file of log-perplexities: streamed, in order, resumable."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.corpus.jsonl import parse_line, regular_size, text_of
+from canary.errors import CorpusError, InputError, ModelError, OutputError
+from canary.models.base import LanguageModel, Rows
+from canary.models.loading import load
+from canary.records.shards import open_run
+from canary.scoring.batcher import Batcher, row_sums
+from canary.scoring.identity import identity_of
+from canary.tokens.candidates import CandidateEncoder
+
+__all__ = ["ScoredFile", "parts_of", "score_file"]
+
+ByteProgress = Callable[[int, int], object]
+"""Called with the bytes done and the bytes to do in all."""
+
+_SERIES = "scores"
+_BLOCK_CHARACTERS = 2**18
+_BLOCK_TEXTS = 2**12
+_SHARD_BYTES = 2**24
+_SHARD_SECONDS = 5.0
+_HASH_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class ScoredFile:
+    """What `score_file` wrote.
+
+    Parameters
+    ----------
+    path : Path
+    texts : int
+        Records in it, one per text.
+    tokens : int
+        Tokens that were priced.
+    px_bits : float or None
+        Sum over all texts; None if some text has probability 0.
+    resumed : int
+        Texts that an earlier run, stopped before its end, had finished.
+    """
+
+    path: Path
+    texts: int
+    tokens: int
+    px_bits: float | None
+    resumed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as plain data."""
+        return {
+            "out": str(self.path),
+            "texts": self.texts,
+            "tokens": self.tokens,
+            "px_bits": self.px_bits,
+            "resumed": self.resumed,
+        }
+
+
+def score_file(
+    model: Any,
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    column: str = "text",
+    start_token: str | None = None,
+    context: str = "",
+    overlap: int | None = None,
+    batch_size: int | None = None,
+    progress: ByteProgress | None = None,
+) -> ScoredFile:
+    """Log-perplexity of every text of a JSONL file, as a JSONL file in the same order.
+
+    A record is ``{"line": 7, "px_bits": 93.25, "tokens": 31}``: the line of the text
+    from 1 (blank lines hold none), its total in bits, and how many tokens were priced.
+    ``px_bits`` is null where the model gives a text probability 0.
+
+    Finished pieces go to ``TARGET.parts/``, so that a run which was killed goes on when
+    it is started again in the same way. At the end one file stands, and the parts are
+    removed. An earlier file at `target` is replaced.
+
+    Parameters
+    ----------
+    model : LanguageModel, or what `canary.load` takes
+    source : path-like
+        One JSON object on each line.
+    target : path-like
+    column : str
+        The column of the texts.
+    start_token, context : str
+        See `canary.scoring.texts.score`.
+    overlap : int, optional
+        Score texts that are longer than the model takes in windows; each after the first
+        begins with this many tokens of the one before, which give context and are not
+        priced again. Without it such a text is refused.
+    batch_size : int, optional
+        See `canary.scoring.batcher.Batcher`. Given, the numbers are the same to the last
+        bit whether or not a run was interrupted; else within the model's noise.
+    progress : callable, optional
+        ``progress(done_bytes, total_bytes)``.
+
+    Raises
+    ------
+    CorpusError
+        If a line is not a JSON object in UTF-8 with text in `column`, if there is no
+        record, or if the file changes meanwhile; it names file and line.
+    ModelError
+        If a text is longer than the model takes, or its tokenizer cannot represent it.
+    RecordError
+        If an unfinished run in the parts was begun with another model, input or settings.
+    OutputError
+        If there is no room; what is finished is kept.
+
+    Notes
+    -----
+    Memory holds a block of about 260,000 characters (or one longer text) and its tokens,
+    and up to 16 MiB of records. A kill costs the work of about 5 seconds, or one block.
+    The disk must hold the result twice for a moment.
+    """
+    source, target = Path(source), Path(target)
+    size = regular_size(source)
+    _check_target(target, source)
+    seam = load(model)
+    scorer = _Scorer.of(
+        seam,
+        source,
+        start_token=start_token,
+        context=context,
+        overlap=overlap,
+        batch_size=batch_size,
+    )
+    watch = _Watch.of(source)
+    identity = {
+        "task": "score",
+        "input": watch.digest(),
+        **identity_of(seam),
+        "column": column,
+        "start token": start_token,
+        "context": context,
+        "overlap": overlap,
+    }
+    with open_run(parts_of(target), identity) as run:
+        series = run.series(_SERIES)
+        tally = _Tally()
+        for shard in series:
+            tally.add(shard.state)
+        resumed = tally.texts
+        report = progress or (lambda done, total: None)
+        report(tally.offset, size)
+        for state, body in _shards(scorer, source, column, tally):
+            watch.check()
+            series.append(state, body)
+            tally.add(state)
+            report(tally.offset, size)
+        if not tally.texts:
+            run.discard()
+            raise CorpusError(
+                "holds no record", cure="name a file with at least one", where=str(source)
+            )
+        run.merge(series, target)
+        run.discard()
+    return ScoredFile(target, tally.texts, tally.tokens, tally.px_bits, resumed)
+
+
+def _check_target(target: Path, source: Path) -> None:
+    if target.is_dir():
+        raise OutputError(
+            "is a folder, a file was expected", cure="name a file in it", where=str(target)
+        )
+    if not target.parent.is_dir():
+        raise OutputError(
+            "there is no such folder", cure="make it, or name another", where=str(target.parent)
+        )
+    if target.exists() and target.samefile(source):
+        raise OutputError(
+            "is the file of the texts itself", cure="name another file", where=str(target)
+        )
+
+
+def parts_of(target: Path) -> Path:
+    """Where the finished pieces of a run lie until its result is written to `target`."""
+    return target.with_name(f"{target.name}.parts")
+
+
+@dataclass
+class _Tally:
+    """Where the finished shards end, and what they hold together."""
+
+    offset: int = 0
+    line: int = 0
+    texts: int = 0
+    tokens: int = 0
+    px_bits: float | None = 0.0
+
+    def add(self, state: dict[str, Any]) -> None:
+        self.offset, self.line = state["offset"], state["line"]
+        self.texts += state["texts"]
+        self.tokens += state["tokens"]
+        if self.px_bits is not None:
+            self.px_bits = None if state["px_bits"] is None else self.px_bits + state["px_bits"]
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """Notices when a file that is read for hours is changed meanwhile."""
+
+    path: Path
+    stamp: tuple[int, ...]
+
+    @classmethod
+    def of(cls, path: Path) -> _Watch:
+        return cls(path, _stamp(path))
+
+    def digest(self) -> str:
+        digest = hashlib.sha256()
+        with self.path.open("rb") as file:
+            while part := file.read(_HASH_BYTES):
+                digest.update(part)
+        self.check()
+        return digest.hexdigest()
+
+    def check(self) -> None:
+        if _stamp(self.path) != self.stamp:
+            raise CorpusError(
+                "changed while it was read",
+                cure="start again when nothing else writes to it",
+                where=str(self.path),
+            )
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@dataclass
+class _Block:
+    """Texts that are scored together, and where in the file they end."""
+
+    lines: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    characters: int = 0
+    offset: int = 0
+    line: int = 0
+
+    @property
+    def full(self) -> bool:
+        return self.characters >= _BLOCK_CHARACTERS or len(self.texts) >= _BLOCK_TEXTS
+
+
+def _blocks(source: Path, column: str, offset: int, line: int) -> Iterator[_Block]:
+    """The texts from a byte offset on; the same blocks wherever a block before ended."""
+    block = _Block(offset=offset, line=line)
+    with source.open("rb") as file:
+        file.seek(offset)
+        for raw in file:
+            block.offset += len(raw)
+            block.line += 1
+            record = parse_line(raw, source, block.line)
+            if record is None:
+                continue
+            text = text_of(record, column, source, block.line)
+            block.lines.append(block.line)
+            block.texts.append(text)
+            block.characters += len(text)
+            if block.full:
+                yield block
+                block = _Block(offset=block.offset, line=block.line)
+    if block.texts:
+        yield block
+
+
+def _shards(
+    scorer: _Scorer, source: Path, column: str, begin: _Tally
+) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Blocks joined to shards that took a few seconds each, with their states."""
+    body, part = bytearray(), _Tally()
+    began = time.monotonic()
+    for block in _blocks(source, column, begin.offset, begin.line):
+        bits, tokens = scorer.score(block)
+        body += _records(block.lines, bits, tokens)
+        total = float(bits.sum())
+        part.add(
+            {
+                "offset": block.offset,
+                "line": block.line,
+                "texts": len(block.texts),
+                "tokens": int(tokens.sum()),
+                "px_bits": total if np.isfinite(total) else None,
+            }
+        )
+        if time.monotonic() - began >= _SHARD_SECONDS or len(body) >= _SHARD_BYTES:
+            yield vars(part), bytes(body)
+            body, part = bytearray(), _Tally()
+            began = time.monotonic()
+    if body:
+        yield vars(part), bytes(body)
+
+
+def _records(lines: list[int], bits: NDArray[np.float64], tokens: NDArray[np.int64]) -> bytes:
+    records = (
+        json.dumps({"line": line, "px_bits": px if px < float("inf") else None, "tokens": count})
+        for line, px, count in zip(lines, bits.tolist(), tokens.tolist(), strict=True)
+    )
+    return "".join(f"{record}\n" for record in records).encode()
+
+
+@dataclass(frozen=True)
+class _Scorer:
+    """Texts to bits, long ones in windows where an overlap is given."""
+
+    encoder: CandidateEncoder
+    batcher: Batcher
+    source: Path
+    limit: int | None
+    overlap: int | None
+
+    @classmethod
+    def of(
+        cls,
+        model: LanguageModel,
+        source: Path,
+        *,
+        start_token: str | None,
+        context: str,
+        overlap: int | None,
+        batch_size: int | None,
+    ) -> _Scorer:
+        limit = model.facts.length_limit
+        if overlap is not None and not 1 <= overlap < (limit or overlap + 1):
+            raise InputError(
+                f"overlap={overlap} does not fit windows of {limit} tokens",
+                cure=f"give at least 1 and less than {limit}; half of it is usual"
+                if limit
+                else "give at least 1",
+            )
+        encoder = CandidateEncoder(model.tokenizer, start_token, context)
+        return cls(encoder, Batcher(model, batch_size=batch_size), source, limit, overlap)
+
+    def score(self, block: _Block) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Bits and number of priced tokens of each text of a block."""
+        windows: list[tuple[int, ...]] = []
+        starts: list[int] = []
+        counts = []
+        for line, ids in zip(block.lines, self._encode(block), strict=True):
+            before = len(windows)
+            for window, start in self._windows(ids, line):
+                windows.append(window)
+                starts.append(start)
+            counts.append(len(windows) - before)
+        rows = Rows.of(windows, starts)
+        sums = -row_sums(self.batcher.score(rows), rows) / np.log(2)
+        first = np.cumsum([0, *counts[:-1]])  # every text has a window, so no sum is empty
+        # Minus 0.0 is what a text without a priced token would get.
+        bits: NDArray[np.float64] = np.add.reduceat(sums, first) + 0.0
+        tokens: NDArray[np.int64] = np.add.reduceat(rows.scored, first)
+        return bits, tokens
+
+    def _windows(self, ids: tuple[int, ...], line: int) -> Iterator[tuple[tuple[int, ...], int]]:
+        """Parts of a text that the model takes, and where pricing starts in each."""
+        if self.limit is None or len(ids) <= self.limit:
+            yield ids, 1
+            return
+        if self.overlap is None:
+            raise ModelError(
+                f"the text has {len(ids):,} tokens, the model takes {self.limit:,}",
+                cure="give an overlap (--overlap) to score long texts in windows, or leave it out",
+                where=self._place(line),
+            )
+        yield ids[: self.limit], 1
+        # Each window prices the tokens behind its overlap, so each token is priced once.
+        step = self.limit - self.overlap
+        for begin in range(step, len(ids) - self.overlap, step):
+            yield ids[begin : begin + self.limit], self.overlap
+
+    def _encode(self, block: _Block) -> list[tuple[int, ...]]:
+        try:
+            return [encoding.ids for encoding in self.encoder.encode(block.texts)]
+        except (ModelError, UnicodeEncodeError, TypeError):
+            for line, text in zip(block.lines, block.texts, strict=True):
+                self._check_alone(line, text)
+            raise
+
+    def _check_alone(self, line: int, text: str) -> None:
+        try:
+            text.encode()
+            self.encoder.encode([text])
+        except UnicodeEncodeError as error:
+            raise CorpusError(
+                "holds half a surrogate pair, which is no character",
+                cure="mend the line",
+                where=self._place(line),
+            ) from error
+        except ModelError as error:
+            raise ModelError(error.problem, cure=error.cure, where=self._place(line)) from error
+
+    def _place(self, line: int) -> str:
+        return f"{self.source}:{line}"

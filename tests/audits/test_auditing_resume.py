@@ -1,0 +1,171 @@
+"""An audit killed at any moment and started again gives the numbers of one that was not."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from long_runs import Nursery, survive
+from small_models import build
+
+from canary.audits.auditing import audit
+from canary.corpus.canaries import CanarySet, generate
+from canary.errors import RecordError
+
+METHODS = {
+    "enumeration": {"budget": 10_000},
+    "draws": {"method": "sampling", "draws": 700},
+    # Leaves at two depths, and one format after another.
+    "both": {"budget": 600, "draws": 300},
+}
+FORMATS = {
+    "enumeration": ["The {digit:3}"],
+    "draws": ["The {digit:6}"],
+    "both": ["a {choice:b|cc|ddd}{digit:2}.", "The {digit:6}"],
+}
+
+
+@pytest.fixture(scope="module")
+def nursery():
+    with Nursery() as made:
+        yield made
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def job(place, kind, **more):
+    """A set of canaries on disk, and an audit of them."""
+    canaries = generate(FORMATS[kind], repetitions=[1, 4], per_repetition=2, controls=3, seed=7)
+    canaries.save("canaries.json")
+    paths = {"canaries": str(place / "canaries.json"), "out": str(place / "audit")}
+    return {"task": "audit", **paths, **METHODS[kind], **more}
+
+
+def numbers():
+    """All of an audit but how long it took."""
+    document = json.loads(Path("audit/audit.json").read_text())
+    for about in document["formats"]:
+        del about["seconds"]
+    return document
+
+
+@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.slow)])
+def test_killed_at_random_moments_gives_the_same_numbers(nursery, place, kind, kills):
+    found = []
+
+    def check():
+        found.append(numbers())
+        assert found[-1] == found[0]
+        assert [path.name for path in Path("audit").iterdir()] == ["audit.json"]
+
+    survive(
+        nursery,
+        kills=kills,
+        rng=random.Random(kills),
+        check=check,
+        clean=Path("audit/audit.json").unlink,
+        **job(place, kind),
+    )
+    # And those of an audit in one piece, in this process.
+    options = {"batch_size": 64, **METHODS[kind]}
+    whole = audit(build("table"), CanarySet.load("canaries.json"), **options).to_dict()
+    for ours, theirs in zip(found[0]["formats"], whole["formats"], strict=True):
+        del theirs["seconds"]
+        # Each range walks the few nodes above its ends once more.
+        assert 0 <= ours.pop("queries") - theirs.pop("queries") <= 60
+    assert {name: found[0][name] for name in whole} == json.loads(json.dumps(whole))
+
+
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_before_changes_of_the_file_system(nursery, place, stride):
+    found = []
+    for change in range(0, 1000, stride):
+        code, error = nursery.run(**job(place, "both", crash_at=change))
+        if code == 0:
+            break
+        assert code == -9, error
+        assert nursery.run(**job(place, "both")) == (0, "")
+        found.append(numbers())
+        assert found[-1] == found[0]
+        assert not Path("audit/parts").exists()
+    assert numbers() == found[0]
+    assert len(found) > 30 // stride
+
+
+def begun(nursery, place, kind):
+    for change in range(1, 100):
+        assert nursery.run(**job(place, kind, crash_at=change))[0] == -9
+        if len(list(Path("audit/parts").glob("*.shard"))) >= 2:
+            return
+    pytest.fail("no second shard came")
+
+
+@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"model": "other"}, "another model ("),
+        ({"draws": 701}, "another draws ("),
+        ({"budget": 9_999}, "another budget ("),
+        ({"seed": 1}, "another seed (0 then, 1 now)"),
+        ({"context": "a"}, "another context ('' then, 'a' now)"),
+    ],
+    ids=["model", "draws", "budget", "seed", "context"],
+)
+def test_changed_model_or_settings_are_refused_by_name(nursery, place, kind, changes, told):
+    begun(nursery, place, kind)
+    code, error = nursery.run(**{**job(place, kind), **changes})
+    assert code == 1
+    assert error.startswith("RecordError: ")
+    assert told in error
+    assert "start it as it was begun and it goes on, or remove the folder to begin anew" in error
+    assert not Path("audit/audit.json").exists()
+
+
+def test_other_canaries_are_refused(place):
+    """Other fills, though nothing in the parts says which they were."""
+    options = {"parts": "parts", "method": "sampling", "draws": 10}
+    shape = {"repetitions": [1], "per_repetition": 2, "controls": 2}
+    audit(build("table"), generate("The {digit:6}", **shape, seed=1), **options)
+    with pytest.raises(RecordError, match="begun with other canaries: their log-perplexities"):
+        audit(build("table"), generate("The {digit:6}", **shape, seed=2), **options)
+    with pytest.raises(RecordError, match="begun with another set of canaries; start it as"):
+        audit(build("table"), generate("The {digit:6}", **{**shape, "controls": 3}), **options)
+    with pytest.raises(RecordError, match="begun with another formats; "):
+        audit(build("table"), generate("The {digit:5}", **shape), **options)
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_parts_hold_no_secret_and_are_for_the_owner_only(nursery, place, kind):
+    begun(nursery, place, kind)
+    folder = Path("audit/parts")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    canaries = CanarySet.load("canaries.json")
+    long = [canary.fill for canary in canaries if len(canary.fill) > 5]
+    for path in folder.iterdir():
+        assert path.stat().st_mode & 0o777 == 0o600
+        kept = path.read_bytes()
+        assert not any(fill.encode() in kept for fill in long)
+        # Nor what stands for one: the place of a canary in its format.
+        if kind == "draws":
+            indices = [str(canaries.formats[0].index(fill)).encode() for fill in long]
+            assert not any(index in kept for index in indices)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt2"])
+def test_a_finished_audit_is_read_from_its_parts(place, name, monkeypatch):
+    """On a model with noise, too; and nothing but the canaries is computed again."""
+    canaries = generate("The {digit:3}", repetitions=[1], per_repetition=2, controls=2, seed=3)
+    first = audit(build(name), canaries, parts="parts")
+    told = []
+    again = audit(build(name), canaries, parts="parts", stage=lambda *_: told.append)
+    assert again.canaries == first.canaries
+    assert again.formats[0].histogram == first.formats[0].histogram
+    assert sum(told) <= 4 * 4

@@ -1,0 +1,62 @@
+"""What the processes of `long_runs` do: small pieces, a little slowly."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+
+import scipy.stats  # noqa: F401 - imported once here, not in every process
+from small_models import table_model
+
+from canary.audits.auditing import audit as measure
+from canary.corpus.canaries import CanarySet
+from canary.records import shards
+from canary.scoring import batcher, files
+from canary.search import ranking
+
+NAP = 0.002
+files._BLOCK_TEXTS = 16
+files._SHARD_SECONDS = 0.0
+ranking._ROWS_AT_ONCE = 100
+MODELS = {"table": table_model, "other": partial(table_model, seed=6)}
+
+
+class SteadyPace(shards.Pace):
+    """Ranges of one size, so that runs can be compared number by number."""
+
+    def observe(self, items, seconds):
+        pass
+
+
+ranking.Pace = partial(SteadyPace, first=300)
+
+
+def slowly(method):
+    def slow(self, *args, **options):
+        time.sleep(NAP)
+        return method(self, *args, **options)
+
+    return slow
+
+
+batcher.Batcher.score = slowly(batcher.Batcher.score)
+batcher.Batcher.expand = slowly(batcher.Batcher.expand)
+
+
+def score(source, target, model="table", **options):
+    files.score_file(MODELS[model](), source, target, batch_size=8, **options)
+
+
+def audit(canaries, out, model="table", **options):
+    """As the command does it."""
+    folder = Path(out)
+    folder.mkdir(exist_ok=True)
+    found = measure(
+        MODELS[model](),
+        CanarySet.load(canaries),
+        parts=folder / "parts",
+        **{"batch_size": 64, **options},
+    )
+    found.save(folder / "audit.json")
+    shards.discard_run(folder / "parts")
