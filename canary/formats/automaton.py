@@ -7,7 +7,7 @@ extensions, then by code point.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +20,9 @@ from canary.formats.limits import Meter, check_size
 from canary.formats.nfa import Nfa
 
 __all__ = ["Automaton", "determinize", "minimal"]
+
+_Row = tuple[bool, list[int], tuple[str, ...], list[int], dict[str, int]]
+"""Whether a state is final, and of its edges: texts before, characters, targets, places."""
 
 _FEW = 64  # texts that are read one by one faster than together
 _CELLS = 2**22  # characters that are unranked together
@@ -99,7 +102,7 @@ class Automaton:
         chars: list[str] = []
         state = 0
         while True:
-            final, starts, row, targets = self._row(state)
+            final, starts, row, targets, _ = self._row(state)
             if index < final:
                 return "".join(chars)
             edge = bisect_right(starts, index) - 1
@@ -128,21 +131,33 @@ class Automaton:
         """The index of `text`, or None if it is not among the texts."""
         state = index = 0
         for wanted in text:
-            _, starts, row, targets = self._row(state)
-            edge = bisect_left(row, wanted)
-            if edge == len(row) or row[edge] != wanted:
+            _, starts, _, targets, edges = self._row(state)
+            edge = edges.get(wanted)
+            if edge is None:
                 return None
             index += starts[edge]
             state = targets[edge]
         # A final state counts its own text before those of its edges.
         return index if self.final[state] else None
 
+    def ends(self, text: str, start: int) -> Iterator[int]:
+        """Where the texts that begin at `text[start]` end, from the shortest on."""
+        state = 0
+        for at in range(start, len(text) + 1):
+            final, _, _, targets, edges = self._row(state)
+            if final:
+                yield at
+            edge = edges.get(text[at]) if at < len(text) else None
+            if edge is None:
+                return
+            state = targets[edge]
+
     def __iter__(self) -> Iterator[str]:
         """The texts in the order of their index."""
         pending = [("", 0)]
         while pending:
             text, state = pending.pop()
-            final, _, row, targets = self._row(state)
+            final, _, row, targets, _ = self._row(state)
             if final:
                 yield text
             pending.extend(
@@ -198,8 +213,7 @@ class Automaton:
         starts: NDArray[np.int64] = (total[:-1] - total[self.offsets[rows]]).astype(np.int64)
         return starts + self.final[rows]
 
-    def _row(self, state: int) -> tuple[bool, list[int], tuple[str, ...], list[int]]:
-        """Whether `state` is final, and of its edges: texts before, characters, targets."""
+    def _row(self, state: int) -> _Row:
         row = self._rows.get(state)
         if row is None:
             a, b = int(self.offsets[state]), int(self.offsets[state + 1])
@@ -209,14 +223,16 @@ class Automaton:
             for target in targets:
                 starts.append(int(before))
                 before += self.counts[target]
-            row = self._rows[state] = (final, starts, self.chars[a:b], targets)
+            chars = self.chars[a:b]
+            edges = {char: edge for edge, char in enumerate(chars)}
+            row = self._rows[state] = (final, starts, chars, targets, edges)
         return row
 
     # Plain lists, of the states that were visited: reading single elements of numpy arrays
     # is several times slower, and rows of all states would take most of the memory.
 
     @cached_property
-    def _rows(self) -> dict[int, tuple[bool, list[int], tuple[str, ...], list[int]]]:
+    def _rows(self) -> dict[int, _Row]:
         return {}
 
 

@@ -229,3 +229,12 @@ def test_limits(monkeypatch):
 def test_lists_that_are_none(texts, problem):
     with pytest.raises(FormatError, match=problem):
         from_texts(texts)
+
+
+@settings(max_examples=100)
+@given(_TEXTS, st.text("ab\0é", max_size=8))
+def test_ends_of_texts_within_a_text(texts, text):
+    automaton = from_texts(texts)
+    for start in range(len(text) + 1):
+        expected = sorted(start + len(t) for t in texts if text.startswith(t, start))
+        assert list(automaton.ends(text, start)) == expected

@@ -13,6 +13,9 @@ from canary.formats.checksums import COUNTRIES
 from canary.formats.format import Format
 from canary.formats.kinds import KINDS
 
+# A doctest in the same process may have registered one more.
+BUILTIN = {name: kind for name, kind in KINDS.items() if kind.builtin}
+
 SIZES = [
     ("{upper:3}", 26**3),
     ("{hex:16}", 16**16),
@@ -144,7 +147,7 @@ def test_the_builtin_words_never_change():
 
 
 def test_every_example_is_a_format():
-    for kind in KINDS.values():
+    for kind in BUILTIN.values():
         assert Format(kind.example).size > 1
 
 
@@ -157,7 +160,7 @@ def test_masks_of_kinds():
 @pytest.mark.parametrize(
     ("text", "prefix_free"),
     [
-        *[(kind.example, kind.example != "{word:4}") for kind in KINDS.values()],
+        *[(kind.example, kind.example != "{word:4}") for kind in BUILTIN.values()],
         ("{credit_card}", True),  # the first digits tell the length
         ("{word:4}.", True),
         ("{word:4} ", True),
@@ -180,7 +183,7 @@ def test_prefix_freeness(text, prefix_free):
 def test_the_table_of_the_guide():
     guide = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\{.+\})` \| `(.+)` \| ([\d,]+) \| ([\d.]+) \|$", guide, re.MULTILINE)
-    assert {re.match(r"\{(\w+)", text)[1] for text, *_ in rows} == set(KINDS)
+    assert {re.match(r"\{(\w+)", text)[1] for text, *_ in rows} == {*BUILTIN}
     for text, fill, size, bits in rows:
         space = Format(text.replace("\\|", "|"))
         assert fill in space
