@@ -18,15 +18,16 @@ import torch
 from canary.errors import ModelError
 from canary.models.base import Context, FloatArray, Memory, ModelFacts, Rows, Walker
 from canary.models.distributions import token_log_probs
+from canary.models.fingerprints import fingerprint
 from canary.models.key_values import KeyValueWalker, bytes_per_row
 from canary.models.noise import with_measured_noise
 from canary.models.reuse import horizon, length_limit, reuse_is_right
 from canary.models.slots import Slots
 from canary.models.torch_support import (
     dtype_name,
-    fingerprint,
     free_bytes,
     inference,
+    input_device,
     pad,
     scored_positions,
 )
@@ -58,8 +59,10 @@ class CausalModel:
     def __init__(self, module: Any, tokenizer: Tokenizer, *, name: str = "causal") -> None:
         self.module = module
         self.tokenizer = tokenizer
-        self._device: torch.device = module.device
-        self._selects_logits = "logits_to_keep" in inspect.signature(module.forward).parameters
+        self._device = input_device(module)
+        self._selects_logits = (
+            "logits_to_keep" in inspect.signature(_unwrapped(module).forward).parameters
+        )
         config = module.config.get_text_config()
         vocabulary, self._held_bytes = self._measure()
         if vocabulary < tokenizer.size:
@@ -116,7 +119,9 @@ class CausalModel:
             options["logits_to_keep"] = ids.shape[1] - skipped
         with inference(self.module):
             logits: torch.Tensor = self.module(input_ids=ids, **options).logits
-            return logits if self._selects_logits else logits[:, skipped:]
+            kept = ids.shape[1] - skipped
+            # Learned tokens in front of the row (prompt tuning) have logits too.
+            return logits[:, logits.shape[1] - kept :]
 
     def _measure(self) -> tuple[int, int]:
         """Number of tokens, and bytes of one token's keys and values (0: there are none)."""
@@ -145,3 +150,8 @@ class CausalModel:
                 "language model",
                 cure="give a model that was trained to predict the next token",
             )
+
+
+def _unwrapped(module: Any) -> Any:
+    """The module inside peft's wrapper."""
+    return module.get_base_model() if hasattr(module, "get_base_model") else module

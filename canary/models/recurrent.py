@@ -23,11 +23,11 @@ from canary.models.base import (
     Rows,
 )
 from canary.models.distributions import Distributions, token_log_probs
+from canary.models.fingerprints import fingerprint
 from canary.models.noise import with_measured_noise
 from canary.models.slab import SlabWalker
 from canary.models.slots import NONE, Slots
 from canary.models.torch_support import (
-    fingerprint,
     free_bytes,
     inference,
     pad,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +17,9 @@ from canary.models.base import Rows
 __all__ = [
     "dtype_name",
     "dtype_named",
-    "fingerprint",
     "free_bytes",
     "inference",
+    "input_device",
     "pad",
     "pick_device",
     "scored_positions",
@@ -52,6 +51,18 @@ def pick_device(name: str | None) -> torch.device:
     return device
 
 
+def input_device(module: torch.nn.Module) -> torch.device:
+    """Where a module takes its input, whose parameters may be spread or offloaded."""
+    parameter = next(module.parameters(), torch.empty(0))
+    if parameter.device.type != "meta":
+        return parameter.device
+    for part in module.modules():  # accelerate's hooks bring offloaded parameters there
+        device = getattr(getattr(part, "_hf_hook", None), "execution_device", None)
+        if device is not None:
+            return torch.device(device)
+    return parameter.device
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     """The name of a dtype, as results give it."""
     return str(dtype).removeprefix("torch.")
@@ -74,18 +85,6 @@ def inference(module: torch.nn.Module) -> Iterator[None]:
         raise
     finally:
         module.train(training)
-
-
-def fingerprint(module: torch.nn.Module) -> str:
-    """SHA-256 over names, dtypes, shapes and bytes of parameters and buffers."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()):
-        if not isinstance(tensor, torch.Tensor):
-            continue
-        digest.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-        plain = tensor.detach().cpu().contiguous()
-        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def free_bytes(device: torch.device) -> int:
