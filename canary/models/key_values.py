@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from canary.models.base import Children, Context, FloatArray
 from canary.models.distributions import Distributions, token_log_probs
+from canary.models.forwards import Forward
 from canary.models.slab import SlabWalker
 from canary.models.slots import Slots
-from canary.models.torch_support import inference, slab_capacity
+from canary.models.torch_support import computing, slab_capacity
 
 __all__ = ["KeyValueWalker", "bytes_per_row"]
 
@@ -27,19 +28,17 @@ Ints = NDArray[np.int64]
 class KeyValueWalker(SlabWalker):
     """Holds one row of keys and values per layer for each held token."""
 
-    def __init__(
-        self, module: Any, context: Context, memory_bytes: int, device: torch.device
-    ) -> None:
-        self._module = module
-        self._device = device
-        with inference(module):
-            ids = torch.from_numpy(np.asarray(context.ids, np.int64)).to(device).unsqueeze(0)
-            out = module(input_ids=ids, use_cache=True)
-            wanted = torch.ones((1, ids.shape[1] - 1), dtype=torch.bool, device=device)
-            log_probs = token_log_probs(out.logits[:, :-1], ids[:, 1:], wanted)
-            root = Distributions.of(out.logits[:, -1])
+    def __init__(self, forward: Forward, context: Context, memory_bytes: int) -> None:
+        self._forward = forward
+        ids = torch.from_numpy(np.asarray(context.ids, np.int64)).to(forward.device).unsqueeze(0)
+        logits, cache = forward.cached(ids, None)
+        with computing():
+            wanted = torch.ones((1, ids.shape[1] - 1), dtype=torch.bool, device=logits.device)
+            targets = ids[:, 1:].to(logits.device)
+            log_probs = token_log_probs(logits[:, :-1], targets, wanted)
+            root = Distributions.of(logits[:, -1])
             # Per layer, keys and values of the context: (1, heads, p, width).
-            self._shared = _context_rows(out.past_key_values, ids.shape[1])
+            self._shared = _context_rows(cache, ids.shape[1])
             capacity = slab_capacity(memory_bytes, _row_bytes(self._shared) + Slots.BYTES)
             # Per layer, keys and values of held tokens: (capacity, heads, width).
             self._slabs = [
@@ -51,7 +50,7 @@ class KeyValueWalker(SlabWalker):
         from transformers import DynamicCache
 
         n = len(tokens)
-        with inference(self._module):
+        with computing():
             chain = torch.from_numpy(self._slots.ancestors(parents, depth))
             cache = DynamicCache(
                 [
@@ -59,16 +58,14 @@ class KeyValueWalker(SlabWalker):
                     for (k, v), (slab_k, slab_v) in zip(self._shared, self._slabs, strict=True)
                 ]
             )
-            ids = torch.from_numpy(tokens).to(self._device).view(n, 1)
-            out = self._module(input_ids=ids, past_key_values=cache, use_cache=True)
+            ids = torch.from_numpy(tokens).to(self._forward.device).view(n, 1)
+            logits, cache = self._forward.cached(ids, cache)
             if len(into):
-                for layer, (slab_k, slab_v) in zip(
-                    out.past_key_values.layers, self._slabs, strict=True
-                ):
+                for layer, (slab_k, slab_v) in zip(cache.layers, self._slabs, strict=True):
                     to = torch.from_numpy(into).to(slab_k.device)
                     slab_k.index_copy_(0, to, layer.keys[: len(into), :, -1])
                     slab_v.index_copy_(0, to, layer.values[: len(into), :, -1])
-            return Distributions.of(out.logits[:, -1])
+            return Distributions.of(logits[:, -1])
 
     def _gather(self, distributions: Distributions, rows: Ints, tokens: Ints) -> Any:
         return distributions.gather(rows, tokens)

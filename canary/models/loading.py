@@ -12,7 +12,13 @@ from typing import Any
 
 from canary.errors import InputError, ModelError
 from canary.models.base import LanguageModel
-from canary.models.pretrained import check_folder, first_line, load_pretrained, read_config
+from canary.models.pretrained import (
+    check_folder,
+    first_line,
+    load_pretrained,
+    read_config,
+    wrap_pretrained,
+)
 from canary.tokens.fast import as_tokenizer, read_tokenizer
 
 __all__ = ["load"]
@@ -25,6 +31,7 @@ def load(
     dtype: str | None = None,
     device: str | None = None,
     factory: str | Callable[[dict[str, Any]], Any] | None = None,
+    source_text: str | None = None,
 ) -> LanguageModel:
     """A language model, whatever it was given as.
 
@@ -48,6 +55,8 @@ def load(
         ``module:function`` or ``path/to/file.py:function`` that takes the parsed
         ``config.json`` and returns the module. It is the caller's own code and is run;
         nothing else is: no pickle, no remote code.
+    source_text : str, optional
+        What a sequence-to-sequence model reads; needed for one, and for nothing else.
 
     Raises
     ------
@@ -62,9 +71,11 @@ def load(
     if isinstance(source, str | os.PathLike):
         if factory is not None:
             return _load_recurrent(Path(source), tokenizer, dtype, device, factory)
-        return load_pretrained(os.fspath(source), tokenizer, dtype, device)
+        return load_pretrained(
+            os.fspath(source), tokenizer, dtype=dtype, device=device, source_text=source_text
+        )
     if _is_torch_module(source):
-        return _wrap_module(source, tokenizer)
+        return _wrap_module(source, tokenizer, source_text)
     if hasattr(source, "score") and hasattr(source, "open") and hasattr(source, "facts"):
         found: LanguageModel = source
         return found
@@ -80,7 +91,7 @@ def _is_torch_module(source: Any) -> bool:
     return torch is not None and isinstance(source, torch.nn.Module)
 
 
-def _wrap_module(module: Any, tokenizer: Any) -> LanguageModel:
+def _wrap_module(module: Any, tokenizer: Any, source_text: str | None) -> LanguageModel:
     if tokenizer is None:
         raise InputError(
             f"a {type(module).__name__} needs its tokenizer",
@@ -88,9 +99,7 @@ def _wrap_module(module: Any, tokenizer: Any) -> LanguageModel:
         )
     seam = as_tokenizer(tokenizer)
     if hasattr(module, "config") and hasattr(module, "get_output_embeddings"):
-        from canary.models.causal import CausalModel
-
-        return CausalModel(module, seam, name=type(module).__name__)
+        return wrap_pretrained(module, seam, name=type(module).__name__, source_text=source_text)
     from canary.models.recurrent import RecurrentModel
 
     return RecurrentModel(module, seam, name=type(module).__name__)

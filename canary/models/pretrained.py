@@ -9,18 +9,23 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from canary.errors import ModelError
+from canary.errors import InputError, ModelError
 from canary.models.base import LanguageModel
 from canary.tokens.base import Tokenizer
 from canary.tokens.fast import as_tokenizer
 
-__all__ = ["check_folder", "first_line", "load_pretrained", "read_config"]
+__all__ = ["check_folder", "first_line", "load_pretrained", "read_config", "wrap_pretrained"]
 
 _ADAPTER = "adapter_config.json"
 
 
 def load_pretrained(
-    source: str, tokenizer: Any, dtype: str | None, device: str | None
+    source: str,
+    tokenizer: Any,
+    *,
+    dtype: str | None,
+    device: str | None,
+    source_text: str | None,
 ) -> LanguageModel:
     """A model that `save_pretrained` wrote, or an adapter together with its base model.
 
@@ -42,20 +47,38 @@ def load_pretrained(
     module = _read_module(base, wanted, place)
     if base != source:
         module = _with_adapter(module, source)
+    return wrap_pretrained(module, seam, name=folder.name or source, source_text=source_text)
+
+
+def wrap_pretrained(
+    module: Any, tokenizer: Tokenizer, *, name: str, source_text: str | None
+) -> LanguageModel:
+    """A `transformers` module behind the seam, a decoder or an encoder with one."""
+    if getattr(module.config, "is_encoder_decoder", False):
+        from canary.models.seq2seq import seq2seq_model
+
+        return seq2seq_model(module, tokenizer, source_text=source_text, name=name)
     from canary.models.causal import CausalModel
 
-    return CausalModel(module, seam, name=folder.name or source)
+    if source_text is not None:
+        raise InputError(
+            f"{name} reads no source text, and one was given",
+            cure="leave source_text out; text before the candidate is the context",
+        )
+    return CausalModel(module, tokenizer, name=name)
 
 
 def _read_module(source: str, dtype: Any, place: Any) -> Any:
     from safetensors import SafetensorError
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
     try:
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         # Quantised weights cannot be moved afterwards, spread ones must not be.
         spread = place == "auto" or getattr(config, "quantization_config", None) is not None
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        both = getattr(config, "is_encoder_decoder", False)
+        kind: Any = AutoModelForSeq2SeqLM if both else AutoModelForCausalLM
+        loaded: Any = kind.from_pretrained(
             source,
             config=config,
             dtype=dtype,
@@ -73,7 +96,7 @@ def _read_module(source: str, dtype: Any, place: Any) -> Any:
         ) from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise ModelError(
-            f"cannot be loaded as a causal language model ({first_line(error)})",
+            f"cannot be loaded as a language model ({first_line(error)})",
             cure="give a folder that save_pretrained wrote (safetensors), a hub id that can be "
             "reached, or --factory for a recurrent model of your own",
             where=source,

@@ -15,6 +15,7 @@ from canary.errors import InputError, ModelError, OutOfMemory
 from canary.models.base import Rows
 
 __all__ = [
+    "computing",
     "dtype_name",
     "dtype_named",
     "free_bytes",
@@ -74,6 +75,16 @@ def inference(module: torch.nn.Module) -> Iterator[None]:
     training = module.training
     module.eval()
     try:
+        with computing():
+            yield
+    finally:
+        module.train(training)
+
+
+@contextmanager
+def computing() -> Iterator[None]:
+    """No gradients, and memory errors named."""
+    try:
         with torch.inference_mode():
             yield
     except (torch.cuda.OutOfMemoryError, MemoryError) as error:
@@ -83,8 +94,6 @@ def inference(module: torch.nn.Module) -> Iterator[None]:
         if "allocate memory" in str(error) or "out of memory" in str(error):
             raise OutOfMemory(str(error), cure="use a smaller batch") from error
         raise
-    finally:
-        module.train(training)
 
 
 def free_bytes(device: torch.device) -> int:

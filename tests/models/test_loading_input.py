@@ -117,7 +117,7 @@ def test_loading_input_no_tokenizer_and_no_weights(tmp_path, pretrained) -> None
         load(bare)
     assert load(bare, tokenizer=pretrained).facts.vocabulary == len(CHARACTERS)
     (bare / "model.safetensors").write_bytes(weights[:1000])
-    with pytest.raises(ModelError, match="cannot be loaded as a causal language model"):
+    with pytest.raises(ModelError, match="cannot be loaded as a language model"):
         load(bare, tokenizer=pretrained)
 
 
