@@ -84,11 +84,10 @@ class CausalModel:
             noise_bits_per_token=0.0,
         )
         self._refuse_unless_causal()
-        self._horizon = horizon(config) if self._held_bytes else 0
-        if self._horizon and reuse_is_right(self, longest=self._horizon):
-            self.facts = replace(self.facts, capabilities=("score", "expand", "reuse"))
-        else:
-            self._horizon = 0
+        self._shares, self._horizon = self._probe(horizon(config) if self._held_bytes else 0)
+        if self._horizon:
+            known = (*self.facts.capabilities, "reuse", *(("share",) if self._shares else ()))
+            self.facts = replace(self.facts, capabilities=known)
         self.facts = with_measured_noise(self, self.facts)
 
     def score(self, rows: Rows) -> FloatArray:
@@ -106,7 +105,7 @@ class CausalModel:
         forward = self._forward.given(context.source)
         if len(context.ids) > self._horizon:
             return WholeRowWalker(forward, context)
-        near = KeyValueWalker(forward, context, memory_bytes)
+        near = KeyValueWalker(forward, context, memory_bytes, shares=self._shares)
         if math.isinf(self._horizon):
             return near
         far = WholeRowWalker(forward, context)
@@ -125,6 +124,14 @@ class CausalModel:
             return vocabulary, bytes_per_row(cache, 1)
         except (AttributeError, TypeError, ValueError, RuntimeError):
             return vocabulary, 0  # it has states of another kind, or none
+
+    def _probe(self, farthest: float) -> tuple[bool, float]:
+        """Whether the context's states are shared, and up to which length any are reused."""
+        for shares in (True, False) if farthest else ():
+            self._shares, self._horizon = shares, farthest
+            if reuse_is_right(self, longest=farthest):
+                return shares, farthest
+        return False, 0
 
     def _refuse_unless_causal(self) -> None:
         """Other tokens to the right must not matter as tokens to the left do."""

@@ -10,6 +10,7 @@ import torch
 from canary.errors import UnsupportedError
 from canary.models.base import IntArray
 from canary.models.fingerprints import fingerprint
+from canary.models.shared_context import sharing
 from canary.models.torch_support import inference, input_device
 
 __all__ = ["CausalForward", "Forward"]
@@ -32,6 +33,18 @@ class Forward(Protocol):
 
     def cached(self, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
         """Logits of tokens behind those in `cache` (None: none), and the cache after them."""
+        ...
+
+    def below(
+        self, ids: torch.Tensor, cache: Any, context: list[tuple[torch.Tensor, torch.Tensor]]
+    ) -> tuple[torch.Tensor, Any]:
+        """One token of each row behind a shared context and the row's own `cache`.
+
+        Raises
+        ------
+        UnsupportedError, ValueError
+            If the model's attention cannot be done that way.
+        """
         ...
 
     def fingerprint(self) -> str:
@@ -70,6 +83,21 @@ class CausalForward:
         """See `Forward.cached`."""
         with inference(self.module):
             out = self.module(input_ids=ids, past_key_values=cache, use_cache=True)
+            return out.logits, out.past_key_values
+
+    def below(
+        self, ids: torch.Tensor, cache: Any, context: list[tuple[torch.Tensor, torch.Tensor]]
+    ) -> tuple[torch.Tensor, Any]:
+        """See `Forward.below`."""
+        position = context[0][0].shape[2] + cache.get_seq_length()
+        config = self.module.config.get_text_config()
+        with inference(self.module), sharing(config, context):
+            out = self.module(
+                input_ids=ids,
+                past_key_values=cache,
+                position_ids=torch.full_like(ids, position),
+                use_cache=True,
+            )
             return out.logits, out.past_key_values
 
     def fingerprint(self) -> str:

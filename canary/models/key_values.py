@@ -1,8 +1,8 @@
 """The walker over held keys and values of attention layers.
 
 The context is computed once. Below it every node owns one row of keys and values per
-layer in the walker's slab; a step gathers the rows of a node's ancestors behind those of
-the context and computes one token.
+layer in the walker's slab; a step gathers the rows of a node's ancestors and computes one
+token. The context's rows are shared by all nodes, or copied in front of each one's own.
 """
 
 from __future__ import annotations
@@ -26,10 +26,22 @@ Ints = NDArray[np.int64]
 
 
 class KeyValueWalker(SlabWalker):
-    """Holds one row of keys and values per layer for each held token."""
+    """Holds one row of keys and values per layer for each held token.
 
-    def __init__(self, forward: Forward, context: Context, memory_bytes: int) -> None:
+    Parameters
+    ----------
+    forward : Forward
+    context : Context
+    memory_bytes : int
+    shares : bool
+        Attend to one copy of the context (`Forward.below`) instead of a copy per node.
+    """
+
+    def __init__(
+        self, forward: Forward, context: Context, memory_bytes: int, *, shares: bool = False
+    ) -> None:
         self._forward = forward
+        self._shares = shares
         ids = torch.from_numpy(np.asarray(context.ids, np.int64)).to(forward.device).unsqueeze(0)
         logits, cache = forward.cached(ids, None)
         with computing():
@@ -52,14 +64,19 @@ class KeyValueWalker(SlabWalker):
         n = len(tokens)
         with computing():
             chain = torch.from_numpy(self._slots.ancestors(parents, depth))
-            cache = DynamicCache(
-                [
-                    (_behind(k, slab_k, chain), _behind(v, slab_v, chain))
-                    for (k, v), (slab_k, slab_v) in zip(self._shared, self._slabs, strict=True)
-                ]
-            )
+            held = [(_held(slab_k, chain), _held(slab_v, chain)) for slab_k, slab_v in self._slabs]
             ids = torch.from_numpy(tokens).to(self._forward.device).view(n, 1)
-            logits, cache = self._forward.cached(ids, cache)
+            if self._shares:
+                cache = DynamicCache(held)
+                logits, cache = self._forward.below(ids, cache, self._shared)
+            else:
+                cache = DynamicCache(
+                    [
+                        (_behind(k, own_k), _behind(v, own_v))
+                        for (k, v), (own_k, own_v) in zip(self._shared, held, strict=True)
+                    ]
+                )
+                logits, cache = self._forward.cached(ids, cache)
             if len(into):
                 for layer, (slab_k, slab_v) in zip(cache.layers, self._slabs, strict=True):
                     to = torch.from_numpy(into).to(slab_k.device)
@@ -111,9 +128,13 @@ def _rows_like(shared: torch.Tensor, capacity: int) -> torch.Tensor:
     return torch.empty((capacity, heads, width), dtype=shared.dtype, device=shared.device)
 
 
-def _behind(shared: torch.Tensor, slab: torch.Tensor, chain: torch.Tensor) -> torch.Tensor:
-    """The context's rows, then those of each node's ancestors: (n, heads, p + depth, width)."""
+def _held(slab: torch.Tensor, chain: torch.Tensor) -> torch.Tensor:
+    """The rows of each node's ancestors: (n, heads, depth, width)."""
     n, depth = chain.shape
-    at = chain.reshape(-1).to(slab.device)
-    held = slab.index_select(0, at).view(n, depth, *slab.shape[1:])
-    return torch.cat([shared.expand(n, -1, -1, -1), held.transpose(1, 2)], dim=2)
+    rows = slab.index_select(0, chain.reshape(-1).to(slab.device))
+    return rows.view(n, depth, *slab.shape[1:]).transpose(1, 2)
+
+
+def _behind(shared: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
+    """The context's rows, then those of each node: (n, heads, p + depth, width)."""
+    return torch.cat([shared.expand(len(held), -1, -1, -1), held], dim=2)

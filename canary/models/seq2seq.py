@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from canary.errors import InputError, ModelError
+from canary.errors import InputError, ModelError, UnsupportedError
 from canary.models.base import IntArray
 from canary.models.causal import CausalModel
 from canary.models.fingerprints import fingerprint
@@ -156,6 +156,15 @@ class Seq2SeqForward:
                 layers = found.cross_attention_cache.layers
                 self._held = hidden, [(layer.keys, layer.values) for layer in layers]
             return out.logits, found.self_attention_cache
+
+    def below(
+        self, ids: torch.Tensor, cache: Any, context: list[tuple[torch.Tensor, torch.Tensor]]
+    ) -> tuple[torch.Tensor, Any]:
+        """Not done: the decoder's attention has position biases, or no positions to give."""
+        raise UnsupportedError(
+            "a sequence-to-sequence decoder does not share its context's keys and values",
+            cure="copy them for each row",
+        )
 
     def given(self, source: IntArray | None) -> Seq2SeqForward:
         """The same model reading `source`, or this one's source, held anew."""
