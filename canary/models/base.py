@@ -227,7 +227,8 @@ class ModelFacts:
         Measured at load: how far the log-probability of a token moves with the batch
         size and between cached and whole-row computation, as `noise_bits` uses it.
     capabilities : tuple of str
-        ``"score"``, ``"expand"``, ``"reuse"`` (states are reused below a context).
+        ``"score"``, ``"expand"``, ``"reuse"`` (states are reused below a context),
+        ``"share"`` (all rows attend to one copy of the context's).
     """
 
     name: str

@@ -7,7 +7,6 @@ beyond sliding windows) nodes are computed as whole rows.
 
 from __future__ import annotations
 
-import inspect
 import math
 from dataclasses import replace
 from typing import Any
@@ -18,15 +17,14 @@ import torch
 from canary.errors import ModelError
 from canary.models.base import Context, FloatArray, Memory, ModelFacts, Rows, Walker
 from canary.models.distributions import token_log_probs
+from canary.models.forwards import CausalForward, Forward
 from canary.models.key_values import KeyValueWalker, bytes_per_row
 from canary.models.noise import with_measured_noise
 from canary.models.reuse import horizon, length_limit, reuse_is_right
 from canary.models.slots import Slots
 from canary.models.torch_support import (
     dtype_name,
-    fingerprint,
     free_bytes,
-    inference,
     pad,
     scored_positions,
 )
@@ -47,6 +45,8 @@ class CausalModel:
     tokenizer : Tokenizer
     name : str
         What to call the model in results.
+    forward : Forward, optional
+        How to call it, if not as a causal language model.
 
     Raises
     ------
@@ -55,11 +55,17 @@ class CausalModel:
         finite, or lets a token's probability depend on what comes after it.
     """
 
-    def __init__(self, module: Any, tokenizer: Tokenizer, *, name: str = "causal") -> None:
+    def __init__(
+        self,
+        module: Any,
+        tokenizer: Tokenizer,
+        *,
+        name: str = "causal",
+        forward: Forward | None = None,
+    ) -> None:
         self.module = module
         self.tokenizer = tokenizer
-        self._device: torch.device = module.device
-        self._selects_logits = "logits_to_keep" in inspect.signature(module.forward).parameters
+        self._forward: Forward = CausalForward(module) if forward is None else forward
         config = module.config.get_text_config()
         vocabulary, self._held_bytes = self._measure()
         if vocabulary < tokenizer.size:
@@ -73,61 +79,59 @@ class CausalModel:
             length_limit=length_limit(config),
             dtype=dtype_name(module.dtype),
             attention=str(getattr(config, "_attn_implementation", None) or "none"),
-            device=self._device.type,
-            fingerprint=fingerprint(module),
+            device=self._forward.device.type,
+            fingerprint=self._forward.fingerprint(),
             noise_bits_per_token=0.0,
         )
         self._refuse_unless_causal()
-        self._horizon = horizon(config) if self._held_bytes else 0
-        if self._horizon and reuse_is_right(self, longest=self._horizon):
-            self.facts = replace(self.facts, capabilities=("score", "expand", "reuse"))
-        else:
-            self._horizon = 0
+        self._shares, self._horizon = self._probe(horizon(config) if self._held_bytes else 0)
+        if self._horizon:
+            known = (*self.facts.capabilities, "reuse", *(("share",) if self._shares else ()))
+            self.facts = replace(self.facts, capabilities=known)
         self.facts = with_measured_noise(self, self.facts)
 
     def score(self, rows: Rows) -> FloatArray:
         """Log-probability of each scored token, flat, in nats."""
         if not len(rows) or not rows.scored.any():
             return np.zeros(0, np.float32)
-        ids = pad(rows, self._device)
-        wanted = scored_positions(rows, self._device)
+        ids = pad(rows, self._forward.device)
+        wanted = scored_positions(rows, self._forward.device)
         skipped = int(rows.start.min()) - 1  # nothing is scored before
-        logits = self._logits(ids[:, :-1], skipped)
+        logits = self._forward.logits(ids[:, :-1], skipped)
         return token_log_probs(logits, ids[:, 1 + skipped :], wanted[:, skipped:])
 
     def open(self, context: Context, *, memory_bytes: int) -> Walker:
         """A walker below `context` that holds states within `memory_bytes`."""
+        forward = self._forward.given(context.source)
         if len(context.ids) > self._horizon:
-            return WholeRowWalker(self._logits, context, self._device)
-        near = KeyValueWalker(self.module, context, memory_bytes, self._device)
+            return WholeRowWalker(forward, context)
+        near = KeyValueWalker(forward, context, memory_bytes, shares=self._shares)
         if math.isinf(self._horizon):
             return near
-        far = WholeRowWalker(self._logits, context, self._device)
+        far = WholeRowWalker(forward, context)
         return WithinWalker(near, far, context, horizon=self._horizon)
 
     def memory(self) -> Memory:
         """Free bytes on the module's device, and the keys and values of one token."""
-        return Memory(free_bytes(self._device), self._held_bytes + Slots.BYTES)
-
-    def _logits(self, ids: torch.Tensor, skipped: int) -> torch.Tensor:
-        """Logits after each position of right-padded `ids` from position `skipped` on."""
-        options: dict[str, Any] = {"use_cache": False}
-        if self._selects_logits:
-            options["logits_to_keep"] = ids.shape[1] - skipped
-        with inference(self.module):
-            logits: torch.Tensor = self.module(input_ids=ids, **options).logits
-            return logits if self._selects_logits else logits[:, skipped:]
+        return Memory(free_bytes(self._forward.device), self._held_bytes + Slots.BYTES)
 
     def _measure(self) -> tuple[int, int]:
         """Number of tokens, and bytes of one token's keys and values (0: there are none)."""
-        probe = torch.zeros((1, 1), dtype=torch.int64, device=self._device)
-        with inference(self.module):
-            try:
-                out = self.module(input_ids=probe, use_cache=True)
-            except (TypeError, ValueError, RuntimeError):  # states that it cannot begin with
-                out = self.module(input_ids=probe, use_cache=False)
-            held = bytes_per_row(getattr(out, "past_key_values", None), 1)
-            return int(out.logits.shape[-1]), held
+        probe = torch.zeros((1, 1), dtype=torch.int64, device=self._forward.device)
+        vocabulary = int(self._forward.logits(probe).shape[-1])
+        try:
+            _, cache = self._forward.cached(probe, None)
+            return vocabulary, bytes_per_row(cache, 1)
+        except (AttributeError, TypeError, ValueError, RuntimeError):
+            return vocabulary, 0  # it has states of another kind, or none
+
+    def _probe(self, farthest: float) -> tuple[bool, float]:
+        """Whether the context's states are shared, and up to which length any are reused."""
+        for shares in (True, False) if farthest else ():
+            self._shares, self._horizon = shares, farthest
+            if reuse_is_right(self, longest=farthest):
+                return shares, farthest
+        return False, 0
 
     def _refuse_unless_causal(self) -> None:
         """Other tokens to the right must not matter as tokens to the left do."""

@@ -1,8 +1,8 @@
 """The walker over held keys and values of attention layers.
 
 The context is computed once. Below it every node owns one row of keys and values per
-layer in the walker's slab; a step gathers the rows of a node's ancestors behind those of
-the context and computes one token.
+layer in the walker's slab; a step gathers the rows of a node's ancestors and computes one
+token. The context's rows are shared by all nodes, or copied in front of each one's own.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from canary.models.base import Children, Context, FloatArray
 from canary.models.distributions import Distributions, token_log_probs
+from canary.models.forwards import Forward
 from canary.models.slab import SlabWalker
 from canary.models.slots import Slots
-from canary.models.torch_support import inference, slab_capacity
+from canary.models.torch_support import computing, slab_capacity
 
 __all__ = ["KeyValueWalker", "bytes_per_row"]
 
@@ -25,21 +26,31 @@ Ints = NDArray[np.int64]
 
 
 class KeyValueWalker(SlabWalker):
-    """Holds one row of keys and values per layer for each held token."""
+    """Holds one row of keys and values per layer for each held token.
+
+    Parameters
+    ----------
+    forward : Forward
+    context : Context
+    memory_bytes : int
+    shares : bool
+        Attend to one copy of the context (`Forward.below`) instead of a copy per node.
+    """
 
     def __init__(
-        self, module: Any, context: Context, memory_bytes: int, device: torch.device
+        self, forward: Forward, context: Context, memory_bytes: int, *, shares: bool = False
     ) -> None:
-        self._module = module
-        self._device = device
-        with inference(module):
-            ids = torch.from_numpy(np.asarray(context.ids, np.int64)).to(device).unsqueeze(0)
-            out = module(input_ids=ids, use_cache=True)
-            wanted = torch.ones((1, ids.shape[1] - 1), dtype=torch.bool, device=device)
-            log_probs = token_log_probs(out.logits[:, :-1], ids[:, 1:], wanted)
-            root = Distributions.of(out.logits[:, -1])
+        self._forward = forward
+        self._shares = shares
+        ids = torch.from_numpy(np.asarray(context.ids, np.int64)).to(forward.device).unsqueeze(0)
+        logits, cache = forward.cached(ids, None)
+        with computing():
+            wanted = torch.ones((1, ids.shape[1] - 1), dtype=torch.bool, device=logits.device)
+            targets = ids[:, 1:].to(logits.device)
+            log_probs = token_log_probs(logits[:, :-1], targets, wanted)
+            root = Distributions.of(logits[:, -1])
             # Per layer, keys and values of the context: (1, heads, p, width).
-            self._shared = _context_rows(out.past_key_values, ids.shape[1])
+            self._shared = _context_rows(cache, ids.shape[1])
             capacity = slab_capacity(memory_bytes, _row_bytes(self._shared) + Slots.BYTES)
             # Per layer, keys and values of held tokens: (capacity, heads, width).
             self._slabs = [
@@ -51,33 +62,36 @@ class KeyValueWalker(SlabWalker):
         from transformers import DynamicCache
 
         n = len(tokens)
-        with inference(self._module):
+        with computing():
             chain = torch.from_numpy(self._slots.ancestors(parents, depth))
-            cache = DynamicCache(
-                [
-                    (_behind(k, slab_k, chain), _behind(v, slab_v, chain))
-                    for (k, v), (slab_k, slab_v) in zip(self._shared, self._slabs, strict=True)
-                ]
-            )
-            ids = torch.from_numpy(tokens).to(self._device).view(n, 1)
-            out = self._module(input_ids=ids, past_key_values=cache, use_cache=True)
+            held = [(_held(slab_k, chain), _held(slab_v, chain)) for slab_k, slab_v in self._slabs]
+            ids = torch.from_numpy(tokens).to(self._forward.device).view(n, 1)
+            if self._shares:
+                cache = DynamicCache(held)
+                logits, cache = self._forward.below(ids, cache, self._shared)
+            else:
+                cache = DynamicCache(
+                    [
+                        (_behind(k, own_k), _behind(v, own_v))
+                        for (k, v), (own_k, own_v) in zip(self._shared, held, strict=True)
+                    ]
+                )
+                logits, cache = self._forward.cached(ids, cache)
             if len(into):
-                for layer, (slab_k, slab_v) in zip(
-                    out.past_key_values.layers, self._slabs, strict=True
-                ):
+                for layer, (slab_k, slab_v) in zip(cache.layers, self._slabs, strict=True):
                     to = torch.from_numpy(into).to(slab_k.device)
                     slab_k.index_copy_(0, to, layer.keys[: len(into), :, -1])
                     slab_v.index_copy_(0, to, layer.values[: len(into), :, -1])
-            return Distributions.of(out.logits[:, -1])
+            return Distributions.of(logits[:, -1])
 
     def _gather(self, distributions: Distributions, rows: Ints, tokens: Ints) -> Any:
-        with inference(self._module):
+        with computing():
             return distributions.gather(rows, tokens)
 
     def _children(
         self, distributions: Distributions, rows: Ints | None, tokens: Children
     ) -> FloatArray:
-        with inference(self._module):
+        with computing():
             return distributions.children(rows, tokens)
 
     def _free_slab(self) -> None:
@@ -116,9 +130,13 @@ def _rows_like(shared: torch.Tensor, capacity: int) -> torch.Tensor:
     return torch.empty((capacity, heads, width), dtype=shared.dtype, device=shared.device)
 
 
-def _behind(shared: torch.Tensor, slab: torch.Tensor, chain: torch.Tensor) -> torch.Tensor:
-    """The context's rows, then those of each node's ancestors: (n, heads, p + depth, width)."""
+def _held(slab: torch.Tensor, chain: torch.Tensor) -> torch.Tensor:
+    """The rows of each node's ancestors: (n, heads, depth, width)."""
     n, depth = chain.shape
-    at = chain.reshape(-1).to(slab.device)
-    held = slab.index_select(0, at).view(n, depth, *slab.shape[1:])
-    return torch.cat([shared.expand(n, -1, -1, -1), held.transpose(1, 2)], dim=2)
+    rows = slab.index_select(0, chain.reshape(-1).to(slab.device))
+    return rows.view(n, depth, *slab.shape[1:]).transpose(1, 2)
+
+
+def _behind(shared: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
+    """The context's rows, then those of each node: (n, heads, p + depth, width)."""
+    return torch.cat([shared.expand(len(held), -1, -1, -1), held], dim=2)

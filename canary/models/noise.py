@@ -26,7 +26,9 @@ __all__ = [
 
 _SAFETY = 4.0
 _ROWS = 32
-_TOLERANCE = 1e-3  # of the effect of dropping the prefix
+# Of the effect of dropping the prefix: what held states may change, and what a batch may
+# where nothing is held (weights of 8 bits scale activations by the batch's largest).
+_TOLERANCE, _LOOSE_TOLERANCE = 1e-3, 0.1
 NOISE_TOKENS = 24
 """Length of the rows on which noise is measured."""
 
@@ -91,14 +93,16 @@ def _check_sound(
     """
     length = ids.shape[1]
     changed = ids.copy()
-    changed[:, -1] = np.roll(ids[:, -1], 1)
+    changed[:, -2] = np.roll(ids[:, -2], 1)  # the last token is never read, only asked for
     again = model.score(Rows.of(changed.tolist())).reshape(whole.shape)
-    differences["future"] = (again - whole)[:, :-1]
+    differences["future"] = (again - whole)[:, : length - 3]
     half = length // 2
     alone = model.score(Rows.of(ids[:, half - 1 :].tolist())).reshape(len(ids), -1)
     effect = float(np.abs(alone - whole[:, half - 1 :]).max(initial=0.0))
-    allowed = max(_TOLERANCE * effect, CEILING.get(model.facts.dtype, CEILING["float32"]))
+    rounding = CEILING.get(model.facts.dtype, CEILING["float32"])
     for cause, difference in differences.items():
+        strict = cause == "future" or "reuse" in model.facts.capabilities
+        allowed = max((_TOLERANCE if strict else _LOOSE_TOLERANCE) * effect, rounding)
         worst = float(np.abs(difference).max(initial=0.0))
         if worst > allowed:
             raise ModelError(

@@ -23,11 +23,12 @@ from canary.models.base import (
     Rows,
 )
 from canary.models.distributions import Distributions, token_log_probs
+from canary.models.fingerprints import fingerprint
 from canary.models.noise import with_measured_noise
 from canary.models.slab import SlabWalker
 from canary.models.slots import NONE, Slots
 from canary.models.torch_support import (
-    fingerprint,
+    computing,
     free_bytes,
     inference,
     pad,
@@ -170,13 +171,13 @@ class RecurrentWalker(SlabWalker):
             return Distributions.of(logits[:, -1])
 
     def _gather(self, distributions: Distributions, rows: Ints, tokens: Ints) -> Any:
-        with inference(self._module):
+        with computing():
             return distributions.gather(rows, tokens)
 
     def _children(
         self, distributions: Distributions, rows: Ints | None, tokens: Children
     ) -> FloatArray:
-        with inference(self._module):
+        with computing():
             return distributions.children(rows, tokens)
 
     def _free_slab(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from canary.errors import UnsupportedError
 from canary.models.base import LanguageModel, Rows
 from canary.models.noise import EPSILON, chain_log_probs
 
@@ -26,6 +27,8 @@ _WINDOWS = (
     "attention_window_size",
     "window_size",
 )
+# What architectures raise that have no rows of keys and values, or other ones.
+_NO_SUCH_STATES = (AttributeError, TypeError, ValueError, RuntimeError, IndexError)
 _LAYERS = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
 _SWITCHING_ROPE = frozenset({"longrope", "dynamic"})
 
@@ -92,8 +95,8 @@ def reuse_is_right(model: LanguageModel, *, longest: float = math.inf) -> bool:
     whole = model.score(Rows.of(ids.tolist())).reshape(_SIBLINGS, -1)
     try:
         walked = chain_log_probs(model, ids, split=split)
-    except (AttributeError, TypeError, ValueError, RuntimeError, IndexError):
-        return False  # this architecture has no rows of keys and values, or other ones
+    except (*_NO_SUCH_STATES, UnsupportedError):
+        return False
     alone = model.score(Rows.of(ids[:, split - 1 :].tolist())).reshape(_SIBLINGS, -1)
     effect = float(np.abs(alone - whole[:, split - 1 :]).max())
     allowed = _TOLERANCE * effect

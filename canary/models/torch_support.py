@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +15,12 @@ from canary.errors import InputError, ModelError, OutOfMemory
 from canary.models.base import Rows
 
 __all__ = [
+    "computing",
     "dtype_name",
     "dtype_named",
-    "fingerprint",
     "free_bytes",
     "inference",
+    "input_device",
     "pad",
     "pick_device",
     "scored_positions",
@@ -52,6 +52,18 @@ def pick_device(name: str | None) -> torch.device:
     return device
 
 
+def input_device(module: torch.nn.Module) -> torch.device:
+    """Where a module takes its input, whose parameters may be spread or offloaded."""
+    parameter = next(module.parameters(), torch.empty(0))
+    if parameter.device.type != "meta":
+        return parameter.device
+    for part in module.modules():  # accelerate's hooks bring offloaded parameters there
+        device = getattr(getattr(part, "_hf_hook", None), "execution_device", None)
+        if device is not None:
+            return torch.device(device)
+    return parameter.device
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     """The name of a dtype, as results give it."""
     return str(dtype).removeprefix("torch.")
@@ -64,6 +76,17 @@ def inference(module: torch.nn.Module) -> Iterator[None]:
     training = [part for part in module.modules() if part.training]
     module.eval()
     try:
+        with computing():
+            yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+@contextmanager
+def computing() -> Iterator[None]:
+    """No gradients, and memory errors named."""
+    try:
         with torch.inference_mode():
             yield
     except (torch.cuda.OutOfMemoryError, MemoryError) as error:
@@ -73,21 +96,6 @@ def inference(module: torch.nn.Module) -> Iterator[None]:
         if "allocate memory" in str(error) or "out of memory" in str(error):
             raise OutOfMemory(str(error), cure="use a smaller batch") from error
         raise
-    finally:
-        for part in training:
-            part.training = True
-
-
-def fingerprint(module: torch.nn.Module) -> str:
-    """SHA-256 over names, dtypes, shapes and bytes of parameters and buffers."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()):
-        if not isinstance(tensor, torch.Tensor):
-            continue
-        digest.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-        plain = tensor.detach().cpu().contiguous()
-        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def free_bytes(device: torch.device) -> int:

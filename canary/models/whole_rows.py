@@ -6,7 +6,6 @@ children of its node; nothing is held, and handles are always -1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from types import TracebackType
 from typing import Self
@@ -17,12 +16,10 @@ from numpy.typing import NDArray
 
 from canary.models.base import Children, Context, Expansion, FloatArray, IntArray, Nodes, Rows
 from canary.models.distributions import Distributions, token_log_probs
+from canary.models.forwards import Forward
 from canary.models.torch_support import pad, scored_positions
 
-__all__ = ["Logits", "WholeRowWalker"]
-
-Logits = Callable[[torch.Tensor, int], torch.Tensor]
-"""From ids of shape (n, t) and a count of positions to skip to logits (n, t - skipped, v)."""
+__all__ = ["WholeRowWalker"]
 
 
 class WholeRowWalker:
@@ -30,26 +27,22 @@ class WholeRowWalker:
 
     Parameters
     ----------
-    logits : callable
-        From right-padded ids and a number of skipped positions to logits.
+    forward : Forward
     context : Context
-    device : torch.device
-        Where `logits` takes its ids.
     """
 
     room = 0
 
-    def __init__(self, logits: Logits, context: Context, device: torch.device) -> None:
-        self._logits = logits
-        self._device = device
+    def __init__(self, forward: Forward, context: Context) -> None:
+        self._forward = forward
         self._context: list[int] = np.asarray(context.ids).tolist()
 
     @cached_property
     def context_log_probs(self) -> FloatArray:
         """Log-probabilities of the context's tokens after its first, shape (p - 1,), nats."""
-        ids = torch.tensor([self._context], device=self._device)
-        wanted = torch.ones((1, len(self._context) - 1), dtype=torch.bool, device=self._device)
-        return token_log_probs(self._logits(ids, 0)[:, :-1], ids[:, 1:], wanted)
+        ids = torch.tensor([self._context], device=self._forward.device)
+        wanted = torch.ones_like(ids[:, 1:], dtype=torch.bool)
+        return token_log_probs(self._forward.logits(ids)[:, :-1], ids[:, 1:], wanted)
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
         """See `canary.models.base.Walker.expand`; `keep` has no effect."""
@@ -64,9 +57,9 @@ class WholeRowWalker:
             (above + np.asarray(nodes.priced, np.int64)).tolist(),
         )
         skipped = int(np.minimum(rows.start, rows.lengths).min(initial=above)) - 1
-        ids = pad(rows, self._device)
-        logits = self._logits(ids, skipped)
-        wanted = scored_positions(rows, self._device)[:, skipped:]
+        ids = pad(rows, self._forward.device)
+        logits = self._forward.logits(ids, skipped)
+        wanted = scored_positions(rows, self._forward.device)[:, skipped:]
         unpriced = token_log_probs(logits[:, :-1], ids[:, 1 + skipped :], wanted)
         path = np.zeros(n)
         np.add.at(path, np.repeat(np.arange(n), rows.scored), unpriced.astype(np.float64))

@@ -117,7 +117,7 @@ def test_loading_input_no_tokenizer_and_no_weights(tmp_path, pretrained) -> None
         load(bare)
     assert load(bare, tokenizer=pretrained).facts.vocabulary == len(CHARACTERS)
     (bare / "model.safetensors").write_bytes(weights[:1000])
-    with pytest.raises(ModelError, match="cannot be loaded as a causal language model"):
+    with pytest.raises(ModelError, match="cannot be loaded as a language model"):
         load(bare, tokenizer=pretrained)
 
 
@@ -205,3 +205,15 @@ def test_reuse_is_probed_not_believed() -> None:
     module = Forgetful(honest.config)
     module.load_state_dict(honest.state_dict())
     assert "reuse" not in load(module, tokenizer=character_tokenizer()).facts.capabilities
+
+
+def test_weights_that_the_config_leaves_out_are_refused(tmp_path, pretrained) -> None:
+    """A config with a layer less would silently audit another model."""
+    folder = tmp_path / "cut"
+    folder.mkdir()
+    for file in pretrained.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "n_layer": 1}))
+    with pytest.raises(ModelError, match=r"holds \d+ weights that the model"):
+        load(folder)

@@ -115,3 +115,10 @@ def test_a_forgotten_state_shows_even_at_initialisation() -> None:
     assert error < 1e-3
     assert not reuse_is_right(model)
     assert reuse_is_right(CopiedCache(model.module, "single", "cache_params"))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_roundings_do_not_hide_a_forgotten_state(dtype: torch.dtype) -> None:
+    module = architecture("falcon_mamba").to(dtype)
+    assert not reuse_is_right(CopiedCache(module, "multi", "cache_params"))
+    assert reuse_is_right(CopiedCache(module, "single", "cache_params"))

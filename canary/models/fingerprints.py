@@ -1,0 +1,74 @@
+"""What a model's parameters hash to, wherever and in whatever form they lie.
+
+Quantised weights, weights offloaded to disk and adapters that are switched off are all
+part of which model it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+__all__ = ["fingerprint"]
+
+_PLAIN = (type(None), bool, int, float, str, torch.dtype)
+
+
+def fingerprint(module: torch.nn.Module) -> str:
+    """SHA-256 over names, dtypes, shapes and bytes of parameters and buffers.
+
+    Of adapters, their scales and which of them are at work count too. Costs one pass over
+    the parameters; those that are offloaded are read one at a time.
+    """
+    digest = hashlib.sha256()
+    for name, value in sorted(module.state_dict().items()):
+        if isinstance(value, torch.Tensor) and value.device.type == "meta":
+            value = _offloaded(module, name)  # noqa: PLW2901
+        for part, plain in _plain_parts(name, value):
+            if isinstance(plain, torch.Tensor):
+                digest.update(f"{part}\0{plain.dtype}\0{tuple(plain.shape)}\0".encode())
+                contiguous = plain.detach().cpu().contiguous()
+                digest.update(contiguous.reshape(-1).view(torch.uint8).numpy().data)
+            else:
+                digest.update(f"{part}\0{plain}\0".encode())
+    for name, layer in module.named_modules():
+        if isinstance(getattr(layer, "scaling", None), dict):
+            state = (layer.scaling, layer.active_adapters, layer.disable_adapters)
+            digest.update(f"{name}\0{state}\0".encode())
+    return digest.hexdigest()
+
+
+def _plain_parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Ordinary tensors and scalars that make up an entry of a state dict."""
+    if isinstance(value, tuple | list):
+        for i, part in enumerate(value):
+            yield from _plain_parts(f"{name}.{i}", part)
+    elif not isinstance(value, torch.Tensor):
+        if isinstance(value, _PLAIN):
+            yield name, value
+    elif hasattr(value, "__tensor_flatten__"):  # a subclass that wraps others
+        for part in value.__tensor_flatten__()[0]:
+            yield from _plain_parts(f"{name}.{part}", getattr(value, part))
+    elif value.is_quantized:
+        yield f"{name}.int", value.int_repr()
+        if value.qscheme() in (torch.per_channel_affine, torch.per_channel_symmetric):
+            yield f"{name}.scales", value.q_per_channel_scales()
+            yield f"{name}.zeros", value.q_per_channel_zero_points()
+        else:
+            yield f"{name}.scale", (value.q_scale(), value.q_zero_point()).__repr__()
+    else:
+        yield name, value
+
+
+def _offloaded(module: torch.nn.Module, name: str) -> Any:
+    """A parameter that accelerate keeps elsewhere and puts in place for each forward."""
+    owner, _, leaf = name.rpartition(".")
+    hook = getattr(module.get_submodule(owner), "_hf_hook", None)
+    for part in getattr(hook, "hooks", (hook,)):  # hooks come alone or in a sequence
+        values = getattr(part, "weights_map", None)
+        if values is not None:
+            return values[leaf]
+    return None

@@ -1,0 +1,199 @@
+"""Models that are more than their plain weights: adapters, 8-bit weights, offloading."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from architectures import architecture
+from small_models import character_tokenizer
+
+from canary.errors import ModelError
+from canary.models import conformance
+from canary.models.base import Rows
+from canary.models.fingerprints import fingerprint
+from canary.models.loading import load
+
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft
+
+ROWS = Rows.of([[3, 1, 4, 1, 5, 9, 2, 6], [2, 7, 1, 8, 2, 8]])
+
+
+def loaded(module):
+    return load(module, tokenizer=character_tokenizer())
+
+
+def conforms(model) -> None:
+    for check in conformance.CHECKS:
+        check(model)
+
+
+def with_lora(name: str = "llama"):
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(1)
+    config = peft.LoraConfig(
+        r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM"
+    )
+    return peft.get_peft_model(architecture(name), config)
+
+
+def test_lora_conforms_and_merging_moves_little() -> None:
+    module = with_lora()
+    apart = loaded(module)
+    assert "reuse" in apart.facts.capabilities
+    conforms(apart)
+    scores = apart.score(ROWS)
+    assert np.abs(scores - loaded(architecture("llama")).score(ROWS)).max() > 0.1
+    merged = loaded(module.merge_and_unload())
+    conforms(merged)
+    noise = merged.facts.noise_bits(8) * np.log(2)
+    np.testing.assert_allclose(merged.score(ROWS), scores, atol=noise)
+
+
+def test_adapters_count_in_the_fingerprint() -> None:
+    """Which adapters are at work, and how strongly, is part of which model it is."""
+    module = with_lora()
+    found = {fingerprint(module), fingerprint(architecture("llama"))}
+    with module.disable_adapter():
+        found.add(fingerprint(module))
+        off = loaded(module).score(ROWS)
+    np.testing.assert_allclose(off, loaded(architecture("llama")).score(ROWS), atol=1e-5)
+    module.base_model.model.model.layers[0].self_attn.q_proj.scaling["default"] *= 2
+    found.add(fingerprint(module))
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize("kind", ["PromptTuningConfig", "PrefixTuningConfig"])
+def test_learned_prompts_are_scored_as_peft_scores_them(kind: str) -> None:
+    """They stand before the row and are no tokens of it; states are not reused."""
+    peft = pytest.importorskip("peft")
+    config = getattr(peft, kind)(task_type="CAUSAL_LM", num_virtual_tokens=4)
+    torch.manual_seed(1)
+    module = peft.get_peft_model(architecture("llama"), config).eval()
+    model = loaded(module)
+    ids = torch.tensor([[3, 1, 4, 1, 5, 9]])
+    with torch.no_grad():
+        logits = module(input_ids=ids).logits[:, -6:-1]
+    wanted = torch.log_softmax(logits, -1).gather(2, ids[:, 1:, None]).flatten()
+    np.testing.assert_allclose(model.score(Rows.of(ids.tolist())), wanted, atol=1e-5)
+    assert np.abs(model.score(ROWS) - loaded(architecture("llama")).score(ROWS)).max() > 0.01
+    conforms(model)
+
+
+@pytest.fixture
+def adapter(tmp_path):
+    base, folder = tmp_path / "base", tmp_path / "adapter"
+    module = with_lora()
+    module.get_base_model()
+    architecture("llama").save_pretrained(base)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=character_tokenizer()).save_pretrained(
+        base
+    )
+    module.peft_config["default"].base_model_name_or_path = str(base)
+    module.save_pretrained(folder)
+    return folder, module
+
+
+def test_an_adapters_folder_is_loaded_with_its_base(adapter) -> None:
+    folder, module = adapter
+    model = load(folder, device="cpu")
+    assert model.facts.name == "adapter"
+    np.testing.assert_allclose(model.score(ROWS), loaded(module).score(ROWS), atol=1e-5)
+
+
+def test_adapters_input(adapter, monkeypatch) -> None:
+    folder, _ = adapter
+    described = json.loads((folder / "adapter_config.json").read_text())
+    weights = (folder / "adapter_model.safetensors").read_bytes()
+    (folder / "adapter_model.safetensors").unlink()
+    with pytest.raises(ModelError, match="no weights in safetensors"):
+        load(folder)
+    (folder / "adapter_model.safetensors").write_bytes(weights)
+    (folder / "adapter_config.json").write_text(
+        json.dumps({**described, "target_modules": ["q_proj", "v_proj", "o_proj"]})
+    )
+    with pytest.raises(ModelError, match="no adapter of its base model"):
+        load(folder)  # the weights of o_proj are missing
+    (folder / "adapter_config.json").write_text(
+        json.dumps({**described, "base_model_name_or_path": None})
+    )
+    with pytest.raises(ModelError, match="names no base model"):
+        load(folder)
+    (folder / "adapter_config.json").write_text(json.dumps(described))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ModelError, match="peft is not installed"):
+        load(folder)
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+def test_dynamic_int8_conforms_within_its_noise() -> None:
+    """Activations are scaled by the batch's largest, so a score hangs on its neighbours.
+
+    That is what the model is; the measured noise says it, and states are not reused.
+    """
+    module = torch.ao.quantization.quantize_dynamic(
+        architecture("llama"), {torch.nn.Linear}, dtype=torch.qint8
+    )
+    model = loaded(module)
+    assert model.facts.noise_bits_per_token > 0.01
+    assert "reuse" not in model.facts.capabilities
+    conforms(model)
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+def test_quantised_weights_count_in_the_fingerprint() -> None:
+    """They lie packed in tuples, not as tensors of the state dict."""
+    found = set()
+    for change in (1.0, 1.5):
+        module = architecture("llama")
+        with torch.no_grad():
+            module.model.layers[0].mlp.up_proj.weight[0] *= change
+        quantised = torch.ao.quantization.quantize_dynamic(
+            module, {torch.nn.Linear}, dtype=torch.qint8
+        )
+        found.add(fingerprint(quantised))
+    assert len(found) == 2
+
+
+def test_8_bit_weights_conform() -> None:
+    quantization = pytest.importorskip("torchao.quantization")
+    module = architecture("llama")
+    quantization.quantize_(module, quantization.Int8WeightOnlyConfig())
+    model = loaded(module)
+    assert "reuse" in model.facts.capabilities
+    assert model.facts.fingerprint != fingerprint(architecture("llama"))
+    conforms(model)
+    assert np.abs(model.score(ROWS) - loaded(architecture("llama")).score(ROWS)).max() < 0.5
+
+
+@pytest.mark.parametrize("where", ["cpu", "disk", "mixed"])
+def test_offloaded_models_give_the_same_numbers(where: str, tmp_path) -> None:
+    accelerate = pytest.importorskip("accelerate")
+    module, plain = architecture("llama"), loaded(architecture("llama"))
+    if where == "cpu":
+        module = accelerate.cpu_offload(module, execution_device="cpu")
+    elif where == "disk":
+        module = accelerate.disk_offload(module, str(tmp_path), execution_device="cpu")
+    else:
+        places = dict.fromkeys(("model.embed_tokens", "model.layers.0", "model.norm"), "cpu")
+        places |= {"model.rotary_emb": "cpu", "model.layers.1": "disk", "lm_head": "disk"}
+        module = accelerate.dispatch_model(
+            module, places, main_device="cpu", offload_dir=str(tmp_path), force_hooks=True
+        )
+    assert any(p.device.type == "meta" for p in module.parameters())
+    model = loaded(module)
+    assert (model.facts.device, model.facts.fingerprint) == ("cpu", plain.facts.fingerprint)
+    assert "reuse" in model.facts.capabilities
+    np.testing.assert_array_equal(model.score(ROWS), plain.score(ROWS))
+    conforms(model)
+
+
+def test_a_device_map_is_asked_for_by_name(tmp_path) -> None:
+    pytest.importorskip("accelerate")
+    architecture("llama").save_pretrained(tmp_path)
+    model = load(tmp_path, tokenizer=character_tokenizer(), device="auto")
+    plain = loaded(architecture("llama"))
+    np.testing.assert_allclose(model.score(ROWS), plain.score(ROWS), atol=1e-4)

@@ -1,0 +1,121 @@
+"""One copy of the context for all rows: the same numbers as a copy for each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from architectures import architecture
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_models import character_tokenizer
+
+from canary.errors import OutOfMemory
+from canary.models import shared_context
+from canary.models.base import Children, Context, Nodes
+from canary.models.forwards import CausalForward
+from canary.models.key_values import KeyValueWalker
+from canary.models.loading import load
+
+
+class Layer:
+    layer_idx = 0
+
+
+def shared(query, key, value, context, **options):
+    token = shared_context._context.set([context])
+    try:
+        out, _ = shared_context.attend(Layer(), query, key, value, None, **options)
+    finally:
+        shared_context._context.reset(token)
+    return out
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.tuples(*[st.integers(1, most) for most in (5, 3, 3, 9, 4)]),
+    st.sampled_from([1.0, 30.0]),
+    st.integers(0, 2**31),
+)
+def test_attention_oracle(shape, size, seed) -> None:
+    """Context and tail in one softmax, every row with its own copy, in float64."""
+    n, groups, per_group, p, t = shape
+    rng = torch.Generator().manual_seed(seed)
+    make = lambda *shape: size * torch.randn(*shape, generator=rng)  # noqa: E731
+    query = make(n, groups * per_group, 1, 4)
+    key, value = make(n, groups, t, 4), torch.randn(n, groups, t, 6, generator=rng)
+    context = make(1, groups, p, 4), torch.randn(1, groups, p, 6, generator=rng)
+    keys, values = (
+        torch.cat([c.expand(n, -1, -1, -1), own], 2).repeat_interleave(per_group, 1).double()
+        for c, own in zip(context, (key, value), strict=True)
+    )
+    weights = torch.softmax(query.double() @ keys.transpose(-1, -2) * 4**-0.5, -1)
+    wanted = (weights @ values).transpose(1, 2).float()
+    torch.testing.assert_close(shared(query, key, value, context), wanted, atol=2e-3, rtol=1e-3)
+    if size == 1.0:
+        torch.testing.assert_close(
+            shared(query, key, value, context, scaling=0.5), wanted, atol=1e-5, rtol=1e-4
+        )
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "neox", "qwen3", "gemma3"])
+def test_walks_agree_with_copies(name: str) -> None:
+    forward = CausalForward(architecture(name))
+    context = Context(np.array([3, 1, 4], np.int32))
+    paths = np.array([[1, 2, 3], [1, 5, 6], [7, 2, 9]], np.int32)
+    at = np.array([3, 3, 3])
+    nodes = Nodes(paths, at, at - 2, np.full(3, -1))
+    tokens = Children(np.arange(6, dtype=np.int32))
+    found = []
+    for shares in (True, False):
+        with KeyValueWalker(forward, context, 2**20, shares=shares) as walker:
+            found.append(walker.expand(nodes, tokens))
+    np.testing.assert_allclose(found[0].log_probs, found[1].log_probs, atol=2e-5)
+    np.testing.assert_allclose(found[0].path_log_probs, found[1].path_log_probs, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("gemma2", "soft-caps"),
+        ("gpt_oss", "sinks"),
+        ("falcon_alibi", "position bias"),
+        ("gptj", "attention that is not in the interface"),
+        ("deepseek3", "keys and values of different widths"),
+    ],
+)
+def test_what_cannot_be_shared_is_copied(name: str, why: str) -> None:
+    """Found by the probe: no architecture is listed anywhere."""
+    capabilities = load(architecture(name), tokenizer=character_tokenizer()).facts.capabilities
+    assert "reuse" in capabilities
+    assert "share" not in capabilities
+
+
+def test_attention_that_forgets_the_context_is_not_used(monkeypatch) -> None:
+    def forgetful(module, query, key, value, mask, **options):
+        out = torch.nn.functional.scaled_dot_product_attention(query, key, value, enable_gqa=True)
+        return out.transpose(1, 2), None
+
+    monkeypatch.setattr(shared_context, "attend", forgetful)
+    capabilities = load(architecture("llama"), tokenizer=character_tokenizer()).facts.capabilities
+    assert "share" not in capabilities
+    assert "reuse" in capabilities
+
+
+def test_the_model_is_left_as_it_was(monkeypatch) -> None:
+    """Its own attention is back after every step, and after one that fails."""
+    module = architecture("llama")
+    model = load(module, tokenizer=character_tokenizer())
+    at = np.array([1])
+    nodes = Nodes(np.array([[2]]), at, at, np.array([-1]))
+    with model.open(Context(np.array([1, 2])), memory_bytes=2**20) as walker:
+        walker.expand(nodes, Children(np.arange(3)))
+        assert module.config._attn_implementation == "sdpa"
+
+        def full(*arguments, **options):
+            raise MemoryError("can't allocate memory")
+
+        monkeypatch.setattr(type(module.lm_head), "forward", full)
+        with pytest.raises(OutOfMemory):
+            walker.expand(nodes, Children(np.arange(3)))
+    assert module.config._attn_implementation == "sdpa"
