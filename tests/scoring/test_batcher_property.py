@@ -174,5 +174,5 @@ def test_tuner_limits() -> None:
 
 def test_facts_are_plain_data() -> None:
     facts = build("gpt2").facts
-    assert facts.to_dict()["capabilities"] == ["score", "expand", "reuse"]
+    assert facts.to_dict()["capabilities"] == ["score", "expand", "reuse", "share"]
     assert set(facts.to_dict()) == {f.name for f in dataclasses.fields(facts)}
