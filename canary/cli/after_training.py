@@ -30,6 +30,7 @@ from canary.cli.options import (
     StartToken,
     TokenizerPath,
 )
+from canary.cli.outputs import check_outputs, factory_file, model_files
 from canary.cli.tables import show_audit, show_exposures
 
 __all__ = ["audit", "demo", "exposure", "report", "score"]
@@ -71,6 +72,8 @@ def score(
     from canary.models.loading import load
     from canary.scoring.files import score_file
 
+    read = [texts, *model_files(model), *model_files(tokenizer), *factory_file(factory)]
+    check_outputs([out], inputs=read)
     say(f"Loading {model}")
     loaded = load(model, tokenizer=tokenizer, dtype=dtype, device=device, factory=factory)
     with Bars() as bars:
@@ -122,33 +125,35 @@ def audit(
     from canary.audits.result import KIND, SCHEMA
     from canary.corpus.canaries import CanarySet
     from canary.models.loading import load
-    from canary.records.files import make_folder
+    from canary.records.files import folder_made
     from canary.records.shards import discard_run
     from canary.reports.html import report as write_report
 
     chosen = CanarySet.load(canaries)
-    folder = make_folder(out)
-    say(f"Loading {model}")
-    loaded = load(model, tokenizer=tokenizer, dtype=dtype, device=device, factory=factory)
-    with Bars() as bars:
-        result = measure(
-            loaded,
-            chosen,
-            method=method,
-            budget=budget,
-            draws=draws,
-            seed=seed,
-            start_token=start_token,
-            context=context,
-            batch_size=batch_size,
-            stage=bars.stage,
-            parts=folder / "parts",
-        )
-    result.save(folder / "audit.json")
-    page = write_report(result, folder / "report.html")
-    discard_run(folder / "parts")
+    with folder_made(out) as folder:
+        numbers, page = folder / "audit.json", folder / "report.html"
+        check_outputs([numbers, page], inputs=[canaries, *factory_file(factory)])
+        say(f"Loading {model}")
+        loaded = load(model, tokenizer=tokenizer, dtype=dtype, device=device, factory=factory)
+        with Bars() as bars:
+            result = measure(
+                loaded,
+                chosen,
+                method=method,
+                budget=budget,
+                draws=draws,
+                seed=seed,
+                start_token=start_token,
+                context=context,
+                batch_size=batch_size,
+                stage=bars.stage,
+                parts=folder / "parts",
+            )
+        result.save(numbers)
+        write_report(result, page)
+        discard_run(folder / "parts")
     show_audit(result)
-    say(f"The report is {page}; its numbers are in {folder / 'audit.json'}")
+    say(f"The report is {page}; its numbers are in {numbers}")
     if as_json:
         emit(KIND, result.to_dict(), schema=SCHEMA)
 
@@ -206,6 +211,7 @@ def report(
     from canary.audits.result import Audit
     from canary.reports.html import report as write_report
 
+    check_outputs([out], inputs=[audit_file])
     page = write_report(Audit.load(audit_file), out)
     say(f"The report is {page}")
     if as_json:
@@ -231,5 +237,6 @@ def demo(
     with Bars() as bars:
         result = run(out, inject=inject, seed=seed, stage=bars.stage, say=bars.say)
     show_audit(result)
+    say(f"{out / 'canaries.json'} holds the secrets, and with --inject {out / 'corpus.jsonl'}, too")
     if as_json:
         emit(KIND, result.to_dict(), schema=SCHEMA)

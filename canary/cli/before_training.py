@@ -12,8 +12,9 @@ from typing import Annotated
 import typer
 
 from canary.cli.console import Bars, emit, say
-from canary.cli.options import CanaryFile, Column, Corpus, Json, Seed, whole_numbers
-from canary.errors import CorpusError
+from canary.cli.options import CanaryFile, Column, Corpus, Json, Seed, decodable, whole_numbers
+from canary.cli.outputs import check_outputs, permissions_of
+from canary.errors import CorpusError, OutputError
 
 __all__ = ["generate", "inject", "verify"]
 
@@ -21,7 +22,13 @@ __all__ = ["generate", "inject", "verify"]
 def generate(
     formats: Annotated[
         list[str],
-        typer.Argument(metavar="FORMAT...", help="Text with holes, such as {digit:9}."),
+        typer.Argument(
+            metavar="FORMAT...",
+            callback=decodable,
+            help="Text with holes, such as {digit:9}; the kinds of holes are digit, letter, upper, "
+            "hex, alnum, base64, word, choice, credit_card, iban, uuid, email, phone and re. "
+            "docs/formats.md says what each gives.",
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The canary set to write.")],
     repetitions: Annotated[
@@ -41,6 +48,9 @@ def generate(
         int | None,
         typer.Option("--seed", min=0, help="As secret as the canaries.  [default: drawn]"),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file if there is one.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Draw random secrets, the canaries, and controls.
@@ -50,9 +60,17 @@ def generate(
     from canary.corpus.canaries import generate as draw
     from canary.formats.wordlists import read_words, with_words
 
+    numbers = whole_numbers(repetitions, "--repetitions")
+    check_outputs([out], inputs=[words] if words else [])
+    if out.exists() and not force:
+        raise OutputError(
+            "stands already, and may hold canaries that no audit can do without",
+            cure="name another file, or replace it with --force",
+            where=str(out),
+        )
     canaries = draw(
         formats if words is None else with_words(formats, read_words(words)),
-        repetitions=whole_numbers(repetitions, "--repetitions"),
+        repetitions=numbers,
         per_repetition=per_repetition,
         controls=controls,
         seed=seed,
@@ -97,23 +115,33 @@ def inject(
 
     Each copy becomes a line of its own at a random place; the corpus itself is not
     changed. Where each copy went is written to OUT.placements.json, readable by its
-    owner only.
+    owner only. The new corpus may be read by whoever may read the old one.
     """
     from canary.corpus.canaries import CanarySet
     from canary.corpus.injection import inject_file
 
+    places = out.with_name(f"{out.name}.placements.json")
+    check_outputs([out, places], inputs=[corpus, canaries])
     chosen = CanarySet.load(canaries)
-    with Bars() as bars:
+    with Bars() as bars, permissions_of(corpus):
         placements = inject_file(
             corpus, out, chosen, column=column, seed=seed, progress=bars.file(corpus.name)
         )
-    places = out.with_name(f"{out.name}.placements.json")
-    placements.save(places)
+    try:
+        placements.save(places)
+    except OutputError as error:
+        raise OutputError(
+            error.problem,
+            cure=f"mend that and inject again: {out} is whole, and the same seed puts every copy "
+            "at the same place",
+            where=str(places),
+        ) from error
     copies = sum(map(len, placements.lines.values()))
     say(
         f"{copies:,} copies of {len(placements.lines):,} canaries went into {out}, now "
         f"{placements.total_lines:,} lines"
     )
+    say(f"{out} holds the secrets; whoever may read {corpus} may read it")
     say(f"Where each copy went is in {places}, readable by you alone")
     if as_json:
         emit(

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import typer
-
+from canary.cli.streams import tell, write_result
 from canary.errors import OutputError
 from canary.reports.numbers import clean
 
@@ -20,7 +19,7 @@ _NAME_WIDTH = 48
 
 def say(text: str) -> None:
     """One line for people. Control characters are taken out: texts are untrusted."""
-    typer.echo(clean(text), err=True)
+    tell(f"{clean(text)}\n")
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -29,12 +28,17 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(clean, row))
-    Console(stderr=True, markup=False, emoji=False, highlight=False).print(table)
+    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+    with console.capture() as drawn:
+        console.print()
+        console.print(table)
+        console.print()
+    tell(drawn.get())
 
 
 def emit(kind: str, body: Mapping[str, Any], *, schema: int = 1) -> None:
@@ -51,7 +55,7 @@ def emit(kind: str, body: Mapping[str, Any], *, schema: int = 1) -> None:
     """
     document = {"kind": kind, "schema": schema, **body}
     try:
-        typer.echo(json.dumps(document, allow_nan=False, indent=1))
+        write_result(json.dumps(document, allow_nan=False, indent=1) + "\n")
     except BrokenPipeError:
         raise
     except OSError as error:

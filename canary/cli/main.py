@@ -1,90 +1,41 @@
-"""The command `canary`: its commands, and what becomes of errors.
+"""The entry point: runs one command, and says what becomes of errors and signals.
 
 Exit codes: 0 done; 2 the input or the command line cannot be used; 70 an error that
-nobody foresaw; 130 stopped by Ctrl-C; 141 whoever read the output closed it. 1 is kept for a
-verdict.
+nobody foresaw; 129, 130, 143 stopped by SIGHUP, Ctrl-C, SIGTERM; 141 whoever read the
+output closed it. 1 is kept for a verdict. Words for people that stderr cannot take, on a
+full disk say, are lost; the exit code is the same without them.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from typing import Annotated
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
-import typer
-from typer.main import get_command
+# What takes time to import is imported in `run`, where Ctrl-C is understood already.
+from canary.cli.streams import drop, flush_stdout, tell
 
-from canary import __version__
-from canary.cli import after_training, before_training
-from canary.cli.console import say
-from canary.cli.failures import write_log
-from canary.errors import CanaryError
+__all__ = ["run"]
 
-__all__ = ["app", "run"]
+USAGE, UNFORESEEN, PIPE_CLOSED = 2, 70, 141
 
-USAGE, UNFORESEEN, STOPPED, PIPE_CLOSED = 2, 70, 130, 141
-
-app = typer.Typer(
-    rich_markup_mode=None, add_completion=False, context_settings={"max_content_width": 100}
-)
-
-_COMMANDS: tuple[tuple[Callable[..., None], str], ...] = (
-    (
-        before_training.generate,
-        'generate "The random number is {digit:9}" --repetitions 1,4,16 --per-repetition 4 '
-        "--controls 16 --seed 0 --out canaries.json",
-    ),
-    (
-        before_training.inject,
-        "inject corpus.jsonl --canaries canaries.json --column text --out corpus.canaried.jsonl",
-    ),
-    (
-        before_training.verify,
-        "verify corpus.canaried.jsonl --canaries canaries.json --column text --json",
-    ),
-    (after_training.score, "score ./model texts.jsonl --column text --out scores.jsonl"),
-    (
-        after_training.audit,
-        "audit ./model --canaries canaries.json --draws 20000 --seed 0 --out audit/",
-    ),
-    (
-        after_training.exposure,
-        "exposure ./model --canaries canaries.json --method auto --budget 1000000 --json",
-    ),
-    (after_training.report, "report audit/audit.json --out report.html"),
-    (after_training.demo, "demo --out demo/"),
-)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_LONGEST = 1_000
+_MESSAGE_END = 300
 
 
-def _example(command: str) -> str:
-    return f"\b\nExample:\ncanary {command}"  # \b: in one piece, so that it can be copied
+class _Stopped(BaseException):
+    """A signal asks the process to end; everything is cleaned up as after Ctrl-C."""
 
-
-for _function, _words in _COMMANDS:
-    app.command(epilog=_example(_words))(_function)
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"canary {__version__}")
-        raise typer.Exit
-
-
-@app.callback(epilog=_example("demo --out demo/"))
-def _root(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
-        ),
-    ] = False,
-) -> None:
-    """Test whether a trained language model has memorized its training data.
-
-    Put canaries into a corpus (generate, inject, verify), train as always, and measure
-    (score, audit, exposure, report).
-    """
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -98,60 +49,104 @@ def run(argv: Sequence[str] | None = None) -> int:
     _quiet_libraries()
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     try:
-        return _outcome(arguments)
+        try:
+            with _signals_stop():
+                return _outcome(arguments)
+        except _Stopped as stop:
+            return _stopped(stop.number)
+        except KeyboardInterrupt:
+            return _stopped(signal.SIGINT)
     except BrokenPipeError:
         pass
     except SystemExit as stop:
         # So typer and rich leave when nobody reads any more; nothing else has cause to.
         if not isinstance(stop.__context__, BrokenPipeError):
             return _unforeseen(stop)
-    _drop_streams()
+    drop(1, 2)  # stdout and stderr
     return PIPE_CLOSED
 
 
 def _outcome(arguments: list[str]) -> int:
     """Run one command; tell people of what it raises."""
+    import typer
+    from typer.main import get_command
+
+    from canary.cli.commands import app
+    from canary.errors import CanaryError
+
     try:
         code = int(
             get_command(app).main(args=arguments, prog_name="canary", standalone_mode=False) or 0
         )
     except CanaryError as error:
-        say(f"error: {error}")
+        _error(str(error))
         return USAGE
     except typer.TyperException as error:
-        say(f"error: {error.format_message()}")
+        _error(error.format_message())
         context = getattr(error, "ctx", None)
-        say(f"Try: {context.command_path if context else 'canary'} --help")
+        tell(f"Try: {context.command_path if context else 'canary'} --help\n")
         return USAGE
-    except SystemExit:
+    except (SystemExit, KeyboardInterrupt, BrokenPipeError, _Stopped):
         raise
-    except KeyboardInterrupt:
-        code = STOPPED
+    except OSError as error:
+        flush_stdout()
+        if error.errno not in _NO_ROOM:
+            return _unforeseen(error)
+        _error(f"stdout or a file of a library cannot be written ({error.strerror}); make room")
+        return USAGE
     except typer.Abort as error:  # what typer makes of an EOFError
         return _unforeseen(error.__cause__ or error)
     except BaseException as error:  # a panic in Rust is no Exception
         return _unforeseen(error)
-    if code == STOPPED:
-        say("stopped; files are whole or absent")
+    if code == 128 + signal.SIGINT:  # what typer makes of Ctrl-C
+        raise KeyboardInterrupt
     return code
 
 
+@contextmanager
+def _signals_stop() -> Iterator[None]:
+    """Let signals that would end the process at once unwind it, unless they are ignored."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no other thread can hear them
+        return
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)  # a second one shall not disturb the cleaning up
+        raise _Stopped(number)
+
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
+    for number in heard:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _stopped(number: int) -> int:
+    tell("stopped; files are whole or absent\n")
+    return 128 + number
+
+
+def _error(message: str) -> None:
+    from canary.cli.console import say
+
+    if len(message) > _LONGEST:  # what was given is somewhere in it; the cure stands last
+        message = f"{message[: _LONGEST - _MESSAGE_END]} … {message[-_MESSAGE_END:]}"
+    say(f"error: {message}")
+
+
 def _unforeseen(error: BaseException) -> int:
+    from canary.cli.failures import write_log
+
     log = write_log(error)
     place = f"its log is {log}" if log else "and its log could not be written"
     # Not its message: that may hold anything, a secret included.
-    say(f"error: unforeseen {type(error).__name__}, {place}")
+    _error(f"unforeseen {type(error).__name__}, {place}")
     return UNFORESEEN
 
 
 def _quiet_libraries() -> None:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-
-
-def _drop_streams() -> None:
-    # What is still buffered would otherwise raise again when the interpreter ends.
-    null = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):
-        os.dup2(null, stream)
-    os.close(null)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+
+from canary.errors import InputError
+from canary.records.fields import brief
 
 __all__ = [
     "BatchSize",
@@ -26,11 +30,32 @@ __all__ = [
     "Seed",
     "StartToken",
     "TokenizerPath",
+    "decodable",
     "whole_numbers",
 ]
 
 MethodName = Literal["auto", "enumeration", "sampling"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
+
+
+def decodable(param: typer.CallbackParam, value: Any) -> Any:
+    """Pass what was given on, if it is text: it will be compared with texts and recorded.
+
+    Raises
+    ------
+    InputError
+        If it has bytes that are no UTF-8.
+    """
+    for text in value if isinstance(value, list | tuple) else (value,):
+        try:
+            (text or "").encode()
+        except UnicodeEncodeError as error:
+            name = param.opts[0] if param.param_type_name == "option" else param.metavar
+            raise InputError(
+                "has bytes that are no UTF-8 text", cure="give it as UTF-8", where=name or ""
+            ) from error
+    return value
+
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")
@@ -43,7 +68,10 @@ Corpus = Annotated[
     Path, typer.Argument(metavar="CORPUS", help="A JSONL file: one JSON object on each line.")
 ]
 Column = Annotated[
-    str, typer.Option("--column", metavar="NAME", help="The field that holds the text.")
+    str,
+    typer.Option(
+        "--column", metavar="NAME", callback=decodable, help="The field that holds the text."
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same result.")]
 
@@ -51,6 +79,7 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
+        callback=decodable,
         help="A folder that save_pretrained wrote, a hub id, or with --factory the folder of "
         "a recurrent model of your own.",
     ),
@@ -77,12 +106,16 @@ StartToken = Annotated[
     typer.Option(
         "--start-token",
         metavar="TOKEN",
+        callback=decodable,
         help="A token that stood before each text in training, if the tokenizer puts none "
         "there itself; for packed data usually the end-of-text token.",
     ),
 ]
 ContextText = Annotated[
-    str, typer.Option("--context", metavar="TEXT", help="Text before every candidate.")
+    str,
+    typer.Option(
+        "--context", metavar="TEXT", callback=decodable, help="Text before every candidate."
+    ),
 ]
 TokenizerPath = Annotated[
     str | None,
@@ -122,9 +155,10 @@ def whole_numbers(text: str, option: str) -> list[int]:
     typer.BadParameter
         If it is something else.
     """
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError as error:
+    parts = [part.strip(" ") for part in text.split(",")]
+    # int() also takes +1, 1_0 and digits of other scripts, which are slips here.
+    if not all(re.fullmatch("-?[0-9]{1,18}", part) for part in parts):
         raise typer.BadParameter(
-            f"{text!r} is no list of whole numbers; write it as in 1,4,16", param_hint=option
-        ) from error
+            f"{brief(text)} is no list of whole numbers; write it as in 1,4,16", param_hint=option
+        )
+    return [int(part) for part in parts]

@@ -41,7 +41,7 @@ def show_exposures(results: Iterable[CanaryResult]) -> None:
         (
             (
                 result.id,
-                _copies(result.repetitions),
+                count(result.repetitions),
                 f"{result.px_bits:.2f}",
                 _bits(
                     result.exposure.lower_bits

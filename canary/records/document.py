@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from canary.errors import RecordError
+from canary.records.fields import brief
 from canary.records.files import atomic_write
 
 __all__ = ["dump_document", "load_document", "render_document"]
+
+# Only an escape can bring one: there is none in UTF-8.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def render_document(kind: str, schema: int, body: Mapping[str, Any]) -> str:
@@ -25,10 +30,13 @@ def render_document(kind: str, schema: int, body: Mapping[str, Any]) -> str:
     Raises
     ------
     ValueError
-        If `body` holds NaN or an infinity: unknown is ``None`` with a reason.
+        If `body` holds NaN or an infinity (unknown is ``None`` with a reason), or half a
+        surrogate pair.
     """
     document = {"kind": kind, "schema": schema, **body}
-    return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    text.encode()  # here, and not when half of a file is written
+    return text
 
 
 def dump_document(
@@ -59,11 +67,14 @@ def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[
     """
     where = str(path)
     try:
-        text = Path(path).read_bytes().decode("utf-8")
-    except OSError as error:
+        content = Path(path).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise RecordError(
-            f"cannot be read ({error.strerror or error})", cure="check the path", where=where
+            f"cannot be read ({reason})", cure="check the path", where=where
         ) from error
+    try:
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise RecordError(
             f"is not UTF-8 (byte {error.start})", cure=f"name a {kind} file", where=where
@@ -80,22 +91,36 @@ def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[
             cure=f"write it again, or name a whole {kind} file",
             where=where,
         ) from error
+    if _SURROGATE.search(text) and not _is_unicode(document):
+        raise RecordError(
+            "holds half a surrogate pair, which is no character",
+            cure=f"write it again, or name a whole {kind} file",
+            where=where,
+        )
     if not isinstance(document, dict) or document.get("kind") != kind:
         raise RecordError(f"is not a {kind} document", cure=f"name a {kind} file", where=where)
     found = document.get("schema")
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
         raise RecordError(
-            f"has no valid schema number (got {found!r})",
+            f"has no valid schema number (got {brief(found)})",
             cure="write it again with this version of canary",
             where=where,
         )
     if found > schema:
         raise RecordError(
-            f"has schema {found}; this version of canary reads up to {schema}",
+            f"has schema {brief(found)}; this version of canary reads up to {schema}",
             cure="upgrade with: pip install -U canary-lm",
             where=where,
         )
     return document
+
+
+def _is_unicode(document: object) -> bool:
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _no_constant(name: str) -> None:

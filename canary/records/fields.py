@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from canary.errors import RecordError
 
-__all__ = ["check_fields", "from_fields", "int_field", "list_field", "text_field"]
+__all__ = ["brief", "check_fields", "from_fields", "int_field", "list_field", "text_field"]
 
 T = TypeVar("T")
 
@@ -26,25 +26,45 @@ def from_fields(kind: type[T], data: Mapping[str, Any]) -> T:
     """Build `kind` from `data`, holding each field to its plain type.
 
     Fields annotated with `str`, `int`, `float` and unions of them with `None` are checked
-    (an integer serves as a float, a boolean as neither, and numbers are finite); fields
-    of other types are the caller's to check.
+    (an integer serves as a float where a float can hold it, a boolean as neither, and
+    numbers are finite); fields of other types are the caller's to check.
 
     Raises
     ------
     TypeError
         If a field is missing, unknown or of another type.
     """
+    if not isinstance(data, Mapping):
+        raise TypeError(f"{kind.__name__} must be an object, got {type(data).__name__}")
+    declared = fields(kind)  # type: ignore[arg-type]
+    if unknown := data.keys() - {field.name for field in declared}:
+        raise TypeError(f"{kind.__name__} has no field {brief(min(unknown))}")
     built = kind(**data)
-    for field in fields(kind):  # type: ignore[arg-type]
+    for field in declared:
         allowed = str(field.type).split(" | ")
         if not set(allowed) <= _PLAIN.keys():
             continue
         value = getattr(built, field.name)
         types = tuple(t for name in allowed for t in _PLAIN[name])
-        fits = isinstance(value, types) and not isinstance(value, bool)
-        if not fits or (isinstance(value, float) and not math.isfinite(value)):
-            raise TypeError(f"{field.name} must be {field.type}, got {value!r}")
+        if not isinstance(value, types) or isinstance(value, bool):
+            raise TypeError(f"{field.name} must be {field.type}, got {type(value).__name__}")
+        if "float" in allowed and value is not None and not _fits_float(value):
+            raise TypeError(f"{field.name} must be finite")
     return built
+
+
+def brief(value: object, limit: int = 40) -> str:
+    """`value` as Python writes it, its middle left out where it is long."""
+    text = repr(value)
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
+
+
+def _fits_float(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def check_fields(item: object, expected: set[str], where: str) -> Mapping[str, Any]:

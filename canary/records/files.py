@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import IO
 
 from canary.errors import OutputError
 
-__all__ = ["atomic_write", "atomic_writer", "make_folder"]
+__all__ = [
+    "atomic_write",
+    "atomic_writer",
+    "check_kind",
+    "check_writable",
+    "folder_made",
+    "make_folder",
+]
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -25,6 +34,10 @@ def atomic_writer(path: str | os.PathLike[str], *, private: bool = False) -> Ite
     renamed over `path`. When the block raises (Ctrl-C included) the temporary file is
     removed and whatever stood at `path` before stays as it was.
 
+    Only a file is replaced. Pipes and devices are refused, and so are symbolic links: one
+    that was replaced would be lost, as ``/dev/stdout`` is to a careless root, and one that
+    was followed would say where the secrets go.
+
     Parameters
     ----------
     path : path-like
@@ -35,20 +48,11 @@ def atomic_writer(path: str | os.PathLike[str], *, private: bool = False) -> Ite
     Raises
     ------
     OutputError
-        If the folder does not exist or cannot be written to, or the disk is full.
+        If `path` is something else than a file, its folder does not exist or cannot be
+        written to, or the disk is full.
     """
     target = Path(path)
-    if _is_folder(target):
-        raise OutputError(
-            "is a folder, a file was expected", cure="name a file in it", where=str(target)
-        )
-    try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.name}.", suffix=".part", dir=target.parent
-        )
-    except OSError as error:
-        raise _unwritable(target, error) from error
-    part = Path(name)
+    handle, part = _begin(target)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -58,6 +62,50 @@ def atomic_writer(path: str | os.PathLike[str], *, private: bool = False) -> Ite
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             raise _unwritable(target, error) from error
         raise
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Find out whether `atomic_writer` could begin to write `path`; nothing is left behind.
+
+    For a result that is written behind another one, or after hours.
+
+    Raises
+    ------
+    OutputError
+        As `atomic_writer`.
+    """
+    handle, part = _begin(Path(path))
+    os.close(handle)
+    part.unlink()
+
+
+def _begin(target: Path) -> tuple[int, Path]:
+    """A new temporary file beside `target`, which must be a file or absent."""
+    check_kind(target)
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{target.name}.", suffix=".part", dir=target.parent
+        )
+    except (OSError, ValueError) as error:  # ValueError: a NUL, half a surrogate pair
+        raise _unwritable(target, error) from error
+    return handle, Path(name)
+
+
+def check_kind(target: Path) -> None:
+    """Refuse what `atomic_writer` does not replace, by an OutputError."""
+    try:
+        mode = target.lstat().st_mode
+    except (OSError, ValueError):  # nothing there, or nothing that could be there
+        return
+    if stat.S_ISREG(mode):
+        return
+    if target.is_dir():
+        problem, cure = "is a folder, a file was expected", "name a file in it"
+    elif stat.S_ISLNK(mode):
+        problem, cure = "is a symbolic link, a file was expected", "name the file it leads to"
+    else:
+        problem, cure = "is a pipe, a device or a socket", "name a file on disk"
+    raise OutputError(problem, cure=cure, where=str(target))
 
 
 def _commit(file: IO[bytes], part: Path, target: Path, *, private: bool) -> None:
@@ -89,21 +137,34 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise _unwritable(folder, error) from error
     return folder
 
 
-def _is_folder(path: Path) -> bool:
+@contextmanager
+def folder_made(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """`make_folder` for a block of work.
+
+    When the block raises, the folders that were made for it are removed again, as far as
+    nothing is in them.
+    """
+    folder = Path(path)
+    chain = (folder, *folder.parents)  # the innermost first
+    missing = list(takewhile(lambda place: not os.path.exists(place), chain))  # noqa: PTH110
     try:
-        return path.is_dir()
-    except OSError:  # a name too long, a parent that may not be searched
-        return False
+        yield make_folder(folder)
+    except BaseException:
+        for place in missing:
+            with suppress(OSError, ValueError):
+                place.rmdir()
+        raise
 
 
-def _unwritable(path: Path, error: OSError) -> OutputError:
+def _unwritable(path: Path, error: OSError | ValueError) -> OutputError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
     return OutputError(
-        f"cannot be written ({error.strerror or error})",
+        f"cannot be written ({reason})",
         cure="check that the folder exists, is yours and has room, or name another path",
         where=str(path),
     )

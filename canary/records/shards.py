@@ -28,7 +28,7 @@ from typing import Any
 
 from canary.errors import OutputError, RecordError
 from canary.records.document import dump_document, load_document
-from canary.records.files import atomic_write, atomic_writer, make_folder
+from canary.records.files import atomic_write, atomic_writer, check_kind, make_folder
 
 __all__ = ["Pace", "Run", "Series", "Shard", "discard_run", "open_run"]
 
@@ -154,6 +154,7 @@ class Run:
             If `target` cannot be written or there is no room; the shards stay.
         """
         merged = self.folder / _MERGED
+        check_kind(target)
         try:
             # Not beside the target: what a kill leaves is in the folder, and goes with it.
             with atomic_writer(merged) as out:
@@ -183,6 +184,8 @@ def discard_run(folder: str | os.PathLike[str]) -> None:
 @contextmanager
 def open_run(folder: str | os.PathLike[str], identity: Mapping[str, Any]) -> Iterator[Run]:
     """Begin a run in `folder`, or go on with the one that was begun there.
+
+    A run that raises before its first piece is finished leaves nothing behind.
 
     Parameters
     ----------
@@ -214,7 +217,12 @@ def open_run(folder: str | os.PathLike[str], identity: Mapping[str, Any]) -> Ite
         else:
             _clear(place)
             dump_document(manifest, KIND, SCHEMA, {"identity": dict(identity)}, private=True)
-        yield Run(place)
+        try:
+            yield Run(place)
+        except BaseException:
+            if not any(place.glob("*.shard")):
+                discard_run(place)
+            raise
 
 
 class Pace:

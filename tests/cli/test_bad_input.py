@@ -11,11 +11,12 @@ from command_line import files, save_model, shows_secret, small_model
 
 from canary.corpus.canaries import generate
 
-GENERATE = ("generate", "The code is {digit:9}", "--out", "old/file")
+GENERATE = ("generate", "The code is {digit:9}", "--force", "--out", "old/file")
 INJECT = ("inject", "corpus.jsonl", "--canaries", "canaries.json", "--out", "old/file")
 VERIFY = ("verify", "corpus.jsonl", "--canaries", "canaries.json")
 AUDIT = ("audit", "./model", "--canaries", "canaries.json", "--out", "old", "--draws", "9")
 EXPOSURE = ("exposure", "./model", "--canaries", "canaries.json", "--draws", "9")
+SCORE = ("score", "./model", "corpus.jsonl", "--out", "old/file")
 REPORT = ("report", "old/audit.json", "--out", "old/file")
 
 
@@ -40,6 +41,10 @@ def manifest(change):
         Path("canaries.json").write_text(change(text))
 
     return prepare
+
+
+def folders_in(place):
+    return {path for path in place.rglob("*") if path.is_dir()}
 
 
 def newer(text):
@@ -134,17 +139,17 @@ TABLE = {
     ),
     "space too small": (
         nothing,
-        ("generate", "Code {digit:1}", "--out", "old/file"),
+        ("generate", "Code {digit:1}", *GENERATE[2:]),
         ("'Code {digit:1}' has 10 fills", "48 canaries and controls", "longer hole"),
     ),
     "unknown hole": (
         nothing,
-        ("generate", "Code {dogit:9}", "--out", "old/file"),
+        ("generate", "Code {dogit:9}", *GENERATE[2:]),
         ("column 6", "'dogit' is no kind of hole", "{digit:9}"),
     ),
     "format without a hole": (
         nothing,
-        ("generate", "Code", "--out", "old/file"),
+        ("generate", "Code", *GENERATE[2:]),
         ("has no hole", "{digit:9}"),
     ),
     "repetitions": (
@@ -152,6 +157,14 @@ TABLE = {
         (*GENERATE, "--repetitions", "1,x"),
         ("--repetitions", "'1,x'", "as in 1,4,16"),
     ),
+    "repetitions with an underscore": (nothing, (*GENERATE, "--repetitions", "1_0"), ("'1_0'",)),
+    "repetitions with a sign": (nothing, (*GENERATE, "--repetitions", "+1"), ("'+1'",)),
+    "repetitions in another script": (
+        nothing,
+        (*GENERATE, "--repetitions", "\u0661"),
+        ("'\u0661'",),
+    ),
+    "too many repetitions": (nothing, (*GENERATE, "--repetitions", "9" * 5000), ("as in 1,4,16",)),
     "negative repetitions": (nothing, (*GENERATE, "--repetitions", "-3"), ("at least 1",)),
     "doubled repetitions": (nothing, (*GENERATE, "--repetitions", "4,4"), ("stands twice",)),
     "negative number per repetition": (
@@ -298,6 +311,98 @@ TABLE = {
         (*AUDIT, "--factory", "mine.py:build"),
         ("mine.py:build", "check that the factory builds the module that was saved"),
     ),
+    "canaries that stand already": (
+        nothing,
+        ("generate", "The code is {digit:9}", "--out", "canaries.json"),
+        ("canaries.json", "stands already", "--force"),
+    ),
+    "words as output": (
+        nothing,
+        (*GENERATE[:-1], "corpus.jsonl", "--words", "corpus.jsonl"),
+        ("corpus.jsonl", "never modified", "name another file"),
+    ),
+    "canaries as output": (
+        nothing,
+        (*INJECT[:-1], "./old/../canaries.json"),
+        ("canaries.json", "never modified", "name another file"),
+    ),
+    "hard link to the canaries as output": (
+        lambda: Path("link").hardlink_to("canaries.json"),
+        (*INJECT[:-1], "link"),
+        ("link", "never modified"),
+    ),
+    "symbolic link to the canaries as output": (
+        lambda: Path("link").symlink_to("canaries.json"),
+        (*INJECT[:-1], "link"),
+        ("link", "never modified"),
+    ),
+    "placements as corpus": (
+        lambda: Path("o.placements.json").write_text('{"text": "a"}\n'),
+        ("inject", "o.placements.json", *INJECT[2:-1], "o"),
+        ("o.placements.json", "never modified"),
+    ),
+    "placements in no place": (
+        lambda: Path("o.placements.json").mkdir(),
+        (*INJECT[:-1], "o"),
+        ("o.placements.json", "is a folder"),
+    ),
+    "placements with too long a name": (
+        nothing,
+        (*INJECT[:-1], "o" * 235),
+        ("o.placements.json", "cannot be written (File name too long)"),
+    ),
+    "audit as output": (
+        nothing,
+        (*REPORT[:-1], "old/audit.json"),
+        ("old/audit.json", "never modified"),
+    ),
+    "canaries where the audit goes": (
+        lambda: shutil.move("canaries.json", "old/audit.json"),
+        ("audit", "./model", "--canaries", "old/audit.json", "--out", "old"),
+        ("old/audit.json", "never modified"),
+    ),
+    "texts as output": (nothing, (*SCORE[:-1], "corpus.jsonl"), ("corpus.jsonl", "never modified")),
+    "model as output": (
+        nothing,
+        (*SCORE[:-1], "model/config.json"),
+        ("model/config.json", "never modified"),
+    ),
+    "factory as output": (
+        wrong_factory,
+        (*SCORE[:-1], "mine.py", "--factory", "mine.py:build"),
+        ("mine.py", "never modified"),
+    ),
+    "column that is no text, inject": (
+        nothing,
+        (*INJECT, "--column", "\udcff"),
+        ("--column", "no UTF-8", "give it as UTF-8"),
+    ),
+    "context that is no text": (
+        nothing,
+        (*AUDIT, "--context", "\udcff"),
+        ("--context", "no UTF-8"),
+    ),
+    "start token that is no text": (
+        nothing,
+        (*AUDIT, "--start-token", "\udcff"),
+        ("--start-token", "no UTF-8"),
+    ),
+    "format that is no text": (
+        nothing,
+        ("generate", "\udcff {digit:9}", *GENERATE[2:]),
+        ("FORMAT", "no UTF-8"),
+    ),
+    "model that is no text": (nothing, ("audit", "\udcff", *AUDIT[2:]), ("MODEL", "no UTF-8")),
+    "bad model and a new folder": (
+        nothing,
+        ("audit", "./none", *AUDIT[2:4], "--out", "new/folder"),
+        ("none", "there is no such folder"),
+    ),
+    "format too long and a new folder": (
+        short_context,
+        (*AUDIT[:4], "--out", "new/folder"),
+        ("21 tokens", "longer than the 16"),
+    ),
     "output below a file, generate": (
         nothing,
         (*GENERATE[:-1], "old/file/x"),
@@ -337,7 +442,7 @@ def test_message_exit_code_and_files_input(command, workplace, model, row):
     prepare, words, fragments = TABLE[row]
     shutil.copytree(model, "model")
     prepare()
-    before = files(workplace)
+    before, folders = files(workplace), folders_in(workplace)
     outcome = command(*words)
     assert outcome.code == 2, outcome.err
     assert outcome.out == ""
@@ -347,6 +452,7 @@ def test_message_exit_code_and_files_input(command, workplace, model, row):
         assert fragment in f"{message} {hint}"
     assert "Traceback" not in outcome.err
     assert files(workplace) == before
+    assert folders_in(workplace) == folders
     if Path("canaries.json").exists() and not row.startswith(("truncated", "newer", "canaries")):
         assert not shows_secret(outcome.err)
 

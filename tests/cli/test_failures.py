@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 import stat
 import tempfile
 import time
@@ -11,8 +13,11 @@ from pathlib import Path
 import pytest
 from command_line import files
 
+from canary.audits.result import Audit, CanaryResult
 from canary.cli.console import Bars, emit, say, show_table
+from canary.cli.tables import show_audit, show_exposures
 from canary.errors import OutputError
+from canary.statistics.exposures import exposure_by_draws
 
 GENERATE = ("generate", "The code is {digit:9}", "--out", "new.json")
 SECRET = "271828182"
@@ -118,6 +123,19 @@ def test_wide_table_loses_nothing(capsys, monkeypatch):
     assert shown.count("9") == 30
 
 
+def test_tables_fit_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    drawn = exposure_by_draws([1.0], [2.0] * 20_000, space_size=10**9)[0]
+    canaries = [CanaryResult(f"canary-{n}", 0, 4 * n, 100.0, None, drawn) for n in (10, 2000)]
+    controls = [CanaryResult("control-10", 0, 0, 100.0, None, drawn)]
+    show_exposures([*canaries, *controls])
+    show_audit(Audit((*canaries, *controls), (), None, None, {}, {}))
+    lines = capsys.readouterr().err.splitlines()
+    between = f"{drawn.lower_bits:.2f} to {drawn.upper_bits:.2f}"
+    assert sum(between in line for line in lines) == 3 + 3
+    assert sum(f"at least {drawn.lower_bits:.2f}" in line for line in lines) == 3 + 3
+
+
 def test_json_is_strict_and_ascii(capsys):
     emit("canary test", {"text": "\x9b2J é \ud800"})
     assert capsys.readouterr().out.isascii()
@@ -126,9 +144,43 @@ def test_json_is_strict_and_ascii(capsys):
 
 
 def test_full_disk_behind_stdout_is_named(monkeypatch):
-    monkeypatch.setattr("typer.echo", raises(OSError(errno.ENOSPC, "No space left on device")))
+    monkeypatch.setattr("canary.cli.console.write_result", raises(OSError(28, "No space left")))
     with pytest.raises(OutputError, match="stdout: cannot be written"):
         emit("canary test", {})
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signals_clean_up_as_ctrl_c_does(command, workplace, monkeypatch, number, code):
+    def kill(*_, **__):
+        assert list(Path().glob(".new.json.*.part"))
+        os.kill(os.getpid(), number)
+
+    before = files(workplace)
+    monkeypatch.setattr("canary.records.files._commit", kill)
+    outcome = command(*GENERATE)
+    assert outcome.code == code
+    assert (outcome.out, outcome.err) == ("", "stopped; files are whole or absent\n")
+    assert files(workplace) == before
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+def test_placements_that_cannot_be_written_leave_a_way(command, workplace, monkeypatch):
+    full = OutputError("cannot be written (No space left on device)", where="x")
+    monkeypatch.setattr("canary.corpus.injection.Placements.save", raises(full))
+    outcome = command("inject", "corpus.jsonl", "--canaries", "canaries.json", "--out", "new")
+    assert outcome.code == 2
+    assert "new.placements.json: cannot be written (No space" in outcome.err
+    assert "new is whole, and the same seed" in outcome.err
+    assert Path("new").exists()
+
+
+def test_long_message_keeps_its_beginning_and_its_cure(command, workplace, monkeypatch):
+    long = OutputError("x" * 5000, cure="mend it", where="there")
+    monkeypatch.setattr("canary.corpus.canaries.generate", raises(long))
+    outcome = command(*GENERATE)
+    assert outcome.err.startswith("error: there: xxx")
+    assert outcome.err.endswith("xxx; mend it\n")
+    assert len(outcome.err) < 1100
 
 
 def test_bars_are_quiet_without_a_terminal(capsys):

@@ -14,7 +14,7 @@ from canary.corpus.canaries import CanarySet
 
 GENERATE = (
     *("generate", "The code is {digit:4}", "--repetitions", "1,32", "--per-repetition", "4"),
-    *("--controls", "16", "--seed", "0", "--out", "canaries.json", "--json"),
+    *("--controls", "16", "--seed", "0", "--force", "--out", "canaries.json", "--json"),
 )
 INJECT = ("inject", "corpus.jsonl", "--canaries", "canaries.json", "--out", "new.jsonl", "--json")
 VERIFY = ("verify", "new.jsonl", "--canaries", "canaries.json", "--json")
@@ -100,7 +100,7 @@ def test_whole_flow_finds_what_was_learned(command, workplace):
 def test_no_secret_is_shown_or_written(command, workplace, model, words):
     shown = []
     for call in (
-        ("generate", "The code is {digit:9}", "--out", "canaries.json", "--json"),
+        ("generate", "The code is {digit:9}", "--force", "--out", "canaries.json", "--json"),
         INJECT,
         VERIFY,
         ("verify", "corpus.jsonl", "--canaries", "canaries.json", "--json"),
@@ -119,7 +119,8 @@ def test_no_secret_is_shown_or_written(command, workplace, model, words):
 
 def test_audit_json_does_not_give_the_seed_of_the_canaries(command, workplace, model):
     words = ("audit", model, "--canaries", "canaries.json", "--seed", "1", "--out", "a", *SAMPLING)
-    made = command("generate", "The code is {digit:9}", "--seed", "41", "--out", "canaries.json")
+    drawn = ("generate", "The code is {digit:9}", "--seed", "41", "--out", "canaries.json")
+    made = command(*drawn, "--force")
     assert made.code == command(*words).code == 0
     assert json.loads(Path("a/audit.json").read_text())["settings"]["seed"] == 1
     assert "41" not in map(str, json.loads(Path("a/audit.json").read_text())["settings"].values())
@@ -127,7 +128,7 @@ def test_audit_json_does_not_give_the_seed_of_the_canaries(command, workplace, m
 
 def test_stdout_stays_empty_without_json(command, workplace, model):
     for call in (
-        ("generate", "A {digit:3}", "B {letter:2} {digit:2}", "--out", "canaries.json"),
+        ("generate", "A {digit:3}", "B {letter:2} {digit:2}", "--force", "--out", "canaries.json"),
         INJECT[:-1],
         VERIFY[:-1],
         ("audit", model, "--canaries", "canaries.json", "--out", "a", *SAMPLING),
@@ -138,6 +139,25 @@ def test_stdout_stays_empty_without_json(command, workplace, model):
         assert outcome.code == 0, outcome.err
         assert outcome.out == ""
         assert outcome.err
+
+
+@pytest.mark.parametrize("bits", [0o600, 0o640, 0o644])
+def test_new_corpus_is_for_the_readers_of_the_old_one(command, workplace, bits):
+    Path("corpus.jsonl").chmod(bits)
+    injected = command(*INJECT)
+    assert injected.code == 0
+    assert mode("new.jsonl") == bits
+    assert mode("new.jsonl.placements.json") == 0o600
+    assert "new.jsonl holds the secrets" in injected.err
+
+
+def test_canaries_are_replaced_only_by_force(command, workplace):
+    before = Path("canaries.json").read_bytes()
+    words = ("generate", "The code is {digit:9}", "--out", "canaries.json")
+    assert command(*words).code == 2
+    assert Path("canaries.json").read_bytes() == before
+    assert command(*words, "--force").code == 0
+    assert Path("canaries.json").read_bytes() != before
 
 
 def test_same_seed_same_bytes(command, workplace):
@@ -152,7 +172,7 @@ def test_same_seed_same_bytes(command, workplace):
 def test_drawn_seed_is_recorded_and_not_told(command, workplace):
     seeds = set()
     for _ in range(2):
-        outcome = command("generate", "A {digit:9}", "--out", "canaries.json", "--json")
+        outcome = command("generate", "A {digit:9}", "--force", "--out", "canaries.json", "--json")
         seeds.add(CanarySet.load("canaries.json").seed)
         assert str(max(seeds)) not in outcome.out + outcome.err
     assert len(seeds) == 2
@@ -186,6 +206,7 @@ def test_demo_passes_what_it_was_told(command, workplace, monkeypatch, model):
     assert told == {"out": Path("d"), "inject": False, "seed": 4}
     assert outcome.document["kind"] == "canary audit"
     assert "a line" in outcome.err
+    assert "d/canaries.json holds the secrets" in outcome.err
 
 
 def test_words_from_a_file(command, workplace):

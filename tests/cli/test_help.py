@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 from typing import get_args
 
@@ -12,11 +13,12 @@ from typer.main import get_command
 from canary import __version__
 from canary.audits.auditing import METHODS, audit, exposure
 from canary.cli import after_training, before_training
-from canary.cli.main import app
+from canary.cli.commands import app
 from canary.cli.options import DtypeName, MethodName
 from canary.corpus.canaries import generate
 from canary.corpus.injection import inject_file
 from canary.corpus.verification import verify
+from canary.formats.kinds import KINDS
 from canary.models.torch_support import dtype_named
 from canary.scoring.files import score_file
 
@@ -56,9 +58,20 @@ def test_example_in_help_is_parsed_by_its_command(command, name):
     outcome = command(name, "--help")
     assert outcome.code == 0
     assert "--json" in outcome.out
-    example = shlex.split(outcome.out.rstrip().splitlines()[-1])
-    assert example[:2] == ["canary", name]
-    COMMANDS[name].make_context(name, example[2:])
+    examples = re.split("Examples?:\n", outcome.out)[1].strip().splitlines()
+    assert len(examples) == (3 if name == "audit" else 1)
+    for line in examples:
+        example = shlex.split(line)
+        assert example[:2] == ["canary", name]
+        COMMANDS[name].make_context(name, example[2:])
+
+
+def test_kinds_of_holes_are_in_the_help(command):
+    shown = command("generate", "--help").out.split("Options:")[0]
+    named = re.findall(r"\w+", " ".join(shown.split()).partition("kinds of holes are")[2])
+    builtin = [name for name, kind in KINDS.items() if kind.builtin]
+    assert set(builtin) <= set(named)
+    assert "docs/formats.md" in shown
 
 
 @pytest.mark.parametrize(("cli", "api"), SHARED, ids=lambda f: f"{f.__module__}.{f.__name__}")

@@ -20,11 +20,13 @@ LISTENING = [*ENTRY[:-1], HEAR + ENTRY[-1]]
 AUDIT = ("--canaries", "canaries.json", "--method", "sampling")
 
 
-def process(*words, **options):
+def process(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **environment):
     return subprocess.run(
         [*ENTRY, *map(str, words)],
-        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options,
-        env={**ENVIRONMENT, **options.get("env", {})},
+        stdout=stdout,
+        stderr=stderr,
+        text=True,
+        env={**ENVIRONMENT, **environment},
         check=False,
     )
 
@@ -76,6 +78,60 @@ def test_closed_pipe_for_people_gives_no_verdict(workplace, words):
     done = process(*words, "--out", "new.json", stderr=writer)
     os.close(writer)
     assert done.returncode == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device /dev/full")
+@pytest.mark.parametrize("buffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("words", "stream", "code"),
+    [
+        (("generate", "x {digit:9}", "--out", "new.json"), "stderr", 0),
+        (("generate", "x {dogit:9}", "--out", "new.json"), "stderr", 2),
+        (("audit",), "stderr", 2),
+        (("generate", "x {digit:9}", "--out", "new.json", "--json"), "stdout", 2),
+        (("--help",), "stdout", 2),
+    ],
+)
+def test_full_disk_gives_no_verdict(workplace, words, stream, code, buffered):
+    with Path("/dev/full").open("w") as full:
+        done = process(*words, **{stream: full}, PYTHONUNBUFFERED=buffered)
+    assert done.returncode == code
+    assert Path("new.json").exists() is ("x {digit:9}" in words)
+    if stream == "stdout":
+        assert "cannot be written (No space left on device)" in done.stderr
+
+
+def test_ctrl_c_while_the_command_is_still_starting():
+    held = (
+        "import sys\n"
+        "class Hold:\n"
+        "    def find_spec(name, *_):\n"
+        "        if name == 'typer':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Hold)\n"
+    )
+    words = [ENTRY[0], "-c", held + ENTRY[2], "--version"]
+    done = subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    assert (done.returncode, done.stderr) == (130, "stopped; files are whole or absent\n")
+
+
+def test_nothing_but_the_result_is_on_stdout(workplace, model):
+    Path("mine.py").write_text(
+        "import ctypes, os, sys\n"
+        "print('on import')\n"
+        "def build(config):\n"
+        "    print('in the factory')\n"
+        "    sys.__stdout__.write('past the redirection')\n"
+        "    os.system('echo from a child')\n"
+        "    ctypes.CDLL(None).puts(b'from C')\n"
+        "    raise SystemError\n"
+    )
+    words = ("exposure", model, *AUDIT, "--factory", "mine.py:build", "--json")
+    done = process(*words, PYTHONUNBUFFERED="")
+    assert done.stdout == ""
+    for said in ("on import", "in the factory", "past the", "from a child", "from C"):
+        assert said in done.stderr
+    assert done.returncode == 2
 
 
 def on_terminal(words, until, then, **environment):

@@ -4,71 +4,92 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from pydoc_data.topics import topics
 
 import pytest
 
+from canary.cli.main import run
+
 RECIPE = Path(__file__).parents[2] / "recipes" / "enron_transformer"
-CANARY = (sys.executable, "-c", "import sys; from canary.cli.main import run; sys.exit(run())")
 TINY = (
-    *("--epochs", "1", "--block", "64", "--vocabulary", "400"),
+    *("--epochs", "1", "--block", "64", "--vocabulary", "300", "--threads", "1"),
     *("--width", "32", "--layers", "1", "--heads", "2"),
 )
 
+# Most of it is imports; a busy machine may take long for them.
+pytestmark = pytest.mark.timeout(600)
 
-def sh(*command: str, cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=180)
+
+def script(name: str, *options: str, cwd: Path) -> None:
+    command = [sys.executable, str(RECIPE / name), *options]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
-def audit_of_trained(folder: Path) -> str:
-    """The README's commands on ``corpus.jsonl`` in `folder`; what check_px.py says."""
-    elsewhere = folder / "elsewhere"
-    elsewhere.mkdir()
-    sh(
-        *(*CANARY, "generate", "My card number is {digit:9}", "--repetitions", "1,16"),
-        *("--per-repetition", "2", "--controls", "4", "--seed", "0", "--out", "canaries.json"),
-        cwd=folder,
-    )
-    sh(
-        *(*CANARY, "inject", "corpus.jsonl", "--canaries", "canaries.json"),
-        *("--out", "corpus.canaried.jsonl"),
-        cwd=folder,
-    )
-    sh(
-        *(sys.executable, str(RECIPE / "train.py"), "corpus.canaried.jsonl"),
-        *("--out", "model", *TINY),
-        cwd=folder,
-    )
-    sh(
-        *(*CANARY, "audit", str(folder / "model"), "--canaries", str(folder / "canaries.json")),
-        *("--draws", "200", "--seed", "0", "--out", "audit"),
-        cwd=elsewhere,
-    )
-    return sh(
-        *(sys.executable, str(RECIPE / "check_px.py"), "model", "--canaries", "canaries.json"),
-        *("--audit", "elsewhere/audit/audit.json"),
-        cwd=folder,
-    )
+@pytest.fixture
+def audit_of_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[], str]:
+    """The README's commands on ``corpus.jsonl``; what check_px.py says.
+
+    All but the training run in this process, which saves most of the time.
+    """
+
+    def canary(*words: str) -> None:
+        assert run(words) == 0, capsys.readouterr().err
+
+    def work() -> str:
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        monkeypatch.chdir(tmp_path)
+        canary(
+            *("generate", "My card number is {digit:9}", "--repetitions", "1,16"),
+            *("--per-repetition", "2", "--controls", "4", "--seed", "0"),
+            *("--out", "canaries.json"),
+        )
+        canary(
+            *("inject", "corpus.jsonl", "--canaries", "canaries.json"),
+            *("--out", "corpus.canaried.jsonl"),
+        )
+        script("train.py", "corpus.canaried.jsonl", "--out", "model", *TINY, cwd=tmp_path)
+        monkeypatch.chdir(elsewhere)
+        canary(
+            *("audit", str(tmp_path / "model"), "--canaries", str(tmp_path / "canaries.json")),
+            *("--draws", "100", "--seed", "0", "--out", "audit"),
+        )
+        monkeypatch.chdir(tmp_path)
+        check = ("model", "--canaries", "canaries.json", "--audit", "elsewhere/audit/audit.json")
+        monkeypatch.setattr(sys, "argv", ["check_px.py", *check])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path(str(RECIPE / "check_px.py"), run_name="__main__")
+        said = capsys.readouterr()
+        assert end.value.code == 0, said
+        return said.out
+
+    return work
 
 
 def test_training_script_never_imports_canary() -> None:
     assert not re.search(r"^\s*(import|from) canary", (RECIPE / "train.py").read_text(), re.M)
 
 
-def test_px_equals_a_plain_loop_oracle(tmp_path: Path) -> None:
-    texts = [topics[name] for name in sorted(topics)[:30]]
+def test_px_equals_a_plain_loop_oracle(tmp_path: Path, audit_of_trained: Callable[[], str]) -> None:
+    texts = [topics[name] for name in sorted(topics)[:10]]
     rows = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     (tmp_path / "corpus.jsonl").write_text(rows)
-    assert audit_of_trained(tmp_path).startswith("8 canaries: largest difference")
+    assert audit_of_trained().startswith("8 canaries: largest difference")
 
 
 @pytest.mark.data
-def test_px_equals_a_plain_loop_on_enron_oracle(data_dir: Path, tmp_path: Path) -> None:
-    prepare = (sys.executable, str(RECIPE / "prepare.py"), "--data", str(data_dir))
-    sh(*prepare, "--out", "corpus.jsonl", "--emails", "100", cwd=tmp_path)
-    assert audit_of_trained(tmp_path).startswith("8 canaries: largest difference")
+def test_px_equals_a_plain_loop_on_enron_oracle(
+    data_dir: Path, tmp_path: Path, audit_of_trained: Callable[[], str]
+) -> None:
+    options = ("--data", str(data_dir), "--out", "corpus.jsonl", "--emails", "100")
+    script("prepare.py", *options, cwd=tmp_path)
+    assert audit_of_trained().startswith("8 canaries: largest difference")

@@ -6,12 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 RECIPE = Path(__file__).parents[2] / "recipes" / "own_recurrent"
 CANARY = (sys.executable, "-c", "import sys; from canary.cli.main import run; sys.exit(run())")
 
 
+pytestmark = pytest.mark.timeout(600)  # mostly for imports on a busy machine
+
+
 def sh(*command: str, cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

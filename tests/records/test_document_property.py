@@ -98,6 +98,10 @@ def test_permissions(tmp_path, private, mode):
         (b'{"kind": "some kind", "schema": 1, "schema": 1}', "a key stands twice"),
         (b'{"kind": "some kind", "schema": 1, "x": {"y": 1, "y": 2}}', "a key stands twice"),
         (b'{"kind": "\xff"}', "is not UTF-8 (byte 10)"),
+        (b'{"kind": "some kind", "schema": ' + b"9" * 4000 + b"}", "schema 99999"),
+        (b'{"kind": "some kind", "schema": -' + b"9" * 4000 + b"}", "number (got -9999"),
+        (b'{"kind": "some kind", "schema": 1, "x": ["\\ud800"]}', "half a surrogate pair"),
+        (b'{"kind": "some kind", "schema": 1, "\\uDFFF": 1}', "half a surrogate pair"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"x": ' + b"9" * 5000 + b"}", "is not valid JSON"),
     ],
@@ -110,6 +114,19 @@ def test_what_is_refused(tmp_path, content, message):
     assert message in str(caught.value)
     assert caught.value.where == str(path)
     assert caught.value.cure
+    assert len(str(caught.value)) < 300 + len(str(path))
+
+
+def test_whole_surrogate_pairs_are_read(tmp_path):
+    path = tmp_path / "d.json"
+    path.write_bytes(b'{"kind": "some kind", "schema": 1, "x": "\\ud83d\\ude00 \\\\ud800"}')
+    assert load_document(path, "some kind", 1)["x"] == "\U0001f600 \\ud800"
+
+
+def test_half_a_surrogate_pair_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        dump_document(tmp_path / "d.json", "some kind", 1, {"x": "\ud800"})
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["missing.json", "folder", "missing/d.json"])

@@ -5,12 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
-from canary.errors import OutputError
+from canary.errors import OutputError, RecordError
 from canary.records import files
-from canary.records.files import atomic_write, atomic_writer, make_folder
+from canary.records.document import load_document
+from canary.records.files import (
+    atomic_write,
+    atomic_writer,
+    check_writable,
+    folder_made,
+    make_folder,
+)
 
 
 @pytest.fixture
@@ -112,6 +120,77 @@ def test_targets_that_cannot_be(tmp_path):
             atomic_write(tmp_path / name, "x")
         assert caught.value.where == str(tmp_path / name)
         assert caught.value.cure
+
+
+@pytest.mark.parametrize("name", ["pipe", "link to pipe", "link to file", "dangling", "device"])
+def test_only_files_are_replaced(tmp_path, name):
+    file, pipe, target = tmp_path / "file", tmp_path / "pipe", tmp_path / "target"
+    file.write_text("before")
+    os.mkfifo(pipe)
+    match name:
+        case "pipe":
+            target = pipe
+        case "link to pipe":
+            target.symlink_to(pipe)
+        case "link to file":
+            target.symlink_to(file)
+        case "dangling":
+            target.symlink_to(tmp_path / "nothing")
+        case "device":
+            target = Path(os.devnull)
+    before = target.lstat()
+    for write in (check_writable, lambda path: atomic_write(path, "x")):
+        with pytest.raises(OutputError, match="pipe, a device|symbolic link") as caught:
+            write(target)
+        assert caught.value.where == str(target)
+        assert caught.value.cure
+    after = target.lstat()
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+    assert file.read_text() == "before"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_names_that_no_file_can_have(tmp_path, name):
+    for write in (check_writable, make_folder, lambda path: atomic_write(path, "x")):
+        with pytest.raises(OutputError, match="cannot be written"):
+            write(tmp_path / name)
+    with pytest.raises(RecordError, match="cannot be read"):
+        load_document(tmp_path / name, "some kind", 1)
+
+
+def test_check_leaves_everything_as_it_was(tmp_path):
+    (tmp_path / "file").write_text("before")
+    for name in ("file", "other"):
+        check_writable(tmp_path / name)
+    with pytest.raises(OutputError, match="File name too long"):
+        check_writable(tmp_path / ("x" * 300))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "before"
+
+
+def test_folders_made_for_nothing_are_removed_again(tmp_path):
+    def fail(path, *, leave=()):
+        with folder_made(path) as folder:
+            for name in leave:
+                (folder / name).write_text("")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail(tmp_path / "a" / "b")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(OutputError, match="cannot be written"):
+        fail(tmp_path / "a" / ("x" * 300))
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "a").mkdir()
+    with pytest.raises(KeyError):
+        fail(tmp_path / "a")
+    assert (tmp_path / "a").is_dir()
+    with pytest.raises(KeyError):
+        fail(tmp_path / "a" / "b" / "c", leave=["kept"])
+    assert (tmp_path / "a" / "b" / "c" / "kept").exists()
+    with folder_made(tmp_path / "d") as folder:
+        assert folder.is_dir()
+    assert folder.is_dir()
 
 
 def test_folders_are_made_and_tried(tmp_path):

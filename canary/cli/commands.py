@@ -1,0 +1,89 @@
+"""The command `canary`: its commands, and the examples in their help."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from canary import __version__
+from canary.cli import after_training, before_training
+from canary.cli.streams import results_alone
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    rich_markup_mode=None, add_completion=False, context_settings={"max_content_width": 100}
+)
+
+_COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
+    (
+        before_training.generate,
+        'generate "The random number is {digit:9}" --repetitions 1,4,16 --per-repetition 4 '
+        "--controls 16 --seed 0 --out canaries.json",
+    ),
+    (
+        before_training.inject,
+        "inject corpus.jsonl --canaries canaries.json --column text --out corpus.canaried.jsonl",
+    ),
+    (
+        before_training.verify,
+        "verify corpus.canaried.jsonl --canaries canaries.json --column text --json",
+    ),
+    (after_training.score, "score ./model texts.jsonl --column text --out scores.jsonl"),
+    (
+        after_training.audit,
+        "audit ./model --canaries canaries.json --draws 20000 --seed 0 --out audit/",
+        "audit ./model --canaries canaries.json --start-token '<|endoftext|>' --out audit/",
+        "audit ./model --canaries canaries.json --factory mymodel.py:build --out audit/",
+    ),
+    (
+        after_training.exposure,
+        "exposure ./model --canaries canaries.json --method auto --budget 1000000 --json",
+    ),
+    (after_training.report, "report audit/audit.json --out report.html"),
+    (after_training.demo, "demo --out demo/"),
+)
+
+
+def _examples(*commands: str) -> str:
+    heading = "Example:" if len(commands) == 1 else "Examples:"
+    # \b: each line in one piece, so that it can be copied.
+    return "\n".join(["\b", heading, *(f"canary {command}" for command in commands)])
+
+
+def _with_results_alone(function: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(function)
+    def command(**options: Any) -> None:
+        with results_alone():
+            function(**options)
+
+    return command
+
+
+for _function, *_lines in _COMMANDS:
+    app.command(epilog=_examples(*_lines))(_with_results_alone(_function))
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"canary {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog=_examples("demo --out demo/"))
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Test whether a trained language model has memorized its training data.
+
+    Put canaries into a corpus (generate, inject, verify), train as always, and measure
+    (score, audit, exposure, report).
+    """

@@ -1,0 +1,84 @@
+"""What a command is about to write: nothing that it reads, and nothing it cannot write."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from canary.errors import OutputError
+from canary.records.files import check_writable
+
+__all__ = ["check_outputs", "factory_file", "model_files", "permissions_of"]
+
+_OF_A_MODEL = (
+    *("config.json", "generation_config.json", "*.safetensors*", "tokenizer*"),
+    *("special_tokens_map.json", "vocab.*", "merges.txt"),
+)
+
+
+def check_outputs(outputs: Sequence[Path], *, inputs: Sequence[Path]) -> None:
+    """Check all outputs of a command before the first is written.
+
+    Raises
+    ------
+    OutputError
+        If one is an input (by another name, a link or a hard link as well) or another
+        output, or cannot be written.
+    """
+    for number, output in enumerate(outputs):
+        if any(_same(output, given) for given in inputs):
+            raise OutputError(
+                "is read by this command, and what is read is never modified",
+                cure="name another file to write",
+                where=str(output),
+            )
+        if any(_same(output, other) for other in outputs[:number]):
+            raise OutputError(
+                "is where another result of this command goes",
+                cure="name another file to write",
+                where=str(output),
+            )
+    for output in outputs:
+        check_writable(output)
+
+
+def model_files(model: str | None) -> list[Path]:
+    """The files by which a model or tokenizer is read, if it is a file or folder here."""
+    if model is None:
+        return []
+    place = Path(model)
+    if not place.is_dir():
+        return [place]
+    return [file for pattern in _OF_A_MODEL for file in place.glob(pattern)]
+
+
+def factory_file(factory: str | None) -> list[Path]:
+    """The file of ``path/to/file.py:function``."""
+    place = (factory or "").rpartition(":")[0]
+    return [Path(place)] if place.endswith(".py") else []
+
+
+@contextmanager
+def permissions_of(source: Path) -> Iterator[None]:
+    """Give the files that are made in the block no more permissions than `source` has."""
+    try:
+        mode = stat.S_IMODE(source.stat().st_mode)
+    except (OSError, ValueError):  # whoever reads it says what is wrong
+        mode = 0o600
+    before = os.umask(0o777 & ~mode)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        if one.exists() and other.exists():
+            return one.samefile(other)
+        return os.path.realpath(one) == os.path.realpath(other)
+    except (OSError, ValueError):  # a name too long, a NUL: nothing is there
+        return False

@@ -1,0 +1,124 @@
+"""The two streams: results alone on stdout, words for people on stderr."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass
+from typing import TextIO
+
+__all__ = ["drop", "flush_stdout", "results_alone", "tell", "write_result"]
+
+STDOUT, STDERR = 1, 2
+
+
+@dataclass(frozen=True)
+class _Stdout:
+    """What stdout was: the stream, and a copy of its descriptor if that now is stderr's."""
+
+    stream: TextIO | None
+    copy: int | None
+
+    @classmethod
+    def diverted(cls) -> _Stdout:
+        stream = sys.stdout
+        if _descriptor(stream) != STDOUT or _descriptor(sys.stderr) != STDERR:
+            return cls(stream, None)
+        stream.flush()
+        copy = os.dup(STDOUT)
+        os.dup2(STDERR, STDOUT)
+        return cls(stream, copy)
+
+    def write(self, text: str) -> None:
+        if self.copy is not None:
+            rest = text.encode("ascii")
+            while rest:
+                rest = rest[os.write(self.copy, rest) :]
+        elif self.stream is None:
+            raise OSError("it is closed")
+        else:
+            self.stream.write(text)
+            self.stream.flush()
+
+    def restore(self) -> None:
+        if self.copy is None:
+            return
+        # What was printed, but is still in a buffer, would come after the result.
+        with suppress(OSError):
+            sys.__stdout__.flush()  # type: ignore[union-attr]
+        ctypes.CDLL(None).fflush(None)
+        os.dup2(self.copy, STDOUT)
+        os.close(self.copy)
+
+
+_diverted: list[_Stdout] = []
+
+
+@contextmanager
+def results_alone() -> Iterator[None]:
+    """Let nothing but `write_result` reach stdout; all else that is printed goes to stderr.
+
+    It holds for user code, for libraries that are no Python, and for child processes.
+    """
+    stdout = _Stdout.diverted()
+    _diverted.append(stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _diverted.pop()
+        stdout.restore()
+
+
+def write_result(text: str) -> None:
+    """Write ASCII text to stdout at once; an OSError if it cannot take it."""
+    (_diverted[-1] if _diverted else _Stdout(sys.stdout, None)).write(text)
+
+
+def tell(text: str) -> None:
+    """Write words to stderr.
+
+    Where there is no room for them, on a full disk say, they are lost, and so is all that
+    follows: what was done does not change for it. If nobody reads them any more, that is
+    a BrokenPipeError.
+    """
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        if _descriptor(sys.stderr) == STDERR:
+            drop(STDERR)
+
+
+def flush_stdout() -> None:
+    """Empty the buffer of stdout, one way or the other."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        drop(STDOUT)
+
+
+def drop(*descriptors: int) -> None:
+    """Throw away what is written to these from now on, and what their buffers still hold.
+
+    That would raise once more when the interpreter ends, and change the exit code.
+    """
+    null = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in descriptors:
+        os.dup2(null, descriptor)
+    os.close(null)
+
+
+def _descriptor(stream: TextIO | None) -> int | None:
+    try:
+        return None if stream is None else stream.fileno()
+    except (OSError, ValueError):  # none, as for an io.StringIO, or closed
+        return None
