@@ -5,25 +5,37 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.corpus.canaries import CanarySet, whole_number
+from canary.corpus.columns import Column, Slot, column_names, copies_in, slots_of
 from canary.corpus.jsonl import Progress, parse_line, read_lines, regular_size, text_of
-from canary.corpus.tables import check_dataset
-from canary.errors import CorpusError, OutputError
+from canary.corpus.occurrences import Finder, find_canaries
+from canary.corpus.splicing import Splicer, allot, check_mode, check_separators, hostable
+from canary.corpus.streams import check_stream, inject_stream, is_stream
+from canary.corpus.tables import (
+    SPLIT,
+    add_rows,
+    check_dataset,
+    choose_split,
+    edit_rows,
+    replace_split,
+    rows_of,
+)
+from canary.errors import CorpusError, InputError, OutputError
 from canary.records.document import dump_document
 from canary.records.files import atomic_writer
 
-if TYPE_CHECKING:
-    from datasets import Dataset
+__all__ = ["Placements", "arrange", "assign", "check_fresh", "inject", "inject_file"]
 
-__all__ = ["Placements", "arrange", "inject", "inject_file"]
+D = TypeVar("D")
+"""Whatever is injected into; it comes back as what it was."""
 
 KIND = "canary placements"
 SCHEMA = 1
@@ -71,52 +83,146 @@ class Placements:
 
 
 def inject(
-    dataset: Dataset, canaries: CanarySet, *, column: str = "text", seed: int = 0
-) -> Dataset:
-    """Put canaries into a dataset as rows of their own.
+    dataset: D,
+    canaries: CanarySet,
+    *,
+    column: Column = "text",
+    seed: int = 0,
+    split: str = SPLIT,
+    mode: str = "record",
+    separators: Sequence[str] | None = None,
+    hosts: Sequence[Any] | None = None,
+) -> D:
+    r"""Put canaries into a dataset, as rows of their own or within its texts.
 
     Parameters
     ----------
-    dataset : datasets.Dataset
+    dataset : datasets.Dataset, DatasetDict, IterableDataset or IterableDatasetDict
         Not modified.
     canaries : CanarySet
         Each canary is copied as often as it says; controls are left out.
-    column : str
-        The text column that receives the canaries; they have None in all others.
+    column : str or pair of str
+        The column that receives the canaries: texts, or chats (lists of messages with
+        role and content); or the two columns of a parallel pair, which both do.
     seed : int
-        Decides the places. Every arrangement of the copies among the rows is equally
-        likely.
+        Decides the places. In a `Dataset` every arrangement of the copies among the rows
+        is equally likely.
+    split : str
+        Which split of a dictionary of splits; the others stay as they are.
+    mode : {"record", "splice"}
+        Rows of their own, empty in all other columns; or spliced into rows, at the
+        boundary of a sentence: into an answer of a chat, into both texts of a pair.
+    separators : (str, str), optional
+        What stands before and after a spliced canary, ``("\n", " ")`` unless given.
+    hosts : sequence, optional
+        For a stream: rows, by what they hold in `column`, after or in which the canaries
+        go. Each must occur exactly once. Without them the stream is read once to find
+        such rows, and must give the same rows again.
 
     Returns
     -------
-    datasets.Dataset
-        The rows of `dataset` in their order, and the copies among them; same features,
-        same format.
+    the type of `dataset`
+        The rows in their order with the copies among them; same features, same format.
 
     Raises
     ------
     CorpusError
-        If the dataset is empty, or has no text column of that name.
+        If the dataset is empty, has no such column or split, or holds a canary already.
+    InputError
+        If an option does not serve.
     UnsupportedError
-        If `dataset` is no `datasets.Dataset`.
-    """
-    from datasets import Dataset, concatenate_datasets
+        If `dataset` is something else.
 
-    check_dataset(dataset, column)
-    texts = [canaries.text(canary) for canary in canaries.injected]
+    Notes
+    -----
+    A stream can be shuffled, split by node and read by several workers afterwards: each
+    copy stands beside a row whose content occurs once, and is read exactly as often.
+    Inject before it is split by node, not after.
+    """
+    check_mode(mode)
+    names = column_names(column)
+    between = check_separators(separators) if mode == "splice" else None
+    rows = choose_split(dataset, split)
+    if is_stream(rows):
+        shape = check_stream(rows, names)
+        mixed = inject_stream(rows, canaries, shape, separators=between, seed=seed, hosts=hosts)
+    elif hosts is not None:
+        raise InputError(
+            "hosts were named for a dataset that is no stream",
+            cure="leave hosts out: its rows can be counted",
+        )
+    else:
+        mixed = _inject_rows(rows, canaries, names, between, seed)
+    result: D = replace_split(dataset, split, mixed)
+    return result
+
+
+def _inject_rows(
+    dataset: Any,
+    canaries: CanarySet,
+    names: tuple[str, ...],
+    separators: tuple[str, str] | None,
+    seed: int,
+) -> Any:
+    shape = check_dataset(dataset, names)
     copies = [canary.repetitions for canary in canaries.injected]
-    places, owners = arrange(len(dataset), copies, seed)
-    order = np.empty(len(dataset) + len(places), np.int64)
-    ours = np.zeros(len(order), np.bool_)
-    ours[places] = True
-    order[ours] = len(dataset) + owners
-    order[~ours] = np.arange(len(dataset))
-    columns = {name: texts if name == column else [None] * len(texts) for name in dataset.features}
-    rows = Dataset.from_dict(columns, features=dataset.features)
-    look = dict(dataset.format)
-    rows.set_format(**look.pop("format_kwargs"), **look)
-    joined = concatenate_datasets([dataset, rows], info=dataset.info, split=dataset.split)
-    return joined.select(order)
+    find = find_canaries(canaries, canaries)
+    homes = []
+    for at, row in enumerate(rows_of(dataset, names)):
+        slots = slots_of(row, names)
+        check_fresh(slots, names, find, f"row {at + 1}")
+        if separators is not None and hostable(slots, shape):
+            homes.append(at)
+    if separators is None:
+        places, owners = arrange(len(dataset), copies, seed)
+        texts = [canaries.text(canary) for canary in canaries.injected]
+        return add_rows(dataset, shape, texts, places, owners)
+    guests = assign(homes, copies, seed)
+    splicer = Splicer.of(canaries, separators, shape)
+    edits = {}
+    for at, row in zip(guests, rows_of(dataset.select(list(guests)), names), strict=True):
+        edits[at] = splicer.edits(slots_of(row, names), row, guests[at])
+    return edit_rows(dataset, edits)
+
+
+def check_fresh(slots: Sequence[Slot], names: tuple[str, ...], find: Finder, where: str) -> None:
+    """Check that no canary or control is in a record already: copies could not be counted.
+
+    Raises
+    ------
+    CorpusError
+        If there is one.
+    """
+    for name in copies_in(slots, names, find):
+        raise CorpusError(
+            f"already holds the text of {name}",
+            cure="strip the corpus first, or draw canaries with another seed",
+            where=where,
+        )
+
+
+def assign(
+    homes: Sequence[int], copies: Sequence[int], seed: int
+) -> dict[int, list[tuple[int, float]]]:
+    """For each host that gets any, in ascending order: which canaries, and their draws.
+
+    Parameters
+    ----------
+    homes : sequence of int
+        The records that can take a canary, ascending.
+    copies : sequence of int
+        Copies of each canary.
+    seed : int
+    """
+    if not homes:
+        raise CorpusError(
+            "no record can take a canary: none has text in the named columns",
+            cure="name other columns, or inject records (mode='record')",
+        )
+    guests: dict[int, list[tuple[int, float]]] = {}
+    for home, who, draw in zip(*allot(len(homes), copies, seed), strict=True):
+        guests.setdefault(int(homes[home]), []).append((int(who), float(draw)))
+    return guests
 
 
 def inject_file(

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from canary.corpus.canaries import CanarySet
+from canary.corpus.columns import Column, Slot, column_names, copies_in, slots_of
 from canary.corpus.jsonl import Progress, parse_line, read_lines, regular_size, text_of
-from canary.corpus.tables import check_dataset
+from canary.corpus.occurrences import find_canaries
+from canary.corpus.streams import check_stream, is_stream, stream_rows
+from canary.corpus.tables import SPLIT, check_dataset, choose_split, rows_of
 from canary.errors import CorpusError
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 __all__ = ["Count", "Verification", "verify"]
 
@@ -99,23 +98,27 @@ class Verification:
 
 
 def verify(
-    corpus: str | os.PathLike[str] | Dataset,
+    corpus: Any,
     canaries: CanarySet,
     *,
-    column: str = "text",
+    column: Column = "text",
+    split: str = SPLIT,
     progress: Progress | None = None,
 ) -> Verification:
     """Count how often each canary's text occurs in a column of a corpus.
 
     Parameters
     ----------
-    corpus : path-like or datasets.Dataset
+    corpus : path-like, or what `inject` takes
         A file of JSON lines, read as a stream, or a dataset.
     canaries : CanarySet
         What to look for. A control that is found, a canary that is found more or less
         often than it was injected: each is a departure in the result.
-    column : str
-        The text column to search; occurrences within longer texts count.
+    column : str or pair of str
+        The column to search; occurrences within longer texts count. In a parallel pair a
+        copy counts that stands in both columns.
+    split : str
+        Which split of a dictionary of splits.
     progress : callable, optional
         ``progress(done_bytes, total_bytes)`` while a file is read.
 
@@ -128,54 +131,51 @@ def verify(
     CorpusError
         If the corpus cannot be read or has no such text column, or if it is empty.
     UnsupportedError
-        If `corpus` is neither a path nor a `datasets.Dataset`.
+        If `corpus` is neither a path nor a dataset.
     """
+    names = column_names(column)
+    where = ""
     if isinstance(corpus, str | os.PathLike):
         path = Path(corpus)
-        texts, where = _file_texts(path, column, progress), str(path)
+        records, where = _file_slots(path, names, progress), str(path)
     else:
-        check_dataset(corpus, column)
-        texts, where = _dataset_texts(corpus, column), ""
-    records, found = _count(texts, {canaries.text(canary): canary.id for canary in canaries})
-    if records == 0:
+        records = _dataset_slots(choose_split(corpus, split), names)
+    find = find_canaries(canaries, canaries)
+    found: Counter[str] = Counter()
+    count = 0
+    for slots in records:
+        count += 1
+        found.update(copies_in(slots, names, find))
+    if count == 0:
         raise CorpusError("holds no record", cure="name a corpus with at least one", where=where)
     return Verification(
         canaries=tuple(
             Count(canary.id, canary.repetitions, found[canary.id]) for canary in canaries
         ),
-        column=column,
-        records=records,
+        column=", ".join(names),
+        records=count,
     )
 
 
-def _count(texts: Iterable[str], names: dict[str, str]) -> tuple[int, Counter[str]]:
-    """Number of texts, and occurrences in them of each key of `names`, by name.
-
-    Occurrences may overlap. No key lies within another (`CanarySet` sees to that), so at
-    most one begins at a place, and looking on from the next place misses none.
-    """
-    search = re.compile("|".join(map(re.escape, names))).search
-    found: Counter[str] = Counter()
-    records = 0
-    for text in texts:
-        records += 1
-        match = search(text)
-        while match:
-            found[names[match[0]]] += 1
-            match = search(text, match.start() + 1)
-    return records, found
-
-
-def _file_texts(path: Path, column: str, progress: Progress | None) -> Iterator[str]:
+def _file_slots(
+    path: Path, names: tuple[str, ...], progress: Progress | None
+) -> Iterator[list[Slot]]:
     size = regular_size(path)
     for number, line in read_lines(path, progress=progress, total=size):
         record = parse_line(line, path, number)
         if record is not None:
-            yield text_of(record, column, path, number)
+            for name in names:
+                text_of(record, name, path, number)
+            yield slots_of(record, names)
 
 
-def _dataset_texts(dataset: Dataset, column: str) -> Iterator[str]:
-    """The texts of a column; a row without one counts as an empty text."""
-    for batch in dataset.select_columns([column]).with_format(None).iter(batch_size=1000):
-        for text in batch[column]:
-            yield text or ""
+def _dataset_slots(dataset: Any, names: tuple[str, ...]) -> Iterator[list[Slot]]:
+    """The slots of each row; a row without a text counts as empty."""
+    if is_stream(dataset):
+        check_stream(dataset, names)
+        rows = stream_rows(dataset, names)
+    else:
+        check_dataset(dataset, names)
+        rows = rows_of(dataset, names)
+    for row in rows:
+        yield slots_of(row, names)
