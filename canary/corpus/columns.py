@@ -8,11 +8,10 @@ of its text: one for a column of texts, one for each message of a chat (a list o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from canary.corpus.occurrences import Finder
 from canary.errors import InputError
 
 __all__ = [
@@ -138,11 +137,15 @@ def slots_of(record: Mapping[str, Any], names: tuple[str, ...]) -> list[Slot]:
     return found
 
 
-def copies_in(slots: Sequence[Slot], names: tuple[str, ...], find: Finder) -> Counter[str]:
+def copies_in(
+    slots: Sequence[Slot],
+    names: tuple[str, ...],
+    count: Callable[[Sequence[Slot]], Counter[str]],
+) -> Counter[str]:
     """How often each canary stands in a record; in a pair, how often in both columns."""
     if len(names) == 1:
-        return find.count(slot.text for slot in slots)
-    first, second = (find.count(s.text for s in slots if s.path[0] == name) for name in names)
+        return count(slots)
+    first, second = (count([s for s in slots if s.path[0] == name]) for name in names)
     return first & second
 
 

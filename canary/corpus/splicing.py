@@ -75,7 +75,9 @@ def boundaries(text: str) -> list[int]:
 
 def hostable(slots: Sequence[Slot], shape: Shape) -> bool:
     """Whether a canary can be spliced into a record: its columns hold text."""
-    return bool(slots) if shape.chat else len(slots) == len(shape.names)
+    depth = 3 if shape.chat else 1
+    fits = all(len(slot.path) == depth for slot in slots)
+    return fits and (bool(slots) if shape.chat else len(slots) == len(shape.names))
 
 
 def check_clean(slots: Sequence[Slot], find: Finder, where: str = "") -> None:
@@ -150,7 +152,11 @@ class Splicer:
         )
 
     def edits(
-        self, slots: Sequence[Slot], record: Mapping[str, Any], guests: Sequence[tuple[int, float]]
+        self,
+        slots: Sequence[Slot],
+        record: Mapping[str, Any],
+        guests: Sequence[tuple[int, float]],
+        where: str = "",
     ) -> list[Edit]:
         """Insertions of some canaries into one record.
 
@@ -160,10 +166,12 @@ class Splicer:
         record : mapping
         guests : sequence of (int, float)
             Which canary, and a number in [0, 1) that decides where it goes.
+        where : str
+            The record, for an error.
 
         Raises
         ------
-        InputError
+        CorpusError
             If there is no place from which they could be told apart from the text
             around them.
         """
@@ -172,9 +180,10 @@ class Splicer:
             if self._clean(slots, edits, len(guests)):
                 return edits
             guests = [(who, (draw + _GOLDEN) % 1.0) for who, draw in guests]
-        raise InputError(
+        raise CorpusError(
             "a canary between these separators cannot be told apart from the text around it",
             cure="use other separators, or begin and end the formats with fixed text",
+            where=where,
         )
 
     def _try(

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from canary.corpus.canaries import CanarySet, whole_number
-from canary.corpus.columns import Shape, copies_in, edit_record, slots_of
+from canary.corpus.columns import Shape, edit_record, slots_of
 from canary.corpus.occurrences import Finder, find_canaries
+from canary.corpus.placements import check_fresh
 from canary.corpus.splicing import Remover, Splicer, check_clean, hostable
 from canary.corpus.tables import check_features
 from canary.errors import CorpusError
@@ -141,11 +142,7 @@ def _survey(
     rows = 0
     for rows, row in enumerate(stream_rows(stream, shape.names), 1):
         slots = slots_of(row, shape.names)
-        if name := next(iter(copies_in(slots, shape.names, find)), None):
-            raise CorpusError(
-                f"row {rows} already holds the text of {name}",
-                cure="strip the corpus first, or draw canaries with another seed",
-            )
+        check_fresh(slots, find, f"row {rows}")
         if spliced and not hostable(slots, shape):
             continue
         digest = int.from_bytes(_digest(row, shape.names, key), "big")

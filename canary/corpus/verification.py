@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.columns import Column, Slot, column_names, copies_in, slots_of
-from canary.corpus.jsonl import Progress, parse_line, read_lines, regular_size, text_of
+from canary.corpus.columns import Column, column_names, copies_in
+from canary.corpus.lines import Progress
 from canary.corpus.occurrences import find_canaries
-from canary.corpus.streams import check_stream, is_stream, stream_rows
-from canary.corpus.tables import SPLIT, check_dataset, choose_split, rows_of
-from canary.errors import CorpusError
+from canary.corpus.own_tokens import OwnTokens
+from canary.corpus.slots import corpus_slots
+from canary.corpus.tables import SPLIT
+from canary.errors import CorpusError, InputError
 
 __all__ = ["Count", "Verification", "verify"]
 
@@ -35,11 +33,19 @@ class Count:
         Copies that were to be injected; 0 for a control.
     found : int
         Occurrences of the candidate's text.
+    intact : int or None
+        Those that have the canary's own tokens; None if no tokenizer was given.
     """
 
     id: str
     expected: int
     found: int
+    intact: int | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was found as often as expected, and every copy with its own tokens."""
+        return self.found == self.expected and self.intact in (None, self.found)
 
 
 @dataclass(frozen=True)
@@ -62,25 +68,31 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether every canary was found as often as expected, and no control at all."""
+        """Whether every canary was found as expected, whole, and no control at all."""
         return not self.departures
 
     @property
     def departures(self) -> tuple[Count, ...]:
-        """The canaries that were not found as often as expected."""
-        return tuple(count for count in self.canaries if count.found != count.expected)
+        """The canaries that were not found as often as expected, or not with their tokens."""
+        return tuple(count for count in self.canaries if not count.ok)
 
     def summary(self) -> str:
         """A few lines for a terminal, with ids and no secrets."""
         searched = f"{len(self.canaries):,} canaries and controls in {self.records:,} records"
         if self.ok:
-            return f"{searched}: each found as often as expected"
+            with_tokens = self.canaries[0].intact is not None
+            return f"{searched}: each found as often as expected" + (
+                ", with its own tokens" if with_tokens else ""
+            )
         departures = self.departures
         lines = [f"{searched}: {len(departures):,} not found as often as expected"]
+        if all(count.found == count.expected for count in departures):
+            lines = [f"{searched}: {len(departures):,} found with other tokens than their own"]
         shown = departures[:_SHOWN]
         width = max(len(count.id) for count in shown)
         lines += [
             f"  {count.id:<{width}}  expected {count.expected:,}, found {count.found:,}"
+            + ("" if count.intact is None else f", {count.intact:,} with its own tokens")
             for count in shown
         ]
         if len(departures) > _SHOWN:
@@ -93,7 +105,10 @@ class Verification:
             "ok": self.ok,
             "column": self.column,
             "records": self.records,
-            "canaries": [asdict(count) for count in self.canaries],
+            "canaries": [
+                {key: value for key, value in asdict(count).items() if value is not None}
+                for count in self.canaries
+            ],
         }
 
 
@@ -103,6 +118,9 @@ def verify(
     *,
     column: Column = "text",
     split: str = SPLIT,
+    file_format: str | None = None,
+    tokenizer: Any = None,
+    context: str = "",
     progress: Progress | None = None,
 ) -> Verification:
     """Count how often each canary's text occurs in a column of a corpus.
@@ -110,7 +128,7 @@ def verify(
     Parameters
     ----------
     corpus : path-like, or what `inject` takes
-        A file of JSON lines, read as a stream, or a dataset.
+        A file, read as a stream, or a dataset.
     canaries : CanarySet
         What to look for. A control that is found, a canary that is found more or less
         often than it was injected: each is a departure in the result.
@@ -119,6 +137,14 @@ def verify(
         copy counts that stands in both columns.
     split : str
         Which split of a dictionary of splits.
+    file_format : str, optional
+        As for `inject_file`.
+    tokenizer : tokenizer or path, optional
+        That of the training. With it each copy is tokenized in the text around it, and
+        compared with the tokens under which the canary will be scored.
+    context : str
+        What the audit will be given as context. For spliced canaries the separator that
+        stands before them.
     progress : callable, optional
         ``progress(done_bytes, total_bytes)`` while a file is read.
 
@@ -130,52 +156,42 @@ def verify(
     ------
     CorpusError
         If the corpus cannot be read or has no such text column, or if it is empty.
+    ModelError
+        If a text with a canary in it cannot be tokenized.
     UnsupportedError
         If `corpus` is neither a path nor a dataset.
     """
     names = column_names(column)
-    where = ""
-    if isinstance(corpus, str | os.PathLike):
-        path = Path(corpus)
-        records, where = _file_slots(path, names, progress), str(path)
-    else:
-        records = _dataset_slots(choose_split(corpus, split), names)
+    if canaries.natural:
+        raise InputError(
+            "these secrets were found, not injected: no number of copies is expected",
+            cure="count them with discover",
+        )
+    records, where = corpus_slots(corpus, names, split, file_format, progress)
     find = find_canaries(canaries, canaries)
+    own = None if tokenizer is None else OwnTokens(canaries, tokenizer, context)
     found: Counter[str] = Counter()
+    intact: Counter[str] = Counter()
     count = 0
     for slots in records:
         count += 1
-        found.update(copies_in(slots, names, find))
+        here = copies_in(slots, names, lambda some: find.count(slot.text for slot in some))
+        if here:
+            found.update(here)
+            if own is not None:
+                intact.update(copies_in(slots, names, own.count))
     if count == 0:
         raise CorpusError("holds no record", cure="name a corpus with at least one", where=where)
     return Verification(
         canaries=tuple(
-            Count(canary.id, canary.repetitions, found[canary.id]) for canary in canaries
+            Count(
+                canary.id,
+                canary.repetitions,
+                found[canary.id],
+                None if own is None else intact[canary.id],
+            )
+            for canary in canaries
         ),
         column=", ".join(names),
         records=count,
     )
-
-
-def _file_slots(
-    path: Path, names: tuple[str, ...], progress: Progress | None
-) -> Iterator[list[Slot]]:
-    size = regular_size(path)
-    for number, line in read_lines(path, progress=progress, total=size):
-        record = parse_line(line, path, number)
-        if record is not None:
-            for name in names:
-                text_of(record, name, path, number)
-            yield slots_of(record, names)
-
-
-def _dataset_slots(dataset: Any, names: tuple[str, ...]) -> Iterator[list[Slot]]:
-    """The slots of each row; a row without a text counts as empty."""
-    if is_stream(dataset):
-        check_stream(dataset, names)
-        rows = stream_rows(dataset, names)
-    else:
-        check_dataset(dataset, names)
-        rows = rows_of(dataset, names)
-    for row in rows:
-        yield slots_of(row, names)

@@ -97,6 +97,17 @@ class Automaton:
                 return None
         return index if final[state] else None
 
+    def ends(self, text: str, start: int) -> Iterator[int]:
+        """Where the texts that begin at `text[start]` end, from the shortest on."""
+        rows, final = self._steps, self._final
+        state: int | None = 0
+        for at in range(start, len(text) + 1):
+            if state is None:
+                return
+            if final[state]:
+                yield at
+            state = rows[state].get(text[at]) if at < len(text) else None
+
     def __iter__(self) -> Iterator[str]:
         """The texts in the order of their index."""
         pending = [("", 0)]
@@ -116,6 +127,10 @@ class Automaton:
             for char, target in zip(self.chars, targets, strict=True)
         ]
         return [edges[a:b] for a, b in pairwise(offsets)]
+
+    @cached_property
+    def _steps(self) -> list[dict[str, int]]:
+        return [{char: target for char, target, _ in row} for row in self._rows]
 
     @cached_property
     def _final(self) -> list[bool]:
