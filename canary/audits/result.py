@@ -183,7 +183,7 @@ class Audit:
                     "px_bits": c.px_bits,
                     "context_bits": c.context_bits,
                     "exposure": c.exposure.to_dict(),
-                    **({"natural": True} if c.natural else {}),
+                    "natural": c.natural,
                 }
                 for c in self.canaries
             ],

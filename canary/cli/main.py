@@ -44,6 +44,14 @@ _COMMANDS: tuple[tuple[Callable[..., None], str], ...] = (
         "verify corpus.canaried.jsonl --canaries canaries.json --column text --json",
     ),
     (
+        before_training.strip,
+        "strip corpus.canaried.jsonl --canaries canaries.json --out corpus.jsonl",
+    ),
+    (
+        before_training.discover,
+        'discover mail.jsonl "{digit:3}-{digit:3}-{digit:4}" --column body --out found.json',
+    ),
+    (
         after_training.audit,
         "audit ./model --canaries canaries.json --draws 20000 --seed 0 --out audit/",
     ),
@@ -81,8 +89,8 @@ def _root(
 ) -> None:
     """Test whether a trained language model has memorized its training data.
 
-    Put canaries into a corpus (generate, inject, verify), train as always, and measure
-    (audit, exposure, report).
+    Put canaries into a corpus (generate, inject, verify; strip and discover), train as
+    always, and measure (audit, exposure, report).
     """
 
 

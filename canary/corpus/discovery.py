@@ -73,10 +73,14 @@ def discover(
     searches = [_Search(space) for space in spaces]
     counts: list[Counter[str]] = [Counter() for _ in spaces]
     records, where = corpus_slots(corpus, names, split, file_format, progress)
+    count = 0
     for slots in records:
+        count += 1
         for slot in slots:
             for search, found in zip(searches, counts, strict=True):
                 found.update(search(slot.text))
+    if count == 0:
+        raise CorpusError("holds no record", cure="name a corpus with at least one", where=where)
     kept = [(space, found) for space, found in zip(spaces, counts, strict=True) if found]
     if not kept:
         raise CorpusError(
