@@ -123,6 +123,8 @@ def slots_of(record: Mapping[str, Any], names: tuple[str, ...]) -> list[Slot]:
 
     A missing value has none; neither has a message whose content is no text.
     """
+    if len(names) == 1 and isinstance(record[names[0]], str):  # nearly always
+        return [Slot(names, record[names[0]])]
     found: list[Slot] = []
     for name in names:
         value = record[name]

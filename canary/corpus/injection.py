@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column, column_names, slots_of
 from canary.corpus.compression import open_writer
@@ -131,17 +129,16 @@ def _inject_rows(
     shape = check_dataset(dataset, names)
     copies = [canary.repetitions for canary in canaries.injected]
     find = find_canaries(canaries, canaries)
-    homes = []
+    homes = bytearray()
     for at, row in enumerate(rows_of(dataset, names)):
         slots = slots_of(row, names)
         check_fresh(slots, find, f"row {at + 1}")
-        if separators is not None and hostable(slots, shape):
-            homes.append(at)
+        homes.append(hostable(slots, shape))
     if separators is None:
         places, owners = arrange(len(dataset), copies, seed)
         texts = [canaries.text(canary) for canary in canaries.injected]
         return add_rows(dataset, shape, texts, places, owners)
-    guests = assign(np.array(homes, np.int64), copies, seed)
+    guests = assign(homes, copies, seed)
     splicer = Splicer.of(canaries, separators, shape)
     edits = {}
     for at, row in zip(guests, rows_of(dataset.select(list(guests)), names), strict=True):
@@ -216,8 +213,8 @@ def inject_file(
     Notes
     -----
     Two passes: one checks every record, one writes. Memory holds one record of the
-    corpus (32 MiB of rows for Parquet) and some hundred bytes for each copy, and one byte
-    for each record where canaries are spliced, whatever else the size of the corpus.
+    corpus (32 MiB of rows for Parquet) and some hundred bytes for each copy, and a few
+    bytes for each record where canaries are spliced, whatever else the size of the corpus.
     """
     source, target = Path(source), Path(target)
     check_mode(mode)

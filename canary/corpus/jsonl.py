@@ -19,6 +19,7 @@ __all__ = ["JsonLines"]
 # Numbers are not needed, and int() refuses thousands of digits, which JSON allows.
 _DECODER = json.JSONDecoder(parse_int=float)
 
+_BLANK = " \t\r\n"
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 # One character of a string as it is written; two escapes may be one character.
@@ -44,15 +45,34 @@ class JsonLines:
     def read(self, piece: bytes, number: int) -> dict[str, Any] | None:
         """The object on a line, or None if the line is blank; numbers are not exact."""
         text = decode(piece, self.path, number, what="JSON lines")
-        if text.isspace() and not text.strip(" \t\r\n"):
-            return None
+        record: Any = None
+        try:
+            record, end = _DECODER.raw_decode(text)
+            whole = not text[end:].strip(_BLANK)
+        except (ValueError, RecursionError):
+            whole = False
+        if not whole:
+            if not text.strip(_BLANK):
+                return None
+            # The slow way names what is wrong, and knows spaces before the object.
+            record = self._decode(text, number)
+        if not isinstance(record, dict):
+            raise CorpusError(
+                f"is {_name(record)}, not a JSON object",
+                cure="write one JSON object on each line",
+                where=place(self.path, number),
+            )
+        return record
+
+    def _decode(self, text: str, number: int) -> Any:
+        """Whatever JSON is on a line."""
         where = place(self.path, number)
         if text.startswith("\ufeff"):
             raise CorpusError(
                 "begins with a byte order mark", cure="save the corpus without one", where=where
             )
         try:
-            record = _DECODER.decode(text)
+            return _DECODER.decode(text)
         except RecursionError as error:
             raise CorpusError("is nested too deeply", cure="mend the line", where=where) from error
         except json.JSONDecodeError as error:
@@ -61,13 +81,6 @@ class JsonLines:
                 cure="mend the line; a corpus holds one JSON object on each",
                 where=where,
             ) from error
-        if not isinstance(record, dict):
-            raise CorpusError(
-                f"is {_name(record)}, not a JSON object",
-                cure="write one JSON object on each line",
-                where=where,
-            )
-        return record
 
     def slots(self, record: Mapping[str, Any], names: tuple[str, ...], number: int) -> list[Slot]:
         """The texts in the named columns: strings, or chats."""
@@ -142,6 +155,8 @@ def _skip(text: str, at: int) -> int:
 
 def _written(text: str, at: int, characters: int) -> int:
     """Where a string that is written from `at` on has given some characters."""
+    if "\\" not in text[at : at + characters]:
+        return at + characters
     for _ in range(characters):
         match = _CHARACTER.match(text, at)
         assert match is not None

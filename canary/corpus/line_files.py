@@ -99,10 +99,9 @@ class _Survey:
 
     def note(self, record: Mapping[str, Any], names: tuple[str, ...], piece: bytes) -> None:
         """Take the first record as the pattern of those to come."""
-        if self.columns is None:
-            self.columns = tuple(record)
-            self.shape = Shape(names, chat=is_chat(record[names[0]]))
-            self.newline = end_of_line(piece) or b"\n"
+        self.columns = tuple(record)
+        self.shape = Shape(names, chat=is_chat(record[names[0]]))
+        self.newline = end_of_line(piece) or b"\n"
 
 
 def inject_lines(
@@ -133,7 +132,7 @@ def inject_lines(
         layout.render(survey.columns, survey.shape, text, survey.newline) for text in job.texts
     ]
     placed = ((int(at) + layout.head, records[who]) for at, who in zip(places, owners, strict=True))
-    if layout.by_line and not job.check:
+    if layout.by_line:
         chunks = read_chunks(source, progress=progress, done=size, total=2 * size)
         merged = _merge_chunks(_same(chunks, survey, source), placed)
     else:
@@ -210,25 +209,25 @@ def _survey(
     splicing = job.separators is not None
     quotes = splicing and layout.needs_quotes(_spliced(job))
     find = find_canaries(job.canaries, job.canaries)
-    piece = b""
+    piece, pieces, checksum = b"", 0, 0
     for number, piece in layout.pieces(read_lines(source, progress=progress, total=total)):
-        survey.pieces += 1
-        survey.checksum = zlib.crc32(piece, survey.checksum)
-        home = False
+        pieces += 1
+        checksum = zlib.crc32(piece, checksum)
         record = layout.read(piece, number)
-        if record is not None:
-            slots = layout.slots(record, job.names, number)
+        if record is None:
+            if splicing:
+                survey.homes.append(False)
+            continue
+        slots = layout.slots(record, job.names, number)
+        if survey.columns is None:
             survey.note(record, job.names, piece)
-            for slot in slots:
-                if find(slot.text):
-                    check_fresh(slots, find, place(source, number))
-            home = (
-                splicing
-                and hostable(slots, survey.shape)
-                and (not quotes or layout.quoted(piece, job.names))
-            )
+        for slot in slots:
+            if find(slot.text):
+                check_fresh(slots, find, place(source, number))
         if splicing:
-            survey.homes.append(home)
+            fits = hostable(slots, survey.shape)
+            survey.homes.append(fits and (not quotes or layout.quoted(piece, job.names)))
+    survey.pieces, survey.checksum = pieces, checksum
     survey.open_ended = not end_of_line(piece)
     return survey
 
@@ -268,29 +267,22 @@ def _splice(
     lines: Iterator[tuple[int, bytes]],
 ) -> Placed:
     assert job.separators is not None
-    homes = np.flatnonzero(np.frombuffer(survey.homes, np.uint8)).astype(np.int64)
-    guests = assign(homes, job.copies, job.seed)
+    guests = assign(survey.homes, job.copies, job.seed)
     splicer = Splicer.of(job.canaries, job.separators, survey.shape)
-    at = 0
-
-    def spliced() -> Iterator[bytes]:
-        nonlocal at
-        for number, piece in layout.pieces(lines):
-            yield piece
-            mine = guests.get(at)
-            at += 1
-            if mine is None:
-                out.write(piece)
-                continue
-            record = layout.read(piece, number)
-            if record is None:
-                raise changed(source)
-            slots = layout.slots(record, job.names, number)
-            edits = splicer.edits(slots, record, mine, place(source, number))
-            out.write(layout.edit(piece, edits))
-
-    for _ in _same(spliced(), survey, source):
-        pass
+    checksum = 0
+    for at, (number, piece) in enumerate(layout.pieces(lines)):
+        checksum = zlib.crc32(piece, checksum)
+        if at not in guests:
+            out.write(piece)
+            continue
+        record = layout.read(piece, number)
+        if record is None:
+            raise changed(source)
+        slots = layout.slots(record, job.names, number)
+        edits = splicer.edits(slots, record, guests[at], place(source, number))
+        out.write(layout.edit(piece, edits))
+    if checksum != survey.checksum:
+        raise changed(source)
     shifted = {at - layout.head: mine for at, mine in guests.items()}
     return Placed.in_hosts(shifted, survey.pieces - layout.head)
 

@@ -32,6 +32,7 @@ Progress = Callable[[int, int], object]
 """Called now and then with the bytes done and the bytes to do in all."""
 
 _REPORT_EVERY = 1 << 20
+_CHUNK = 1 << 17
 
 
 class Layout(Protocol):
@@ -173,18 +174,23 @@ def _lines(path: Path) -> Iterator[tuple[bytes, Callable[[], int]]]:
 def read_chunks(
     path: Path, *, progress: Progress | None = None, done: int = 0, total: int = 0
 ) -> Iterator[bytes]:
-    """The bytes of a file, a mebibyte at a time; parameters and errors as `read_lines`."""
+    """The bytes of a file in chunks; parameters and errors as those of `read_lines`."""
+    reported = start = done
     for chunk, position in _chunks(path):
         yield chunk
-        if progress is not None:
-            progress(done + position(), total)
+        done = start + position
+        if progress is not None and done - reported >= _REPORT_EVERY:
+            progress(done, total)
+            reported = done
+    if progress is not None:
+        progress(done, total)
 
 
-def _chunks(path: Path) -> Iterator[tuple[bytes, Callable[[], int]]]:
+def _chunks(path: Path) -> Iterator[tuple[bytes, int]]:
     try:
         with open_reader(path) as (stream, file):
-            while chunk := stream.read(_REPORT_EVERY):
-                yield chunk, file.tell
+            while chunk := stream.read(_CHUNK):
+                yield chunk, file.tell()
     except READ_ERRORS as error:
         raise unreadable(path, error) from error
 

@@ -30,8 +30,10 @@ class Finder:
 
     def __call__(self, text: str) -> list[tuple[int, int, str]]:
         """Start, stop and name of each occurrence, from left to right; they may overlap."""
-        found = [hit for search in self._searches for hit in search(text)]
-        if len(self._searches) > 1:
+        found: list[tuple[int, int, str]] = []
+        for search in self._searches:
+            found += search(text)
+        if len(found) > 1:
             found.sort()
         return found
 
@@ -58,7 +60,9 @@ def _search(names: Mapping[str, str]) -> Callable[[str], list[tuple[int, int, st
     lengths = sorted({len(key) for key in names})
 
     def search(text: str) -> list[tuple[int, int, str]]:
-        hits = []
+        hits: list[tuple[int, int, str]] = []
+        if stem not in text:
+            return hits
         at = text.find(stem)
         while at >= 0:
             for length in lengths:

@@ -7,9 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from canary.corpus.columns import Edit, Shape, Slot, edit_record, edited_slots, slots_of
 from canary.corpus.line_files import Job, Placed, changed
 from canary.corpus.lines import Progress, regular_size, unreadable
@@ -40,7 +37,7 @@ def inject_parquet(source: Path, out: IO[bytes], job: Job, progress: Progress | 
         shape = _shape(file, job.names, source)
         rows = file.metadata.num_rows
         meter = _Meter(progress, before[0], rows, passes=2)
-        homes = _survey(file, source, shape, job, meter) if job.check else np.empty(0, np.int64)
+        homes = _survey(file, source, shape, job, meter) if job.check else bytearray()
         if job.separators is None:
             places, owners = arrange(rows, job.copies, job.seed)
             placed = Placed(places, owners, rows + len(places))
@@ -210,7 +207,7 @@ def _rows(table: Any, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         yield dict(zip(names, values, strict=True))
 
 
-def _survey(file: Any, source: Path, shape: Shape, job: Job, meter: _Meter) -> NDArray[np.int64]:
+def _survey(file: Any, source: Path, shape: Shape, job: Job, meter: _Meter) -> bytearray:
     """The rows that can take a splice; an error if a canary is there already."""
     find = find_canaries(job.canaries, job.canaries)
     homes = bytearray()
@@ -221,7 +218,7 @@ def _survey(file: Any, source: Path, shape: Shape, job: Job, meter: _Meter) -> N
                 if find(slot.text):
                     check_fresh(slots, find, f"{source}: row {at + 1}")
             homes.append(hostable(slots, shape))
-    return np.flatnonzero(np.frombuffer(homes, np.uint8)).astype(np.int64)
+    return homes
 
 
 def _own_rows(file: Any, shape: Shape, texts: Sequence[str], source: Path) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,8 @@ SCHEMA = 1
 
 # Not the stream from which the fills of the same seed were drawn.
 _STREAM = int.from_bytes(b"places", "big")
+
+_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -107,27 +109,45 @@ def check_fresh(slots: Sequence[Slot], find: Finder, where: str) -> None:
 
 
 def assign(
-    homes: NDArray[np.int64], copies: Sequence[int], seed: int
+    homes: bytearray, copies: Sequence[int], seed: int
 ) -> dict[int, list[tuple[int, float]]]:
     """For each host that gets any, in ascending order: which canaries, and their draws.
 
     Parameters
     ----------
-    homes : int64 array
-        The records that can take a canary, ascending.
+    homes : bytearray
+        A byte for each record, 1 if it can take a canary and 0 if not.
     copies : sequence of int
         Copies of each canary.
     seed : int
+
+    Raises
+    ------
+    CorpusError
+        If no record can take one.
     """
-    if len(homes) == 0:
+    count = homes.count(1)
+    if count == 0:
         raise CorpusError(
-            "no record can take a canary: none has text in the named columns",
-            cure="name other columns, or inject records (mode='record')",
+            "no record can take a canary: none has text in the named columns, or in quotes "
+            "where the canaries need them",
+            cure="name other columns or separators, or inject records (mode='record')",
         )
+    chosen, owners, draws = allot(count, copies, seed)
     guests: dict[int, list[tuple[int, float]]] = {}
-    for home, who, draw in zip(*allot(len(homes), copies, seed), strict=True):
-        guests.setdefault(int(homes[home]), []).append((int(who), float(draw)))
+    for at, who, draw in zip(_nth_ones(homes, chosen), owners, draws, strict=True):
+        guests.setdefault(at, []).append((int(who), float(draw)))
     return guests
+
+
+def _nth_ones(flags: bytearray, ordinals: NDArray[np.int64]) -> Iterator[int]:
+    """Where the ones with these ordinals (ascending, from 0) stand, block by block."""
+    before = 0
+    for start in range(0, len(flags), _BLOCK):
+        ones = np.flatnonzero(np.frombuffer(flags[start : start + _BLOCK], np.uint8))
+        first, last = np.searchsorted(ordinals, [before, before + len(ones)])
+        yield from (start + ones[ordinals[first:last] - before]).tolist()
+        before += len(ones)
 
 
 def arrange(

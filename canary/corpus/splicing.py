@@ -75,6 +75,8 @@ def boundaries(text: str) -> list[int]:
 
 def hostable(slots: Sequence[Slot], shape: Shape) -> bool:
     """Whether a canary can be spliced into a record: its columns hold text."""
+    if len(slots) == len(shape.names) == 1 and not shape.chat:  # nearly always
+        return len(slots[0].path) == 1
     depth = 3 if shape.chat else 1
     fits = all(len(slot.path) == depth for slot in slots)
     return fits and (bool(slots) if shape.chat else len(slots) == len(shape.names))

@@ -129,6 +129,17 @@ def test_hosts_are_rows_whose_text_occurs_once():
         inject(doubles, CANARIES)
 
 
+def test_few_hosts_are_kept_of_a_long_stream(monkeypatch):
+    monkeypatch.setattr("canary.corpus.streams._SPARE", 40)
+    texts = [f"row {n}" for n in range(1500)] + [f"row {n}" for n in range(0, 1500, 3)]
+    stream = Dataset.from_dict({"text": texts}).to_iterable_dataset(num_shards=2)
+    mixed = [row["text"] for row in inject(stream, CANARIES, seed=3)]
+    assert Counter(text for text in mixed if text in TEXTS) == TEXTS
+    hosts = [mixed[at - 1] for at, text in enumerate(mixed) if text in TEXTS]
+    assert not {host for host in hosts if texts.count(host) > 1}
+    assert len({*hosts}) == COPIES
+
+
 def test_hosts_are_drawn_uniformly():
     stream = Dataset.from_dict({"text": [str(n) for n in range(20)]}).to_iterable_dataset()
     one = generate("{digit:9}", repetitions=[1], per_repetition=1, controls=0, seed=0)
