@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.corpus.jsonl import parse_line, regular_size, text_of
+from canary.corpus.jsonl import JsonLines
+from canary.corpus.lines import place, regular_size
 from canary.errors import CorpusError, InputError, ModelError, OutputError
 from canary.models.base import LanguageModel, Rows
 from canary.models.loading import load
@@ -264,15 +265,23 @@ class _Block:
 def _blocks(source: Path, column: str, offset: int, line: int) -> Iterator[_Block]:
     """The texts from a byte offset on; the same blocks wherever a block before ended."""
     block = _Block(offset=offset, line=line)
+    lines = JsonLines(source)
     with source.open("rb") as file:
         file.seek(offset)
         for raw in file:
             block.offset += len(raw)
             block.line += 1
-            record = parse_line(raw, source, block.line)
+            record = lines.read(raw, block.line)
             if record is None:
                 continue
-            text = text_of(record, column, source, block.line)
+            slots = lines.slots(record, (column,), block.line)
+            if [slot.path for slot in slots] != [(column,)]:
+                raise CorpusError(
+                    f"column {column!r} is a chat, not text",
+                    cure="write each chat as the text that the model was trained on",
+                    where=place(source, block.line),
+                )
+            text = slots[0].text
             block.lines.append(block.line)
             block.texts.append(text)
             block.characters += len(text)

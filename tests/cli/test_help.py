@@ -13,9 +13,12 @@ from canary import __version__
 from canary.audits.auditing import METHODS, audit, exposure
 from canary.cli import after_training, before_training
 from canary.cli.main import app
-from canary.cli.options import DtypeName, MethodName
+from canary.cli.options import DtypeName, FileFormatName, MethodName, columns_of
 from canary.corpus.canaries import generate
+from canary.corpus.discovery import discover
+from canary.corpus.file_formats import FILE_FORMATS
 from canary.corpus.injection import inject_file
+from canary.corpus.stripping import strip_file
 from canary.corpus.verification import verify
 from canary.models.torch_support import dtype_named
 from canary.scoring.files import score_file
@@ -28,6 +31,8 @@ SHARED = [
     (before_training.generate, generate),
     (before_training.inject, inject_file),
     (before_training.verify, verify),
+    (before_training.strip, strip_file),
+    (before_training.discover, discover),
 ]
 
 
@@ -47,7 +52,8 @@ def test_help_lists_every_command(command):
 
 
 def test_commands_of_this_version():
-    before, after = {"generate", "inject", "verify"}, {"score", "audit", "exposure", "report"}
+    before = {"generate", "inject", "verify", "strip", "discover"}
+    after = {"score", "audit", "exposure", "report"}
     assert set(COMMANDS) == before | after | {"demo"}
 
 
@@ -70,10 +76,13 @@ def test_defaults_are_those_of_the_functions(cli, api):
         default = ours[name].default
         if name == "repetitions":
             default = tuple(map(int, default.split(",")))
+        if name == "column":
+            default = columns_of(default)
         assert default == theirs[name].default, name
 
 
 def test_choices_are_those_of_the_functions():
     assert set(get_args(MethodName)) == set(METHODS)
+    assert get_args(FileFormatName) == FILE_FORMATS
     for name in get_args(DtypeName):
         assert str(dtype_named(name)) == f"torch.{name}"
