@@ -32,7 +32,7 @@ _SERIES = "scores"
 _BLOCK_CHARACTERS = 2**18
 _BLOCK_TEXTS = 2**12
 _SHARD_BYTES = 2**24
-_SHARD_SECONDS = 5.0
+_SHARD_SECONDS = 2.0
 _HASH_BYTES = 2**20
 
 
@@ -127,7 +127,7 @@ def score_file(
     Notes
     -----
     Memory holds a block of about 260,000 characters (or one longer text) and its tokens,
-    and up to 16 MiB of records. A kill costs the work of about 5 seconds, or one block.
+    and up to 16 MiB of records. A kill costs the work of about 2 seconds, or one block.
     The disk must hold the result twice for a moment.
     """
     source, target = Path(source), Path(target)

@@ -23,7 +23,7 @@ METHODS = {
 FORMATS = {
     "enumeration": ["The {digit:3}"],
     "draws": ["The {digit:6}"],
-    "both": ["a {choice:b|cc|ddd}{digit:2}.", "The {digit:6}"],
+    "both": ["a{digit:2}{choice:b|cd|ce}", "The {digit:6}"],
 }
 
 
