@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -154,10 +155,27 @@ def test_probability_zero_is_null_degenerate():
     assert done.px_bits is None
 
 
-def test_progress_reaches_the_size():
+def test_progress_moves_within_a_block_and_reaches_the_size():
     write(*["abc"] * 40)
     told = []
-    score_file(table_model(), "texts.jsonl", "scores.jsonl", progress=lambda *p: told.append(p))
+    path, out = "texts.jsonl", "scores.jsonl"
+    score_file(table_model(), path, out, batch_size=4, progress=lambda *both: told.append(both))
     size = Path("texts.jsonl").stat().st_size
     assert told[0] == (0, size)
     assert told[-1] == (size, size)
+    assert len(told) >= 10  # forty texts are one block
+    assert told == sorted(told)
+
+
+def test_memory_does_not_grow_with_the_file(monkeypatch):
+    monkeypatch.setattr(files, "_BLOCK_TEXTS", 32)
+    monkeypatch.setattr(files, "_SHARD_BYTES", 2**12)
+    model = table_model()
+    peaks = []
+    for count in (100, 400, 1600):
+        write(*["the code is 281"] * count)
+        tracemalloc.start()
+        score_file(model, "texts.jsonl", "scores.jsonl", batch_size=32)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.2 * peaks[1] + 50_000
