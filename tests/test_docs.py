@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shlex
@@ -59,9 +60,14 @@ def test_local_links_and_pictures_exist(page):
 
 @page
 def test_python_examples_compile_and_use_exports_only(page):
+    imported = re.compile(r"^from (canary\.[\w.]+) import (.+)$", re.MULTILINE)
     for block in fences(page, "python"):
         compile(block, page.name, "exec")
-        assert set(re.findall(r"\bcanary\.(\w+)", block)) <= {*canary.__all__}
+        for module, names in imported.findall(block):
+            found = importlib.import_module(module)
+            assert {name.strip() for name in names.split(",")} <= {*found.__all__}
+        used = re.findall(r"\bcanary\.(\w+)", imported.sub("", block))
+        assert set(used) <= {*canary.__all__}
 
 
 @page

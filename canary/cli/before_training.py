@@ -33,6 +33,10 @@ def generate(
     controls: Annotated[
         int, typer.Option("--controls", min=0, help="Drawn alike and never injected.")
     ] = 16,
+    words: Annotated[
+        Path | None,
+        typer.Option("--words", metavar="FILE", help="Words for {word:4}.  [default: built in]"),
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option("--seed", min=0, help="As secret as the canaries.  [default: drawn]"),
@@ -44,9 +48,10 @@ def generate(
     The file holds the secrets and is readable by its owner only.
     """
     from canary.corpus.canaries import generate as draw
+    from canary.formats.wordlists import read_words, with_words
 
     canaries = draw(
-        formats,
+        formats if words is None else with_words(formats, read_words(words)),
         repetitions=whole_numbers(repetitions, "--repetitions"),
         per_repetition=per_repetition,
         controls=controls,

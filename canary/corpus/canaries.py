@@ -123,7 +123,7 @@ class CanarySet:
     def to_dict(self) -> dict[str, Any]:
         """The set as plain data, secrets included."""
         return {
-            "formats": [item.text for item in self.formats],
+            "formats": [_plain_format(item) for item in self.formats],
             "seed": self.seed,
             "canaries": [asdict(canary) for canary in self.canaries],
         }
@@ -142,8 +142,8 @@ class CanarySet:
         check_fields(body, {"formats", "seed", "canaries"}, "")
         try:
             formats = tuple(
-                Format(text_field(text, f"formats[{i}]"))
-                for i, text in enumerate(list_field(body["formats"], "formats"))
+                _format(item, f"formats[{i}]")
+                for i, item in enumerate(list_field(body["formats"], "formats"))
             )
             canaries = tuple(
                 _canary(item, f"canaries[{i}]")
@@ -379,6 +379,32 @@ def _overlap(inner: str, outer: str) -> InputError:
         cure="begin and end each format with fixed text of its own, or draw with another seed",
         where=inner,
     )
+
+
+def _plain_format(item: Format) -> str | dict[str, Any]:
+    """Its text, if that says all; else with its word list and the size of its space."""
+    if item.words is None and item.portable:
+        return item.text
+    words = None if item.words is None else list(item.words)
+    return {"text": item.text, "words": words, "size": item.size}
+
+
+def _format(item: object, where: str) -> Format:
+    """The inverse of `_plain_format`; the size tells whether a registered kind changed."""
+    if not isinstance(item, Mapping):
+        return Format(text_field(item, where))
+    found = check_fields(item, {"text", "words", "size"}, where)
+    words = found["words"]
+    if words is not None:
+        words = [text_field(word, f"{where}.words") for word in list_field(words, f"{where}.words")]
+    made = Format(text_field(found["text"], f"{where}.text"), words=words)
+    if made.size != int_field(found["size"], f"{where}.size"):
+        raise RecordError(
+            "the space has another size than when the set was made",
+            cure="register the kinds of its holes as they were then",
+            where=where,
+        )
+    return made
 
 
 def _canary(item: object, where: str) -> Canary:

@@ -7,21 +7,25 @@ extensions, then by code point.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import FormatError
-from canary.formats.nfa import MAX_EDGES, Nfa, too_large
+from canary.formats.limits import Meter, check_size
+from canary.formats.nfa import Nfa
 
-__all__ = ["MAX_BITS", "Automaton", "determinize"]
+__all__ = ["Automaton", "determinize", "minimal"]
 
-MAX_BITS = 4096
-"""log2 of the largest space: counts stay cheap, and can be written in decimal."""
+_Row = tuple[bool, list[int], tuple[str, ...], list[int], dict[str, int]]
+"""Whether a state is final, and of its edges: texts before, characters, targets, places."""
+
+_FEW = 64  # texts that are read one by one faster than together
+_CELLS = 2**22  # characters that are unranked together
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +33,8 @@ class Automaton:
     """The minimal deterministic automaton of a finite set of texts; state 0 is the start.
 
     From every state a final one can be reached, and edges lead to greater states, so
-    one backward pass over the states sees all targets before their sources.
+    one backward pass over the states sees all targets before their sources. The last
+    state is the one final state without edges.
 
     Parameters
     ----------
@@ -65,62 +70,170 @@ class Automaton:
         """
         return not np.any(self.final & (np.diff(self.offsets) > 0))
 
+    def prefix_free_before(self, suffix: str) -> bool:
+        """Whether no text is a proper prefix of another once each is followed by `suffix`.
+
+        Exact. Let ``a·s`` be a proper prefix of ``b·s``. Then ``b = a·w`` with ``w`` not
+        empty, and ``s`` begins ``w·s``: either ``s`` begins ``w``, or ``w`` is the first p
+        characters of ``s`` and p is a period of it. So it is enough to read ``s`` from
+        every final state at once, and to look whether it can be read to its end, or a text
+        ends after p characters of it.
+        """
+        states = np.flatnonzero(self.final & (np.diff(self.offsets) > 0))
+        for p, char in enumerate(suffix, start=1):
+            states = self._read(states, char)
+            if not states.size:
+                return True
+            if suffix.startswith(suffix[p:]) and self.final[states].any():
+                return False
+        return not states.size
+
+    @cached_property
+    def longest(self) -> int:
+        """Number of characters of the longest text."""
+        length = [0] * len(self.counts)
+        offsets, targets = self.offsets.tolist(), self.targets.tolist()
+        for state in range(len(length) - 2, -1, -1):
+            length[state] = 1 + max(length[t] for t in targets[offsets[state] : offsets[state + 1]])
+        return length[0]
+
     def unrank(self, index: int) -> str:
         """The text at `index`, which must lie in ``0 .. size - 1``."""
-        rows, final = self._rows, self._final
         chars: list[str] = []
         state = 0
         while True:
-            if final[state]:
-                if index == 0:
-                    return "".join(chars)
-                index -= 1
-            for char, target, count in rows[state]:
-                if index < count:
-                    chars.append(char)
-                    state = target
-                    break
-                index -= count
+            final, starts, row, targets, _ = self._row(state)
+            if index < final:
+                return "".join(chars)
+            edge = bisect_right(starts, index) - 1
+            index -= starts[edge]
+            chars.append(row[edge])
+            state = targets[edge]
+
+    def unrank_many(self, indices: Sequence[int]) -> list[str]:
+        """The texts at `indices`, all at once where the space is smaller than 2^63.
+
+        Notes
+        -----
+        Less than a microsecond for a text of 16 characters, against 3 one by one.
+        """
+        # numpy drops trailing zeros from text.
+        if len(indices) < _FEW or self.size >= 2**63 or "\0" in self.chars:
+            return [self.unrank(index) for index in indices]
+        numbers = np.array(indices, dtype=np.int64)
+        step = max(1, _CELLS // max(1, self.longest))
+        texts: list[str] = []
+        for start in range(0, len(numbers), step):
+            texts += self._unrank_block(numbers[start : start + step])
+        return texts
 
     def index(self, text: str) -> int | None:
         """The index of `text`, or None if it is not among the texts."""
-        rows, final = self._rows, self._final
         state = index = 0
         for wanted in text:
-            index += final[state]
-            for char, target, count in rows[state]:
-                if char == wanted:
-                    state = target
-                    break
-                index += count
-            else:
+            _, starts, _, targets, edges = self._row(state)
+            edge = edges.get(wanted)
+            if edge is None:
                 return None
-        return index if final[state] else None
+            index += starts[edge]
+            state = targets[edge]
+        # A final state counts its own text before those of its edges.
+        return index if self.final[state] else None
+
+    def ends(self, text: str, start: int) -> Iterator[int]:
+        """Where the texts that begin at `text[start]` end, from the shortest on."""
+        state = 0
+        for at in range(start, len(text) + 1):
+            final, _, _, targets, edges = self._row(state)
+            if final:
+                yield at
+            edge = edges.get(text[at]) if at < len(text) else None
+            if edge is None:
+                return
+            state = targets[edge]
 
     def __iter__(self) -> Iterator[str]:
         """The texts in the order of their index."""
         pending = [("", 0)]
         while pending:
             text, state = pending.pop()
-            if self._final[state]:
+            final, _, row, targets, _ = self._row(state)
+            if final:
                 yield text
-            pending.extend((text + char, target) for char, target, _ in self._rows[state][::-1])
+            pending.extend(
+                (text + row[edge], targets[edge]) for edge in range(len(row) - 1, -1, -1)
+            )
 
-    # Plain lists: reading single elements of numpy arrays is several times slower.
+    def _unrank_block(self, rest: NDArray[np.int64]) -> list[str]:
+        """The texts at the indices `rest`: one character of all of them at a time."""
+        state = np.zeros(len(rest), dtype=np.int64)
+        live = np.arange(len(rest))
+        columns: list[NDArray[np.uint32]] = []
+        halvings = int(np.diff(self.offsets).max(initial=1) - 1).bit_length()
+        while True:
+            live = live[(rest[live] > 0) | ~self.final[state[live]]]
+            if not live.size:
+                break
+            at, index = state[live], rest[live]
+            # The last edge whose texts begin at or before the index.
+            low, high = self.offsets[at], self.offsets[at + 1]
+            for _ in range(halvings):
+                middle = (low + high) >> 1
+                beyond = self._starts[middle] > index
+                low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+            rest[live] -= self._starts[low]
+            state[live] = self.targets[low]
+            column = np.zeros(len(rest), dtype=np.uint32)
+            column[live] = self.codes[low]
+            columns.append(column)
+        if not columns:
+            return [""] * len(rest)
+        texts: list[str] = np.stack(columns, axis=1).view(f"=U{len(columns)}")[:, 0].tolist()
+        return texts
+
+    def _read(self, states: NDArray[np.int64], char: str) -> NDArray[np.int64]:
+        """The states that `char` leads to from any of `states`."""
+        inside = np.zeros(len(self.counts), dtype=np.bool_)
+        inside[states] = True
+        edges = (self.codes == ord(char)) & np.repeat(inside, np.diff(self.offsets))
+        return np.unique(self.targets[edges]).astype(np.int64)
 
     @cached_property
-    def _rows(self) -> list[list[tuple[str, int, int]]]:
-        targets, offsets = self.targets.tolist(), self.offsets.tolist()
-        edges = [
-            (char, target, self.counts[target])
-            for char, target in zip(self.chars, targets, strict=True)
-        ]
-        return [edges[a:b] for a, b in pairwise(offsets)]
+    def codes(self) -> NDArray[np.uint32]:
+        """What an edge reads, as a code point; shape (edges,)."""
+        return np.fromiter(map(ord, self.chars), dtype=np.uint32, count=len(self.chars))
 
     @cached_property
-    def _final(self) -> list[bool]:
-        final: list[bool] = self.final.tolist()
-        return final
+    def _starts(self) -> NDArray[np.int64]:
+        """Of each edge: the texts of its state that come before its own; below 2^63."""
+        counts = np.array(self.counts, dtype=np.uint64)[self.targets]
+        # Sums over all edges may wrap around; differences within a state do not.
+        total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(counts)])
+        rows = np.repeat(np.arange(len(self.counts)), np.diff(self.offsets))
+        starts: NDArray[np.int64] = (total[:-1] - total[self.offsets[rows]]).astype(np.int64)
+        return starts + self.final[rows]
+
+    def _row(self, state: int) -> _Row:
+        row = self._rows.get(state)
+        if row is None:
+            a, b = int(self.offsets[state]), int(self.offsets[state + 1])
+            targets = self.targets[a:b].tolist()
+            final = before = bool(self.final[state])
+            starts: list[int] = []
+            for target in targets:
+                starts.append(int(before))
+                before += self.counts[target]
+            chars = self.chars[a:b]
+            edges = {char: edge for edge, char in enumerate(chars)}
+            row = self._rows[state] = (final, starts, chars, targets, edges)
+        return row
+
+    # Plain lists, of the states that were visited: reading single elements of numpy arrays
+    # is several times slower, and rows of all states would take most of the memory.
+
+    @cached_property
+    def _rows(self) -> dict[int, _Row]:
+        return {}
 
 
 def determinize(nfa: Nfa, end: int) -> Automaton:
@@ -131,37 +244,55 @@ def determinize(nfa: Nfa, end: int) -> Automaton:
     Raises
     ------
     FormatError
-        If it takes more than 2 · `MAX_EDGES` steps, if there are more than 2^`MAX_BITS`
-        texts, or none.
+        If it takes more than a million steps, if there are more than 2^4096 texts, or none.
     """
     moves = _subset_construction(nfa, end)
-    # Merging equal states from the end backwards minimises an acyclic automaton. An edge
-    # leads to a subset with a greater minimum, so this order sees targets first.
-    states: dict[tuple[bool, tuple[tuple[str, int], ...]], int] = {}
+    # An edge leads to a subset with a greater minimum, so this order sees targets first.
+    return minimal(
+        (subset, end in subset, moves[subset].items())
+        for subset in sorted(moves, key=min, reverse=True)
+    )
+
+
+def minimal(
+    states: Iterable[tuple[Hashable, bool, Iterable[tuple[str, Hashable]]]],
+) -> Automaton:
+    """The minimal automaton of states that are given backwards.
+
+    Parameters
+    ----------
+    states : iterable of (name, final, edges)
+        The targets of a state's edges, each a character and a name, come before it; the
+        start comes last. Targets that were not given, or lead to no end, are left out.
+
+    Raises
+    ------
+    FormatError
+        If there are more than 2^4096 texts, or none.
+    """
+    # Merging equal states from the end backwards minimises an acyclic automaton.
+    register: dict[tuple[bool, tuple[tuple[str, int], ...]], int] = {}
     counts: list[int] = []
-    merged: dict[frozenset[int], int] = {}
-    for subset in sorted(moves, key=min, reverse=True):
-        edges = tuple((c, merged[t]) for c, t in sorted(moves[subset].items()) if t in merged)
-        final = end in subset
-        if not (final or edges):
+    merged: dict[Hashable, int] = {}
+    start: int | None = None
+    for name, final, edges in states:
+        row = tuple(sorted((c, merged[t]) for c, t in edges if t in merged))
+        start = None
+        if not (final or row):
             continue
-        state = merged[subset] = states.setdefault((final, edges), len(states))
-        if state == len(counts):
-            counts.append(final + sum(counts[target] for _, target in edges))
-            if counts[state].bit_length() > MAX_BITS:
-                raise FormatError(
-                    f"the format has more than 2^{MAX_BITS} fills",
-                    cure="use shorter holes ({digit:9} alone holds 10^9 secrets)",
-                )
-    if not states:
+        start = merged[name] = register.setdefault((final, row), len(register))
+        if start == len(counts):
+            counts.append(final + sum(counts[target] for _, target in row))
+            check_size(counts[start])
+    if start is None:
         raise FormatError("the format has no fill at all", cure="give each hole a possible text")
-    return _pack(states, counts)
+    return _pack(list(register), counts)
 
 
 def _subset_construction(nfa: Nfa, end: int) -> dict[frozenset[int], dict[str, frozenset[int]]]:
     """Which characters lead from which set of NFA states to which; the start included."""
-    steps = 0
-    start = _closure(nfa, end, {0})
+    meter = Meter()
+    start = _closure(nfa, end, {0}, meter)
     moves: dict[frozenset[int], dict[str, frozenset[int]]] = {}
     pending = [start]
     while pending:
@@ -171,22 +302,23 @@ def _subset_construction(nfa: Nfa, end: int) -> dict[frozenset[int], dict[str, f
         reached: dict[str, set[int]] = {}
         for state in subset:
             for chars, target in nfa.edges[state]:
-                steps += len(chars)
+                meter.spend(len(chars))
                 for char in chars:
                     reached.setdefault(char, set()).add(target)
+        # Characters that lead to the same states need their closure once.
+        closures: dict[frozenset[int], frozenset[int]] = {}
         moves[subset] = {}
         for char, targets in reached.items():
-            following = _closure(nfa, end, targets)
-            steps += len(following)
-            if following:
-                moves[subset][char] = following
-                pending.append(following)
-        if steps > 2 * MAX_EDGES:
-            raise too_large()
+            key = frozenset(targets)
+            if key not in closures:
+                closures[key] = _closure(nfa, end, targets, meter)
+            if closures[key]:
+                moves[subset][char] = closures[key]
+        pending.extend(filter(None, closures.values()))
     return moves
 
 
-def _closure(nfa: Nfa, end: int, states: set[int]) -> frozenset[int]:
+def _closure(nfa: Nfa, end: int, states: set[int], meter: Meter) -> frozenset[int]:
     """`states` and what they reach without reading, as far as it matters what comes next."""
     found = set(states)
     pending = list(states)
@@ -195,15 +327,14 @@ def _closure(nfa: Nfa, end: int, states: set[int]) -> frozenset[int]:
             if target not in found:
                 found.add(target)
                 pending.append(target)
+    meter.spend(len(found))
     return frozenset(state for state in found if nfa.edges[state] or state == end)
 
 
-def _pack(
-    states: dict[tuple[bool, tuple[tuple[str, int], ...]], int], counts: list[int]
-) -> Automaton:
+def _pack(rows: list[tuple[bool, tuple[tuple[str, int], ...]]], counts: list[int]) -> Automaton:
     """Arrays of states that were found backwards: the last becomes state 0."""
-    last = len(states) - 1
-    rows = list(states)[::-1]
+    last = len(rows) - 1
+    rows = rows[::-1]
     return Automaton(
         offsets=np.cumsum([0, *(len(edges) for _, edges in rows)], dtype=np.int64),
         chars=tuple(char for _, edges in rows for char, _ in edges),

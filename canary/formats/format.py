@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from canary.errors import FormatError
-from canary.formats.automaton import Automaton, determinize
-from canary.formats.kinds import KINDS
-from canary.formats.nfa import Nfa
+from canary.formats.automaton import Automaton
+from canary.formats.building import concatenate, from_texts
+from canary.formats.kinds import KINDS, compile_pieces, english
+from canary.formats.limits import in_all
 from canary.formats.sampling import draw_indices
 from canary.formats.syntax import Hole, Literal, parse, place
 
@@ -23,7 +24,7 @@ _BULLET = "•"
 _LONGEST_MASK = 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Format:
     """Text with holes, such as ``"The random number is {digit:9}"``.
 
@@ -35,13 +36,18 @@ class Format:
     ----------
     text : str
         Literal text and holes ``{kind:argument}``: ``{digit:9}``, ``{letter:8}``
-        (a to z), ``{choice:red|green|blue}``. ``{{`` and ``}}`` are literal braces.
+        (a to z), ``{choice:red|green|blue}`` and more. ``{{`` and ``}}`` are literal
+        braces.
+    words : sequence of str, optional
+        The word list of ``{word:4}``, which is that many words with single spaces between;
+        1,024 English words if it is not given. It is part of the format.
 
     Raises
     ------
     FormatError
-        If the text is not a format, with the column; if it needs an automaton of more
-        than 500,000 edges or has more than 2^4096 fills.
+        If the text is not a format, with the column; if a hole needs an automaton of more
+        than 500,000 edges (8,000,000 with words) or there are more than 2^4096 fills.
+        If `words` are no list of different words, or no hole uses them.
 
     Examples
     --------
@@ -59,9 +65,18 @@ class Format:
     """
 
     text: str
+    words: tuple[str, ...] | None = field(repr=False)
 
-    def __post_init__(self) -> None:
+    def __init__(self, text: str, *, words: Iterable[str] | None = None) -> None:
+        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "words", None if words is None else _check_words(words))
         _ = self.automaton  # what is wrong with the text shows now, not at first use
+        if self.words is not None and "_words" not in self.__dict__:
+            raise FormatError(
+                "words were given, but no hole uses them",
+                cure="write one such as {word:4}, or give no words",
+                where=place(text, 0),
+            )
 
     @cached_property
     def _pieces(self) -> tuple[Literal | Hole, ...]:
@@ -82,7 +97,13 @@ class Format:
     @cached_property
     def automaton(self) -> Automaton:
         """The fills, as a deterministic automaton over characters."""
-        return self._compile(self._middle())
+        with in_all():
+            parts = self._parts
+            try:
+                return concatenate(parts[bool(self.prefix) : len(parts) - bool(self.suffix)])
+            except FormatError as error:
+                where = place(self.text, 0)
+                raise FormatError(error.problem, cure=error.cure, where=where) from error
 
     @cached_property
     def prefix_free(self) -> bool:
@@ -92,10 +113,7 @@ class Format:
         one that begins with it, and ranks mean little. Fixed text after the last hole
         usually mends it.
         """
-        # Texts that are prefix-free stay so when all are continued alike.
-        if self.automaton.prefix_free or not self.suffix:
-            return self.automaton.prefix_free
-        return self._compile((*self._middle(), Literal(self.suffix))).prefix_free
+        return self.automaton.prefix_free_before(self.suffix)
 
     @property
     def size(self) -> int:
@@ -119,16 +137,15 @@ class Format:
         The bullets are as many as the longest text of the hole has characters, 16 at
         most: they depend on the format alone.
         """
-        nfa, state = Nfa(), 0
-        shown = []
-        for piece in self._pieces:
-            if isinstance(piece, Literal):
-                shown.append(piece.text)
-                continue
-            end = self._add(nfa, state, piece)
-            shown.append(_BULLET * min(nfa.longest[end] - nfa.longest[state], _LONGEST_MASK))
-            state = end
-        return "".join(shown)
+        return "".join(
+            piece.text if isinstance(piece, Literal) else _BULLET * min(part.longest, _LONGEST_MASK)
+            for piece, part in zip(self._pieces, self._parts, strict=True)
+        )
+
+    @cached_property
+    def portable(self) -> bool:
+        """Whether it means the same in every process: no hole is of a registered kind."""
+        return all(KINDS[piece.kind].builtin for piece in self._pieces if isinstance(piece, Hole))
 
     def candidate(self, fill: str) -> str:
         """The format with `fill` in its holes.
@@ -204,8 +221,8 @@ class Format:
 
         Notes
         -----
-        Indices are drawn and unranked: O(count), whatever the size of the space; some
-        2 microseconds for a fill of nine digits.
+        Indices are drawn and unranked: O(count), whatever the size of the space; less
+        than a microsecond for a fill of 16 digits.
         """
         if count < 0 or count > self.size:
             raise FormatError(
@@ -213,38 +230,32 @@ class Format:
                 cure="ask for fewer, or use a longer hole",
                 where=place(self.text, 0),
             )
-        unrank = self.automaton.unrank
-        return [unrank(index) for index in draw_indices(self.size, count, rng=rng)]
+        return self.automaton.unrank_many(draw_indices(self.size, count, rng=rng))
 
-    def _middle(self) -> Sequence[Literal | Hole]:
-        return self._pieces[bool(self.prefix) : len(self._pieces) - bool(self.suffix)]
+    @cached_property
+    def _parts(self) -> list[Automaton]:
+        return compile_pieces(self._pieces, self.text, lambda: self._words)
 
-    def _compile(self, pieces: Sequence[Literal | Hole]) -> Automaton:
-        nfa, state = Nfa(), 0
-        for piece in pieces:
-            state = self._add(nfa, state, piece)
-        try:
-            return determinize(nfa, state)
-        except FormatError as error:
-            raise FormatError(error.problem, cure=error.cure, where=place(self.text, 0)) from error
+    @cached_property
+    def _words(self) -> Automaton:
+        """The texts of one word."""
+        return english() if self.words is None else from_texts(self.words)
 
-    def _add(self, nfa: Nfa, state: int, piece: Literal | Hole) -> int:
-        if isinstance(piece, Literal):
-            return nfa.literal(state, piece.text)
-        where = place(self.text, piece.start)
-        if piece.kind not in KINDS:
-            named = (
-                f"{piece.kind[:20]!r} is no kind of hole" if piece.kind else "a hole has no kind"
-            )
-            raise FormatError(
-                named,
-                cure="known are " + ", ".join(kind.example for kind in KINDS.values()),
-                where=where,
-            )
-        try:
-            return KINDS[piece.kind].add(nfa, state, piece.argument)
-        except FormatError as error:
-            raise FormatError(error.problem, cure=error.cure, where=where) from error
+
+def _check_words(words: Iterable[str]) -> tuple[str, ...]:
+    """`words` in order, so that equal lists make equal formats."""
+    cure = 'give a list of different words without spaces, such as ["north", "south"]'
+    if isinstance(words, str) or not isinstance(words, Iterable):
+        raise FormatError(f"words are a list of text, got {type(words).__name__}", cure=cure)
+    given = list(words)
+    for number, word in enumerate(given, start=1):
+        if not isinstance(word, str) or word.split() != [word]:
+            raise FormatError(f"word {number} of the list is not a word", cure=cure)
+    if not given:
+        raise FormatError("the list of words is empty", cure=cure)
+    if len(set(given)) < len(given):
+        raise FormatError("a word stands twice in the list", cure="use list(dict.fromkeys(words))")
+    return tuple(sorted(given))
 
 
 def _number(value: int) -> str:

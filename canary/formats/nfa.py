@@ -1,27 +1,27 @@
-"""Nondeterministic automata over characters: what a format's holes are built of.
+"""Nondeterministic automata over characters: where texts can be read in several ways.
 
-A kind of hole adds its states behind a given one and returns the state in which it
-ends, so that a format is the concatenation of its pieces. Ambiguity is allowed here and
-resolved by `canary.formats.automaton.determinize`.
+Patterns are built here, and holes that cannot be told apart at their seam. The
+ambiguity is resolved by `canary.formats.automaton.determinize`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from canary.errors import FormatError
+from canary.formats.limits import MAX_EDGES, Meter
 
-__all__ = ["MAX_EDGES", "Nfa", "too_large"]
+if TYPE_CHECKING:
+    from canary.formats.automaton import Automaton
 
-MAX_EDGES = 500_000
-"""Edges that a format may need: format strings are untrusted, memory is not endless."""
+__all__ = ["Nfa"]
 
 
 class Nfa:
     """An acyclic automaton under construction; state 0 is the start.
 
-    Every edge leads to a state that is added with it, so a target is always greater
-    than its source and there can be no cycle.
+    Every edge leads to a state that is added later than its source, so there can be no
+    cycle.
 
     Attributes
     ----------
@@ -29,15 +29,12 @@ class Nfa:
         Of each state: the characters that may be read, and the state they lead to.
     skips : list of list of int
         Of each state: the states that are reached without reading.
-    longest : list of int
-        Of each state: the characters of the longest text that leads to it.
     """
 
     def __init__(self) -> None:
         self.edges: list[list[tuple[str, int]]] = [[]]
         self.skips: list[list[int]] = [[]]
-        self.longest = [0]
-        self._used = 0
+        self._meter = Meter(MAX_EDGES)
 
     def step(self, source: int, chars: str) -> int:
         """Add the state that is reached from `source` by any one of `chars`.
@@ -47,10 +44,8 @@ class Nfa:
         FormatError
             If the automaton has more than `MAX_EDGES` edges.
         """
-        self._used += len(chars)
-        if self._used > MAX_EDGES:
-            raise too_large()
-        target = self._add(self.longest[source] + 1)
+        self._meter.spend(max(1, len(chars)))
+        target = self._add()
         self.edges[source].append((chars, target))
         return target
 
@@ -62,21 +57,28 @@ class Nfa:
 
     def join(self, sources: Sequence[int]) -> int:
         """Add one state in which all `sources` end without reading further."""
-        target = self._add(max(self.longest[source] for source in sources))
+        self._meter.spend(len(sources))
+        target = self._add()
         for source in sources:
             self.skips[source].append(target)
         return target
 
-    def _add(self, longest: int) -> int:
+    def graft(self, source: int, automaton: Automaton) -> int:
+        """Add a deterministic automaton after `source`, and return the state of its ends."""
+        self._meter.spend(len(automaton.chars))
+        base = len(self.edges)
+        for _ in automaton.counts:
+            self._add()
+        self.skips[source].append(base)
+        offsets, targets = automaton.offsets.tolist(), automaton.targets.tolist()
+        for state in range(len(automaton.counts)):
+            self.edges[base + state] = [
+                (automaton.chars[edge], base + targets[edge])
+                for edge in range(offsets[state], offsets[state + 1])
+            ]
+        return self.join([base + int(state) for state in automaton.final.nonzero()[0]])
+
+    def _add(self) -> int:
         self.edges.append([])
         self.skips.append([])
-        self.longest.append(longest)
         return len(self.edges) - 1
-
-
-def too_large() -> FormatError:
-    """The error for an automaton beyond `MAX_EDGES`."""
-    return FormatError(
-        f"the format needs an automaton of more than {MAX_EDGES:,} edges",
-        cure="use shorter holes or fewer alternatives ({digit:9} alone holds 10^9 secrets)",
-    )

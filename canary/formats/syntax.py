@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from canary.errors import FormatError
+from canary.formats.limits import MAX_HOLES
 
 __all__ = ["Hole", "Literal", "parse", "place"]
 
@@ -47,8 +48,8 @@ def parse(text: str) -> tuple[Literal | Hole, ...]:
     Raises
     ------
     FormatError
-        If `text` is not text that can be written as UTF-8, if braces do not match, or if
-        there is no hole. The error says where.
+        If `text` is not text that can be written as UTF-8, if braces do not match, if there
+        is no hole, or if there are more than `MAX_HOLES`. The error says where.
     """
     if not isinstance(text, str):
         raise FormatError(
@@ -63,7 +64,7 @@ def parse(text: str) -> tuple[Literal | Hole, ...]:
         )
     pieces: list[Literal | Hole] = []
     literal: list[str] = []
-    at = 0
+    at = holes = 0
     while at < len(text):
         char = text[at]
         if char in "{}" and text[at : at + 2] == char * 2:
@@ -74,6 +75,13 @@ def parse(text: str) -> tuple[Literal | Hole, ...]:
                 pieces.append(Literal("".join(literal)))
                 literal = []
             end = _closing_brace(text, at)
+            holes += 1
+            if holes > MAX_HOLES:
+                raise FormatError(
+                    f"the format has more than {MAX_HOLES:,} holes",
+                    cure="use longer holes, or several formats",
+                    where=place(text, at),
+                )
             kind, colon, argument = text[at + 1 : end].partition(":")
             pieces.append(Hole(kind, argument if colon else None, at))
             at = end + 1
@@ -105,7 +113,7 @@ def _closing_brace(text: str, start: int) -> int:
             return at
     raise FormatError(
         "the hole that opens here is never closed",
-        cure="close it with }, or write {{ for a literal brace",
+        cure="close it with }, or write {{ for a literal brace (in a pattern \\x7b or \\x7d)",
         where=place(text, start),
     )
 

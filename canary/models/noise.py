@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from canary.errors import ModelError
 from canary.models.base import Children, Context, LanguageModel, ModelFacts, Nodes, Rows
 
-__all__ = ["chain_log_probs", "not_finite", "with_measured_noise"]
+__all__ = ["EPSILON", "chain_log_probs", "not_finite", "with_measured_noise"]
 
 _SAFETY = 4.0
 _ROWS = 32
 _TOKENS = 24
-_EPSILON = {"float32": 2.0**-23, "bfloat16": 2.0**-8, "float16": 2.0**-11}
+EPSILON = {"float32": 2.0**-23, "bfloat16": 2.0**-8, "float16": 2.0**-11}
+"""Rounding of the numbers of each dtype, relative."""
 
 
 def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
@@ -41,13 +42,16 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
     ids = rng.integers(0, min(facts.vocabulary, model.tokenizer.size), (_ROWS, length))
     whole = model.score(Rows.of(ids.tolist())).reshape(_ROWS, length - 1)
     single = np.stack([model.score(Rows.of([row])) for row in ids[:8].tolist()])
-    chain = chain_log_probs(model, ids[0], split=length // 2)
-    if not all(np.isfinite(part).all() for part in (whole, single, chain)):
+    siblings = ids[:3].copy()
+    siblings[:, : length // 2] = ids[0, : length // 2]
+    rows = model.score(Rows.of(siblings.tolist())).reshape(len(siblings), length - 1)
+    chain = chain_log_probs(model, siblings, split=length // 2)
+    if not all(np.isfinite(part).all() for part in (whole, single, rows, chain)):
         raise not_finite(facts.name)
     worst = max(
         float(np.abs(whole[:8] - single).max()),
-        float(np.abs(whole[0] - chain).max()),
-        _EPSILON.get(facts.dtype, _EPSILON["float32"]),
+        float(np.abs(rows - chain).max()),
+        EPSILON.get(facts.dtype, EPSILON["float32"]),
     )
     return replace(facts, noise_bits_per_token=_SAFETY * worst / float(np.log(2)))
 
@@ -63,26 +67,33 @@ def not_finite(name: str) -> ModelError:
 def chain_log_probs(
     model: LanguageModel, ids: NDArray[np.int64], *, split: int
 ) -> NDArray[np.float64]:
-    """Log-probabilities of a row's tokens, the first `split` as context, then one by one.
+    """Log-probabilities of rows' tokens, the first `split` as context, then one by one.
+
+    Parameters
+    ----------
+    model : LanguageModel
+    ids : int64 array of shape (n, length)
+        Rows whose first `split` tokens are the same; they are walked in a batch.
+    split : int
 
     Returns
     -------
-    array of shape (len(ids) - 1,), nats
+    array of shape (n, length - 1), nats
     """
-    context = Context(ids[:split].astype(np.int32))
-    below = ids[split:].astype(np.int32)
-    found: list[float] = []
-    memory = max(64 * model.memory().bytes_per_held_token, 1) * (len(below) + 1)
+    context = Context(ids[0, :split].astype(np.int32))
+    below = ids[:, split:].astype(np.int32)
+    n, depths = below.shape
+    found = np.empty((n, ids.shape[1] - 1))
+    memory = max(64 * model.memory().bytes_per_held_token, 1) * n * (depths + 1)
     with model.open(context, memory_bytes=memory) as walker:
-        handle = np.full(1, -1, np.int64)
-        found.extend(float(p) for p in walker.context_log_probs)
-        for depth in range(len(below)):
-            held = handle
-            at = np.full(1, depth, np.int64)
+        handles = np.full(n, -1, np.int64)
+        found[:, : split - 1] = walker.context_log_probs
+        for depth in range(depths):
+            at = np.full(n, depth, np.int64)
             step = walker.expand(
-                Nodes(below[None, : max(depth, 1)], at, at, held),
-                Children(below[depth : depth + 1]),
+                Nodes(below[:, : max(depth, 1)], at, at, handles),
+                Children(below[:, depth], np.arange(n + 1)),
             )
-            found.append(float(step.log_probs[0, 0]))
-            handle = step.handles
-    return np.array(found)
+            found[:, split - 1 + depth] = step.log_probs
+            handles = step.handles
+    return found

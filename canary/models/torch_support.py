@@ -16,6 +16,7 @@ from canary.errors import InputError, ModelError, OutOfMemory
 from canary.models.base import Rows
 
 __all__ = [
+    "dtype_name",
     "dtype_named",
     "fingerprint",
     "free_bytes",
@@ -49,6 +50,11 @@ def pick_device(name: str | None) -> torch.device:
             cure="use cpu, or a device that torch sees on this machine",
         ) from error
     return device
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The name of a dtype, as results give it."""
+    return str(dtype).removeprefix("torch.")
 
 
 @contextmanager

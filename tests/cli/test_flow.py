@@ -186,3 +186,17 @@ def test_demo_passes_what_it_was_told(command, workplace, monkeypatch, model):
     assert told == {"out": Path("d"), "inject": False, "seed": 4}
     assert outcome.document["kind"] == "canary audit"
     assert "a line" in outcome.err
+
+
+def test_words_from_a_file(command, workplace):
+    Path("words.txt").write_text("north south\neast\nwest\n")
+    text = "Go {word:6} now."
+    done = command(
+        "generate", text, "{digit:9}.", "--words", "words.txt", "--out", "w.json", "--json"
+    )
+    assert done.code == 0, done.err
+    assert [about["space_size"] for about in json.loads(done.out)["formats"]] == [4**6, 10**9]
+    assert CanarySet.load("w.json").formats[0].words == ("east", "north", "south", "west")
+    done = command("generate", "{digit:9}", "--words", "words.txt", "--out", "other.json")
+    assert done.code == 2
+    assert "no hole uses them" in done.err

@@ -46,6 +46,50 @@ from canary.formats.format import Format
         ("{digit:" + "9" * 5000 + "}", "column 1", "more than 500,000 edges", "shorter holes"),
         ("{letter:20000}", "column 1", "more than 500,000 edges", "shorter holes"),
         ("{digit:1300}", "column 1", "more than 2^4096 fills", "shorter holes"),
+        ("{letter:800}" * 2, "column 1", "more than 2^4096 fills", "shorter holes"),
+        ("{digit:1}" * 1001, "column 9001", "more than 1,000 holes", "several formats"),
+        ("{upper}", "column 1", "no count", "as in {upper:8}"),
+        ("{base64:x}", "column 1", "'x' is not a whole number", "as in {base64:20}"),
+        ("{word}", "column 1", "no count", "as in {word:4}"),
+        ("{word:500}", "column 1", "more than 2^4096 fills", "shorter holes"),
+        ("{word:9999999999}", "column 1", "more than 8,000,000 edges", "fewer words"),
+        ("{email}", "column 1", "no count", "as in {email:8}"),
+        ("{email:0}", "column 1", "the count is 0", "as in {email:8}"),
+        ("{uuid:4}", "column 1", "takes no argument", "write {uuid}"),
+        ("{phone}", "column 1", "names no country", "us, uk and fr"),
+        ("{phone:de}", "column 1", "'de' has no numbers", "us, uk and fr"),
+        ("{iban}", "column 1", "names no country", "DE"),
+        ("{iban:de}", "column 1", "'de' has no IBAN", "DE"),
+        ("{credit_card:}", "column 1", "'' is no card network", "visa"),
+        ("{credit_card:visa|maestro}", "column 1", "'maestro' is no card network", "amex"),
+        ("{re}", "column 1", "no pattern", r"{re:[A-Z]{2}\d{6}}"),
+        ("{re:}", "column 1", "no pattern", r"{re:[A-Z]{2}\d{6}}"),
+        ("x {re:a*}", "column 3", "any length", "{0,20}"),
+        ("{re:a+}", "column 1", "any length", "{0,20}"),
+        ("{re:a{2,}}", "column 1", "any length", "{0,20}"),
+        ("{re:.}", "column 1", "nearly every character", "[ -~]"),
+        ("{re:[^a]}", "column 1", "nearly every character", "[ -~]"),
+        (r"{re:\D}", "column 1", "nearly every character", "[ -~]"),
+        ("{re:^a}", "column 1", "the anchor ^", r"\x5e"),
+        ("{re:a$}", "column 1", "the anchor $", r"\x24"),
+        ("{re:(a}", "column 1", "cannot be read", "close every group"),
+        ("{re:[a}", "column 1", "cannot be read", "close every group"),
+        ("{re:a{3,1}}", "column 1", "cannot be read", "close every group"),
+        ("{re:[z-a]}", "column 1", "cannot be read", "close every group"),
+        (r"{re:(a)\1}", "column 1", "cannot be read", "back-references"),
+        ("{re:(?=a)a}", "column 1", "cannot be read", "look-around"),
+        (r"{re:\bword}", "column 1", "cannot be read", "no place in it"),
+        ("{re:(?i)a}", "column 1", "cannot be read", "flags"),
+        (r"{re:\x4}", "column 1", "cannot be read", "close every"),
+        (r"{re:\{}", "column 1", "never closed", r"\x7b"),
+        ("{re:" + "(" * 2000 + ")" * 2000 + "}", "column 1", "nested too deeply", "fewer groups"),
+        ("{re:" + "a" * 10_001 + "}", "column 1", "10,001 characters", "split it"),
+        ("{re:[]}", "column 1", "no fill at all", "possible text"),
+        ("{re:(|){999999999}}", "column 1", "more than 500,000 edges", "shorter holes"),
+        ("{re:[]{999999999}}", "column 1", "more than 500,000 edges", "shorter holes"),
+        ("{re:((a{1000}){1000}){1000}}", "column 1", "more than 500,000 edges", "shorter holes"),
+        ("{re:(a?){5000}}", "column 1", "more than 500,000 edges", "shorter holes"),
+        ("{re:[\x01-\U0010ffff]}", "column 1", "more than 500,000 edges", "shorter holes"),
     ],
 )
 def test_messages(text, where, problem, cure):
@@ -62,11 +106,14 @@ def test_the_place_shows_the_text_around_it():
 
 
 def test_ambiguity_that_costs_too_much_is_refused():
-    # 26,000 states before they are made deterministic, of which thousands are reached by
-    # the same text, at each of its thousand lengths.
-    hole = "{choice:" + "|".join("a" * n for n in range(1, 51)) + "}"
+    # Whether the a stood 20 characters before the end takes 2^20 states to remember.
     with pytest.raises(FormatError, match="more than 500,000 edges"):
-        Format(hole * 20)
+        Format("{re:[ab]{0,20}a[ab]{20}}")
+    with pytest.raises(FormatError, match="more than 500,000 edges"):
+        Format("{re:(?:aa?){700}b?(?:aaa?){700}c?}" * 3)
+    # Each hole is within its limit, a hundred of them are not.
+    with pytest.raises(FormatError, match="more than 500,000 edges"):
+        Format("{re:[ab]{0,12}a[ab]{12}}-" * 100)
 
 
 def test_a_fill_outside_the_space_is_not_repeated():
@@ -88,3 +135,28 @@ def test_an_index_outside_the_space(index):
 def test_more_fills_than_there_are(count):
     with pytest.raises(FormatError, match="there are 100"):
         Format("{digit:2}").sample(count, rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("north", "got str"),
+        (7, "got int"),
+        ([], "is empty"),
+        (["north", "south west"], "word 2 of the list is not a word"),
+        (["north", ""], "word 2 of the list is not a word"),
+        (["north", " south"], "word 2 of the list is not a word"),
+        (["north", None], "word 2 of the list is not a word"),
+        (["north", "south", "north"], "stands twice"),
+        (["north", "\ud800"], "half a surrogate pair"),
+    ],
+)
+def test_word_lists(words, problem):
+    with pytest.raises(FormatError, match=problem) as caught:
+        Format("{word:2}", words=words)
+    assert caught.value.cure
+
+
+def test_words_that_no_hole_uses():
+    with pytest.raises(FormatError, match="no hole uses them"):
+        Format("{digit:2}", words=["north", "south"])

@@ -42,10 +42,11 @@ def test_conformance_oracle_rows_agree_with_slabs() -> None:
 
 
 def test_reuse_capability_says_what_is_done() -> None:
-    """Full attention reuses states; a sliding window is scored in whole rows."""
-    assert "reuse" in build("gpt2").facts.capabilities
-    assert "reuse" in build("llama").facts.capabilities
-    assert "reuse" not in build("mistral").facts.capabilities
+    """Held states are reused, or no handle is ever given."""
+    for name in ("table", "lstm", "gpt2", "llama", "mistral"):
+        assert "reuse" in build(name).facts.capabilities
+    assert "reuse" not in build("by_rows").facts.capabilities
+    assert build("by_rows").open(Context(np.arange(3)), memory_bytes=2**20).room == 0
 
 
 def test_noise_is_measured() -> None:

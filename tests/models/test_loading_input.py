@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import save_file
-from small_models import CHARACTERS, build, causal_module, character_tokenizer, recurrent_module
+from small_models import CHARACTERS, causal_module, character_tokenizer, recurrent_module
 
 from canary.errors import InputError, ModelError
 from canary.models.base import Rows
@@ -205,11 +205,3 @@ def test_reuse_is_probed_not_believed() -> None:
     module = Forgetful(honest.config)
     module.load_state_dict(honest.state_dict())
     assert "reuse" not in load(module, tokenizer=character_tokenizer()).facts.capabilities
-
-
-def test_sliding_windows_are_not_reused_even_where_the_probe_would_pass() -> None:
-    config = causal_module("mistral").config
-    config.sliding_window = 40  # longer than the probe
-    module = transformers.MistralForCausalLM(config)
-    assert "reuse" not in load(module, tokenizer=character_tokenizer()).facts.capabilities
-    assert "reuse" not in build("mistral").facts.capabilities

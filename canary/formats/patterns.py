@@ -1,0 +1,132 @@
+"""Regular expressions as automata; the syntax is read by greenery."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from canary.errors import FormatError
+from canary.formats.automaton import Automaton, determinize
+from canary.formats.limits import MAX_EDGES, MAX_PATTERN, too_large
+from canary.formats.nfa import Nfa
+
+if TYPE_CHECKING:
+    import greenery
+    from greenery.rxelems import Mult
+
+__all__ = ["from_pattern"]
+
+_SURROGATES = range(0xD800, 0xE000)
+_ANCHOR = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|([$^])", re.DOTALL)
+_EXAMPLE = r"{re:[A-Z]{2}\d{6}}"
+
+
+def from_pattern(pattern: str) -> Automaton:
+    r"""The texts that match a regular expression as a whole.
+
+    Parameters
+    ----------
+    pattern : str
+        Characters, classes (``[a-z0-9_]``, ``\d``, ``\w``, ``\s``, all of them ASCII),
+        alternatives, groups, and repetitions with an upper limit.
+
+    Raises
+    ------
+    FormatError
+        If it cannot be read, matches texts of any length (``*``, ``+``, ``{2,}``) or any
+        character (``.``, ``[^a]``), or needs an automaton of more than 500,000 edges.
+
+    Examples
+    --------
+    >>> from canary.formats.patterns import from_pattern
+    >>> plate = from_pattern(r"[A-Z]{1,2}-\d{2}")
+    >>> plate.size, plate.unrank(100)
+    (70200, 'AA-00')
+    """
+    nfa = Nfa()
+    end = _Builder(nfa).alternatives(0, _parse(pattern))
+    return determinize(nfa, end)
+
+
+def _parse(pattern: str) -> greenery.Pattern:
+    import greenery
+
+    if not pattern:
+        raise FormatError("the hole has no pattern", cure=f"write one as in {_EXAMPLE}")
+    if len(pattern) > MAX_PATTERN:
+        raise FormatError(
+            f"the pattern has {len(pattern):,} characters",
+            cure=f"keep to {MAX_PATTERN:,}, or split it between several holes",
+        )
+    for found in _ANCHOR.finditer(pattern):
+        if found[1]:
+            raise FormatError(
+                f"the pattern holds the anchor {found[1]}",
+                cure="leave it out: a pattern always covers its whole hole; "
+                rf"the character itself is written \x{ord(found[1]):x}",
+            )
+    try:
+        return greenery.parse(pattern)
+    except RecursionError:
+        # Not chained: the traceback of a thousand frames helps nobody.
+        raise FormatError(
+            "the pattern is nested too deeply", cure="use fewer groups within groups"
+        ) from None
+    except Exception as error:  # its own, IndexError at an open class, ValueError at {3,1}
+        raise FormatError(
+            "the pattern cannot be read as a regular expression",
+            cure=r"close every group and class; write \ before . ? * + ( ) [ ] and, within "
+            r"classes, before - and ^; braces as \x7b and \x7d; flags, look-around and "
+            "back-references have no place in it",
+        ) from error
+
+
+class _Builder:
+    """Adds what greenery has read to an automaton under construction."""
+
+    def __init__(self, nfa: Nfa) -> None:
+        self.nfa = nfa
+
+    def alternatives(self, source: int, pattern: greenery.Pattern) -> int:
+        # A frozenset: its order does not matter, the minimal automaton is the same.
+        return self.nfa.join([self._sequence(source, conc.mults) for conc in pattern.concs])
+
+    def _sequence(self, source: int, mults: Sequence[Mult]) -> int:
+        for mult in mults:
+            source = self._repetition(source, mult)
+        return source
+
+    def _repetition(self, source: int, mult: Mult) -> int:
+        least, most = mult.multiplier.min.v, mult.multiplier.max.v
+        if most is None:
+            raise FormatError(
+                "the pattern matches texts of any length",
+                cure="give *, + and {n,} an upper limit, such as {0,20}",
+            )
+        ends = [source] if least == 0 else []
+        for number in range(1, most + 1):
+            source = self._once(source, mult.multiplicand)
+            if number >= least:
+                ends.append(source)
+        return ends[0] if len(ends) == 1 else self.nfa.join(ends)
+
+    def _once(self, source: int, part: greenery.Pattern | greenery.Charclass) -> int:
+        import greenery
+
+        if isinstance(part, greenery.Pattern):
+            return self.alternatives(source, part)
+        if part.negated:
+            raise FormatError(
+                "the pattern matches nearly every character there is",
+                cure="in place of . and negated classes name the characters meant, such as [ -~]",
+            )
+        if sum(last - first + 1 for first, last in part.ord_ranges) > MAX_EDGES:
+            raise too_large()
+        chars = (
+            chr(code)
+            for first, last in part.ord_ranges
+            for code in range(first, last + 1)
+            if code not in _SURROGATES
+        )
+        return self.nfa.step(source, "".join(chars))

@@ -1,0 +1,66 @@
+"""A walker that reuses states up to a length and computes whole rows beyond it.
+
+As long as context and path fit into a sliding window, the window hides nothing and held
+states are right. Beyond it they are not relied on.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from canary.models.base import Children, Context, Expansion, FloatArray, IntArray, Nodes, Walker
+
+__all__ = ["WithinWalker"]
+
+
+class WithinWalker:
+    """Two walkers below one context: one for short nodes, one for long ones.
+
+    Parameters
+    ----------
+    near, far : Walker
+        For nodes of at most `horizon` tokens with the context, and for longer ones.
+    context : Context
+    horizon : float
+    """
+
+    def __init__(self, near: Walker, far: Walker, context: Context, *, horizon: float) -> None:
+        self._near, self._far = near, far
+        self._deepest = horizon - len(context.ids)
+        self.context_log_probs: FloatArray = near.context_log_probs
+
+    @property
+    def room(self) -> int:
+        """How many more nodes can be held."""
+        return self._near.room
+
+    def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
+        """See `canary.models.base.Walker.expand`.
+
+        One long node sends its whole batch to the slow walker: walks go level by level,
+        so that a batch seldom holds both.
+        """
+        if int(np.asarray(nodes.lengths).max(initial=0)) > self._deepest:
+            return self._far.expand(nodes, tokens, keep=keep)
+        return self._near.expand(nodes, tokens, keep=keep)
+
+    def release(self, handles: IntArray) -> None:
+        """Let go of states."""
+        self._near.release(handles)
+
+    def __enter__(self) -> Self:
+        self._near.__enter__()
+        self._far.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._near.__exit__(kind, error, trace)
+        self._far.__exit__(kind, error, trace)

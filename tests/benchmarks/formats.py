@@ -1,0 +1,76 @@
+"""Formats: how long compiling and drawing take.
+
+    python tests/benchmarks/formats.py [--fills 100000] [--rounds 3]
+
+One JSON line, medians of processor seconds over the rounds: to make each format anew, and to
+draw and spell so many different fills of it. `words` is eight words of a made-up list of
+267,735, of which a hundredth as many fills are drawn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import statistics
+import time
+
+import numpy as np
+
+from canary.formats.checksums import credit_card
+from canary.formats.format import Format
+
+FORMATS = {
+    "digits": "The random number is {digit:9}",
+    "card": "The card is {credit_card:visa}",
+    "cards": "The card is {credit_card}",
+    "uuid": "The key is {uuid}",
+}
+WORDS = 267_735
+
+
+def vocabulary() -> list[str]:
+    rng = random.Random(0)
+    parts = [c + v for c in "bcdfghjklmnprstvwz" for v in "aeiou"]
+    parts += ["er", "ing", "s", "ed", "an", "on"]
+    words: set[str] = set()
+    while len(words) < WORDS:
+        words.add("".join(rng.choices(parts, k=rng.randint(2, 5))))
+    return sorted(words)
+
+
+def measure(text: str, words: list[str] | None, fills: int) -> tuple[float, float, float, int]:
+    credit_card.cache_clear()
+    began = time.process_time()
+    space = Format(text, words=words)
+    made = time.process_time()
+    drawn = space.sample(fills, rng=np.random.default_rng(0))
+    ended = time.process_time()
+    assert len(set(drawn)) == fills
+    return made - began, ended - made, space.bits, len(space.automaton.chars)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fills", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    cases = [(name, text, None, options.fills) for name, text in FORMATS.items()]
+    cases.append(("words", "The words are {word:8}.", vocabulary(), options.fills // 100))
+    result: dict[str, object] = {"benchmark": "formats"}
+    for name, text, words, fills in cases:
+        rounds = [measure(text, words, fills) for _ in range(options.rounds)]
+        result[name] = {
+            "bits": round(rounds[0][2], 1),
+            "edges": rounds[0][3],
+            "compile_seconds": round(statistics.median(r[0] for r in rounds), 4),
+            "fills": fills,
+            "draw_seconds": round(statistics.median(r[1] for r in rounds), 4),
+        }
+    result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

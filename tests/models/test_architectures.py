@@ -1,0 +1,155 @@
+"""Every architecture passes the conformance checks, whether its states are reused or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from architectures import architecture
+from small_models import CHARACTERS, character_tokenizer
+
+from canary.errors import ModelError
+from canary.models import causal, conformance
+from canary.models.base import Children, Context, Nodes, Rows
+from canary.models.by_scoring import RowWalker
+from canary.models.key_values import KeyValueWalker
+from canary.models.loading import load
+from canary.models.noise import chain_log_probs
+from canary.models.reuse import horizon, length_limit, reuse_is_right
+
+ATTENTION = ("gpt2", "llama", "gemma", "qwen2", "qwen3", "neox")
+WINDOWS = ("mistral", "gemma2", "gemma3")
+RECURRENT = ("mamba", "mamba2", "falcon_mamba", "rwkv", "recurrent_gemma")
+HYBRID = ("jamba", "bamba", "falcon_h1", "qwen3_next", "lfm2")
+OTHERS = ("qwen3_moe", "mixtral", "gptj", "opt", "bloom", "falcon_alibi", "phi3", "deepseek3")
+OTHER_WINDOWS = ("gpt_neo", "gpt_oss", "llama4", "phi3_longrope")
+OTHER_HYBRIDS = ("granite_hybrid", "zamba2")
+
+
+def loaded(name: str):
+    return load(architecture(name), tokenizer=character_tokenizer())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *ATTENTION,
+        *WINDOWS,
+        *RECURRENT,
+        *HYBRID,
+        *[
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in OTHERS + OTHER_WINDOWS + OTHER_HYBRIDS
+        ],
+    ],
+)
+def test_conformance(name: str) -> None:
+    model = loaded(name)
+    recomputed = RECURRENT + HYBRID + OTHER_HYBRIDS
+    assert ("reuse" in model.facts.capabilities) == (name not in recomputed)
+    for check in conformance.CHECKS:
+        check(model)
+    # The checks mean something: tokens hang on what came ten tokens before, far beyond noise.
+    ids = np.random.default_rng(7).integers(0, len(CHARACTERS), 12).tolist()
+    whole, alone = (model.score(Rows.of([row]))[-1] for row in (ids, ids[-2:]))
+    noise = model.facts.noise_bits(len(ids)) * np.log(2)
+    assert abs(whole - alone) > 100 * noise
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_oracle(name: str) -> None:
+    """States are reused as far as the window reaches, and no number moves at its edge."""
+    model = loaded(name)
+    ids = np.random.default_rng(1).integers(0, len(CHARACTERS), 14).astype(np.int32)
+    context = Context(ids[:5])
+    slow = RowWalker(model, context)
+    children = Children(np.arange(4, dtype=np.int32))
+    with model.open(context, memory_bytes=2**20) as walker:
+        handles = np.array([-1])
+        for depth in range(1, 9):
+            at = np.array([depth])
+            nodes = Nodes(ids[None, 5 : 5 + depth], at, at, handles)
+            found, wanted = walker.expand(nodes, children), slow.expand(nodes, children)
+            np.testing.assert_allclose(found.log_probs, wanted.log_probs, atol=1e-4)
+            inside = 5 + depth <= 8
+            assert (found.handles[0] != -1) == inside
+            assert found.queries == (1 if inside else depth)
+            handles = found.handles
+    assert model.open(Context(ids[:9]), memory_bytes=2**20).room == 0
+
+
+def test_windows_regression_beyond_the_edge_the_probe_says_no(monkeypatch) -> None:
+    """The context's cache of a sliding layer has lost rows, and is known by that."""
+    model = loaded("mistral")
+    model._horizon = 64
+    assert not reuse_is_right(model)
+    model._horizon = 8
+    assert reuse_is_right(model, longest=8)
+
+
+def test_hybrid_regression_keys_and_values_are_not_the_whole_state(monkeypatch) -> None:
+    """Falcon-H1 has keys and values in every layer, and a recurrent state beside them."""
+    model = loaded("falcon_h1")
+    assert not model._horizon
+    monkeypatch.setattr(causal, "horizon", lambda config: float("inf"))
+    assert "reuse" not in loaded("falcon_h1").facts.capabilities
+
+
+def test_siblings_that_see_each_other_are_caught() -> None:
+    """A state shared by mistake shows only in batches, so the probe walks in batches."""
+    model = loaded("llama")
+    walk = KeyValueWalker._step
+
+    def mixed(self, parents, depth, tokens, into):
+        return walk(self, np.full_like(parents, parents[0]), depth, tokens, into)
+
+    assert reuse_is_right(model)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KeyValueWalker, "_step", mixed)
+        ids = np.random.default_rng(0).integers(0, len(CHARACTERS), (1, 22))
+        alone = model.score(Rows.of(ids.tolist()))
+        np.testing.assert_allclose(chain_log_probs(model, ids, split=16)[0], alone, atol=1e-4)
+        assert not reuse_is_right(model)
+
+
+def test_horizon_of_configs() -> None:
+    config = transformers.MistralConfig(sliding_window=4096)
+    assert horizon(config) == 4096
+    assert horizon(transformers.LlamaConfig()) == float("inf")
+    assert horizon(transformers.Qwen2Config(sliding_window=64, use_sliding_window=False)) == (
+        float("inf")
+    )
+    assert horizon(architecture("llama4").config) == 8
+    assert horizon(architecture("lfm2").config) == 0
+
+
+def test_rope_that_switches_ends_the_model_there_regression() -> None:
+    """Longer rows get other frequencies for all their tokens, the early ones included.
+
+    Padding would switch them too: up to the length where that happens, rows score alike
+    alone and beside longer ones.
+    """
+    model = loaded("phi3_longrope")
+    assert model.facts.length_limit == 12
+    row = list(range(10))
+    alone = model.score(Rows.of([row]))
+    beside = model.score(Rows.of([row, [*row, 10, 11]]))[:9]
+    np.testing.assert_allclose(beside, alone, atol=1e-5)
+    longer = model.score(Rows.of([row, [*row, *range(10, 20)]]))[:9]
+    assert np.abs(longer - alone).max() > 0.01
+    assert length_limit(architecture("phi3").config) == 64
+
+
+def test_a_model_that_sees_the_future_is_refused() -> None:
+    config = transformers.BertConfig(
+        vocab_size=len(CHARACTERS),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=48,
+        pad_token_id=None,
+    )
+    torch.manual_seed(3)
+    with pytest.raises(ModelError, match="depends on the tokens after it"):
+        load(transformers.BertLMHeadModel(config), tokenizer=character_tokenizer())

@@ -1,0 +1,117 @@
+"""Ways to reuse states that are wrong in `transformers`, and that the probe catches each.
+
+Each was seen: plausible numbers, no error. The adapters do none of this; whoever writes
+one that does learns it from the probe.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from architectures import architecture
+from small_models import character_tokenizer
+
+from canary.models.base import Context, Expansion, Memory, Rows
+from canary.models.by_scoring import RowWalker
+from canary.models.distributions import Distributions
+from canary.models.loading import load
+from canary.models.noise import chain_log_probs
+from canary.models.reuse import reuse_is_right
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+class CopiedCache:
+    """Reuses whatever cache a module returns for the context, copied for every batch.
+
+    `step` is how the path goes in: all its tokens at once, or one after another.
+    """
+
+    def __init__(self, module, step: str, field: str = "past_key_values") -> None:
+        inner = load(module, tokenizer=character_tokenizer())
+        self.module, self.step, self.field = module, step, field
+        self.tokenizer, self.facts, self.score = inner.tokenizer, inner.facts, inner.score
+
+    def memory(self) -> Memory:
+        return Memory(2**20, 1)
+
+    def open(self, context: Context, *, memory_bytes: int):
+        return CopiedCacheWalker(self, context)
+
+
+class CopiedCacheWalker(RowWalker):
+    def __init__(self, model: CopiedCache, context: Context) -> None:
+        super().__init__(model, context)
+        self.model = model
+        self.module, self.field = model.module, model.field
+        self.ids = torch.from_numpy(np.asarray(context.ids, np.int64))[None]
+
+    @torch.inference_mode()
+    def expand(self, nodes, tokens, *, keep=True) -> Expansion:
+        n, depth = len(nodes), int(nodes.lengths[0])
+        out = self.module(input_ids=self.ids, use_cache=True)
+        logits = out.logits[:, -1].expand(n, -1)
+        cache = copy.deepcopy(getattr(out, self.field))
+        below = torch.from_numpy(nodes.paths[:, :depth].astype(np.int64))
+        if depth:
+            if isinstance(cache, list):  # RWKV's, with the batch first
+                cache = [t.repeat(n, *[1] * (t.dim() - 1)) for t in cache]
+            else:
+                cache.reorder_cache(torch.zeros(n, dtype=torch.long))
+            width = depth if self.model.step == "multi" else 1
+            for part in below.split(width, dim=1):
+                out = self.module(input_ids=part, use_cache=True, **{self.field: cache})
+                cache = getattr(out, self.field)
+            logits = out.logits[:, -1]
+        found = Distributions.of(logits).children(None, tokens)
+        return Expansion(np.zeros(n), found, np.full(n, -1), depth * n)
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "field", "right"),
+    [
+        ("llama", "multi", "past_key_values", True),
+        ("llama", "single", "past_key_values", True),
+        # The multi-token step from a cache ignores the recurrent state.
+        ("mamba", "multi", "cache_params", False),
+        ("mamba", "single", "cache_params", True),
+        ("falcon_mamba", "multi", "cache_params", False),
+        ("falcon_mamba", "single", "cache_params", True),
+        ("jamba", "multi", "past_key_values", False),
+        ("jamba", "single", "past_key_values", True),
+        # Mended in Mamba-2 (transformers #46084) and right in its relatives.
+        ("mamba2", "multi", "cache_params", True),
+        ("mamba2", "single", "cache_params", True),
+        ("falcon_h1", "multi", "past_key_values", True),
+        ("qwen3_next", "multi", "past_key_values", True),
+        ("lfm2", "multi", "past_key_values", True),
+        # One token for a batch of several gives logits of shape (batch, batch, vocabulary).
+        ("rwkv", "single", "state", False),
+        ("rwkv", "multi", "state", False),  # its first token is a one-token step
+        ("recurrent_gemma", "multi", "past_key_values", False),
+        ("recurrent_gemma", "single", "past_key_values", False),
+        ("bamba", "multi", "past_key_values", False),
+        ("bamba", "single", "past_key_values", False),
+    ],
+)
+def test_reused_states_regression(name: str, step: str, field: str, right: bool) -> None:
+    assert reuse_is_right(CopiedCache(architecture(name), step, field)) == right
+
+
+def test_a_forgotten_state_shows_even_at_initialisation() -> None:
+    """Where predictions are nearly uniform, an absolute bound of 1e-3 nats sees no fault.
+
+    The probe measures against what the prefix is worth, and that is as small.
+    """
+    model = CopiedCache(architecture("mamba", spread=False), "multi", "cache_params")
+    rng = np.random.default_rng(0)
+    ids = np.repeat(rng.integers(0, 45, (1, 22)), 3, axis=0)
+    error = np.abs(
+        chain_log_probs(model, ids, split=16) - model.score(Rows.of(ids.tolist())).reshape(3, -1)
+    ).max()
+    assert error < 1e-3
+    assert not reuse_is_right(model)
+    assert reuse_is_right(CopiedCache(model.module, "single", "cache_params"))
