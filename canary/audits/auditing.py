@@ -39,6 +39,7 @@ METHODS = ("auto", "enumeration", "sampling")
 Stage = Callable[[str, int], Progress]
 """Told the name of a stage and the queries it will take; gives what to tell of them."""
 
+_NOTES_STREAM = 0x6E6F7465
 _DRAWS_STREAM = 0x64726177  # keeps the draws apart from the canaries of the same seed
 _MOST_STATES = 2**20  # a walk holds a batch per level, far fewer than that
 
@@ -220,8 +221,8 @@ class _Auditor:
                 cure="put fixed text that no fill can contain after the last hole",
             )
         fills = [c.fill for c in canaries]
-        tokens = _longest(self.encoder, format, fills)
-        plan = self._plan(format, tokens)
+        tokens, below = _longest(self.encoder, format, fills)
+        plan = self._plan(format, fills, below)
         shards = None if self.run is None else self.run.series(f"format-{number}")
         earlier = [] if shards is None else [shard.state for shard in shards]
         left = round(plan.queries * (1 - sum(state["share"] for state in earlier)))
@@ -251,22 +252,29 @@ class _Auditor:
             noise_bits=noise_bits,
             certificate=plan.certificate,
             seconds=time.perf_counter() - began + sum(state["seconds"] for state in earlier),
+            notes=_notes(self.encoder, format, canaries, self.settings.seed),
         )
 
-    def _plan(self, format: Format, tokens: int) -> _Plan:
+    def _plan(self, format: Format, fills: Sequence[str], below: int) -> _Plan:
+        """What to do, for candidates of `below` tokens below their context."""
         drawn = min(self.settings.draws, format.size)
         if self.settings.method == "sampling":
-            return _Plan("uniform draws", "draws were asked for", drawn * tokens)
-        tree, obstacle = None, ""
+            return _Plan("uniform draws", "draws were asked for", drawn * below)
         try:
-            tree = compile_tree(format, self.encoder)
-            queries, certificate = tree.queries(), tree.certificate
+            if "reuse" not in self.model.facts.capabilities:
+                raise UnsupportedError("this model's states cannot be reused")
+            tree = compile_tree(format, self.encoder, among=fills)
+            queries, certificate, obstacle = tree.queries(), tree.certificate, ""
         except UnsupportedError as error:
-            # Whatever the tokenizer does, the whole rows of a small space can be scored.
-            obstacle = f" (no token tree: {error.problem})"
-            queries, certificate = format.size * tokens, "certified: every fill was encoded"
+            # Whatever the tokenizer or model does, the whole rows of a small space can be
+            # scored.
+            tree, obstacle = None, f" row by row ({error.problem})"
+            queries, certificate = format.size * below, "certified: every fill was encoded"
         if queries <= self.settings.budget:
-            reason = f"all {format.size:,} candidates take {queries:,} queries, within the budget"
+            reason = (
+                f"all {format.size:,} candidates take {queries:,} queries{obstacle}, "
+                "within the budget"
+            )
             return _Plan("enumeration", reason, queries, certificate, tree)
         short = (
             f"enumeration would take {_about(queries)} queries{obstacle}, "
@@ -277,7 +285,7 @@ class _Auditor:
                 f"{format.masked!r}: {short}",
                 cure=f"give a budget of at least {queries}, or use --method sampling",
             )
-        return _Plan("uniform draws", short, drawn * tokens)
+        return _Plan("uniform draws", short, drawn * below)
 
     def _enumerate(
         self,
@@ -300,6 +308,7 @@ class _Auditor:
                 plan.tree,
                 batcher,
                 format,
+                self.encoder,
                 fills,
                 noise_bits=noise_bits,
                 memory_bytes=memory_bytes,
@@ -336,7 +345,11 @@ class _Auditor:
             shards=shards,
         )
         exposures = exposure_by_draws(
-            drawn.canaries.px_bits, drawn.px_bits, space_size=format.size, noise_bits=noise_bits
+            drawn.canaries.px_bits,
+            # A candidate of probability 0 is a miss like any other.
+            np.minimum(drawn.px_bits, np.finfo(np.float64).max),
+            space_size=format.size,
+            noise_bits=noise_bits,
         )
         histogram = HistogramBuilder()
         histogram.add(drawn.px_bits)
@@ -367,10 +380,39 @@ class _Found:
     queries: int
 
 
-def _longest(encoder: CandidateEncoder, format: Format, fills: Sequence[str]) -> int:
-    """Tokens of the longest candidate among the canaries and a few others."""
+def _longest(encoder: CandidateEncoder, format: Format, fills: Sequence[str]) -> tuple[int, int]:
+    """Most tokens of a candidate, and below its context, among the canaries and others."""
     some = [*fills, *format.sample(min(format.size, 256), rng=np.random.default_rng(0))]
-    return max(len(e.ids) for e in encoder.candidates(format, some))
+    encodings = encoder.candidates(format, some)
+    below = (len(e.ids) - (encoder.context_length(format, e) or 1) for e in encodings)
+    return max(len(e.ids) for e in encodings), max(below)
+
+
+def _notes(
+    encoder: CandidateEncoder, format: Format, canaries: Sequence[Canary], seed: int
+) -> tuple[str, ...]:
+    """What may make the numbers say something else than they seem to."""
+    notes = []
+    injected = encoder.candidates(format, [c.fill for c in canaries if c.repetitions])
+    rng = np.random.default_rng([_NOTES_STREAM, seed])
+    others = encoder.candidates(format, format.sample(min(format.size, 1_000), rng=rng))
+    if injected and encoder.starts_bare(others):
+        notes.append(
+            "The tokenizer puts no token before a text and no start token was given, so the "
+            "first token of each candidate was not counted and the rest was computed as if "
+            "nothing stood before it. If training put a token before each text (an end-of-text "
+            "token, a newline), audit again with that start token: the numbers may be higher."
+        )
+    lengths = np.sort([len(e.ids) for e in others])
+    shorter = [np.searchsorted(lengths, len(e.ids), side="right") for e in injected]
+    # The share of candidates that are as short is like a p-value of each canary.
+    if injected and float(np.mean(shorter)) < 0.05 * len(lengths):
+        notes.append(
+            "The injected canaries are fewer tokens than nearly all other candidates: the "
+            "tokenizer was trained on them. What is measured is what tokenizer and model "
+            "learned together; even an untrained model would prefer these canaries."
+        )
+    return tuple(notes)
 
 
 def _results(canaries: Sequence[Canary], number: int, found: _Found) -> list[CanaryResult]:

@@ -1,14 +1,15 @@
 """What an audit returns, and how it is kept.
 
-An audit holds ordinal canary ids, never a secret nor a digest of one: a digest of nine
-digits is quickly searched.
+An audit holds ordinal canary ids and no secret in clear, nor a digest of one. Yet whoever
+also has the model finds the secrets: a rank or a log-perplexity names its candidate to
+anyone who prices all of them. An audit is to be kept like the model.
 """
 
 from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,14 @@ from canary.statistics.combined import CombinedP
 from canary.statistics.histogram import Histogram
 from canary.statistics.result import Exposure
 
-__all__ = ["Audit", "CanaryResult", "FormatResult"]
+__all__ = [
+    "Audit",
+    "CanaryResult",
+    "FormatResult",
+    "largest_bits",
+    "median_bits",
+    "smallest_bits",
+]
 
 KIND = "canary audit"
 SCHEMA = 1
@@ -90,6 +98,9 @@ class FormatResult:
         tree was used.
     seconds : float
         Wall-clock time that it took.
+    notes : tuple of str
+        What the reader of the numbers must know: a missing start token, coarse
+        arithmetic, a tokenizer that saw the canaries.
     """
 
     format: str
@@ -104,6 +115,7 @@ class FormatResult:
     noise_bits: float
     certificate: str | None
     seconds: float
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,6 +155,11 @@ class Audit:
         """The canaries that never were."""
         return tuple(c for c in self.canaries if c.control)
 
+    @property
+    def canaries_in_corpus(self) -> bool:
+        """False if the canaries were left out on purpose, whatever copies were planned."""
+        return self.settings.get("canaries_in_corpus") is not False
+
     def by_repetitions(self) -> dict[int, tuple[CanaryResult, ...]]:
         """The canaries grouped by number of copies, ascending; 0 holds the controls."""
         groups = sorted({c.repetitions for c in self.canaries})
@@ -150,13 +167,17 @@ class Audit:
 
     def summary(self) -> str:
         """A few lines for a terminal: one per repetition count, then the p-values."""
+        planned = "" if self.canaries_in_corpus else " planned"
         lines = []
         for repetitions, group in self.by_repetitions().items():
-            name = "controls" if repetitions == 0 else f"{repetitions} copies"
-            median, censored = median_bits(group)
-            bound = "at least " if censored else ""
-            lines.append(f"{name:>12}: {len(group)} canaries, median {bound}{median:.2f} bits")
-        for name, combined in (("injected", self.injected_p), ("controls", self.controls_p)):
+            copies = "copy" if repetitions == 1 else "copies"
+            name = "controls" if repetitions == 0 else f"{repetitions} {copies}{planned}"
+            canaries = "canary" if len(group) == 1 else "canaries"
+            median, bound = median_bits(group)
+            at_least = "at least " if bound else ""
+            lines.append(f"{name:>12}: {len(group)} {canaries}, median {at_least}{median:.2f} bits")
+        injected = "injected" if self.canaries_in_corpus else "not injected"
+        for name, combined in ((injected, self.injected_p), ("controls", self.controls_p)):
             if combined is not None:
                 lines.append(f"{name:>12}: p = {combined.p_value:.2g} (Fisher)")
         return "\n".join(lines)
@@ -175,7 +196,10 @@ class Audit:
                 }
                 for c in self.canaries
             ],
-            "formats": [{**vars(f), "histogram": f.histogram.to_dict()} for f in self.formats],
+            "formats": [
+                {**vars(f), "histogram": f.histogram.to_dict(), "notes": list(f.notes)}
+                for f in self.formats
+            ],
             "injected_p": self.injected_p and self.injected_p.to_dict(),
             "controls_p": self.controls_p and self.controls_p.to_dict(),
             "model": dict(self.model),
@@ -199,7 +223,12 @@ class Audit:
                 ),
                 formats=tuple(
                     from_fields(
-                        FormatResult, {**f, "histogram": Histogram.from_dict(f["histogram"])}
+                        FormatResult,
+                        {
+                            **f,
+                            "histogram": Histogram.from_dict(f["histogram"]),
+                            "notes": _texts(f["notes"]),
+                        },
                     )
                     for f in data["formats"]
                 ),
@@ -237,17 +266,48 @@ class Audit:
             raise RecordError(error.problem, cure=error.cure, where=str(Path(path))) from error
 
 
+def _texts(data: object) -> tuple[str, ...]:
+    if not isinstance(data, list) or not all(isinstance(text, str) for text in data):
+        raise TypeError("notes must be a list of texts")
+    return tuple(data)
+
+
 def _combined(data: Mapping[str, Any] | None) -> CombinedP | None:
     return None if data is None else CombinedP.from_dict(data)
 
 
-def median_bits(group: tuple[CanaryResult, ...]) -> tuple[float, bool]:
+def median_bits(group: Sequence[CanaryResult]) -> tuple[float, bool]:
     """Median exposure of a group in bits, and whether it is only a lower bound.
 
-    A censored exposure stands in the order with its lower bound. The median is a lower
-    bound if it moves when censored exposures stand as high as they may.
+    It is a lower bound if it depends on how high the censored exposures stand. Then it is
+    the median of the lower ends of all intervals, so that no estimate passes for a bound.
+    Otherwise it is the median of the estimates.
     """
+    return _summarized(group, statistics.median)
+
+
+def smallest_bits(group: Sequence[CanaryResult]) -> tuple[float, bool]:
+    """Smallest exposure of a group in bits, and whether it is only a lower bound.
+
+    Estimates and bounds are told apart as in `median_bits`.
+    """
+    return _summarized(group, min)
+
+
+def largest_bits(group: Sequence[CanaryResult]) -> tuple[float, bool]:
+    """Largest exposure of a group in bits, and whether it is only a lower bound.
+
+    Estimates and bounds are told apart as in `median_bits`.
+    """
+    return _summarized(group, max)
+
+
+def _summarized(
+    group: Sequence[CanaryResult], of: Callable[[Iterable[float]], float]
+) -> tuple[float, bool]:
     exposures = [c.exposure for c in group]
-    least = statistics.median(e.lower_bits if e.bits is None else e.bits for e in exposures)
-    most = statistics.median(e.upper_bits if e.bits is None else e.bits for e in exposures)
-    return least, most > least
+    least = of([e.lower_bits if e.bits is None else e.bits for e in exposures])
+    most = of([e.upper_bits if e.bits is None else e.bits for e in exposures])
+    if most > least:
+        return of([e.lower_bits for e in exposures]), True
+    return least, False

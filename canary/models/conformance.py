@@ -8,7 +8,7 @@ contract of `canary.models.base`. An adapter's test is one line::
         check(my_model)
 
 Numbers are compared to within the model's own ``noise_bits``: exactly, where it claims
-to have none.
+to have none, and never beyond what rounding of its dtype explains.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.models.base import Children, Context, Expansion, LanguageModel, Nodes, Rows, Walker
+from canary.models.noise import CEILING
 
 __all__ = ["CHECKS"]
 
@@ -274,6 +275,9 @@ def _walk(model: LanguageModel, ids: list[int]) -> NDArray[np.float64]:
 def _close(model: LanguageModel, found: object, wanted: object) -> None:
     """Equal to within the noise of a candidate of this length."""
     difference = np.abs(np.asarray(found, np.float64) - np.asarray(wanted, np.float64))
-    noise = model.facts.noise_bits(_CONTEXT + _BELOW) * float(np.log(2))
+    noise = min(
+        model.facts.noise_bits(_CONTEXT + _BELOW) * float(np.log(2)),
+        CEILING.get(model.facts.dtype, CEILING["float32"]) * (_CONTEXT + _BELOW),
+    )
     worst = float(difference.max(initial=0.0))
     assert worst <= noise, f"differs by {worst:.3g} nats, the noise is {noise:.3g}"

@@ -71,12 +71,14 @@ class KeyValueWalker(SlabWalker):
             return Distributions.of(out.logits[:, -1])
 
     def _gather(self, distributions: Distributions, rows: Ints, tokens: Ints) -> Any:
-        return distributions.gather(rows, tokens)
+        with inference(self._module):
+            return distributions.gather(rows, tokens)
 
     def _children(
         self, distributions: Distributions, rows: Ints | None, tokens: Children
     ) -> FloatArray:
-        return distributions.children(rows, tokens)
+        with inference(self._module):
+            return distributions.children(rows, tokens)
 
     def _free_slab(self) -> None:
         self._slabs = []

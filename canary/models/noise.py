@@ -15,11 +15,30 @@ from numpy.typing import NDArray
 from canary.errors import ModelError
 from canary.models.base import Children, Context, LanguageModel, ModelFacts, Nodes, Rows
 
-__all__ = ["EPSILON", "chain_log_probs", "not_finite", "with_measured_noise"]
+__all__ = [
+    "CEILING",
+    "EPSILON",
+    "NOISE_TOKENS",
+    "chain_log_probs",
+    "not_finite",
+    "with_measured_noise",
+]
 
 _SAFETY = 4.0
 _ROWS = 32
-_TOKENS = 24
+_TOLERANCE = 1e-3  # of the effect of dropping the prefix
+NOISE_TOKENS = 24
+"""Length of the rows on which noise is measured."""
+
+CEILING = {"float32": 1e-3, "bfloat16": 0.25, "float16": 0.05}
+"""Most that rounding moves the log-probability of a token, in nats, by dtype."""
+
+_UNSOUND = {
+    "batch": "gives other numbers in another batch",
+    "state": "gives other numbers below a held state than in whole rows",
+    "future": "looks ahead: earlier tokens depend on later ones",
+}
+
 EPSILON = {"float32": 2.0**-23, "bfloat16": 2.0**-8, "float16": 2.0**-11}
 """Rounding of the numbers of each dtype, relative."""
 
@@ -27,18 +46,20 @@ EPSILON = {"float32": 2.0**-23, "bfloat16": 2.0**-8, "float16": 2.0**-11}
 def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
     """`facts` with `noise_bits_per_token` measured on random rows.
 
-    The largest difference per token between one batch of 32 rows, single rows, and a
-    walk with held states, times a safety factor of 4; at least 4 units of the dtype's
-    rounding. Costs about 2,000 token computations.
+    The largest difference in the sum over a row of 24 tokens between one batch of 32
+    rows, single rows, and a walk with held states, times a safety factor of 4 and spread
+    over its tokens; at least 4 units of float32's rounding per token. Costs about 3,000
+    token computations.
 
     Raises
     ------
     ModelError
-        If the model gives NaN or infinite numbers.
+        If the model gives NaN or infinite numbers, or differences that are no rounding:
+        a model that looks ahead, forgets its states, or is never the same twice.
     """
     model.facts = facts  # the probes below read the vocabulary and the length limit
     rng = np.random.default_rng(0)
-    length = min(_TOKENS, facts.length_limit or _TOKENS)
+    length = min(NOISE_TOKENS, facts.length_limit or NOISE_TOKENS)
     ids = rng.integers(0, min(facts.vocabulary, model.tokenizer.size), (_ROWS, length))
     whole = model.score(Rows.of(ids.tolist())).reshape(_ROWS, length - 1)
     single = np.stack([model.score(Rows.of([row])) for row in ids[:8].tolist()])
@@ -48,12 +69,44 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
     chain = chain_log_probs(model, siblings, split=length // 2)
     if not all(np.isfinite(part).all() for part in (whole, single, rows, chain)):
         raise not_finite(facts.name)
+    _check_sound(model, ids, whole, {"batch": whole[:8] - single, "state": rows - chain})
     worst = max(
-        float(np.abs(whole[:8] - single).max()),
-        float(np.abs(rows - chain).max()),
-        EPSILON.get(facts.dtype, EPSILON["float32"]),
+        float(np.abs((whole[:8] - single).sum(axis=1)).max()) / (length - 1),
+        float(np.abs((rows - chain).sum(axis=1)).max()) / (length - 1),
+        EPSILON["float32"],
     )
     return replace(facts, noise_bits_per_token=_SAFETY * worst / float(np.log(2)))
+
+
+def _check_sound(
+    model: LanguageModel,
+    ids: NDArray[np.int64],
+    whole: NDArray[np.float32],
+    differences: dict[str, NDArray[Any]],
+) -> None:
+    """Refuse a model whose differences are too large to be rounding.
+
+    They are judged beside what dropping the first half of a row changes, and beside the
+    rounding of the dtype: `CEILING`.
+    """
+    length = ids.shape[1]
+    changed = ids.copy()
+    changed[:, -1] = np.roll(ids[:, -1], 1)
+    again = model.score(Rows.of(changed.tolist())).reshape(whole.shape)
+    differences["future"] = (again - whole)[:, :-1]
+    half = length // 2
+    alone = model.score(Rows.of(ids[:, half - 1 :].tolist())).reshape(len(ids), -1)
+    effect = float(np.abs(alone - whole[:, half - 1 :]).max(initial=0.0))
+    allowed = max(_TOLERANCE * effect, CEILING.get(model.facts.dtype, CEILING["float32"]))
+    for cause, difference in differences.items():
+        worst = float(np.abs(difference).max(initial=0.0))
+        if worst > allowed:
+            raise ModelError(
+                f"the model {model.facts.name!r} {_UNSOUND[cause]} (the log-probability of a "
+                f"token moves by {worst:.2g} nats, rounding explains {allowed:.2g})",
+                cure="give a causal language model in evaluation mode whose states carry "
+                "everything that came before",
+            )
 
 
 def not_finite(name: str) -> ModelError:

@@ -40,6 +40,8 @@ __all__ = ["RecurrentModel"]
 
 Ints = NDArray[np.int64]
 
+_PROBED = 3
+
 
 class RecurrentModel:
     """A recurrent torch module behind the language-model seam.
@@ -102,7 +104,8 @@ class RecurrentModel:
         return Memory(free_bytes(self._device), self._state_bytes)
 
     def _check_contract(self) -> tuple[int, int]:
-        ids = torch.zeros((2, 1), dtype=torch.int64, device=self._device)
+        # Three rows: a batch of the size of a number of layers could pass by accident.
+        ids = torch.zeros((_PROBED, 2), dtype=torch.int64, device=self._device)
         cure = (
             "make forward(ids, state) return (logits of shape (batch, time, vocabulary), state), "
             "with the batch in dimension 1 of every state tensor"
@@ -110,16 +113,17 @@ class RecurrentModel:
         try:
             logits, state = self.module(ids, None)
             leaves = _leaves(state)
-        except (TypeError, ValueError) as error:
+        except Exception as error:  # the module is the caller's own code
             raise ModelError(
-                f"{type(self.module).__name__} does not work as a recurrent model ({error})",
+                f"{type(self.module).__name__} does not work as a recurrent model "
+                f"({type(error).__name__}: {error})",
                 cure=cure,
             ) from error
         shapes = [tuple(t.shape) for t in leaves]
-        if logits.shape[:2] != (2, 1) or any(len(s) < 2 or s[1] != 2 for s in shapes):
+        if logits.shape[:2] != ids.shape or any(len(s) < 2 or s[1] != _PROBED for s in shapes):
             raise ModelError(
-                f"{type(self.module).__name__} gave, for a batch of 2, logits of shape "
-                f"{tuple(logits.shape)} and states of shapes {shapes}",
+                f"{type(self.module).__name__} gave, for {_PROBED} rows of 2 tokens, "
+                f"logits of shape {tuple(logits.shape)} and states of shapes {shapes}",
                 cure=cure,
             )
         if logits.shape[2] < self.tokenizer.size:
@@ -127,7 +131,7 @@ class RecurrentModel:
                 f"the model has {logits.shape[2]} tokens, its tokenizer {self.tokenizer.size}",
                 cure="give the tokenizer that the model was trained with",
             )
-        state_bytes = sum(t.numel() // 2 * t.element_size() for t in leaves)
+        state_bytes = sum(t.numel() // _PROBED * t.element_size() for t in leaves)
         return int(logits.shape[2]), state_bytes + Slots.BYTES
 
 
@@ -166,12 +170,14 @@ class RecurrentWalker(SlabWalker):
             return Distributions.of(logits[:, -1])
 
     def _gather(self, distributions: Distributions, rows: Ints, tokens: Ints) -> Any:
-        return distributions.gather(rows, tokens)
+        with inference(self._module):
+            return distributions.gather(rows, tokens)
 
     def _children(
         self, distributions: Distributions, rows: Ints | None, tokens: Children
     ) -> FloatArray:
-        return distributions.children(rows, tokens)
+        with inference(self._module):
+            return distributions.children(rows, tokens)
 
     def _free_slab(self) -> None:
         self._slabs = []
@@ -190,7 +196,8 @@ def _rebuild(like: Any, leaves: list[torch.Tensor]) -> Any:
     """A state nested as `like`, with other tensors; consumes `leaves`."""
     if isinstance(like, torch.Tensor):
         return leaves.pop(0)
-    return type(like)(_rebuild(part, leaves) for part in like)
+    parts = [_rebuild(part, leaves) for part in like]
+    return type(like)(*parts) if hasattr(like, "_fields") else type(like)(parts)
 
 
 def _slab(state: torch.Tensor, capacity: int) -> torch.Tensor:

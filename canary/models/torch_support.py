@@ -60,7 +60,8 @@ def dtype_name(dtype: torch.dtype) -> str:
 @contextmanager
 def inference(module: torch.nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients, the mode before restored; memory errors named."""
-    training = module.training
+    # Of each part by itself: a frozen layer may be in evaluation mode within a model in training.
+    training = [part for part in module.modules() if part.training]
     module.eval()
     try:
         with torch.inference_mode():
@@ -73,7 +74,8 @@ def inference(module: torch.nn.Module) -> Iterator[None]:
             raise OutOfMemory(str(error), cure="use a smaller batch") from error
         raise
     finally:
-        module.train(training)
+        for part in training:
+            part.training = True
 
 
 def fingerprint(module: torch.nn.Module) -> str:

@@ -23,6 +23,7 @@ __all__ = ["Batcher", "Progress", "row_sums"]
 Progress = Callable[[int], None]
 """Called with the number of queries that were just done."""
 
+_DEEP = 64  # tokens below the context for which a batch leaves room
 _BYTES_PER_LOGIT = 12  # a logit, its float32 copy and room for the normaliser
 
 
@@ -56,11 +57,17 @@ class Batcher:
         self._tokens = _tuner(batch_size, start=2048, limit=logits)
         self._nodes = _tuner(batch_size, start=64, limit=logits)
         self._fixed_rows = batch_size
+        memory = model.memory()
+        self._held_tokens = memory.free_bytes // (4 * max(memory.bytes_per_held_token, 1))
 
-    @property
-    def node_batch(self) -> int:
-        """How many nodes the next `expand` should have."""
-        return self._nodes.size
+    def node_batch(self, walker: Walker) -> int:
+        """How many nodes the next `expand` of `walker` should have.
+
+        Adapters may copy the context's states for every node of a batch, so a long
+        context leaves room for fewer.
+        """
+        context = len(walker.context_log_probs) + 1
+        return max(1, min(self._nodes.size, self._held_tokens // (context + _DEEP)))
 
     def check_length(self, tokens: int) -> None:
         """Refuse a sequence of more tokens than the model takes."""
@@ -101,7 +108,7 @@ class Batcher:
             except OutOfMemory:
                 if len(part) == 1:
                     raise
-                self._tokens.shrink()
+                self._tokens.shrink(self._fixed_rows or len(part) * longest)
                 continue
             if len(part) == count:
                 self._tokens.observe(self._tokens.size, time.perf_counter() - began)
@@ -123,7 +130,7 @@ class Batcher:
         except OutOfMemory:
             if len(nodes) <= 1:
                 raise
-            self._nodes.shrink()
+            self._nodes.shrink(len(nodes))
             half = len(nodes) // 2
             first = self.expand(walker, nodes[:half], tokens.part(0, half), keep=keep)
             second = self.expand(walker, nodes[half:], tokens.part(half, len(nodes)), keep=keep)
@@ -176,8 +183,8 @@ def _tuner(batch_size: int | None, *, start: int, limit: int) -> BatchTuner:
 
 def _joined(first: Expansion, second: Expansion) -> Expansion:
     exact = None
-    if first.exact is not None and second.exact is not None:
-        exact = np.concatenate([first.exact, second.exact])
+    if first.exact is not None or second.exact is not None:
+        exact = np.concatenate([_exact(first), _exact(second)])
     return Expansion(
         np.concatenate([first.path_log_probs, second.path_log_probs]),
         np.concatenate([first.log_probs, second.log_probs]),
@@ -185,3 +192,9 @@ def _joined(first: Expansion, second: Expansion) -> Expansion:
         first.queries + second.queries,
         exact,
     )
+
+
+def _exact(expansion: Expansion) -> NDArray[np.bool_]:
+    if expansion.exact is not None:
+        return expansion.exact
+    return np.ones(expansion.log_probs.shape, np.bool_)

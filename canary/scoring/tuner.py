@@ -67,9 +67,9 @@ class BatchTuner:
         if len(candidate) == _PAIRS:
             self._decide(pays=max(candidate) > _PAYS * max(center))
 
-    def shrink(self) -> None:
-        """A batch did not fit: halve the size and never go above it again."""
-        self._limit = max(1, self.size // 2)
+    def shrink(self, failed: int) -> None:
+        """A batch of `failed` items did not fit: never propose more than half of it again."""
+        self._limit = max(1, min(self._limit, failed // 2))
         self._center = min(self._center, self._limit)
         self._rates = ([], [])
 

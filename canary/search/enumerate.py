@@ -98,7 +98,7 @@ def enumerate_leaves(
             walker.release(level.parents)
             levels.pop()
             continue
-        part = slice(level.taken, level.taken + batcher.node_batch)
+        part = slice(level.taken, level.taken + batcher.node_batch(walker))
         level.taken = min(part.stop, len(level.frontier))
         step = expand(batcher, walker, tree, level.frontier[part])
         leaves, inside = step.leaves, step.overlap(start, stop)
@@ -126,6 +126,18 @@ def leaf_costs(
         Nats, of the whole candidate.
     queries : int
     """
+    costs, queries, first = np.empty(len(index)), 0, 0
+    while first < len(index):
+        part = slice(first, first + batcher.node_batch(walker))
+        costs[part], spent = _some_leaf_costs(tree, walker, batcher, index[part])
+        queries += spent
+        first = part.stop
+    return costs, queries
+
+
+def _some_leaf_costs(
+    tree: TokenTree, walker: Walker, batcher: Batcher, index: Ints
+) -> tuple[NDArray[np.float64], int]:
     costs = np.empty(len(index))
     wanted, origin = np.asarray(index, np.int64), np.arange(len(index))
     frontier = root_frontier(walker)[np.zeros(len(index), np.int64)]

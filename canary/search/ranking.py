@@ -11,7 +11,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import RecordError
+from canary.errors import ModelError, RecordError
 from canary.formats.format import Format
 from canary.models.base import Context
 from canary.records.shards import Pace, Series
@@ -70,6 +70,7 @@ def rank_by_tree(
     tree: TokenTree,
     batcher: Batcher,
     format: Format,
+    encoder: CandidateEncoder,
     fills: Sequence[str],
     *,
     noise_bits: float,
@@ -81,12 +82,20 @@ def rank_by_tree(
     Costs `tree.queries()` queries and one per token of each canary; memory does not
     grow with the space. With `shards`, finished ranges of leaves are kept there and not
     walked again; each range costs the few nodes above its ends once more.
+
+    Raises
+    ------
+    ModelError
+        If a canary costs something else along the walk than as a whole row: then the
+        model's states do not carry what came before, or the tree is not its tokenizer's.
     """
+    rows, row_queries = _price_canaries(batcher, format, encoder, fills)
     index = np.array([format.index(fill) for fill in fills], np.int64)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
         context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, index)
         priced = Priced(own / _LN2, np.full(len(own), context))
+        _check_agreement(batcher, priced, rows, noise_bits)
 
         def count(census: Census, start: int, stop: int) -> int:
             spent = 0
@@ -100,7 +109,7 @@ def rank_by_tree(
             index,
             count,
             size=tree.size,
-            queries=queries,
+            queries=queries + row_queries,
             noise_bits=noise_bits,
             shards=shards,
         )
@@ -120,7 +129,7 @@ def rank_by_rows(
     Works with any tokenizer. Costs one query per candidate and token after the context.
     With `shards`, finished ranges of candidates are kept there and not scored again.
     """
-    canaries, queries = _price(batcher, format, encoder, fills)
+    canaries, queries = _price_canaries(batcher, format, encoder, fills)
     index = np.array([format.index(fill) for fill in fills], np.int64)
 
     def count(census: Census, start: int, stop: int) -> int:
@@ -161,7 +170,7 @@ def draw(
     With `shards`, the costs of finished blocks of draws are kept there and not computed
     again; `noise_bits` then tells whether the fills are those of the earlier run.
     """
-    canaries, queries = _price(batcher, format, encoder, fills)
+    canaries, queries = _price_canaries(batcher, format, encoder, fills)
     drawn = format.sample(min(count, format.size), rng=rng)
     if shards is not None:
         canaries, queries = _resumed(canaries, queries, shards, noise_bits=noise_bits)
@@ -282,3 +291,29 @@ def _price(
     context = np.array(known, np.int64)
     context_bits = -row_sums(log_probs, rows, at_most=context - 1) / _LN2
     return Priced(px, context_bits), int((rows.lengths - context).sum())
+
+
+def _price_canaries(
+    batcher: Batcher, format: Format, encoder: CandidateEncoder, fills: Sequence[str]
+) -> tuple[Priced, int]:
+    """`_price`, refusing what no rank can be given: a canary of probability 0."""
+    priced, queries = _price(batcher, format, encoder, fills)
+    impossible = np.flatnonzero(~np.isfinite(priced.px_bits))
+    if len(impossible):
+        raise ModelError(
+            f"the model {batcher.model.facts.name!r} gives {len(impossible)} canaries of "
+            f"{format.masked!r} probability 0, the {impossible[0] + 1}. of them first",
+            cure="check which tokens the model forbids, or leave these canaries out",
+        )
+    return priced, queries
+
+
+def _check_agreement(batcher: Batcher, walked: Priced, rows: Priced, noise_bits: float) -> None:
+    difference = np.abs(walked.px_bits - rows.px_bits)
+    worst = float(np.nanmax(difference, initial=0.0))  # both may be infinite
+    if worst > noise_bits + 1e-9 * float(np.abs(rows.px_bits).max(initial=0.0)):
+        raise ModelError(
+            f"the model {batcher.model.facts.name!r} gives a canary {worst:.3g} bits more or "
+            f"less below held states than as a whole row, its noise is {noise_bits:.3g}",
+            cure="check that its states carry all that came before, or use --method sampling",
+        )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.errors import UnsupportedError
 from canary.models.base import Children, Nodes, Walker
 from canary.scoring.batcher import Batcher
 from canary.tokens.tree import LEAF, TokenTree
@@ -159,6 +160,12 @@ def expand(batcher: Batcher, walker: Walker, tree: TokenTree, frontier: Frontier
     children = _children(tree.tokens[edges], offsets)
     keep = bool((tree.targets[edges] != LEAF).any())
     expansion = batcher.expand(walker, frontier.nodes, children, keep=keep)
+    if expansion.exact is not None and not expansion.exact.all():
+        raise UnsupportedError(
+            f"the model {batcher.model.facts.name!r} gives bounds for some tokens instead of "
+            "probabilities, and this walk needs them exact",
+            cure="use a model that gives the log-probability of every token",
+        )
     base = frontier.costs - expansion.path_log_probs
     costs = base[parents] - expansion.log_probs.reshape(-1)
     return Step(frontier, tree, edges, parents, costs, expansion.handles, expansion.queries)

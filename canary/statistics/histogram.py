@@ -14,6 +14,8 @@ from canary.errors import EstimationError
 
 __all__ = ["Histogram", "HistogramBuilder"]
 
+_MOST_BINS = 4096
+
 
 @dataclass(frozen=True)
 class Histogram:
@@ -70,7 +72,8 @@ class HistogramBuilder:
     ----------
     width_bits : float
         Width of the bins, a power of two: so the edges are exact, and no value falls
-        between two bins or into both.
+        between two bins or into both. Where the values span more than 4,096 bins it is
+        doubled until they do not.
 
     Raises
     ------
@@ -103,8 +106,13 @@ class HistogramBuilder:
         values = values[np.searchsorted(values, -np.inf, "right") : np.searchsorted(values, np.inf)]
         if not len(values):
             return
+        while values[-1] - values[0] > (_MOST_BINS // 4) * self.width_bits:
+            self._coarsen()
         first = int(np.floor(values[0] / self.width_bits))
         last = int(np.floor(values[-1] / self.width_bits))
+        while self._span(first, last) > _MOST_BINS:
+            self._coarsen()
+            first, last = first // 2, last // 2
         self._grow(first, last)
         edges = np.arange(first, last + 2) * self.width_bits
         counts = np.diff(np.searchsorted(values, edges, side="left"))
@@ -138,6 +146,22 @@ class HistogramBuilder:
         return Histogram(
             self._first * self.width_bits, self.width_bits, tuple(self._counts.tolist())
         )
+
+    def _span(self, first: int, last: int) -> int:
+        """Bins from the first to the last, those that are there included."""
+        if len(self._counts):
+            first = min(first, self._first)
+            last = max(last, self._first + len(self._counts) - 1)
+        return last - first + 1
+
+    def _coarsen(self) -> None:
+        """Join bins in pairs, those of an even number with the next."""
+        self.width_bits *= 2
+        if len(self._counts):
+            lead = self._first % 2
+            padded = np.pad(self._counts, (lead, (lead + len(self._counts)) % 2))
+            self._counts = padded.reshape(-1, 2).sum(axis=1)
+            self._first //= 2
 
     def _grow(self, first: int, last: int) -> None:
         if not len(self._counts):

@@ -44,6 +44,12 @@ class CandidateEncoder:
         """
         shift = len(self.context)
         found = self.tokenizer.encode([self.context + text for text in texts])
+        if self._start and any(e.ids[:1] == self._start for e in found if _special_first(e)):
+            raise InputError(
+                f"the tokenizer itself puts the start token {self.start_token!r} before a text, "
+                "and it would stand there twice",
+                cure="leave start_token (--start-token) away",
+            )
         return [
             Encoding(
                 self._start + e.ids,
@@ -63,11 +69,19 @@ class CandidateEncoder:
         InputError
             If the first token differs between candidates. It has no probability (there
             is nothing before it), so part of the fill would go unpriced.
+        ModelError
+            If the tokenizer gives different fills the same tokens.
         """
         encodings = self.encode([format.candidate(fill) for fill in fills])
+        if len({e.ids for e in encodings}) < len(set(fills)):
+            raise ModelError(
+                f"the tokenizer gives different fills of {format.masked!r} the same tokens "
+                "(it changes case or replaces characters), so no model can tell them apart",
+                cure="use holes whose characters this tokenizer keeps apart",
+            )
         # A hole at the very beginning is unpriced even if these few fills agree in it.
         bare = not format.prefix and not self.context and not self._start
-        special = all(e.spans is not None and e.spans[0][0] == e.spans[0][1] for e in encodings)
+        special = all(_special_first(e) for e in encodings)
         if len({e.ids[0] for e in encodings}) > 1 or (bare and not special):
             raise InputError(
                 f"the format {format.masked!r} begins with a hole, and this tokenizer puts no "
@@ -77,6 +91,11 @@ class CandidateEncoder:
                 "or begin the format with fixed text",
             )
         return encodings
+
+    def starts_bare(self, encodings: Sequence[Encoding]) -> bool:
+        """Whether nothing stands before a text: no special token, start token or context."""
+        bare = not self._start and not self.context
+        return bare and not any(_special_first(e) for e in encodings)
 
     def context_length(self, format: Format, encoding: Encoding) -> int | None:
         """How many tokens of a candidate stand before the first that overlaps its fill.
@@ -110,3 +129,11 @@ class CandidateEncoder:
                 cure=cure,
             )
         return plain[0]
+
+
+def _special_first(encoding: Encoding) -> bool:
+    """Whether the first token stands for no character of the text."""
+    if not encoding.spans:
+        return False
+    start, stop = encoding.spans[0]
+    return start == stop

@@ -27,11 +27,19 @@ class FastTokenizer:
     def __init__(self, backend: Any) -> None:
         from tokenizers import Tokenizer as Backend
 
-        self._backend = Backend.from_str(backend.to_str())
-        self._backend.no_truncation()
-        self._backend.no_padding()
-        self._spec: dict[str, Any] = json.loads(self._backend.to_str())
-        model = self._spec.get("model") or {}
+        try:
+            spec: dict[str, Any] = json.loads(backend.to_str())
+        except Exception as error:  # tokenizers raises bare Exception
+            raise ModelError(
+                f"the tokenizer cannot be written down ({error})",
+                cure="give one without parts written in Python",
+            ) from error
+        # Cutting, filling up and random merges belong to training, not to a candidate.
+        model = spec.get("model") or {}
+        if "dropout" in model:
+            model["dropout"] = None
+        self._spec = {**spec, "truncation": None, "padding": None}
+        self._backend = Backend.from_str(json.dumps(self._spec))
         unknown = model.get("unk_token")
         if unknown is None and model.get("unk_id") is not None:  # Unigram names it by id
             unknown = self._backend.id_to_token(model["unk_id"])
@@ -40,8 +48,8 @@ class FastTokenizer:
 
     @property
     def size(self) -> int:
-        """Number of tokens, added and special ones included."""
-        return int(self._backend.get_vocab_size(with_added_tokens=True))
+        """One more than the largest token id, added and special tokens included."""
+        return 1 + max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1)
 
     @property
     def fingerprint(self) -> str:

@@ -7,6 +7,7 @@ character automaton with token ids on its edges.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,8 +93,12 @@ class TokenTree:
         return below[0]
 
 
-def compile_tree(format: Format, encoder: CandidateEncoder) -> TokenTree:
+def compile_tree(
+    format: Format, encoder: CandidateEncoder, *, among: Sequence[str] = ()
+) -> TokenTree:
     """The tree of `format` under the tokenizer of `encoder`.
+
+    Where not every fill is encoded, those in `among` are checked besides random ones.
 
     Raises
     ------
@@ -120,12 +125,12 @@ def compile_tree(format: Format, encoder: CandidateEncoder) -> TokenTree:
             f"a space of 2^{format.bits:.0f} candidates cannot be walked leaf by leaf",
             cure="use uniform draws (--method sampling)",
         )
-    head, tail, ids = _character_tokens(format, encoder)
+    head, tail, ids = _character_tokens(format, encoder, among)
     return _compress(format, head, tail, ids, _certificate(format, encoder))
 
 
 def _character_tokens(
-    format: Format, encoder: CandidateEncoder
+    format: Format, encoder: CandidateEncoder, among: Sequence[str]
 ) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, int]]:
     """Tokens before the fill, after it, and of each character within it.
 
@@ -136,7 +141,7 @@ def _character_tokens(
     if format.size <= CHECKED_FILLS:
         fills = list(format)
     else:
-        fills = format.sample(CHECKED_FILLS, rng=rng)
+        fills = [*format.sample(CHECKED_FILLS, rng=rng), *among]
     parts = [
         _split(format, fill, encoding)
         for fill, encoding in zip(fills, encoder.candidates(format, fills), strict=True)
@@ -147,8 +152,7 @@ def _character_tokens(
         agree = this_head == head and this_tail == tail and len(middle) == len(fill)
         if not agree or any(ids.setdefault(c, t) != t for c, t in zip(fill, middle, strict=True)):
             raise _not_by_character(format)
-    missing = set(format.automaton.chars) - ids.keys()
-    if missing:
+    if len(set(ids.values())) < len(ids) or set(format.automaton.chars) - ids.keys():
         raise _not_by_character(format)
     return head, tail, ids
 
@@ -180,7 +184,9 @@ def _not_by_character(format: Format) -> UnsupportedError:
 
 def _certificate(format: Format, encoder: CandidateEncoder) -> str:
     tokenizer = encoder.tokenizer
-    if isinstance(tokenizer, FastTokenizer) and tokenizer.single_characters(format.alphabet):
+    if isinstance(tokenizer, FastTokenizer) and tokenizer.single_characters(
+        format.alphabet | set(encoder.context)
+    ):
         return "certified: one token per character by construction of the tokenizer"
     if format.size <= CHECKED_FILLS:
         return f"certified: all {format.size} fills were encoded"

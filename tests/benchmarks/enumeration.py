@@ -95,7 +95,7 @@ def main() -> None:
                 "benchmark": "enumeration",
                 "queries": queries,
                 "threads": options.threads,
-                "batch": batcher.node_batch,
+                "batch": batcher._nodes.size,
                 "bare_per_cpu_second": round(statistics.median(bare)),
                 "walk_per_cpu_second": round(statistics.median(walk)),
                 "ratio": round(statistics.median(ratios), 3),

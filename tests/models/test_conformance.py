@@ -55,7 +55,8 @@ def test_noise_is_measured() -> None:
     for name in ("lstm", "gpt2"):
         facts = build(name).facts
         assert 0 < facts.noise_bits_per_token < 1e-3
-        assert facts.noise_bits(20) == pytest.approx(20 * facts.noise_bits_per_token)
+        assert facts.noise_bits(48) == pytest.approx(48 * facts.noise_bits_per_token)
+        assert facts.noise_bits(3) == facts.noise_bits(24)
 
 
 def test_empty_and_unscored_rows_degenerate() -> None:

@@ -92,7 +92,7 @@ def test_expand_halves_batches_that_do_not_fit() -> None:
         with cramped.open(context, memory_bytes=2**16) as walker:
             found = batcher.expand(walker, nodes, children)
         np.testing.assert_array_equal(found.log_probs, wanted.log_probs)
-        assert batcher.node_batch <= 25
+        assert batcher._nodes.size <= 25
 
 
 def test_progress_adds_up() -> None:
@@ -165,10 +165,10 @@ def test_tuner_limits() -> None:
     assert simulated(BatchTuner(start=64, limit=300), faster, 200) == 300
     assert simulated(BatchTuner(start=50, fixed=True), faster, 200) == 50
     tuner = BatchTuner(start=64)
-    tuner.shrink()
+    tuner.shrink(tuner.size)
     assert simulated(tuner, faster, 200) == 32
     tuner = BatchTuner(start=1)
-    tuner.shrink()
+    tuner.shrink(tuner.size)
     assert tuner.size == 1
 
 
