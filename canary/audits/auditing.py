@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import time
@@ -233,7 +234,7 @@ class _Auditor:
         plan = self._plan(format, fills, below)
         shards = None if self.run is None else self.run.series(f"format-{number}")
         earlier = [] if shards is None else [shard.state for shard in shards]
-        left = max(plan.queries - sum(state["queries"] for state in earlier), 0)
+        left = round(plan.queries * (1 - sum(state["share"] for state in earlier)))
         batcher = Batcher(
             self.model,
             batch_size=self.settings.batch_size,
@@ -475,9 +476,19 @@ def _identity(model: LanguageModel, settings: _Settings, canaries: CanarySet) ->
         "task": "audit",
         **identity_of(model),
         **{name.replace("_", " "): value for name, value in asked.items()},
-        "formats": [format.text for format in canaries.formats],
+        "list of formats": [format.text for format in canaries.formats],
+        "set of fills": [_digest_of_space(format) for format in canaries.formats],
         "set of canaries": [[c.id, c.format, c.repetitions] for c in canaries],
     }
+
+
+def _digest_of_space(format: Format) -> str:
+    """SHA-256 of all fills together: word lists and registered kinds are not in the text."""
+    automaton, digest = format.automaton, hashlib.sha256()
+    for part in (automaton.offsets, automaton.targets, automaton.final):
+        digest.update(np.ascontiguousarray(part).data)
+    digest.update("\0".join(automaton.chars).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def _silent(_name: str, _queries: int) -> Progress:

@@ -7,12 +7,13 @@ help is quick.
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from canary.cli.console import Bars, emit, say
+from canary.cli.console import Bars, emit, resumable, say
 from canary.cli.options import (
     BatchSize,
     Budget,
@@ -69,11 +70,11 @@ def score(
     OUT.parts.
     """
     from canary.models.loading import load
-    from canary.scoring.files import score_file
+    from canary.scoring.files import parts_of, score_file
 
     say(f"Loading {model}")
     loaded = load(model, tokenizer=tokenizer, dtype=dtype, device=device, factory=factory)
-    with Bars() as bars:
+    with resumable(parts_of(out)), Bars() as bars:
         done = score_file(
             loaded,
             texts,
@@ -123,14 +124,15 @@ def audit(
     from canary.corpus.canaries import CanarySet
     from canary.models.loading import load
     from canary.records.files import make_folder
-    from canary.records.shards import discard_run
+    from canary.records.shards import discard_run, publish
     from canary.reports.html import report as write_report
 
     chosen = CanarySet.load(canaries)
     folder = make_folder(out)
+    parts = folder / "parts"
     say(f"Loading {model}")
     loaded = load(model, tokenizer=tokenizer, dtype=dtype, device=device, factory=factory)
-    with Bars() as bars:
+    with resumable(parts), Bars() as bars:
         result = measure(
             loaded,
             chosen,
@@ -142,11 +144,12 @@ def audit(
             context=context,
             batch_size=batch_size,
             stage=bars.stage,
-            parts=folder / "parts",
+            parts=parts,
         )
-    result.save(folder / "audit.json")
-    page = write_report(result, folder / "report.html")
-    discard_run(folder / "parts")
+    page = folder / "report.html"
+    publish(parts, folder / "audit.json", result.save)
+    publish(parts, page, partial(write_report, result))
+    discard_run(parts)
     show_audit(result)
     say(f"The report is {page}; its numbers are in {folder / 'audit.json'}")
     if as_json:
