@@ -130,6 +130,11 @@ def test_without_injection_nothing_is_put_in_and_the_plan_stays(tiny, tmp_path):
     assert [c.repetitions for c in audit.canaries] == [c.repetitions for c in injected.canaries]
     assert audit.settings["canaries_in_corpus"] is False
     assert said[1].startswith("Not injected: 4 canaries stay out like the 4 controls")
+    report = (tmp_path / "report.html").read_text("utf-8")
+    assert "the 4 canaries planned for the corpus but left out" in report
+    assert "injected canar" not in report
+    assert "4 injected canaries" not in audit.summary()
+    assert "planned" in audit.summary()
 
 
 def torch_state():
@@ -240,7 +245,7 @@ def test_full_demo_finds_what_was_put_in_and_nothing_else(tmp_path, inject):
     assert len(audit.controls) >= 16
     assert audit.controls_p.p_value > 0.01
     # Where the median of 16 controls lies in 99 % of honest runs.
-    assert 0.36 < statistics.median(c.exposure.bits for c in audit.controls) < 2.19
+    assert 0.36 < statistics.median(c.exposure.bits for c in audit.controls) < 2.20
     if not inject:
         assert audit.injected_p.p_value > 0.01
         return

@@ -106,14 +106,17 @@ def draw_exposure(audit: Audit, at: int, *, size: tuple[float, float] = WIDE) ->
         _label_copies(axes, groups, places, medians=few and not wide)
         axes.set_ylim(min(-0.4, -0.02 * space_bits), max(space_bits * 1.09, space_bits + 0.6))
         margin = 1.1 if len(places) == 1 else 0.1
+        copies = (
+            "copies in the corpus" if audit.canaries_in_corpus else "copies planned, none put in"
+        )
         axes.set_xlim(
             places[0] - max(1.1 * widths[0], margin), places[-1] + max(1.1 * widths[-1], margin)
         )
         axes.set_ylabel("exposure (bits)")
         axes.set_xlabel(
-            "copies in the corpus (0: controls)"
+            f"{copies} (0: controls)"
             if wide or not few
-            else "copies in the corpus (0: controls),\nand median exposure in bits"
+            else f"{copies} (0: controls),\nand median exposure in bits"
         )
         axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
         axes.grid(axis="y", color=GRID, linewidth=0.8)
@@ -143,7 +146,9 @@ def draw_histogram(audit: Audit, at: int, *, size: tuple[float, float] = WIDE) -
         shown = _thin(list(groups), _CATEGORIES)
         names = list(groups)
         bottom.set_yticks(
-            [names.index(n) for n in shown], [_copies_label(n) for n in shown], fontsize=9
+            [names.index(n) for n in shown],
+            [_copies_label(n, planned=not audit.canaries_in_corpus) for n in shown],
+            fontsize=9,
         )
         bottom.set_ylim(rows - 0.45, -0.55)
         bottom.tick_params(axis="y", length=0)
@@ -307,9 +312,11 @@ def _thin(values: list[int], most: int) -> list[int]:
     return values[::step]
 
 
-def _copies_label(repetitions: int) -> str:
+def _copies_label(repetitions: int, *, planned: bool) -> str:
     if repetitions == 0:
         return "controls"
+    if planned:
+        return f"{count(repetitions)} planned"
     return "1 copy" if repetitions == 1 else f"{count(repetitions)} copies"
 
 

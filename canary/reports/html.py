@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canary.audits.result import Audit, CanaryResult, median_bits
+from canary.audits.result import Audit, CanaryResult, FormatResult, median_bits
 from canary.records.files import atomic_write
 from canary.reports.numbers import bits, clean, count, plural, probability
 from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, strongest
+from canary.reports.wording import facts_in_words, settings_in_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -38,7 +37,8 @@ def report(audit: Audit, path: str | os.PathLike[str]) -> Path:
     -------
     Path
         `path`, now one self-contained HTML file: it refers to nothing outside itself, and
-        shows no secret. The same audit gives the same bytes.
+        shows no secret in clear (but see `canary.audits.result`: keep it like the model).
+        The same audit gives the same bytes.
 
     Raises
     ------
@@ -60,14 +60,17 @@ def render(audit: Audit) -> str:
         tiles=_tiles(audit),
         formats=[_format_view(audit, at) for at in range(len(audit.formats))],
         rows=[_row(c) for c in audit.canaries],
-        facts=_pairs(audit.model),
-        settings=_pairs(audit.settings),
+        facts=facts_in_words(audit.model),
+        settings=settings_in_words(audit.settings),
+        notes=list(dict.fromkeys(note for priced in audit.formats for note in priced.notes)),
+        in_corpus=audit.canaries_in_corpus,
         confidences=sorted({_percent(e.confidence) for e in _drawn(audit) if e.confidence}),
         drawn=bool(_drawn(audit)),
         ranked=len(_drawn(audit)) < len(audit.canaries),
         censored=any(e.censored for e in _drawn(audit)),
         level=_percent(LEVEL),
         unlearned=bits(UNLEARNED_95_BITS),
+        most_drawn=bits(math.log2(max((e.draws or 1 for e in _drawn(audit)), default=1))),
     )
 
 
@@ -91,17 +94,22 @@ def _tiles(audit: Audit) -> list[tuple[str, str, str]]:
     tiles = []
     group = strongest(audit)
     if group is not None:
+        each = f"with {plural(group.repetitions, 'copy', 'copies')} each"
+        if not audit.canaries_in_corpus:
+            each = f"planned for {plural(group.repetitions, 'copy', 'copies')}, none put in"
         tiles.append(
             (
                 "Strongest group",
                 f"{'≥ ' if group.bound else ''}{bits(group.median_bits)} bits",
-                f"median exposure of {plural(group.size, 'canary', 'canaries')} with "
-                f"{plural(group.repetitions, 'copy', 'copies')} each; 1 bit is usual for text "
-                "that was not learned",
+                f"median exposure of {plural(group.size, 'canary', 'canaries')} {each}; 1 bit is "
+                "usual for text that was not learned",
             )
         )
+    injected = ("Injected canaries", "of memorization")
+    if not audit.canaries_in_corpus:
+        injected = ("Canaries, not injected", "of a flaw in the audit")
     for name, members, combined, evidence in (
-        ("Injected canaries", audit.injected, audit.injected_p, "of memorization"),
+        (injected[0], audit.injected, audit.injected_p, injected[1]),
         ("Controls", audit.controls, audit.controls_p, "of a flaw in the audit"),
     ):
         value, note = "none", "none in this set"
@@ -131,10 +139,10 @@ def _format_view(audit: Audit, at: int) -> dict[str, Any]:
         "Method": this.method,
         "Why this method": this.reason,
         "Candidates priced": count(this.candidates),
+        "Every candidate counted once": _completeness(this),
         "Queries": f"{count(this.queries)} tokens computed",
         "Longest candidate": plural(this.tokens, "token"),
         "Noise of the arithmetic": f"{this.noise_bits:.2g} bits for a whole candidate",
-        "Certificate": this.certificate or "none: no tree of tokens was used",
         "Time": f"{this.seconds:,.1f} s",
     }
     return {
@@ -143,6 +151,7 @@ def _format_view(audit: Audit, at: int) -> dict[str, Any]:
         "candidates": count(this.candidates),
         "enumerated": enumerated,
         "censored": any(c.exposure.censored for c in mine),
+        "crowd": _crowd(mine, this.space_size) if audit.canaries_in_corpus else None,
         "facts": facts,
         "exposure_words": _exposure_words(mine, this.space_size),
         "histogram_words": _histogram_words(audit, at, mine),
@@ -155,6 +164,33 @@ def _format_view(audit: Audit, at: int) -> dict[str, Any]:
         if mine
         else {},
     }
+
+
+def _completeness(priced: FormatResult) -> str:
+    """How it is known that no candidate was left out or counted twice."""
+    if priced.method != "enumeration":
+        return "not needed: the draws are random candidates"
+    certified, _, how = (priced.certificate or "").partition(": ")
+    if certified == "certified":
+        return f"yes: {how}"
+    if certified == "not certified":
+        return f"very likely: {how}"
+    return priced.certificate or "not recorded"
+
+
+def _crowd(mine: list[CanaryResult], space_size: int) -> dict[str, str] | None:
+    """The likeliest injected canaries, if they take at least half of the first places.
+
+    Canaries of one format cannot share a place: the k-th has log2|R| - log2 k bits at most,
+    however well the model learned it.
+    """
+    ranks = sorted(c.exposure.rank for c in mine if not c.control and c.exposure.rank is not None)
+    crowded = [k for k, rank in enumerate(ranks, 1) if k > 1 and rank <= 2 * k]
+    if not crowded:
+        return None
+    k = crowded[-1]
+    most = math.log2(space_size) - math.log2(k)
+    return {"size": count(k), "places": count(ranks[k - 1]), "most": bits(most)}
 
 
 def _exposure_words(mine: list[CanaryResult], space_size: int) -> str:
@@ -210,22 +246,3 @@ def _drawn(audit: Audit) -> list[Exposure]:
 
 def _percent(share: float) -> str:
     return f"{100 * share:g}\N{NO-BREAK SPACE}%"
-
-
-def _pairs(mapping: Mapping[str, Any]) -> dict[str, str]:
-    return {str(name).replace("_", " "): _shown(value) for name, value in mapping.items()}
-
-
-def _shown(value: Any) -> str:
-    """A fact or setting as text; the template escapes it."""
-    if value is None or value == "":
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, int):
-        return str(value)  # a seed is copied, not read: no thousands separators
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_shown, value)) or "none"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

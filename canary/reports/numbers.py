@@ -12,9 +12,9 @@ __all__ = [
     "copies",
     "count",
     "odds",
+    "one_in",
     "plural",
     "probability",
-    "times",
 ]
 
 # U+202A to U+202E and U+2066 to U+2069 reorder the text around them, and so do the marks.
@@ -74,27 +74,28 @@ def odds(p: float) -> str:
     return f"fewer than one in {words[power]}"
 
 
-def times(exposure_bits: float, *, bound: bool = False) -> str:
-    """``about 400,000 times``; ``at least 400,000 times`` for a lower bound, rounded down.
+def one_in(exposure_bits: float, *, about: bool = False) -> str:
+    """``1 in 400,000``: the share of the space that stands up to a canary, 2**-exposure.
 
-    The number is 2**exposure, with two digits below 20 and one from there on.
+    The share is never made smaller by rounding: two digits are kept of its inverse, the
+    rest is cut off.
     """
-    return f"{'at least' if bound else 'about'} {_magnitude(exposure_bits, down=bound)} times"
-
-
-def _magnitude(exponent: float, *, down: bool) -> str:
-    tens = exponent * math.log10(2)
+    tens = exposure_bits * math.log10(2)
     if tens >= 15:
-        return _power(math.floor(tens) if down else tens)
-    value = 2.0**exponent
-    unit = 10.0 ** (math.floor(math.log10(value)) - (1 if value < 20 else 0))
-    # A power of ten that rounding left just below itself shall not be rounded down.
-    steps = math.floor(value / unit + 1e-6) if down else round(value / unit)
-    rounded = steps * unit
+        number = _power(math.floor(tens))
+    else:
+        value = 2.0**exposure_bits
+        unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+        # A power of ten that rounding left just below itself shall not be rounded down.
+        number = _in_words(math.floor(value / unit + 1e-6) * unit)
+    return f"1 in {'about ' if about else ''}{number}"
+
+
+def _in_words(value: float) -> str:
     for size, word in _WORDS:
-        if rounded >= size:
-            return f"{rounded / size:,.0f} {word}"
-    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:.1f}".removesuffix(".0")
+        if value >= size:
+            return f"{value / size:.4g} {word}"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}".removesuffix(".0")
 
 
 def _power(tens: float) -> str:

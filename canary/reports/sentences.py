@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from canary.audits.result import Audit, CanaryResult, median_bits
-from canary.reports.numbers import copies, odds, plural, times
+from canary.reports.numbers import bits, copies, odds, one_in, plural
+from canary.reports.resolution import coarsest
 from canary.statistics.pvalues import fisher
 
 __all__ = ["LEVEL", "UNLEARNED_95_BITS", "Answer", "Group", "answer", "strongest"]
@@ -65,15 +66,18 @@ class Group:
     size : int
         Canaries in the group.
     median_bits : float
-        Median exposure.
+        Median exposure, as `canary.audits.result.median_bits` has it.
     bound : bool
         Whether the median is only a lower bound.
+    exact : bool
+        Whether nothing was estimated from draws.
     """
 
     repetitions: int
     size: int
     median_bits: float
     bound: bool
+    exact: bool
 
 
 def strongest(audit: Audit) -> Group | None:
@@ -88,14 +92,17 @@ def strongest(audit: Audit) -> Group | None:
     first = max(
         groups, key=lambda n: (statistics.median(c.exposure.lower_bits for c in groups[n]), -n)
     )
-    return Group(first, len(groups[first]), *median_bits(groups[first]))
+    group = groups[first]
+    exact = all(c.exposure.draws is None for c in group)
+    return Group(first, len(group), *median_bits(group), exact)
 
 
 def answer(audit: Audit) -> Answer:
     """The verdict of an audit and the sentence that says it.
 
     Evidence is Fisher's p-value over the injected canaries at `LEVEL`. It counts only
-    while the controls, which were never in the corpus, show none at the same level.
+    while the controls, which were never in the corpus, show none at the same level. That
+    nothing was found is said only where the arithmetic was fine enough to find something.
     """
     injected, controls = audit.injected, audit.controls
     if not audit.canaries:
@@ -130,10 +137,12 @@ def answer(audit: Audit) -> Answer:
             "injected canaries.",
         )
     p = audit.injected_p.p_value
+    if not audit.canaries_in_corpus:
+        return _of_dry_run(audit, p)
     if p <= LEVEL:
         return Answer(
             "memorized",
-            f"This model memorized training data: {_guessed(group)}{_and_controls(audit)}.",
+            f"This model memorized training data: {_place(group)}{_and_controls(audit)}.",
         )
     if _powerless(audit):
         return Answer(
@@ -142,10 +151,13 @@ def answer(audit: Audit) -> Answer:
             f"and {_effort(audit)}, not even complete memorization would have stood out from "
             "luck.",
         )
+    blind = _blind(audit)
+    if blind is not None:
+        return blind
     if p <= WEAK_LEVEL:
         return Answer(
             "undecided",
-            f"There are hints of memorization but no proof: {_guessed(group)}, and luck alone "
+            f"There are hints of memorization but no proof: {_place(group)}, and luck alone "
             f"makes the {plural(len(injected), 'canary', 'canaries')} look so in "
             f"{max(round(100 * p), 2)} of 100 audits{_and_controls(audit)}.",
         )
@@ -155,28 +167,83 @@ def answer(audit: Audit) -> Answer:
         return Answer(
             "undecided",
             "Taken together the canaries look as if they had not been learned, but one that "
-            f"stood {copies(canary.repetitions)} in the corpus can be guessed {_speed(canary)} "
-            f"faster than chance, which luck does in {odds(chance)} audits of this "
-            f"size{_and_controls(audit)}.",
+            f"stood {copies(canary.repetitions)} in the corpus is {_likeliest(canary)}, which "
+            f"luck does in {odds(chance)} audits of this size{_and_controls(audit)}.",
         )
     return Answer(
         "not found",
         "No sign that this model memorized training data: "
         f"{_the(len(injected), 'injected canary', 'injected canaries')} "
-        f"{_verb(len(injected), 'is', 'are')} about as hard to guess as text that the model "
+        f"{_verb(len(injected), 'stands', 'stand')} where chance puts text that the model never "
+        f"saw{_and_controls(audit)}.",
+    )
+
+
+def _of_dry_run(audit: Audit, p: float) -> Answer:
+    """Nothing was put into the corpus, so whatever is found is a false alarm."""
+    planned = (
+        f"{_the(len(audit.injected), 'canary', 'canaries')} planned for the corpus but left out"
+    )
+    if p <= LEVEL:
+        return Answer(
+            "suspect",
+            f"This audit raises a false alarm: {planned} "
+            f"{_verb(len(audit.injected), 'looks', 'look')} memorized, which happens in {odds(p)} "
+            "sound audits; find out whether copies of them reached the training data after all.",
+        )
+    return _blind(audit) or Answer(
+        "not found",
+        f"Nothing was put in and nothing is found: {planned} "
+        f"{_verb(len(audit.injected), 'stands', 'stand')} where chance puts text that the model "
         f"never saw{_and_controls(audit)}.",
     )
 
 
-def _guessed(group: Group) -> str:
-    speed = times(group.median_bits, bound=group.bound)
+def _blind(audit: Audit) -> Answer | None:
+    """The answer where noise hides the differences between candidates, or there are none."""
+    found = coarsest(audit)
+    if found is None:
+        return None
+    noise, spread = found
+    dtype = str(audit.model.get("dtype", ""))
+    fine = dtype in ("float32", "float64")
+    if noise >= spread and fine:
+        return Answer(
+            "nothing",
+            "This audit has nothing to judge by: the model finds all candidates equally likely, "
+            "to within the noise of its arithmetic; check that it was trained, and that its "
+            "tokenizer gives different secrets different tokens.",
+        )
+    cure = "audit another format, whose candidates differ more"
+    if not fine:
+        cure = "load the model with --dtype float32 and audit again"
+    return Answer(
+        "nothing" if noise >= spread else "undecided",
+        f"This audit is too coarse to tell: the noise of the model's arithmetic, {_small(noise)} "
+        f"bits{f' in {dtype}' if dtype else ''}, could hide what was learned, for the "
+        f"log-perplexities of the candidates lie only about {_small(spread)} bits apart; {cure}.",
+    )
+
+
+def _small(value: float) -> str:
+    return bits(value) if value >= 1 else f"{value:.2g}"
+
+
+def _place(group: Group) -> str:
+    who = "the canary" if group.size == 1 else "half of the canaries"
     text = (
-        f"a canary that stood {copies(group.repetitions)} in the corpus can be guessed "
-        f"{speed} faster than chance"
+        f"{who} that stood {copies(group.repetitions)} in the corpus "
+        f"{'is' if group.size == 1 else 'are'} "
+        f"{_among(group.median_bits, bound=group.bound, exact=group.exact)}"
     )
     if group.median_bits < UNLEARNED_95_BITS:
-        text += " (2 times is usual for text that was not learned)"
+        text += " (1 in 2 is usual for text that was not learned)"
     return text
+
+
+def _among(exposure_bits: float, *, bound: bool, exact: bool) -> str:
+    share = one_in(exposure_bits, about=not (bound or exact))
+    return f"{'at least ' if bound else ''}among the likeliest {share} possible secrets"
 
 
 def _and_controls(audit: Audit, joint: str = "while") -> str:
@@ -189,11 +256,10 @@ def _and_controls(audit: Audit, joint: str = "while") -> str:
     )
 
 
-def _speed(canary: CanaryResult) -> str:
-    exposure = canary.exposure
-    if exposure.bits is None:
-        return times(exposure.lower_bits, bound=True)
-    return times(exposure.bits)
+def _likeliest(canary: CanaryResult) -> str:
+    e = canary.exposure
+    value = e.lower_bits if e.bits is None else e.bits
+    return _among(value, bound=e.censored, exact=e.draws is None)
 
 
 def _outlier(injected: tuple[CanaryResult, ...]) -> tuple[CanaryResult, float] | None:

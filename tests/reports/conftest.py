@@ -107,7 +107,7 @@ def make_audit(
         queries=111_110 if enumerated else draws * 9,
         tokens=28,
         noise_bits=6.7e-5,
-        certificate="one token per character: every fill is one path" if enumerated else None,
+        certificate="certified: one token per character" if enumerated else None,
         seconds=12.3,
     )
     return finish(canaries, [priced], shared=None if enumerated else draws)

@@ -35,10 +35,20 @@ def test_the_largest_exposure_is_labelled_golden(audits):
 
 def test_every_group_has_a_place_and_a_median_golden(audits):
     found = words(draw_exposure(audits["draws"], 0))
-    assert {"0", "1", "4", "16", "64", "≥ 12.7"} <= set(found)
-    assert found.count("≥ 12.7") == 2
+    assert {"0", "1", "4", "16", "64", "≥ 12.4"} <= set(found)
+    assert found.count("≥ 12.4") == 2
     narrow = words(draw_exposure(audits["draws"], 0, size=NARROW))
-    assert narrow.count("≥ 12.7") == 2
+    assert narrow.count("≥ 12.4") == 2
+
+
+def test_copies_that_were_only_planned_are_called_so(audits):
+    planned = replace(audits["draws"], settings={"canaries_in_corpus": False})
+    for size in (WIDE, NARROW):
+        found = words(draw_exposure(planned, 0, size=size))
+        assert any("copies planned, none put in" in w for w in found if w)
+        assert not any("copies in the corpus" in w for w in found if w)
+    assert "16 planned" in words(draw_histogram(planned, 0))
+    assert "16 copies" not in words(draw_histogram(planned, 0))
 
 
 def test_every_canary_is_a_point_golden(audits):

@@ -17,6 +17,7 @@ from canary.audits.result import Audit
 from canary.corpus.canaries import generate
 from canary.errors import OutputError
 from canary.reports.html import render, report
+from canary.statistics.exposures import exposure_by_rank
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 
@@ -199,14 +200,17 @@ def test_table_golden(audits, pages):
 
     censored = next(c for c in audits["draws"].canaries if c.exposure.censored)
     assert cells("draws", "", censored.id) == [
-        str(censored.repetitions), f"{censored.px_bits:.2f}", "≥ 12.70", "12.70 to 29.90",
+        str(censored.repetitions), "≥ 12.40", "12.40 to 29.90", f"{censored.px_bits:.2f}",
         "0 of 20,000", "5.0 × 10⁻⁵",
     ]  # fmt: skip
     exact = audits["enumerated"].canaries[8]
     assert exact.exposure.rank == 1
     assert cells("enumerated", "", exact.id) == [
-        "4", f"{exact.px_bits:.2f}", "19.93", "18.93 to 19.93", "1 (1 to 2)", "2.0 × 10⁻⁶",
+        "4", "19.93", "18.93 to 19.93", f"{exact.px_bits:.2f}", "1 (1 to 2)", "2.0 × 10⁻⁶",
     ]  # fmt: skip
+    # A phone shows the first three columns.
+    headings = re.findall(r'<th scope="col">(.*?)</th>', pages["enumerated"])
+    assert headings[:3] == ["Canary", "Copies", "Exposure<br>(bits)"]
     assert cells("enumerated", ' class="control"', "control-1")[0] == "0 (control)"
 
 
@@ -216,12 +220,124 @@ def test_how_it_was_computed_is_all_there(audits, pages):
         for fact in (priced.format, priced.masked, priced.method, priced.reason):
             assert fact in text
         assert f"{priced.queries:,} tokens computed" in text
-    assert "one token per character: every fill is one path" in text
-    assert "none: no tree of tokens was used" in text
+    assert "Every candidate counted once yes: one token per character" in text
+    assert "Every candidate counted once not needed: the draws are random candidates" in text
     assert "6.7e-05 bits for a whole candidate" in text
     assert audits["two formats"].model["fingerprint"] in text
     assert "Format 2: My SSN is •••-••-••••" in text
     assert "Clopper–Pearson" in text
+
+
+def test_facts_and_settings_are_words_golden(audits):
+    settings = {
+        "method": "auto", "budget": 1_000_000, "draws": 20_000, "seed": 7, "start_token": None,
+        "context": "", "batch_size": None, "versions": {"python": "3.11.7", "torch": "2.13.0"},
+    }  # fmt: skip
+    html = render(replace(audits["one canary"], settings=settings))
+    text = Page(html).text("style")
+    for shown in (
+        "Before each candidate nothing but what the tokenizer adds by itself (no start token was "
+        "named); if training put another one before each text, the numbers may be too low",
+        "Method enumeration where the budget allows it, uniform draws elsewhere",
+        "Seed of the draws (not of the canaries) 7",
+        "Batch size found by trial",
+        "Software Python 3.11.7, torch 2.13.0",
+        "Longest text, in tokens no limit",
+        "Gives probabilities of whole texts, next tokens below a beginning, continued from states",
+        "SHA-256 of its weights 3f0c9d",
+    ):
+        assert shown in text
+    assert not [w for w in ("ertificate", "capabilities", "{", "[") if w in text.replace(
+        "{digit:6}", "")]  # fmt: skip
+    named = {**settings, "start_token": "\n", "context": "He said: "}
+    text = Page(render(replace(audits["one canary"], settings=named))).text("style")
+    assert 'Before each candidate the start token "\\n"' in text
+    assert 'Text before each candidate "He said: "' in text
+
+
+@pytest.mark.parametrize(
+    ("certificate", "words"),
+    [
+        ("certified: all 100 fills were encoded", "yes: all 100 fills were encoded"),
+        (
+            "not certified: one token per character, sampled on 9 fills",
+            "very likely: one token per character, sampled on 9 fills",
+        ),
+        (None, "not recorded"),
+    ],
+)
+def test_completeness_golden(audits, certificate, words):
+    audit = audits["one canary"]
+    formats = (replace(audit.formats[0], certificate=certificate),)
+    html = render(replace(audit, formats=formats))
+    assert f"<dt>Every candidate counted once</dt><dd>{words}</dd>" in html
+
+
+def test_notes_of_the_audit_stand_at_the_top_once(audits, pages):
+    audit = audits["two formats"]
+    formats = tuple(replace(f, notes=("Mind <b>this</b>.",)) for f in audit.formats)
+    page = Page(render(replace(audit, formats=formats)))
+    text = page.text("style")
+    assert text.count("Mind <b>this</b>.") == 1
+    assert text.index("Mind <b>this</b>.") < text.index("Exposure by number of copies")
+    assert "b" not in {tag for tag, _ in page.elements}
+    assert 'role="note"' not in pages["two formats"]
+
+
+def test_a_dry_run_claims_no_injection(audits):
+    planned = replace(audits["nothing learned"], settings={"canaries_in_corpus": False})
+    html = render(planned)
+    text = Page(html).text("style")
+    assert "Nothing was put in and nothing is found: the 32 canaries planned for the corpus" in text
+    assert "Canaries, not injected p" in text
+    assert "planned for" in text
+    assert "Copies planned" in text
+    assert "Canaries in the corpus no, none was put in" in text
+    for claim in ("injected canar", "that were put into", "copies each", "copies in the corpus"):
+        assert claim not in text.lower()
+
+
+def test_what_the_report_gives_away_is_said(pages):
+    for page in pages["enumerated"], pages["draws"]:
+        text = Page(page).text("style")
+        assert "whoever also has the model can find them by trying all candidates" in text
+        assert "treat this report like the model" in text
+        assert "not in this report" not in text
+
+
+def test_canaries_that_push_each_other_down_are_named_golden(audits):
+    audit = audits["enumerated"]
+    form = replace(audit.formats[0], space_size=1_000_000)
+
+    def caption(ranks, settings=audit.settings):
+        found = [
+            replace(
+                canary,
+                exposure=exposure_by_rank(rank, lower=rank, upper=rank, space_size=1_000_000),
+            )
+            for canary, rank in zip(audit.injected, ranks, strict=False)
+        ]
+        made = replace(
+            audit, canaries=(*found, *audit.controls), formats=(form,), settings=settings
+        )
+        text = Page(render(made)).text("style")
+        match = re.search(
+            r"here the (.*?) likeliest .* first (.*?) places, .* have more than (.*?) bits", text
+        )
+        return match and match.groups()
+
+    # log2(10^6 / 4) = 17.93
+    assert caption([1, 2, 3, 4, 50_000, 70_000]) == ("4", "4", "17.9")
+    assert caption([2, 5, 6, 900_000]) == ("3", "6", "18.3")
+    assert caption([1, 50, 900]) is None
+    assert caption([1]) is None
+    assert caption([1, 2], {"canaries_in_corpus": False}) is None
+
+
+def test_a_triangle_below_a_point_is_explained(pages):
+    # 14.3 = log2 20,000: one hit.
+    assert "a point stands at its estimate (up to 14.3 bits)" in " ".join(pages["draws"].split())
+    assert "a point stands at its estimate" not in pages["enumerated"]
 
 
 def test_seeds_can_be_copied(audits):

@@ -9,42 +9,43 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canary.reports.numbers import clean, copies, count, odds, plural, probability, times
+from canary.reports.numbers import clean, copies, count, odds, one_in, plural, probability
 
 
 @pytest.mark.parametrize(
-    ("bits", "bound", "text"),
+    ("bits", "text"),
     [
-        (0.0, False, "about 1 times"),
-        (1.0, False, "about 2 times"),
-        (1.44, False, "about 2.7 times"),
-        (4.0, False, "about 16 times"),
-        (5.0, False, "about 30 times"),
-        (18.6, False, "about 400,000 times"),
-        (math.log2(1e6), False, "about 1 million times"),
-        # A bound is never rounded up: 2^12.7049 = 6,677.
-        (12.7049, False, "about 7,000 times"),
-        (12.7049, True, "at least 6,000 times"),
-        # ... nor loses a whole step to the last bit of log2: 2^log2(1e6) = 999,999.9999.
-        (math.log2(1e6), True, "at least 1 million times"),
-        (math.log2(1e9), False, "about 1 billion times"),
-        (math.log2(2.6e12), False, "about 3 trillion times"),
-        (60.0, False, "about 10¹⁸ times"),
-        (59.7, True, "at least 10¹⁷ times"),
-        (4000.0, False, "about 10¹²⁰⁴ times"),
+        (0.0, "1 in 1"),
+        (1.0, "1 in 2"),
+        (1.44, "1 in 2.7"),
+        (4.0, "1 in 16"),
+        (5.0, "1 in 32"),
+        # Ranks 2 and 3 of a million have 18.93 and 18.35 bits, 18.64 in the mean: 408,248.
+        (math.log2(1e6 / math.sqrt(6)), "1 in 400,000"),
+        # Never rounded up: 2^12.7049 = 6,677.
+        (12.7049, "1 in 6,600"),
+        # ... nor loses a step to the last bit of log2: 2^log2(1e6) = 999,999.9999.
+        (math.log2(1e6), "1 in 1 million"),
+        (math.log2(1e9), "1 in 1 billion"),
+        (math.log2(2.67e12), "1 in 2.6 trillion"),
+        (math.log2(123456789), "1 in 120 million"),
+        (60.0, "1 in 10¹⁸"),
+        (59.7, "1 in 10¹⁷"),
+        (4000.0, "1 in 10¹²⁰⁴"),
     ],
 )
-def test_times_golden(bits, bound, text):
-    assert times(bits, bound=bound) == text
+def test_one_in_golden(bits, text):
+    assert one_in(bits) == text
+    assert one_in(bits, about=True) == text.replace("1 in ", "1 in about ")
 
 
-@given(st.floats(0, 45))
-def test_bounds_are_rounded_down_property(bits):
+@given(st.floats(0, 49))
+def test_a_share_is_never_made_smaller_property(bits):
     words = {"million": 1e6, "billion": 1e9, "trillion": 1e12}
-    number, _, rest = times(bits, bound=True).removeprefix("at least ").partition(" ")
-    claimed = float(number.replace(",", "")) * words.get(rest.split()[0], 1)
+    number, _, word = one_in(bits).removeprefix("1 in ").partition(" ")
+    claimed = float(number.replace(",", "")) * words.get(word, 1)
     assert claimed <= 2**bits * (1 + 1e-5)
-    assert claimed >= 2**bits / 2.01
+    assert claimed >= 2**bits / 1.1001
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from scipy.stats import norm
 
-from canary.audits.result import Audit, CanaryResult, FormatResult
+from canary.audits.result import (
+    Audit,
+    CanaryResult,
+    FormatResult,
+    largest_bits,
+    median_bits,
+    smallest_bits,
+)
+from canary.reports.resolution import COARSE, coarsest, spread_bits
 from canary.reports.sentences import UNLEARNED_95_BITS, answer, strongest
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.histogram import Histogram
@@ -43,64 +54,88 @@ def audit_of(groups, *, size=SIZE, draws=None):
     return Audit(tuple(canaries), formats, injected, controls, {}, {})
 
 
+def dry(audit):
+    """The same, of a model whose corpus got none of the canaries."""
+    return replace(audit, settings={"canaries_in_corpus": False})
+
+
+def coarse(audit, *, noise, spread, dtype):
+    """The same with such noise, and half of the candidates `spread` bins before and behind."""
+    counts = (1, *[0] * (2 * spread - 1), 1) if spread else (2,)
+    priced = replace(audit.formats[0], noise_bits=noise, histogram=Histogram(30.0, 0.125, counts))
+    return replace(audit, formats=(priced,), model={"dtype": dtype})
+
+
 CASES = {
     "memorized": (
         audit_of({0: CHANCE, 1: CHANCE, 16: [1, 2, 3, 4]}),
         "memorized",
-        "This model memorized training data: a canary that stood 16 times in the corpus can be "
-        "guessed about 400,000 times faster than chance, while the 4 controls, never put into "
-        "the corpus, show nothing unusual.",
+        # Two of the four have 18.64 bits or more, the mean of ranks 2 and 3: 2^-18.64 of the
+        # space is 1 in 408,248.
+        "This model memorized training data: half of the canaries that stood 16 times in the "
+        "corpus are among the likeliest 1 in 400,000 possible secrets, while the 4 controls, "
+        "never put into the corpus, show nothing unusual.",
     ),
     "memorized, once": (
         audit_of({0: [400_000], 1: [3, 3, 3], 2: [400_000] * 3}),
         "memorized",
-        "This model memorized training data: a canary that stood once in the corpus can be "
-        "guessed about 300,000 times faster than chance, while the control, never put into the "
-        "corpus, shows nothing unusual.",
+        "This model memorized training data: half of the canaries that stood once in the "
+        "corpus are among the likeliest 1 in 330,000 possible secrets, while the control, never "
+        "put into the corpus, shows nothing unusual.",
     ),
     "memorized, a little": (
         # 64 canaries at 2.3 bits: weak, but together far beyond chance.
         audit_of({0: CHANCE, 4: [200_000] * 64}),
         "memorized",
-        "This model memorized training data: a canary that stood 4 times in the corpus can be "
-        "guessed about 5 times faster than chance (2 times is usual for text that was not "
-        "learned), while the 4 controls, never put into the corpus, show nothing unusual.",
+        "This model memorized training data: half of the canaries that stood 4 times in the "
+        "corpus are among the likeliest 1 in 5 possible secrets (1 in 2 is usual for text that "
+        "was not learned), while the 4 controls, never put into the corpus, show nothing "
+        "unusual.",
     ),
     "memorized, no controls": (
         audit_of({2: [1, 1, 1]}),
         "memorized",
-        "This model memorized training data: a canary that stood twice in the corpus can be "
-        "guessed about 1 million times faster than chance, and there were no controls to check "
-        "the audit itself.",
+        "This model memorized training data: half of the canaries that stood twice in the "
+        "corpus are among the likeliest 1 in 1 million possible secrets, and there were no "
+        "controls to check the audit itself.",
     ),
     "memorized, only a bound": (
-        # No hit among 20,000 draws: 12.70 bits, 6,677 times.
+        # No hit among 20,000 draws: with 97.5 % confidence a share below 1 - 0.025^(1/20000),
+        # 12.40 bits, 1 in 5,422.
         audit_of({0: [9_000, 15_000], 64: [0, 0, 0]}, size=10**9, draws=20_000),
         "memorized",
-        "This model memorized training data: a canary that stood 64 times in the corpus can be "
-        "guessed at least 6,000 times faster than chance, while the 2 controls, never put into "
-        "the corpus, show nothing unusual.",
+        "This model memorized training data: half of the canaries that stood 64 times in the "
+        "corpus are at least among the likeliest 1 in 5,400 possible secrets, while the 2 "
+        "controls, never put into the corpus, show nothing unusual.",
+    ),
+    "memorized, estimated from draws": (
+        # 50 hits of 20,000: 1 in 400, an estimate.
+        audit_of({0: [9_000, 15_000], 64: [50, 50, 50]}, size=10**9, draws=20_000),
+        "memorized",
+        "This model memorized training data: half of the canaries that stood 64 times in the "
+        "corpus are among the likeliest 1 in about 400 possible secrets, while the 2 controls, "
+        "never put into the corpus, show nothing unusual.",
     ),
     "nothing found": (
         audit_of({0: CHANCE, 1: CHANCE, 16: CHANCE}),
         "not found",
-        "No sign that this model memorized training data: the 8 injected canaries are about as "
-        "hard to guess as text that the model never saw, while the 4 controls, never put into "
-        "the corpus, show nothing unusual.",
+        "No sign that this model memorized training data: the 8 injected canaries stand where "
+        "chance puts text that the model never saw, while the 4 controls, never put into the "
+        "corpus, show nothing unusual.",
     ),
     "nothing found, one canary, no controls": (
         audit_of({16: [600_000]}),
         "not found",
-        "No sign that this model memorized training data: the injected canary is about as hard "
-        "to guess as text that the model never saw, and there were no controls to check the "
+        "No sign that this model memorized training data: the injected canary stands where "
+        "chance puts text that the model never saw, and there were no controls to check the "
         "audit itself.",
     ),
     "hints": (
         # One canary with p = 0.03.
         audit_of({0: CHANCE, 8: [30_000]}),
         "undecided",
-        "There are hints of memorization but no proof: a canary that stood 8 times in the "
-        "corpus can be guessed about 30 times faster than chance, and luck alone makes the "
+        "There are hints of memorization but no proof: the canary that stood 8 times in "
+        "the corpus is among the likeliest 1 in 33 possible secrets, and luck alone makes the "
         "1 canary look so in 3 of 100 audits, while the 4 controls, never put into the corpus, "
         "show nothing unusual.",
     ),
@@ -109,9 +144,59 @@ CASES = {
         audit_of({0: CHANCE, 4: [1] + [700_000] * 39}),
         "undecided",
         "Taken together the canaries look as if they had not been learned, but one that stood "
-        "4 times in the corpus can be guessed about 1 million times faster than chance, which "
+        "4 times in the corpus is among the likeliest 1 in 1 million possible secrets, which "
         "luck does in fewer than one in ten thousand audits of this size, while the 4 controls, "
         "never put into the corpus, show nothing unusual.",
+    ),
+    "dry run": (
+        dry(audit_of({0: CHANCE, 16: [500_000, 400_000]})),
+        "not found",
+        "Nothing was put in and nothing is found: the 2 canaries planned for the corpus but left "
+        "out stand where chance puts text that the model never saw, while the 4 controls, never "
+        "put into the corpus, show nothing unusual.",
+    ),
+    "dry run, false alarm": (
+        dry(audit_of({0: CHANCE, 16: [1, 2]})),
+        "suspect",
+        "This audit raises a false alarm: the 2 canaries planned for the corpus but left out "
+        "look memorized, which happens in fewer than one in a billion sound audits; find out "
+        "whether copies of them reached the training data after all.",
+    ),
+    "noise as large as the differences": (
+        coarse(audit_of({0: CHANCE, 16: CHANCE}), noise=2.5, spread=20, dtype="bfloat16"),
+        "nothing",
+        "This audit is too coarse to tell: the noise of the model's arithmetic, 2.5 bits in "
+        "bfloat16, could hide what was learned, for the log-perplexities of the candidates lie "
+        "only about 2.5 bits apart; load the model with --dtype float32 and audit again.",
+    ),
+    "noise of a quarter of the differences": (
+        coarse(audit_of({0: CHANCE, 16: CHANCE}), noise=0.625, spread=20, dtype="bfloat16"),
+        "undecided",
+        "This audit is too coarse to tell: the noise of the model's arithmetic, 0.62 bits in "
+        "bfloat16, could hide what was learned, for the log-perplexities of the candidates lie "
+        "only about 2.5 bits apart; load the model with --dtype float32 and audit again.",
+    ),
+    "small differences, though in float32": (
+        coarse(audit_of({0: CHANCE, 16: CHANCE}), noise=0.3, spread=20, dtype="float32"),
+        "undecided",
+        "This audit is too coarse to tell: the noise of the model's arithmetic, 0.3 bits in "
+        "float32, could hide what was learned, for the log-perplexities of the candidates lie "
+        "only about 2.5 bits apart; audit another format, whose candidates differ more.",
+    ),
+    "all candidates alike": (
+        coarse(audit_of({0: [SIZE] * 4, 16: [SIZE] * 4}), noise=0.0, spread=0, dtype="float32"),
+        "nothing",
+        "This audit has nothing to judge by: the model finds all candidates equally likely, to "
+        "within the noise of its arithmetic; check that it was trained, and that its tokenizer "
+        "gives different secrets different tokens.",
+    ),
+    "coarse, and yet found": (
+        # The p-values allow for the noise already.
+        coarse(audit_of({16: [1, 1]}), noise=2.5, spread=20, dtype="bfloat16"),
+        "memorized",
+        "This model memorized training data: half of the canaries that stood 16 times in the "
+        "corpus are among the likeliest 1 in 1 million possible secrets, and there were no "
+        "controls to check the audit itself.",
     ),
     "too few draws": (
         # One canary and 50 draws: p is 1/51 at best.
@@ -190,30 +275,97 @@ def test_the_level_is_one_percent_golden():
 
 
 def test_one_lucky_hit_is_not_the_strongest_golden():
-    # 1 hit of 20,000 is 14.3 bits with an interval from 11.8; no hit is 12.7 at least.
+    # 1 hit of 20,000 is 14.3 bits with an interval from 11.8; no hit is 12.4 at least.
     group = strongest(audit_of({4: [1], 16: [0]}, size=10**9, draws=20_000))
     assert group is not None
     assert (group.repetitions, group.size, group.bound) == (16, 1, True)
-    assert group.median_bits == pytest.approx(12.7, abs=0.01)
+    assert group.median_bits == pytest.approx(12.40, abs=0.01)
+
+
+# Hits of 20,000 draws as estimate and lower end of the interval: 200 are 6.64 and 6.44 bits,
+# 1 is 14.29 and 11.81, none is at least 12.40.
+@pytest.mark.parametrize(
+    ("hits", "smallest", "median", "largest"),
+    [
+        # Wherever above 12.40 the third stands, the median stays.
+        ([200, 200, 0], (6.64, False), (6.64, False), (12.40, True)),
+        ([200, 200, 200, 0], (6.64, False), (6.64, False), (12.40, True)),
+        # Above 14.29 or below, one of the hits is in the middle.
+        ([0, 1, 1], (11.81, True), (14.29, False), (12.40, True)),
+        ([0, 0, 1], (11.81, True), (12.40, True), (12.40, True)),
+        # After "at least" no estimate is mixed in: not (12.40 + 14.29) / 2, nor 14.29.
+        ([0, 0, 1, 1], (11.81, True), ((11.81 + 12.40) / 2, True), (12.40, True)),
+        ([200, 0], (6.64, False), ((6.44 + 12.40) / 2, True), (12.40, True)),
+        ([1, 200], (6.64, False), ((6.64 + 14.29) / 2, False), (14.29, False)),
+    ],
+)
+def test_what_stands_after_at_least_is_a_bound_golden(hits, smallest, median, largest):
+    audit = audit_of({4: hits}, size=10**9, draws=20_000)
+    found = [of(audit.canaries) for of in (smallest_bits, median_bits, largest_bits)]
+    assert [bound for _, bound in found] == [bound for _, bound in (smallest, median, largest)]
+    wanted = [bits for bits, _ in (smallest, median, largest)]
+    assert [bits for bits, _ in found] == pytest.approx(wanted, abs=0.01)
+    group = strongest(audit)
+    assert group is not None
+    assert (group.median_bits, group.bound) == found[1]
+    words = "at least " if median[1] else ""
+    assert f"   4 copies: {len(hits)} canaries, median {words}{found[1][0]:.2f} bits" in (
+        audit.summary()
+    )
+
+
+def test_summary_golden():
+    audit = audit_of({0: [500_000], 1: [250_000], 2: [1, 1]})
+    assert audit.summary().splitlines()[:3] == [
+        "    controls: 1 canary, median 1.00 bits",
+        "      1 copy: 1 canary, median 2.00 bits",
+        "    2 copies: 2 canaries, median 19.93 bits",
+    ]
+    assert dry(audit).summary().splitlines()[1:4] == [
+        "1 copy planned: 1 canary, median 2.00 bits",
+        "2 copies planned: 2 canaries, median 19.93 bits",
+        "not injected: p = 1.1e-10 (Fisher)",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("hits", "median", "bound"),
+    ("counts", "px", "spread"),
     [
-        # 200 hits of 20,000 are 6.64 bits, 1 hit 14.29, none at least 12.70.
-        ([200, 200, 0], 6.64, False),  # wherever above 12.70 the third stands
-        ([0, 1, 1], 14.29, False),  # above 14.29 or below, one of the hits is in the middle
-        ([0, 0, 1], 12.70, True),
-        ([0, 0, 1, 1], (12.70 + 14.29) / 2, True),
-        ([200, 0], (6.64 + 12.70) / 2, True),
-        ([200, 200, 200, 0], 6.64, False),
+        ((1, 0, 0, 0, 1), [7.0, 7.0], 0.25),  # middles 0.5 bits apart
+        ((5, 5), [30.1249, 30.1251], 0.0001),  # two sides of one edge: alike
+        ((10,), [30.01, 30.11], 0.05),
+        ((10,), [30.01], 0.0),
     ],
 )
-def test_when_a_median_is_a_bound_golden(hits, median, bound):
-    group = strongest(audit_of({4: hits}, size=10**9, draws=20_000))
-    assert group is not None
-    assert group.median_bits == pytest.approx(median, abs=0.01)
-    assert group.bound is bound
+def test_spread_golden(counts, px, spread):
+    audit = audit_of({4: [500_000] * len(px)})
+    canaries = tuple(replace(c, px_bits=x) for c, x in zip(audit.canaries, px, strict=True))
+    priced = replace(audit.formats[0], histogram=Histogram(30.0, 0.125, counts))
+    found = spread_bits(replace(audit, canaries=canaries, formats=(priced,)), 0)
+    assert found == pytest.approx(spread, abs=1e-9)
+
+
+def test_coarse_costs_less_than_a_bit_theory():
+    # What the limit stands for: at 0.1 standard deviations of noise, exposure in a normal
+    # distribution moves by less than a bit up to the first of 10^12 candidates, 7.03
+    # deviations out; at three tenths by nearly three.
+    def bits(z):
+        return -norm.logsf(z) / math.log(2)
+
+    assert bits(7.03) == pytest.approx(math.log2(1e12), abs=0.1)
+    assert max(bits(z) - bits(z - COARSE) for z in np.linspace(0, 7.03, 100)) < 1.05
+    assert bits(7.03) - bits(7.03 - 3 * COARSE) > 2.7
+
+
+def test_the_coarsest_format_counts():
+    # A format that resolves its candidates does not help one that does not.
+    fine = coarse(audit_of({16: CHANCE}), noise=1e-4, spread=20, dtype="float32")
+    bad = coarse(audit_of({16: CHANCE}), noise=1.0, spread=20, dtype="float32").formats[0]
+    assert coarsest(fine) is None
+    other = tuple(replace(c, id=f"other-{c.id}", format=1) for c in fine.canaries)
+    both = replace(fine, canaries=(*fine.canaries, *other), formats=(*fine.formats, bad))
+    assert coarsest(both) == (1.0, 2.5)
+    assert answer(both).verdict == "undecided"
 
 
 def test_of_equals_the_fewest_copies_are_the_strongest_golden():

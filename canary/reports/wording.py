@@ -1,0 +1,131 @@
+"""Facts of a model and settings of an audit, in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from canary.reports.numbers import count
+
+__all__ = ["facts_in_words", "settings_in_words"]
+
+_Words = Callable[[Any], str]
+
+
+def facts_in_words(facts: Mapping[str, Any]) -> dict[str, str]:
+    """What is known of the model: name of a fact, and what it says.
+
+    Facts that this version does not know are shown as they are.
+    """
+    return _worded(facts, _FACTS)
+
+
+def settings_in_words(settings: Mapping[str, Any]) -> dict[str, str]:
+    """What an audit was asked for, and what stood before each candidate.
+
+    Settings that this version does not know are shown as they are.
+    """
+    return _worded(settings, _SETTINGS)
+
+
+def _worded(given: Mapping[str, Any], known: Mapping[str, tuple[str, _Words]]) -> dict[str, str]:
+    found = {}
+    # Those that are known come in the order of their table, whatever wrote them.
+    for name in (*(n for n in known if n in given), *(n for n in given if n not in known)):
+        title, words = known.get(name, (name.replace("_", " "), _shown))
+        found[title] = words(given[name])
+    return found
+
+
+def _shown(value: Any) -> str:
+    """A value as text; the template escapes it."""
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, int):
+        return str(value)  # a seed is copied, not read: no thousands separators
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_shown, value)) or "none"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _number(value: Any) -> str:
+    return count(value) if type(value) is int else _shown(value)
+
+
+def _or(empty: str) -> _Words:
+    return lambda value: empty if value in (None, "") else _number(value)
+
+
+def _method(value: Any) -> str:
+    return {
+        "auto": "enumeration where the budget allows it, uniform draws elsewhere",
+        "sampling": "uniform draws, as was asked for",
+        "enumeration": "enumeration, as was asked for",
+    }.get(str(value)) or _shown(value)
+
+
+def _start(value: Any) -> str:
+    if value in (None, ""):
+        return (
+            "nothing but what the tokenizer adds by itself (no start token was named); if "
+            "training put another one before each text, the numbers may be too low"
+        )
+    return f"the start token {json.dumps(_shown(value), ensure_ascii=False)}"
+
+
+def _context(value: Any) -> str:
+    if value in (None, ""):
+        return "none"
+    return json.dumps(_shown(value), ensure_ascii=False)
+
+
+def _offers(value: Any) -> str:
+    words = {
+        "score": "whole texts",
+        "expand": "next tokens below a beginning",
+        "reuse": "continued from states that it keeps",
+        "share": "many at a time below one copy of the context",
+    }
+    if not isinstance(value, (list, tuple)):
+        return _shown(value)
+    return ", ".join(words.get(str(one), str(one)) for one in value) or "none"
+
+
+def _software(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return _shown(value)
+    names = {"python": "Python", "canary-lm": "canary"}
+    return ", ".join(f"{names.get(str(k), str(k))} {_shown(v)}" for k, v in value.items())
+
+
+_FACTS: dict[str, tuple[str, _Words]] = {
+    "name": ("Name", _shown),
+    "vocabulary": ("Tokens in its vocabulary", _number),
+    "length_limit": ("Longest text, in tokens", _or("no limit")),
+    "dtype": ("Arithmetic", _shown),
+    "attention": ("Attention", _shown),
+    "device": ("Device", _shown),
+    "fingerprint": ("SHA-256 of its weights", _shown),
+    "noise_bits_per_token": ("Noise of the arithmetic, bits per token", _shown),
+    "capabilities": ("Gives probabilities of", _offers),
+}
+
+_SETTINGS: dict[str, tuple[str, _Words]] = {
+    "start_token": ("Before each candidate", _start),
+    "context": ("Text before each candidate", _context),
+    "canaries_in_corpus": (
+        "Canaries in the corpus",
+        lambda value: "no, none was put in" if value is False else _shown(value),
+    ),
+    "method": ("Method", _method),
+    "budget": ("Most queries for enumerating a format", _number),
+    "draws": ("Draws where a format is not enumerated", _number),
+    "seed": ("Seed of the draws (not of the canaries)", _shown),
+    "batch_size": ("Batch size", _or("found by trial")),
+    "versions": ("Software", _software),
+}
