@@ -126,9 +126,9 @@ def answer(audit: Audit) -> Answer:
         return Answer(
             "nothing",
             "This audit gives no verdict: its secrets were found in a corpus and not drawn at "
-            "random, so it cannot be said how easily they would be guessed by luck; the most "
-            f"exposed of them can be guessed {times(group.median_bits, bound=group.bound)} "
-            f"faster than chance{_and_controls(audit)}.",
+            "random, so it cannot be said how easily they would be guessed by luck; half of the "
+            f"most exposed are {_among(group.median_bits, bound=group.bound, exact=group.exact)}"
+            f"{_and_controls(audit)}.",
         )
     if audit.injected_p is None:
         return Answer(
