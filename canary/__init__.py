@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from canary.audits.auditing import exposure as exposure
     from canary.corpus.canaries import CanarySet as CanarySet
     from canary.corpus.canaries import generate as generate
+    from canary.corpus.discovery import discover as discover
     from canary.corpus.injection import inject as inject
+    from canary.corpus.stripping import strip as strip
     from canary.corpus.verification import verify as verify
     from canary.errors import CanaryError as CanaryError
     from canary.formats.format import Format as Format
@@ -29,12 +31,14 @@ _HOMES = {
     "CanarySet": "canary.corpus.canaries",
     "Format": "canary.formats.format",
     "audit": "canary.audits.auditing",
+    "discover": "canary.corpus.discovery",
     "exposure": "canary.audits.auditing",
     "generate": "canary.corpus.canaries",
     "inject": "canary.corpus.injection",
     "load": "canary.models.loading",
     "report": "canary.reports.html",
     "score": "canary.scoring.texts",
+    "strip": "canary.corpus.stripping",
     "verify": "canary.corpus.verification",
 }
 
@@ -43,12 +47,14 @@ __all__ = [
     "CanarySet",
     "Format",
     "audit",
+    "discover",
     "exposure",
     "generate",
     "inject",
     "load",
     "report",
     "score",
+    "strip",
     "verify",
 ]
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,8 @@ Stage = Callable[[str, int], Progress]
 _NOTES_STREAM = 0x6E6F7465
 _DRAWS_STREAM = 0x64726177  # keeps the draws apart from the canaries of the same seed
 _MOST_STATES = 2**20  # a walk holds a batch per level, far fewer than that
+_CONTROLS_STREAM = 0x6374726C
+_CONTROLS = 16  # of each format, for natural secrets, which bring none
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,9 @@ def audit(
     the injected canaries and one over the controls; the latter must look like chance,
     or the audit itself is suspect.
 
+    Natural secrets (`CanarySet.natural`) were not drawn, so no p-value is given for them;
+    16 controls are drawn for each of their formats and stand behind them in the result.
+
     With `parts`, a folder, finished pieces are kept there as they come, and an audit that
     was killed goes on when it is called again in the same way. They hold log-perplexities,
     counts and ordinal numbers, no fill and no text, readable by their owner only. They
@@ -161,13 +167,15 @@ def audit(
     """
     settings = _Settings(method, budget, draws, seed, start_token, context, batch_size)
     seam = load(model)
+    if canaries.natural:
+        canaries = _with_controls(canaries, seed)
     held = nullcontext() if parts is None else open_run(parts, _identity(seam, settings, canaries))
     with held as run:
         results, formats = _Auditor.of(seam, settings, stage, run).measure(canaries)
     return Audit(
         canaries=results,
         formats=formats,
-        injected_p=_combine([c for c in results if not c.control]),
+        injected_p=None if canaries.natural else _combine([c for c in results if not c.control]),
         controls_p=_combine([c for c in results if c.control]),
         model=seam.facts.to_dict(),
         # Not the seed of the canaries: with the format it gives their fills.
@@ -207,6 +215,8 @@ class _Auditor:
             results, about = self._measure_format(number, format, mine)
             found.update((c.id, result) for c, result in zip(mine, results, strict=True))
             formats.append(about)
+        if canaries.natural:
+            found = {k: replace(result, natural=not result.control) for k, result in found.items()}
         return tuple(found[c.id] for c in canaries), tuple(formats)
 
     def _measure_format(
@@ -224,7 +234,7 @@ class _Auditor:
         plan = self._plan(format, fills, below)
         shards = None if self.run is None else self.run.series(f"format-{number}")
         earlier = [] if shards is None else [shard.state for shard in shards]
-        left = max(plan.queries - sum(state["queries"] for state in earlier), 0)
+        left = round(plan.queries * (1 - sum(state["share"] for state in earlier)))
         batcher = Batcher(
             self.model,
             batch_size=self.settings.batch_size,
@@ -429,6 +439,21 @@ def _results(canaries: Sequence[Canary], number: int, found: _Found) -> list[Can
     ]
 
 
+def _with_controls(canaries: CanarySet, seed: int) -> CanarySet:
+    """Natural secrets with controls behind them, drawn from the rest of each space."""
+    controls: list[Canary] = []
+    for number, format in enumerate(canaries.formats):
+        taken = {c.fill for c in canaries if c.format == number}
+        rng = np.random.default_rng([_CONTROLS_STREAM, seed, number])
+        drawn = format.sample(min(_CONTROLS + len(taken), format.size), rng=rng)
+        free = [fill for fill in drawn if fill not in taken][:_CONTROLS]
+        first = len(canaries.controls) + len(controls) + 1
+        controls += [
+            Canary(f"control-{at}", number, fill, 0) for at, fill in enumerate(free, first)
+        ]
+    return replace(canaries, canaries=(*canaries.canaries, *controls))
+
+
 def _combine(group: Sequence[CanaryResult]) -> CombinedP | None:
     if not group:
         return None
@@ -451,9 +476,19 @@ def _identity(model: LanguageModel, settings: _Settings, canaries: CanarySet) ->
         "task": "audit",
         **identity_of(model),
         **{name.replace("_", " "): value for name, value in asked.items()},
-        "formats": [format.text for format in canaries.formats],
+        "list of formats": [format.text for format in canaries.formats],
+        "set of fills": [_digest_of_space(format) for format in canaries.formats],
         "set of canaries": [[c.id, c.format, c.repetitions] for c in canaries],
     }
+
+
+def _digest_of_space(format: Format) -> str:
+    """SHA-256 of all fills together: word lists and registered kinds are not in the text."""
+    automaton, digest = format.automaton, hashlib.sha256()
+    for part in (automaton.offsets, automaton.targets, automaton.final):
+        digest.update(np.ascontiguousarray(part).data)
+    digest.update("\0".join(automaton.chars).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def _silent(_name: str, _queries: int) -> Progress:

@@ -52,6 +52,9 @@ class CanaryResult:
         The part of it that comes before the fill; None if the tokenizer cannot tell
         which characters a token stands for.
     exposure : Exposure
+    natural : bool
+        Whether it is a natural secret: found, not drawn. Then `Exposure.p_value`, which
+        is right for fills that are drawn uniformly, says nothing.
     """
 
     id: str
@@ -60,6 +63,7 @@ class CanaryResult:
     px_bits: float
     context_bits: float | None
     exposure: Exposure
+    natural: bool = False
 
     @property
     def control(self) -> bool:
@@ -130,7 +134,7 @@ class Audit:
         In the order of the canary set.
     injected_p, controls_p : CombinedP or None
         Fisher's p-value over the injected canaries and over the controls; None if there
-        are none.
+        are none, and for natural secrets.
     model : dict
         The model's facts.
     settings : dict
@@ -160,6 +164,11 @@ class Audit:
         """False if the canaries were left out on purpose, whatever copies were planned."""
         return self.settings.get("canaries_in_corpus") is not False
 
+    @property
+    def natural(self) -> bool:
+        """Whether it is about natural secrets, which have no p-value."""
+        return any(c.natural for c in self.canaries)
+
     def by_repetitions(self) -> dict[int, tuple[CanaryResult, ...]]:
         """The canaries grouped by number of copies, ascending; 0 holds the controls."""
         groups = sorted({c.repetitions for c in self.canaries})
@@ -180,6 +189,8 @@ class Audit:
         for name, combined in ((injected, self.injected_p), ("controls", self.controls_p)):
             if combined is not None:
                 lines.append(f"{name:>12}: p = {combined.p_value:.2g} (Fisher)")
+        if self.natural:
+            lines.append(f"{'found':>12}: no p-value, since they were not drawn at random")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -193,6 +204,7 @@ class Audit:
                     "px_bits": c.px_bits,
                     "context_bits": c.context_bits,
                     "exposure": c.exposure.to_dict(),
+                    "natural": c.natural,
                 }
                 for c in self.canaries
             ],
@@ -243,6 +255,8 @@ class Audit:
             for canary in audit.canaries:
                 if not 0 <= canary.format < len(audit.formats):
                     raise ValueError(f"{canary.id} names format {canary.format}")
+                if canary.natural not in (False, True) or (canary.natural and audit.injected_p):
+                    raise ValueError(f"{canary.id} is natural and has a p-value")
                 if canary.repetitions < 0:
                     raise ValueError(f"{canary.id} has {canary.repetitions} copies")
         except (KeyError, TypeError, ValueError) as error:

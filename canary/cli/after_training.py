@@ -7,12 +7,13 @@ help is quick.
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from canary.cli.console import Bars, emit, say
+from canary.cli.console import Bars, emit, resumable, say
 from canary.cli.options import (
     BatchSize,
     Budget,
@@ -70,13 +71,13 @@ def score(
     OUT.parts.
     """
     from canary.models.loading import load
-    from canary.scoring.files import score_file
+    from canary.scoring.files import parts_of, score_file
 
     read = [texts, *model_files(model), *model_files(tokenizer), *factory_file(factory)]
     check_outputs([out], inputs=read)
     say(f"Loading {model}")
     loaded = load(model, tokenizer=tokenizer, dtype=dtype, device=device, factory=factory)
-    with Bars() as bars:
+    with resumable(parts_of(out)), Bars() as bars:
         done = score_file(
             loaded,
             texts,
@@ -126,16 +127,16 @@ def audit(
     from canary.corpus.canaries import CanarySet
     from canary.models.loading import load
     from canary.records.files import folder_made
-    from canary.records.shards import discard_run
+    from canary.records.shards import discard_run, publish
     from canary.reports.html import report as write_report
 
     chosen = CanarySet.load(canaries)
     with folder_made(out) as folder:
-        numbers, page = folder / "audit.json", folder / "report.html"
+        numbers, page, parts = folder / "audit.json", folder / "report.html", folder / "parts"
         check_outputs([numbers, page], inputs=[canaries, *factory_file(factory)])
         say(f"Loading {model}")
         loaded = load(model, tokenizer=tokenizer, dtype=dtype, device=device, factory=factory)
-        with Bars() as bars:
+        with resumable(parts), Bars() as bars:
             result = measure(
                 loaded,
                 chosen,
@@ -147,11 +148,11 @@ def audit(
                 context=context,
                 batch_size=batch_size,
                 stage=bars.stage,
-                parts=folder / "parts",
+                parts=parts,
             )
-        result.save(numbers)
-        write_report(result, page)
-        discard_run(folder / "parts")
+        publish(parts, numbers, result.save)
+        publish(parts, page, partial(write_report, result))
+        discard_run(parts)
     show_audit(result)
     say(f"The report is {page}; its numbers are in {numbers}")
     if as_json:

@@ -1,4 +1,4 @@
-"""The commands before training: generate, inject, verify.
+"""The commands before training: generate, inject, verify, strip, discover.
 
 Each body parses, calls, prints. What they call is imported when they run, so that the
 help is quick.
@@ -7,16 +7,31 @@ help is quick.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from canary.cli.console import Bars, emit, say
-from canary.cli.options import CanaryFile, Column, Corpus, Json, Seed, decodable, whole_numbers
+from canary.cli.options import (
+    CanaryFile,
+    Columns,
+    ContextText,
+    Corpus,
+    FileFormat,
+    Force,
+    Json,
+    Seed,
+    Separators,
+    TokenizerPath,
+    columns_of,
+    decodable,
+    separators_of,
+    whole_numbers,
+)
 from canary.cli.outputs import check_outputs, permissions_of
 from canary.errors import CorpusError, OutputError
 
-__all__ = ["generate", "inject", "verify"]
+__all__ = ["discover", "generate", "inject", "strip", "verify"]
 
 
 def generate(
@@ -48,8 +63,13 @@ def generate(
         int | None,
         typer.Option("--seed", min=0, help="As secret as the canaries.  [default: drawn]"),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the file if there is one.")
+    force: Force = False,
+    coin_flips: Annotated[
+        bool,
+        typer.Option(
+            "--coin-flips",
+            help="Toss a coin for each canary: tails, and it stays out, as one more control.",
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -62,18 +82,14 @@ def generate(
 
     numbers = whole_numbers(repetitions, "--repetitions")
     check_outputs([out], inputs=[words] if words else [])
-    if out.exists() and not force:
-        raise OutputError(
-            "stands already, and may hold canaries that no audit can do without",
-            cure="name another file, or replace it with --force",
-            where=str(out),
-        )
+    _check_new(out, force=force)
     canaries = draw(
         formats if words is None else with_words(formats, read_words(words)),
         repetitions=numbers,
         per_repetition=per_repetition,
         controls=controls,
         seed=seed,
+        coin_flips=coin_flips,
     )
     canaries.save(out)
     say(f"{len(canaries.injected):,} canaries and {len(canaries.controls):,} controls are in {out}")
@@ -107,15 +123,30 @@ def inject(
     corpus: Corpus,
     canaries: CanaryFile,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The new corpus.")],
-    column: Column = "text",
+    column: Columns = None,
+    file_format: FileFormat = None,
+    mode: Annotated[
+        Literal["record", "splice"],
+        typer.Option(
+            "--mode", help="Records of their own, or within texts, between two sentences."
+        ),
+    ] = "record",
+    separators: Separators = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check/--no-check",
+            help="Check every record, and look for canaries that are there already.",
+        ),
+    ] = True,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Put the canaries into a corpus.
 
-    Each copy becomes a line of its own at a random place; the corpus itself is not
-    changed. Where each copy went is written to OUT.placements.json, readable by its
-    owner only. The new corpus may be read by whoever may read the old one.
+    Each copy goes to a random place; the corpus itself is not changed. Where each copy
+    went is written to OUT.placements.json, readable by its owner only. The new corpus
+    may be read by whoever may read the old one.
     """
     from canary.corpus.canaries import CanarySet
     from canary.corpus.injection import inject_file
@@ -125,7 +156,16 @@ def inject(
     chosen = CanarySet.load(canaries)
     with Bars() as bars, permissions_of(corpus):
         placements = inject_file(
-            corpus, out, chosen, column=column, seed=seed, progress=bars.file(corpus.name)
+            corpus,
+            out,
+            chosen,
+            column=columns_of(column),
+            seed=seed,
+            file_format=file_format,
+            mode=mode,
+            separators=separators_of(separators),
+            check=check,
+            progress=bars.file(corpus.name),
         )
     try:
         placements.save(places)
@@ -137,39 +177,60 @@ def inject(
             where=str(places),
         ) from error
     copies = sum(map(len, placements.lines.values()))
-    say(
-        f"{copies:,} copies of {len(placements.lines):,} canaries went into {out}, now "
-        f"{placements.total_lines:,} lines"
-    )
+    now = f"now {placements.total_lines:,} lines" if mode == "record" else "within its texts"
+    say(f"{copies:,} copies of {len(placements.lines):,} canaries went into {out}, {now}")
     say(f"{out} holds the secrets; whoever may read {corpus} may read it")
     say(f"Where each copy went is in {places}, readable by you alone")
+    if placements.separators is not None:
+        before, after = map(ascii, placements.separators)
+        say(
+            f"They stand between {before} and {after}: name the first as --context to verify "
+            "with a tokenizer and to audit"
+        )
     if as_json:
         emit(
             "canary inject",
             {
                 "out": str(out),
                 "placements": str(places),
-                "column": column,
+                "column": placements.column,
                 "copies": copies,
                 "total_lines": placements.total_lines,
+                "mode": mode,
+                "separators": placements.separators,
             },
         )
 
 
 def verify(
-    corpus: Corpus, canaries: CanaryFile, column: Column = "text", as_json: Json = False
+    corpus: Corpus,
+    canaries: CanaryFile,
+    column: Columns = None,
+    file_format: FileFormat = None,
+    tokenizer: TokenizerPath = None,
+    context: ContextText = "",
+    as_json: Json = False,
 ) -> None:
     """Count the copies of each canary in a corpus.
 
     Exit code 0 if each is there as often as it should be, 2 if not: a corpus that lost
-    its canaries cannot be audited with them.
+    its canaries cannot be audited with them. With a tokenizer each copy must also have
+    the tokens under which its canary will be scored.
     """
     from canary.corpus.canaries import CanarySet
     from canary.corpus.verification import verify as count
 
     chosen = CanarySet.load(canaries)
     with Bars() as bars:
-        found = count(corpus, chosen, column=column, progress=bars.file(corpus.name))
+        found = count(
+            corpus,
+            chosen,
+            column=columns_of(column),
+            file_format=file_format,
+            tokenizer=tokenizer,
+            context=context,
+            progress=bars.file(corpus.name),
+        )
     for line in found.summary().splitlines():
         say(line)
     if as_json:
@@ -177,7 +238,100 @@ def verify(
     if not found.ok:
         raise CorpusError(
             f"{len(found.departures):,} of {len(found.canaries):,} canaries and controls do "
-            "not stand in it as often as they should",
+            "not stand in it as they should",
             cure="inject into a fresh corpus, and keep de-duplication and filters away from it",
             where=str(corpus),
+        )
+
+
+def strip(
+    corpus: Corpus,
+    canaries: CanaryFile,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The corpus without canaries.")
+    ],
+    column: Columns = None,
+    file_format: FileFormat = None,
+    separators: Separators = None,
+    as_json: Json = False,
+) -> None:
+    """Take the canaries out of a corpus again.
+
+    What inject put in goes, records and spliced copies alike; the rest comes through as
+    it was.
+    """
+    from canary.corpus.canaries import CanarySet
+    from canary.corpus.stripping import strip_file
+
+    check_outputs([out], inputs=[corpus, canaries])
+    chosen = CanarySet.load(canaries)
+    with Bars() as bars, permissions_of(corpus):
+        found = strip_file(
+            corpus,
+            out,
+            chosen,
+            column=columns_of(column),
+            file_format=file_format,
+            separators=separators_of(separators),
+            progress=bars.file(corpus.name),
+        )
+    say(
+        f"{found.records:,} records went and {found.cuts:,} copies were cut out of others; "
+        f"{out} holds none"
+    )
+    if as_json:
+        emit("canary strip", {"out": str(out), "records": found.records, "cuts": found.cuts})
+
+
+def discover(
+    corpus: Corpus,
+    formats: Annotated[
+        list[str],
+        typer.Argument(metavar="FORMAT...", help="Text with holes, such as {digit:3}-{digit:4}."),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The canary set to write.")],
+    column: Columns = None,
+    file_format: FileFormat = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Find natural secrets in a corpus and count them.
+
+    The file holds them and is readable by its owner only; nothing else shows them. An
+    audit measures their exposure, without p-values: they were not drawn.
+    """
+    from canary.corpus.discovery import discover as find
+
+    check_outputs([out], inputs=[corpus])
+    _check_new(out, force=force)
+    with Bars() as bars:
+        found = find(
+            corpus,
+            formats,
+            column=columns_of(column),
+            file_format=file_format,
+            progress=bars.file(corpus.name),
+        )
+    found.save(out)
+    rows = [
+        {
+            "format": format.text,
+            "secrets": sum(1 for c in found if c.format == number),
+            "copies": sum(c.repetitions for c in found if c.format == number),
+        }
+        for number, format in enumerate(found.formats)
+    ]
+    for row in rows:
+        say(f"{row['format']}: {row['secrets']:,} different secrets, {row['copies']:,} in all")
+    say(f"They are in {out}, readable by you alone (mode 600)")
+    if as_json:
+        emit("canary discover", {"out": str(out), "formats": rows})
+
+
+def _check_new(out: Path, *, force: bool) -> None:
+    if out.exists() and not force:
+        raise OutputError(
+            "stands already, and may hold canaries that no audit can do without",
+            cure="name another file, or replace it with --force",
+            where=str(out),
         )

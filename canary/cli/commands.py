@@ -32,6 +32,14 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
         before_training.verify,
         "verify corpus.canaried.jsonl --canaries canaries.json --column text --json",
     ),
+    (
+        before_training.strip,
+        "strip corpus.canaried.jsonl --canaries canaries.json --out corpus.jsonl",
+    ),
+    (
+        before_training.discover,
+        'discover mail.jsonl "{digit:3}-{digit:3}-{digit:4}" --column body --out found.json',
+    ),
     (after_training.score, "score ./model texts.jsonl --column text --out scores.jsonl"),
     (
         after_training.audit,
@@ -84,6 +92,6 @@ def _root(
 ) -> None:
     """Test whether a trained language model has memorized its training data.
 
-    Put canaries into a corpus (generate, inject, verify), train as always, and measure
-    (score, audit, exposure, report).
+    Put canaries into a corpus (generate, inject, verify; strip and discover), train as
+    always, and measure (score, audit, exposure, report).
     """

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,7 +14,7 @@ from canary.cli.streams import tell, write_result
 from canary.errors import OutputError
 from canary.reports.numbers import clean
 
-__all__ = ["Bars", "emit", "say", "show_table"]
+__all__ = ["Bars", "emit", "resumable", "say", "show_table"]
 
 _NAME_WIDTH = 48
 
@@ -64,6 +66,17 @@ def emit(kind: str, body: Mapping[str, Any], *, schema: int = 1) -> None:
             cure="send it to where there is room",
             where="stdout",
         ) from error
+
+
+@contextmanager
+def resumable(parts: Path) -> Iterator[None]:
+    """Around a long run: whoever stops it is told how it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if parts.exists():  # a run that had finished nothing leaves nothing
+            say(f"the same command goes on from what is finished, in {parts}")
+        raise
 
 
 class Bars:

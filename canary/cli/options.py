@@ -16,6 +16,7 @@ __all__ = [
     "Budget",
     "CanaryFile",
     "Column",
+    "Columns",
     "ContextText",
     "Corpus",
     "Device",
@@ -23,18 +24,25 @@ __all__ = [
     "Dtype",
     "DtypeName",
     "Factory",
+    "FileFormat",
+    "FileFormatName",
+    "Force",
     "Json",
     "Method",
     "MethodName",
     "Model",
     "Seed",
+    "Separators",
     "StartToken",
     "TokenizerPath",
+    "columns_of",
     "decodable",
+    "separators_of",
     "whole_numbers",
 ]
 
 MethodName = Literal["auto", "enumeration", "sampling"]
+FileFormatName = Literal["jsonl", "csv", "tsv", "text", "parquet"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
 
 
@@ -65,7 +73,11 @@ CanaryFile = Annotated[
     typer.Option("--canaries", metavar="FILE", help="The canary set that generate wrote."),
 ]
 Corpus = Annotated[
-    Path, typer.Argument(metavar="CORPUS", help="A JSONL file: one JSON object on each line.")
+    Path,
+    typer.Argument(
+        metavar="CORPUS",
+        help="JSONL, CSV, text (a document on each line), each compressed or not; or Parquet.",
+    ),
 ]
 Column = Annotated[
     str,
@@ -73,6 +85,30 @@ Column = Annotated[
         "--column", metavar="NAME", callback=decodable, help="The field that holds the text."
     ),
 ]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="NAME",
+        callback=decodable,
+        help="The field that holds the text, or the chat messages; twice for a parallel "
+        "pair.  [default: text]",
+    ),
+]
+FileFormat = Annotated[
+    FileFormatName | None,
+    typer.Option("--file-format", help="Of the corpus.  [default: by its name]"),
+]
+Separators = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        "--separators",
+        metavar="BEFORE AFTER",
+        help=r"Around a spliced canary; \n and \t are understood.  [default: \n and a space; "
+        "spaces in CSV and text]",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same result.")]
 
 Model = Annotated[
@@ -162,3 +198,20 @@ def whole_numbers(text: str, option: str) -> list[int]:
             f"{brief(text)} is no list of whole numbers; write it as in 1,4,16", param_hint=option
         )
     return [int(part) for part in parts]
+
+
+def columns_of(names: list[str] | None) -> str | tuple[str, ...]:
+    """What `column` means in Python for the names that were given."""
+    if not names:
+        return "text"
+    return names[0] if len(names) == 1 else tuple(names)
+
+
+def separators_of(given: tuple[str, str] | None) -> tuple[str, str] | None:
+    r"""The separators with ``\n``, ``\t`` and ``\r`` as the characters they stand for."""
+    if given is None:
+        return None
+    first, second = (
+        part.replace(r"\n", "\n").replace(r"\t", "\t").replace(r"\r", "\r") for part in given
+    )
+    return first, second

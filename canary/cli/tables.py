@@ -50,7 +50,7 @@ def show_exposures(results: Iterable[CanaryResult]) -> None:
                     bound=result.exposure.censored,
                 ),
                 f"{result.exposure.lower_bits:.2f} to {result.exposure.upper_bits:.2f}",
-                probability(result.exposure.p_value),
+                "–" if result.natural else probability(result.exposure.p_value),
             )
             for result in results
         ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import os
-import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,25 +12,22 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from canary.corpus.consistency import MAX_COPIES, check_canaries, check_formats, check_texts
 from canary.errors import FormatError, InputError, RecordError
 from canary.formats.format import Format
 from canary.records.document import dump_document, load_document
 from canary.records.fields import check_fields, int_field, list_field, text_field
 
-__all__ = ["MAX_COPIES", "Canary", "CanarySet", "generate", "whole_number"]
+__all__ = ["Canary", "CanarySet", "generate", "whole_number"]
 
 KIND = "canary set"
 SCHEMA = 1
-
-MAX_COPIES = 10_000_000
-"""Copies that a set may ask for in all."""
 
 # Random streams of one seed must differ by purpose: a user gives the same seed to
 # generation, injection and audit, and an audit whose draws repeat the canaries' own
 # stream would compare each canary with itself.
 _STREAM = int.from_bytes(b"canaries", "big")
-
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_COINS = int.from_bytes(b"coins", "big")
 
 
 @dataclass(frozen=True)
@@ -47,13 +43,18 @@ class Canary:
     fill : str
         The secret; not shown by `repr`.
     repetitions : int
-        Copies to inject; 0 makes it a control, which is never injected.
+        Copies to inject; 0 makes it a control, which is never injected. Of a natural
+        secret: how often it was found.
+    tossed : int, optional
+        The copies for which a fair coin was tossed: `repetitions` is that number or 0,
+        each with probability 1/2. None if no coin was tossed.
     """
 
     id: str
     format: int
     fill: str = field(repr=False)
     repetitions: int
+    tossed: int | None = None
 
     @property
     def control(self) -> bool:
@@ -76,6 +77,10 @@ class CanarySet:
         At least one; controls among them.
     seed : int
         The seed of the draw. Who knows it can draw the secrets again.
+    natural : bool
+        Whether the secrets were found in a corpus and not drawn. Nothing follows from
+        their exposure by chance alone, so they have no p-values; they are not injected.
+        Controls among them are drawn as always.
 
     Raises
     ------
@@ -86,13 +91,24 @@ class CanarySet:
     formats: tuple[Format, ...]
     canaries: tuple[Canary, ...]
     seed: int
+    natural: bool = False
 
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise InputError("the seed is negative", cure="give 0 or more", where="seed")
-        _check_formats(self.formats)
-        _check_canaries(self.formats, self.canaries)
-        _check_texts([(canary.id, self.text(canary)) for canary in self.canaries])
+        check_formats(self.formats)
+        check_canaries(self.formats, self.canaries)
+        named = [(canary.id, self.text(canary)) for canary in self.canaries]
+        if not self.natural:
+            check_texts(named)
+        elif len({text for _, text in named}) < len(named) or any(
+            canary.tossed is not None for canary in self.canaries
+        ):
+            raise InputError(
+                "natural secrets are different texts that were found, and no coins were tossed",
+                cure="make the set with CanarySet.from_fills or discover",
+                where="canaries",
+            )
 
     def __iter__(self) -> Iterator[Canary]:
         return iter(self.canaries)
@@ -101,6 +117,8 @@ class CanarySet:
         return len(self.canaries)
 
     def __repr__(self) -> str:
+        if self.natural:
+            return f"<CanarySet of {len(self.injected)} natural secrets>"
         return (
             f"<CanarySet of {len(self.injected)} canaries and {len(self.controls)} controls"
             f" from {len(self.formats)} format{'s' * (len(self.formats) != 1)}>"
@@ -122,11 +140,66 @@ class CanarySet:
 
     def to_dict(self) -> dict[str, Any]:
         """The set as plain data, secrets included."""
-        return {
-            "formats": [_plain_format(item) for item in self.formats],
-            "seed": self.seed,
-            "canaries": [asdict(canary) for canary in self.canaries],
-        }
+        # What is seldom so is only written where it is.
+        canaries = [
+            {key: value for key, value in asdict(canary).items() if value is not None}
+            for canary in self.canaries
+        ]
+        natural = {"natural": True} if self.natural else {}
+        formats = [_plain_format(item) for item in self.formats]
+        return {"formats": formats, "seed": self.seed, **natural, "canaries": canaries}
+
+    @classmethod
+    def from_fills(
+        cls, formats: Format | str, fills: Iterable[str] | Mapping[str, int]
+    ) -> CanarySet:
+        """A set of natural secrets: fills that somebody knows, not drawn.
+
+        Parameters
+        ----------
+        formats : Format or str
+            The space in which an audit ranks them.
+        fills : iterable of str, or mapping of str to int
+            The secrets, with the number of their copies in the training data if it is
+            known; 1 is written down if it is not.
+
+        Raises
+        ------
+        FormatError
+            If a fill is not in the space.
+        InputError
+            If there is none, one stands twice, or a count does not serve.
+        """
+        space = formats if isinstance(formats, Format) else Format(formats)
+        if isinstance(fills, str):
+            raise InputError("fills are a list of texts, got one text", cure="put it into a list")
+        counts = fills if isinstance(fills, Mapping) else dict.fromkeys(listed := list(fills), 1)
+        if not isinstance(fills, Mapping) and len(counts) < len(listed):
+            raise InputError(
+                "a fill stands twice", cure="give each once, or a mapping to their counts"
+            )
+        for fill in counts:
+            space.index(fill)
+        return cls.natural_of([(space, counts)])
+
+    @classmethod
+    def natural_of(cls, found: Iterable[tuple[Format, Mapping[str, int]]]) -> CanarySet:
+        """The set of natural secrets of several formats, each with its counts."""
+        spaces = tuple(found)
+        rows = [
+            (number, fill, whole_number(count, "from_fills: a count", at_least=1))
+            for number, (_, counts) in enumerate(spaces)
+            for fill, count in counts.items()
+        ]
+        return cls(
+            formats=tuple(space for space, _ in spaces),
+            canaries=tuple(
+                Canary(f"natural-{at}", number, fill, count)
+                for at, (number, fill, count) in enumerate(rows, 1)
+            ),
+            seed=0,
+            natural=True,
+        )
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CanarySet:
@@ -139,7 +212,10 @@ class CanarySet:
             together; it says where, and repeats no secret.
         """
         body = {key: value for key, value in data.items() if key not in ("kind", "schema")}
+        natural = body.pop("natural", None)
         check_fields(body, {"formats", "seed", "canaries"}, "")
+        if natural is not None and natural is not True:
+            raise RecordError("is neither true nor absent", cure="restore it", where="natural")
         try:
             formats = tuple(
                 _format(item, f"formats[{i}]")
@@ -150,7 +226,7 @@ class CanarySet:
                 for i, item in enumerate(list_field(body["canaries"], "canaries"))
             )
             seed = int_field(body["seed"], "seed")
-            return cls(formats=formats, canaries=canaries, seed=seed)
+            return cls(formats=formats, canaries=canaries, seed=seed, natural=natural is True)
         except RecordError:
             raise
         except InputError as error:
@@ -185,6 +261,7 @@ def generate(
     per_repetition: int = 8,
     controls: int = 16,
     seed: int | None = None,
+    coin_flips: bool = False,
 ) -> CanarySet:
     """Draw canaries and controls, uniformly and all different.
 
@@ -200,6 +277,10 @@ def generate(
         Canaries that are never injected.
     seed : int, optional
         Non-negative; drawn and recorded if it is not given. Keep it as secret as the set.
+    coin_flips : bool
+        Toss a fair coin for each canary, independently: heads, and it is injected as
+        often as it says; tails, and it stays out, as one more control. What it was
+        tossed for is recorded (`Canary.tossed`). A bound on epsilon needs this.
 
     Returns
     -------
@@ -229,6 +310,7 @@ def generate(
     )
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM,)))
     canaries: list[Canary] = []
+    coins = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_COINS,)))
     injected = left_out = 0
     for position, space in enumerate(spaces):
         _check_room(space, len(counts))
@@ -236,6 +318,10 @@ def generate(
             if copies:
                 injected += 1
                 name = f"canary-{injected}"
+                if coin_flips:
+                    heads = int(coins.integers(2))
+                    canaries.append(Canary(name, position, fill, heads * copies, tossed=copies))
+                    continue
             else:
                 left_out += 1
                 name = f"control-{left_out}"
@@ -298,89 +384,6 @@ def whole_number(value: object, name: str, *, at_least: int) -> int:
     return number
 
 
-def _check_formats(formats: tuple[Format, ...]) -> None:
-    if not formats:
-        raise InputError("there is no format", cure="give at least one", where="formats")
-    for i, item in enumerate(formats):
-        if item in formats[:i]:
-            raise InputError(
-                "the same format stands twice", cure="give it once", where=f"formats[{i}]"
-            )
-
-
-def _check_canaries(formats: tuple[Format, ...], canaries: tuple[Canary, ...]) -> None:
-    if not canaries:
-        raise InputError("there is no canary", cure="give at least one", where="canaries")
-    seen: set[str] = set()
-    for i, canary in enumerate(canaries):
-        where = f"canaries[{i}]"
-        if not _ID.fullmatch(canary.id):
-            raise InputError(
-                "the id is not 1 to 64 letters, digits, dots, dashes or underscores",
-                cure='use ordinal ids such as "canary-1"',
-                where=f"{where}.id",
-            )
-        if canary.id in seen:
-            raise InputError(
-                f"the id {canary.id} stands twice", cure="make ids unique", where=f"{where}.id"
-            )
-        seen.add(canary.id)
-        if not 0 <= canary.format < len(formats):
-            raise InputError(
-                f"{canary.id} names a format that does not exist",
-                cure=f"formats are numbered from 0 to {len(formats) - 1}",
-                where=f"{where}.format",
-            )
-        if canary.fill not in formats[canary.format]:
-            raise InputError(
-                f"the fill of {canary.id} is not in the space of its format",
-                cure="restore the set as it was generated, or generate it again",
-                where=f"{where}.fill",
-            )
-        if not 0 <= canary.repetitions <= MAX_COPIES:
-            raise InputError(
-                f"the repetitions of {canary.id} are out of range",
-                cure=f"use 0 (a control) to {MAX_COPIES:,}",
-                where=f"{where}.repetitions",
-            )
-    if sum(canary.repetitions for canary in canaries) > MAX_COPIES:
-        raise InputError(
-            f"the set asks for more than {MAX_COPIES:,} copies in all",
-            cure="use fewer canaries or fewer repetitions",
-            where="canaries",
-        )
-
-
-def _check_texts(named: list[tuple[str, str]]) -> None:
-    """Check that no text occurs within another, equal ones included.
-
-    A window of each length that occurs is slid over every text: nothing is slid where
-    all candidates have one length, the usual case.
-    """
-    owners: dict[str, str] = {}
-    for name, text in named:
-        if text in owners:
-            raise _overlap(name, owners[text])
-        owners[text] = name
-    lengths = sorted({len(text) for text in owners})
-    for text, name in owners.items():
-        for length in lengths:
-            if length >= len(text):
-                break
-            for start in range(len(text) - length + 1):
-                inner = owners.get(text[start : start + length])
-                if inner is not None:
-                    raise _overlap(inner, name)
-
-
-def _overlap(inner: str, outer: str) -> InputError:
-    return InputError(
-        f"the text of {inner} occurs within that of {outer}, so their copies cannot be told apart",
-        cure="begin and end each format with fixed text of its own, or draw with another seed",
-        where=inner,
-    )
-
-
 def _plain_format(item: Format) -> str | dict[str, Any]:
     """Its text, if that says all; else with its word list and the size of its space."""
     if item.words is None and item.portable:
@@ -408,10 +411,13 @@ def _format(item: object, where: str) -> Format:
 
 
 def _canary(item: object, where: str) -> Canary:
-    found = check_fields(item, {"id", "format", "fill", "repetitions"}, where)
+    tossed = item.get("tossed") if isinstance(item, Mapping) else None
+    fields = {"id", "format", "fill", "repetitions"} | ({"tossed"} if tossed is not None else set())
+    found = check_fields(item, fields, where)
     return Canary(
         id=text_field(found["id"], f"{where}.id"),
         format=int_field(found["format"], f"{where}.format"),
         fill=text_field(found["fill"], f"{where}.fill"),
         repetitions=int_field(found["repetitions"], f"{where}.repetitions"),
+        tossed=None if tossed is None else int_field(tossed, f"{where}.tossed"),
     )

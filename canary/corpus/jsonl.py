@@ -1,162 +1,167 @@
-"""Corpora as JSON lines, read as a stream and checked line by line."""
+"""Corpora as JSON lines, checked line by line and changed within them."""
 
 from __future__ import annotations
 
 import json
-import os
-import stat
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from canary.corpus.columns import Edit, Shape, Slot, is_chat, slots_of
+from canary.corpus.lines import decode, place
+from canary.corpus.splicing import SEPARATORS
 from canary.errors import CorpusError
 
-__all__ = ["Progress", "parse_line", "read_lines", "regular_size", "text_of"]
-
-Progress = Callable[[int, int], object]
-"""Called now and then with the bytes done and the bytes to do in all."""
-
-_REPORT_EVERY = 1 << 20
+__all__ = ["JsonLines"]
 
 # Numbers are not needed, and int() refuses thousands of digits, which JSON allows.
 _DECODER = json.JSONDecoder(parse_int=float)
 
+_BLANK = " \t\r\n"
+_SPACE = re.compile(r"[ \t\r\n]*")
 
-def regular_size(path: Path) -> int:
-    """Size in bytes of a regular file, one that can be read twice.
-
-    Raises
-    ------
-    CorpusError
-        If there is no such file.
-    """
-    try:
-        status = path.stat()
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
-    if not stat.S_ISREG(status.st_mode):
-        what = "a folder" if path.is_dir() else "not a regular file"
-        raise CorpusError(
-            f"is {what}; a file of JSON lines was expected",
-            cure="name a file on disk",
-            where=str(path),
-        )
-    return status.st_size
+# One character of a string as it is written; two escapes may be one character.
+_CHARACTER = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]",
+    re.DOTALL,
+)
 
 
-def read_lines(
-    path: Path, *, progress: Progress | None = None, done: int = 0, total: int = 0
-) -> Iterator[tuple[int, bytes]]:
-    """Lines of a file with their numbers from 1, ends of line included.
+@dataclass(frozen=True)
+class JsonLines:
+    """One JSON object on each line; blank lines pass through."""
 
-    Parameters
-    ----------
-    path : Path
-    progress : callable, optional
-        Called after each mebibyte and at the end of the file.
-    done, total : int
-        What `progress` is told beside the bytes of this file: those done before, and
-        those to do in all.
+    path: Path
+    head: int = 0
+    by_line: bool = True
+    separators: tuple[str, str] = SEPARATORS
 
-    Raises
-    ------
-    CorpusError
-        If the file cannot be read.
-    """
-    reported = done
-    for number, line in enumerate(_lines(path), 1):
-        yield number, line
-        done += len(line)
-        if progress is not None and done - reported >= _REPORT_EVERY:
-            progress(done, total)
-            reported = done
-    if progress is not None:
-        progress(done, total)
+    def pieces(self, lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        """The lines."""
+        return lines
 
+    def read(self, piece: bytes, number: int) -> dict[str, Any] | None:
+        """The object on a line, or None if the line is blank; numbers are not exact."""
+        text = decode(piece, self.path, number, what="JSON lines")
+        record: Any = None
+        try:
+            record, end = _DECODER.raw_decode(text)
+            whole = not text[end:].strip(_BLANK)
+        except (ValueError, RecursionError):
+            whole = False
+        if not whole:
+            if not text.strip(_BLANK):
+                return None
+            # The slow way names what is wrong, and knows spaces before the object.
+            record = self._decode(text, number)
+        if not isinstance(record, dict):
+            raise CorpusError(
+                f"is {_name(record)}, not a JSON object",
+                cure="write one JSON object on each line",
+                where=place(self.path, number),
+            )
+        return record
 
-def _lines(path: Path) -> Iterator[bytes]:
-    # Apart from `read_lines`, so that an error of `progress` is not taken for one of
-    # the file.
-    try:
-        with path.open("rb") as file:
-            yield from file
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    def _decode(self, text: str, number: int) -> Any:
+        """Whatever JSON is on a line."""
+        where = place(self.path, number)
+        if text.startswith("\ufeff"):
+            raise CorpusError(
+                "begins with a byte order mark", cure="save the corpus without one", where=where
+            )
+        try:
+            return _DECODER.decode(text)
+        except RecursionError as error:
+            raise CorpusError("is nested too deeply", cure="mend the line", where=where) from error
+        except json.JSONDecodeError as error:
+            raise CorpusError(
+                f"is not valid JSON ({error.msg} at column {error.colno})",
+                cure="mend the line; a corpus holds one JSON object on each",
+                where=where,
+            ) from error
 
+    def slots(self, record: Mapping[str, Any], names: tuple[str, ...], number: int) -> list[Slot]:
+        """The texts in the named columns: strings, or chats."""
+        for name in names:
+            if name not in record:
+                raise CorpusError(
+                    f"has no column {name!r}",
+                    cure=f"{_choices(list(record))}",
+                    where=place(self.path, number),
+                )
+            value = record[name]
+            if not isinstance(value, str) and not is_chat(value):
+                raise CorpusError(
+                    f"column {name!r} is {_name(value)}, not text",
+                    cure="name a column of texts, or mend the line",
+                    where=place(self.path, number),
+                )
+        return slots_of(record, names)
 
-def parse_line(line: bytes, path: str | os.PathLike[str], number: int) -> dict[str, Any] | None:
-    """The record on a line, or None if the line is blank.
+    def render(self, columns: Sequence[str], shape: Shape, text: str, newline: bytes) -> bytes:
+        """A line with all `columns`, null but for those of `shape`."""
+        values = {**dict.fromkeys(columns), **shape.values(text)}
+        return json.dumps(values).encode("ascii") + newline
 
-    Numbers in it are not exact.
+    def needs_quotes(self, texts: Sequence[str]) -> bool:
+        """No: JSON has quotes everywhere."""
+        return False
 
-    Raises
-    ------
-    CorpusError
-        If the line is not UTF-8, not JSON, or not an object.
-    """
-    try:
-        text = line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise CorpusError(
-            f"is not UTF-8 (byte {error.start + 1} of the line)",
-            cure="save the corpus as UTF-8 JSON lines, uncompressed",
-            where=_place(path, number),
-        ) from error
-    if text.isspace() and not text.strip(" \t\r\n"):
-        return None
-    if text.startswith("\ufeff"):
-        raise CorpusError(
-            "begins with a byte order mark",
-            cure="save the corpus without one",
-            where=_place(path, number),
-        )
-    try:
-        record = _DECODER.decode(text)
-    except RecursionError as error:
-        raise CorpusError(
-            "is nested too deeply", cure="mend the line", where=_place(path, number)
-        ) from error
-    except json.JSONDecodeError as error:
-        raise CorpusError(
-            f"is not valid JSON ({error.msg} at column {error.colno})",
-            cure="mend the line; a corpus holds one JSON object on each",
-            where=_place(path, number),
-        ) from error
-    if not isinstance(record, dict):
-        raise CorpusError(
-            f"is {_name(record)}, not a JSON object",
-            cure="write one JSON object on each line",
-            where=_place(path, number),
-        )
-    return record
+    def quoted(self, piece: bytes, names: tuple[str, ...]) -> bool:
+        """Yes."""
+        return True
 
-
-def text_of(record: dict[str, Any], column: str, path: str | os.PathLike[str], number: int) -> str:
-    """The text in a column of a record.
-
-    Raises
-    ------
-    CorpusError
-        If the record lacks the column or has something else than text in it.
-    """
-    if column not in record:
-        raise CorpusError(
-            f"has no column {column!r}",
-            cure=f"{_choices(list(record))}",
-            where=_place(path, number),
-        )
-    text = record[column]
-    if not isinstance(text, str):
-        raise CorpusError(
-            f"column {column!r} is {_name(text)}, not text",
-            cure="name a column of texts, or mend the line",
-            where=_place(path, number),
-        )
-    return text
+    def edit(self, piece: bytes, edits: Sequence[Edit]) -> bytes:
+        """The line with `edits` made within its string literals, nothing else changed."""
+        text = piece.decode("utf-8")
+        found = [(_locate(text, edit.path) + 1, edit) for edit in edits]
+        # From the end, so that what is still to be edited stays where it is.
+        found.sort(key=lambda item: (item[0], item[1].start), reverse=True)
+        for begin, edit in found:
+            start, stop = _written(text, begin, edit.start), _written(text, begin, edit.stop)
+            text = text[:start] + json.dumps(edit.new)[1:-1] + text[stop:]
+        return text.encode("utf-8")
 
 
-def _place(path: str | os.PathLike[str], number: int) -> str:
-    return f"{os.fspath(path)}:{number}"
+def _locate(text: str, path: Sequence[str | int]) -> int:
+    """Where the value at `path` begins in the text of a JSON object that was read before."""
+    at = _skip(text, 0)
+    for key in path:
+        wanted: int | None = None
+        index = 0
+        at = _skip(text, at + 1)
+        while text[at] not in "}]":
+            name: str | int = index
+            if isinstance(key, str):
+                name, at = _DECODER.raw_decode(text, at)
+                at = _skip(text, _skip(text, at) + 1)
+            if name == key:
+                wanted = at  # of equal keys the last counts
+            at = _skip(text, _DECODER.raw_decode(text, at)[1])
+            if text[at] == ",":
+                at = _skip(text, at + 1)
+            index += 1
+        assert wanted is not None
+        at = wanted
+    return at
+
+
+def _skip(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def _written(text: str, at: int, characters: int) -> int:
+    """Where a string that is written from `at` on has given some characters."""
+    if "\\" not in text[at : at + characters]:
+        return at + characters
+    for _ in range(characters):
+        match = _CHARACTER.match(text, at)
+        assert match is not None
+        at = match.end()
+    return at
 
 
 def _choices(keys: list[str]) -> str:
@@ -173,10 +178,3 @@ def _name(value: object) -> str:
     if isinstance(value, bool):
         return "true or false"
     return {str: "text", float: "a number", list: "a list", dict: "an object"}[type(value)]
-
-
-def _unreadable(path: Path, error: OSError | ValueError) -> CorpusError:
-    reason = error.strerror if isinstance(error, OSError) else None
-    return CorpusError(
-        f"cannot be read ({reason or error})", cure="check the path", where=str(path)
-    )

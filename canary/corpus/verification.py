@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.jsonl import Progress, parse_line, read_lines, regular_size, text_of
-from canary.corpus.tables import check_dataset
-from canary.errors import CorpusError
-
-if TYPE_CHECKING:
-    from datasets import Dataset
+from canary.corpus.columns import Column, column_names, copies_in
+from canary.corpus.lines import Progress
+from canary.corpus.occurrences import find_canaries
+from canary.corpus.own_tokens import OwnTokens
+from canary.corpus.slots import corpus_slots
+from canary.corpus.tables import SPLIT
+from canary.errors import CorpusError, InputError
 
 __all__ = ["Count", "Verification", "verify"]
 
@@ -36,11 +33,19 @@ class Count:
         Copies that were to be injected; 0 for a control.
     found : int
         Occurrences of the candidate's text.
+    intact : int or None
+        Those that have the canary's own tokens; None if no tokenizer was given.
     """
 
     id: str
     expected: int
     found: int
+    intact: int | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was found as often as expected, and every copy with its own tokens."""
+        return self.found == self.expected and self.intact in (None, self.found)
 
 
 @dataclass(frozen=True)
@@ -63,25 +68,31 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether every canary was found as often as expected, and no control at all."""
+        """Whether every canary was found as expected, whole, and no control at all."""
         return not self.departures
 
     @property
     def departures(self) -> tuple[Count, ...]:
-        """The canaries that were not found as often as expected."""
-        return tuple(count for count in self.canaries if count.found != count.expected)
+        """The canaries that were not found as often as expected, or not with their tokens."""
+        return tuple(count for count in self.canaries if not count.ok)
 
     def summary(self) -> str:
         """A few lines for a terminal, with ids and no secrets."""
         searched = f"{len(self.canaries):,} canaries and controls in {self.records:,} records"
         if self.ok:
-            return f"{searched}: each found as often as expected"
+            with_tokens = self.canaries[0].intact is not None
+            return f"{searched}: each found as often as expected" + (
+                ", with its own tokens" if with_tokens else ""
+            )
         departures = self.departures
         lines = [f"{searched}: {len(departures):,} not found as often as expected"]
+        if all(count.found == count.expected for count in departures):
+            lines = [f"{searched}: {len(departures):,} found with other tokens than their own"]
         shown = departures[:_SHOWN]
         width = max(len(count.id) for count in shown)
         lines += [
             f"  {count.id:<{width}}  expected {count.expected:,}, found {count.found:,}"
+            + ("" if count.intact is None else f", {count.intact:,} with its own tokens")
             for count in shown
         ]
         if len(departures) > _SHOWN:
@@ -94,28 +105,46 @@ class Verification:
             "ok": self.ok,
             "column": self.column,
             "records": self.records,
-            "canaries": [asdict(count) for count in self.canaries],
+            "canaries": [
+                {key: value for key, value in asdict(count).items() if value is not None}
+                for count in self.canaries
+            ],
         }
 
 
 def verify(
-    corpus: str | os.PathLike[str] | Dataset,
+    corpus: Any,
     canaries: CanarySet,
     *,
-    column: str = "text",
+    column: Column = "text",
+    split: str = SPLIT,
+    file_format: str | None = None,
+    tokenizer: Any = None,
+    context: str = "",
     progress: Progress | None = None,
 ) -> Verification:
     """Count how often each canary's text occurs in a column of a corpus.
 
     Parameters
     ----------
-    corpus : path-like or datasets.Dataset
-        A file of JSON lines, read as a stream, or a dataset.
+    corpus : path-like, or what `inject` takes
+        A file, read as a stream, or a dataset.
     canaries : CanarySet
         What to look for. A control that is found, a canary that is found more or less
         often than it was injected: each is a departure in the result.
-    column : str
-        The text column to search; occurrences within longer texts count.
+    column : str or pair of str
+        The column to search; occurrences within longer texts count. In a parallel pair a
+        copy counts that stands in both columns.
+    split : str
+        Which split of a dictionary of splits.
+    file_format : str, optional
+        As for `inject_file`.
+    tokenizer : tokenizer or path, optional
+        That of the training. With it each copy is tokenized in the text around it, and
+        compared with the tokens under which the canary will be scored.
+    context : str
+        What the audit will be given as context. For spliced canaries the separator that
+        stands before them.
     progress : callable, optional
         ``progress(done_bytes, total_bytes)`` while a file is read.
 
@@ -127,55 +156,42 @@ def verify(
     ------
     CorpusError
         If the corpus cannot be read or has no such text column, or if it is empty.
+    ModelError
+        If a text with a canary in it cannot be tokenized.
     UnsupportedError
-        If `corpus` is neither a path nor a `datasets.Dataset`.
+        If `corpus` is neither a path nor a dataset.
     """
-    if isinstance(corpus, str | os.PathLike):
-        path = Path(corpus)
-        texts, where = _file_texts(path, column, progress), str(path)
-    else:
-        check_dataset(corpus, column)
-        texts, where = _dataset_texts(corpus, column), ""
-    records, found = _count(texts, {canaries.text(canary): canary.id for canary in canaries})
-    if records == 0:
+    names = column_names(column)
+    if canaries.natural:
+        raise InputError(
+            "these secrets were found, not injected: no number of copies is expected",
+            cure="count them with discover",
+        )
+    records, where = corpus_slots(corpus, names, split, file_format, progress)
+    find = find_canaries(canaries, canaries)
+    own = None if tokenizer is None else OwnTokens(canaries, tokenizer, context)
+    found: Counter[str] = Counter()
+    intact: Counter[str] = Counter()
+    count = 0
+    for slots in records:
+        count += 1
+        here = copies_in(slots, names, lambda some: find.count(slot.text for slot in some))
+        if here:
+            found.update(here)
+            if own is not None:
+                intact.update(copies_in(slots, names, own.count))
+    if count == 0:
         raise CorpusError("holds no record", cure="name a corpus with at least one", where=where)
     return Verification(
         canaries=tuple(
-            Count(canary.id, canary.repetitions, found[canary.id]) for canary in canaries
+            Count(
+                canary.id,
+                canary.repetitions,
+                found[canary.id],
+                None if own is None else intact[canary.id],
+            )
+            for canary in canaries
         ),
-        column=column,
-        records=records,
+        column=", ".join(names),
+        records=count,
     )
-
-
-def _count(texts: Iterable[str], names: dict[str, str]) -> tuple[int, Counter[str]]:
-    """Number of texts, and occurrences in them of each key of `names`, by name.
-
-    Occurrences may overlap. No key lies within another (`CanarySet` sees to that), so at
-    most one begins at a place, and looking on from the next place misses none.
-    """
-    search = re.compile("|".join(map(re.escape, names))).search
-    found: Counter[str] = Counter()
-    records = 0
-    for text in texts:
-        records += 1
-        match = search(text)
-        while match:
-            found[names[match[0]]] += 1
-            match = search(text, match.start() + 1)
-    return records, found
-
-
-def _file_texts(path: Path, column: str, progress: Progress | None) -> Iterator[str]:
-    size = regular_size(path)
-    for number, line in read_lines(path, progress=progress, total=size):
-        record = parse_line(line, path, number)
-        if record is not None:
-            yield text_of(record, column, path, number)
-
-
-def _dataset_texts(dataset: Dataset, column: str) -> Iterator[str]:
-    """The texts of a column; a row without one counts as an empty text."""
-    for batch in dataset.select_columns([column]).with_format(None).iter(batch_size=1000):
-        for text in batch[column]:
-            yield text or ""

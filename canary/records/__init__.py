@@ -1,1 +1,1 @@
-"""Results at rest: versioned JSON, atomic files."""
+"""Results at rest: versioned JSON, atomic files, shards of long runs."""

@@ -20,7 +20,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,14 +30,14 @@ from canary.errors import OutputError, RecordError
 from canary.records.document import dump_document, load_document
 from canary.records.files import atomic_write, atomic_writer, check_kind, make_folder
 
-__all__ = ["Pace", "Run", "Series", "Shard", "discard_run", "open_run"]
+__all__ = ["Pace", "Run", "Series", "Shard", "discard_run", "open_run", "publish"]
 
 KIND = "canary unfinished run"
 SCHEMA = 1
 
 _MANIFEST = "manifest.json"
-_MERGED = "merged"
-_OURS = re.compile(r"(\.?(manifest\.json|merged|[a-z0-9-]+\.\d{8}\.shard)(\..*\.part)?)")
+_RESULT = "result"
+_OURS = re.compile(r"(\.?(manifest\.json|result|[a-z0-9-]+\.\d{8}\.shard)(\..*\.part)?)")
 _SHOWN = 40
 
 
@@ -146,27 +146,38 @@ class Run:
         return Series(self.folder, name)
 
     def merge(self, series: Series, target: Path) -> None:
-        """Write the bodies of a series end to end as `target`, wholly or not at all.
+        """Write the bodies of a series end to end as `target`; see `publish`."""
 
-        Raises
-        ------
-        OutputError
-            If `target` cannot be written or there is no room; the shards stay.
-        """
-        merged = self.folder / _MERGED
-        check_kind(target)
-        try:
-            # Not beside the target: what a kill leaves is in the folder, and goes with it.
-            with atomic_writer(merged) as out:
+        def write(path: Path) -> None:
+            with atomic_writer(path) as out:
                 for shard in series:
                     out.write(shard.body)
-            merged.replace(target)
-        except (OutputError, OSError) as error:
-            raise _resumable(error, target) from error
+
+        publish(self.folder, target, write)
 
     def discard(self) -> None:
         """Remove the folder; see `discard_run`."""
         discard_run(self.folder)
+
+
+def publish(folder: str | os.PathLike[str], target: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` make a run's result in the run's folder, and move it to `target`.
+
+    What a kill leaves of a file that was being written lies in the folder then, not
+    beside the target, and is removed with it. Both are on one file system.
+
+    Raises
+    ------
+    OutputError
+        If the result cannot be written or there is no room; the shards stay.
+    """
+    result = Path(folder) / _RESULT
+    check_kind(Path(target))
+    try:
+        write(result)
+        result.replace(target)
+    except OSError as error:
+        raise _resumable(error, target) from error
 
 
 def discard_run(folder: str | os.PathLike[str]) -> None:

@@ -236,7 +236,7 @@ def _row(canary: CanaryResult) -> dict[str, str]:
         "exposure": f"≥ {e.lower_bits:.2f}" if e.bits is None else f"{e.bits:.2f}",
         "interval": interval,
         "place": place,
-        "p": probability(e.p_value),
+        "p": "–" if canary.natural else probability(e.p_value),
     }
 
 

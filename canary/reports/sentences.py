@@ -122,6 +122,14 @@ def answer(audit: Audit) -> Answer:
             "This audit cannot tell whether the model memorizes: none of its canaries was put "
             f"into the corpus{_and_controls(audit, 'and')}.",
         )
+    if audit.natural:
+        return Answer(
+            "nothing",
+            "This audit gives no verdict: its secrets were found in a corpus and not drawn at "
+            "random, so it cannot be said how easily they would be guessed by luck; half of the "
+            f"most exposed are {_among(group.median_bits, bound=group.bound, exact=group.exact)}"
+            f"{_and_controls(audit)}.",
+        )
     if audit.injected_p is None:
         return Answer(
             "nothing",

@@ -1,1 +1,1 @@
-"""Rows and nodes to log-probabilities: batching, memory, progress."""
+"""Rows and nodes to log-probabilities: batching, memory, progress, files of texts."""

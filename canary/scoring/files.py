@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.corpus.jsonl import parse_line, regular_size, text_of
+from canary.corpus.jsonl import JsonLines
+from canary.corpus.lines import place, regular_size
 from canary.errors import CorpusError, InputError, ModelError, OutputError
 from canary.models.base import LanguageModel, Rows
 from canary.models.loading import load
@@ -32,7 +33,7 @@ _SERIES = "scores"
 _BLOCK_CHARACTERS = 2**18
 _BLOCK_TEXTS = 2**12
 _SHARD_BYTES = 2**24
-_SHARD_SECONDS = 5.0
+_SHARD_SECONDS = 2.0
 _HASH_BYTES = 2**20
 
 
@@ -127,16 +128,18 @@ def score_file(
     Notes
     -----
     Memory holds a block of about 260,000 characters (or one longer text) and its tokens,
-    and up to 16 MiB of records. A kill costs the work of about 5 seconds, or one block.
+    and up to 16 MiB of records. A kill costs the work of about 2 seconds, or one block.
     The disk must hold the result twice for a moment.
     """
     source, target = Path(source), Path(target)
     size = regular_size(source)
     _check_target(target, source)
     seam = load(model)
+    meter = _Meter(progress or (lambda done, total: None), size)
     scorer = _Scorer.of(
         seam,
         source,
+        meter,
         start_token=start_token,
         context=context,
         overlap=overlap,
@@ -158,13 +161,11 @@ def score_file(
         for shard in series:
             tally.add(shard.state)
         resumed = tally.texts
-        report = progress or (lambda done, total: None)
-        report(tally.offset, size)
-        for state, body in _shards(scorer, source, column, tally):
+        meter.reach(tally.offset)
+        for state, body in _shards(scorer, _blocks(source, column, tally.offset, tally.line)):
             watch.check()
             series.append(state, body)
             tally.add(state)
-            report(tally.offset, size)
         if not tally.texts:
             run.discard()
             raise CorpusError(
@@ -247,6 +248,29 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 
 @dataclass
+class _Meter:
+    """Tells how far a file is done, within a block by its share of the tokens."""
+
+    report: ByteProgress
+    size: int
+    at: int = 0
+    block: tuple[int, int, int] = (0, 0, 1)  # its end, its tokens done and to do
+
+    def reach(self, offset: int) -> None:
+        self.at = offset
+        self.report(offset, self.size)
+
+    def begin(self, end: int, tokens: int) -> None:
+        self.block = (end, 0, max(tokens, 1))
+
+    def add(self, tokens: int) -> None:
+        end, done, to_do = self.block
+        done += tokens
+        self.block = (end, done, to_do)
+        self.report(self.at + (end - self.at) * done // to_do, self.size)
+
+
+@dataclass
 class _Block:
     """Texts that are scored together, and where in the file they end."""
 
@@ -264,15 +288,23 @@ class _Block:
 def _blocks(source: Path, column: str, offset: int, line: int) -> Iterator[_Block]:
     """The texts from a byte offset on; the same blocks wherever a block before ended."""
     block = _Block(offset=offset, line=line)
+    lines = JsonLines(source)
     with source.open("rb") as file:
         file.seek(offset)
         for raw in file:
             block.offset += len(raw)
             block.line += 1
-            record = parse_line(raw, source, block.line)
+            record = lines.read(raw, block.line)
             if record is None:
                 continue
-            text = text_of(record, column, source, block.line)
+            slots = lines.slots(record, (column,), block.line)
+            if [slot.path for slot in slots] != [(column,)]:
+                raise CorpusError(
+                    f"column {column!r} is a chat, not text",
+                    cure="write each chat as the text that the model was trained on",
+                    where=place(source, block.line),
+                )
+            text = slots[0].text
             block.lines.append(block.line)
             block.texts.append(text)
             block.characters += len(text)
@@ -283,13 +315,11 @@ def _blocks(source: Path, column: str, offset: int, line: int) -> Iterator[_Bloc
         yield block
 
 
-def _shards(
-    scorer: _Scorer, source: Path, column: str, begin: _Tally
-) -> Iterator[tuple[dict[str, Any], bytes]]:
+def _shards(scorer: _Scorer, blocks: Iterable[_Block]) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Blocks joined to shards that took a few seconds each, with their states."""
     body, part = bytearray(), _Tally()
     began = time.monotonic()
-    for block in _blocks(source, column, begin.offset, begin.line):
+    for block in blocks:
         bits, tokens = scorer.score(block)
         body += _records(block.lines, bits, tokens)
         total = float(bits.sum())
@@ -324,6 +354,7 @@ class _Scorer:
 
     encoder: CandidateEncoder
     batcher: Batcher
+    meter: _Meter
     source: Path
     limit: int | None
     overlap: int | None
@@ -333,6 +364,7 @@ class _Scorer:
         cls,
         model: LanguageModel,
         source: Path,
+        meter: _Meter,
         *,
         start_token: str | None,
         context: str,
@@ -348,7 +380,8 @@ class _Scorer:
                 else "give at least 1",
             )
         encoder = CandidateEncoder(model.tokenizer, start_token, context)
-        return cls(encoder, Batcher(model, batch_size=batch_size), source, limit, overlap)
+        batcher = Batcher(model, batch_size=batch_size, progress=meter.add)
+        return cls(encoder, batcher, meter, source, limit, overlap)
 
     def score(self, block: _Block) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Bits and number of priced tokens of each text of a block."""
@@ -362,11 +395,13 @@ class _Scorer:
                 starts.append(start)
             counts.append(len(windows) - before)
         rows = Rows.of(windows, starts)
+        self.meter.begin(block.offset, int(rows.scored.sum()))
         sums = -row_sums(self.batcher.score(rows), rows) / np.log(2)
         first = np.cumsum([0, *counts[:-1]])  # every text has a window, so no sum is empty
         # Minus 0.0 is what a text without a priced token would get.
         bits: NDArray[np.float64] = np.add.reduceat(sums, first) + 0.0
         tokens: NDArray[np.int64] = np.add.reduceat(rows.scored, first)
+        self.meter.reach(block.offset)
         return bits, tokens
 
     def _windows(self, ids: tuple[int, ...], line: int) -> Iterator[tuple[tuple[int, ...], int]]:

@@ -186,7 +186,11 @@ def draw(
             priced, spent = _price(batcher, format, encoder, block)
             px = priced.px_bits
             if shards is not None:
-                state = {"queries": spent, "seconds": time.perf_counter() - began}
+                state = {
+                    "share": len(block) / len(drawn),
+                    "queries": spent,
+                    "seconds": time.perf_counter() - began,
+                }
                 shards.append(state, px.astype(_FLOATS).tobytes())
         parts.append(px)
         queries += spent
@@ -226,7 +230,13 @@ def _rank(
         spent = count(part, done, stop)
         seconds = time.perf_counter() - began
         counted = part.to_dict()
-        state = {"start": done, "stop": stop, "queries": spent, "seconds": seconds}
+        state = {
+            "start": done,
+            "stop": stop,
+            "share": (stop - done) / size,
+            "queries": spent,
+            "seconds": seconds,
+        }
         shards.append(state, json.dumps(counted).encode())
         census.merge(counted)
         pace.observe(stop - done, seconds)
@@ -251,7 +261,7 @@ def _resumed(
         known = [canaries.px_bits]
         if canaries.context_bits is not None:
             known.append(canaries.context_bits)
-        state = {"queries": queries, "seconds": 0.0}
+        state = {"share": 0.0, "queries": queries, "seconds": 0.0}
         shards.append(state, np.concatenate(known).astype(_FLOATS).tobytes())
         return canaries, queries
     begun, k = np.frombuffer(shards[0].body, _FLOATS), len(canaries.px_bits)

@@ -13,6 +13,7 @@ from small_models import build
 from canary.audits.auditing import audit
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import RecordError
+from canary.formats.format import Format
 
 METHODS = {
     "enumeration": {"budget": 10_000},
@@ -23,7 +24,7 @@ METHODS = {
 FORMATS = {
     "enumeration": ["The {digit:3}"],
     "draws": ["The {digit:6}"],
-    "both": ["a {choice:b|cc|ddd}{digit:2}.", "The {digit:6}"],
+    "both": ["a{digit:2}{choice:b|cd|ce}", "The {digit:6}"],
 }
 
 
@@ -138,8 +139,19 @@ def test_other_canaries_are_refused(place):
         audit(build("table"), generate("The {digit:6}", **shape, seed=2), **options)
     with pytest.raises(RecordError, match="begun with another set of canaries; start it as"):
         audit(build("table"), generate("The {digit:6}", **{**shape, "controls": 3}), **options)
-    with pytest.raises(RecordError, match="begun with another formats; "):
+    with pytest.raises(RecordError, match="begun with another list of formats, set of fills"):
         audit(build("table"), generate("The {digit:5}", **shape), **options)
+
+
+def test_another_word_list_is_refused(place):
+    """The text of the format and its size are the same, its space is not."""
+    words = [f"w{a}{b}" for a in "abcdefghij" for b in "abcdefghij"]
+    options = {"parts": "parts", "method": "sampling", "draws": 10}
+    shape = {"repetitions": [1], "per_repetition": 2, "controls": 2, "seed": 1}
+    format, other = (Format("The {word:1}.", words=w) for w in (words, ["zzz", *words[1:]]))
+    audit(build("table"), generate(format, **shape), **options)
+    with pytest.raises(RecordError, match="begun with another set of fills; start it as"):
+        audit(build("table"), generate(other, **shape), **options)
 
 
 @pytest.mark.parametrize("kind", METHODS)
@@ -160,12 +172,20 @@ def test_parts_hold_no_secret_and_are_for_the_owner_only(nursery, place, kind):
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt2"])
-def test_a_finished_audit_is_read_from_its_parts(place, name, monkeypatch):
+@pytest.mark.parametrize("method", ["enumeration", "sampling"])
+def test_a_finished_audit_is_read_from_its_parts(place, name, method):
     """On a model with noise, too; and nothing but the canaries is computed again."""
     canaries = generate("The {digit:3}", repetitions=[1], per_repetition=2, controls=2, seed=3)
-    first = audit(build(name), canaries, parts="parts")
-    told = []
-    again = audit(build(name), canaries, parts="parts", stage=lambda *_: told.append)
+    options = {"parts": "parts", "method": method, "draws": 200}
+    first = audit(build(name), canaries, **options)
+    told, left = [], []
+
+    def stage(name, queries):
+        left.append(queries)
+        return told.append
+
+    again = audit(build(name), canaries, **options, stage=stage)
+    assert left == [0]
     assert again.canaries == first.canaries
     assert again.formats[0].histogram == first.formats[0].histogram
     assert sum(told) <= 4 * (4 + 6)  # along the walk, and as rows

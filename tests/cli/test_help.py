@@ -14,9 +14,12 @@ from canary import __version__
 from canary.audits.auditing import METHODS, audit, exposure
 from canary.cli import after_training, before_training
 from canary.cli.commands import app
-from canary.cli.options import DtypeName, MethodName
+from canary.cli.options import DtypeName, FileFormatName, MethodName, columns_of
 from canary.corpus.canaries import generate
+from canary.corpus.discovery import discover
+from canary.corpus.file_formats import FILE_FORMATS
 from canary.corpus.injection import inject_file
+from canary.corpus.stripping import strip_file
 from canary.corpus.verification import verify
 from canary.formats.kinds import KINDS
 from canary.models.torch_support import dtype_named
@@ -30,6 +33,8 @@ SHARED = [
     (before_training.generate, generate),
     (before_training.inject, inject_file),
     (before_training.verify, verify),
+    (before_training.strip, strip_file),
+    (before_training.discover, discover),
 ]
 
 
@@ -49,7 +54,8 @@ def test_help_lists_every_command(command):
 
 
 def test_commands_of_this_version():
-    before, after = {"generate", "inject", "verify"}, {"score", "audit", "exposure", "report"}
+    before = {"generate", "inject", "verify", "strip", "discover"}
+    after = {"score", "audit", "exposure", "report"}
     assert set(COMMANDS) == before | after | {"demo"}
 
 
@@ -83,10 +89,13 @@ def test_defaults_are_those_of_the_functions(cli, api):
         default = ours[name].default
         if name == "repetitions":
             default = tuple(map(int, default.split(",")))
+        if name == "column" and not isinstance(default, str):
+            default = columns_of(default)
         assert default == theirs[name].default, name
 
 
 def test_choices_are_those_of_the_functions():
     assert set(get_args(MethodName)) == set(METHODS)
+    assert get_args(FileFormatName) == FILE_FORMATS
     for name in get_args(DtypeName):
         assert str(dtype_named(name)) == f"torch.{name}"

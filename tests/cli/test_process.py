@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -17,6 +18,8 @@ from command_line import ENTRY, ENVIRONMENT, files, strict
 # In the background of a shell without job control, a process ignores Ctrl-C from birth.
 HEAR = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
 LISTENING = [*ENTRY[:-1], HEAR + ENTRY[-1]]
+# Small pieces, so that a test need not run long.
+PIECES = "from canary.scoring import files as f; f._BLOCK_TEXTS, f._SHARD_SECONDS = 64, 0; "
 AUDIT = ("--canaries", "canaries.json", "--method", "sampling")
 
 
@@ -181,7 +184,13 @@ def test_ctrl_c_in_an_audit_exits_130_and_leaves_nothing_half_written(workplace,
     assert code == 130
     assert "stopped; files are whole or absent" in shown
     assert "Traceback" not in shown
-    assert files(workplace) == before
+    after = files(workplace)
+    parts = {name for name in after if name.startswith("old/parts/")}
+    # What was finished when the signal came is kept, and only then is it said.
+    goes_on = "the same command goes on from what is finished, in old/parts" in shown
+    assert goes_on == ("old/parts/manifest.json" in parts) == bool(parts)
+    assert not any(name.endswith(".part") for name in parts)
+    assert {name: after[name] for name in after.keys() - parts} == before
 
 
 def test_terminal_gets_bars_and_no_colour_where_it_is_not_wanted(workplace, model):
@@ -192,3 +201,29 @@ def test_terminal_gets_bars_and_no_colour_where_it_is_not_wanted(workplace, mode
     assert "Loading weights" not in shown
     assert "\x1b[3" not in shown
     assert "\x1b[9" not in shown
+
+
+def test_killed_score_goes_on_where_it_was(workplace, model):
+    texts = [json.dumps({"text": f"line {i} of many"}) + "\n" for i in range(4000)]
+    Path("texts.jsonl").write_text("".join(texts))
+    words = ("score", model, "texts.jsonl", "--batch-size", "4", "--out", "scores.jsonl")
+    running = subprocess.Popen(
+        [*ENTRY[:-1], PIECES + ENTRY[-1], *map(str, words)],
+        stderr=subprocess.DEVNULL,
+        env=ENVIRONMENT,
+    )
+    end = time.monotonic() + 120
+    while not list(Path().glob("scores.jsonl.parts/*.shard")) and time.monotonic() < end:
+        time.sleep(0.02)
+    running.kill()
+    assert running.wait(timeout=10) == -signal.SIGKILL
+    assert not Path("scores.jsonl").exists()
+    done = process(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    document = strict(done.stdout)
+    assert 0 < document["resumed"] < document["texts"] == len(texts)
+    assert [line.split(":")[0] for line in done.stderr.splitlines()[:1]] == [f"Loading {model}"]
+    assert len(done.stderr.splitlines()) == 3  # no bar where nobody looks
+    lines = Path("scores.jsonl").read_text().splitlines()
+    assert [json.loads(line)["line"] for line in lines] == list(range(1, len(texts) + 1))
+    assert not Path("scores.jsonl.parts").exists()

@@ -6,7 +6,16 @@ from collections import Counter
 
 import datasets
 import pytest
-from datasets import Array2D, ClassLabel, Dataset, DatasetDict, Features, Image, Value
+from datasets import (
+    Array2D,
+    ClassLabel,
+    Dataset,
+    DatasetDict,
+    Features,
+    Image,
+    IterableDataset,
+    Value,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -131,15 +140,24 @@ def test_controls_alone_change_nothing():
         (
             DatasetDict(test=Dataset.from_dict({"text": ["x"]})),
             "text",
-            UnsupportedError,
-            "dataset['test']",
+            CorpusError,
+            "no split 'train'; name one with split=…: there is dataset['test']",
+        ),
+        (DatasetDict(), "text", CorpusError, "no split 'train'; give one with splits"),
+        (
+            Dataset.from_dict({"body": ["x"]}).to_iterable_dataset(),
+            "text",
+            CorpusError,
+            "no column 'text'; name one of 'body'",
         ),
         (
-            Dataset.from_dict({"text": ["x"]}).to_iterable_dataset(),
+            IterableDataset.from_generator(lambda: iter([])),
             "text",
-            UnsupportedError,
-            "IterableDataset",
+            CorpusError,
+            "dataset is empty",
         ),
+        (Dataset.from_dict({"text": ["x"]}), ("text", "text"), InputError, "different names"),
+        (Dataset.from_dict({"text": ["x"]}), ("a", "b", "c"), InputError, "3 columns"),
         (["x"], "text", UnsupportedError, "a list is no datasets.Dataset"),
         (None, "text", UnsupportedError, "a NoneType is no datasets.Dataset"),
     ],

@@ -171,5 +171,5 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
             tracemalloc.stop()
 
     peak(10)  # caches that fill once
-    small, large = peak(500), peak(10_000)
+    small, large = peak(2_000), peak(12_000)
     assert large < 1.1 * small

@@ -4,9 +4,37 @@ from __future__ import annotations
 
 import json
 import stat
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from canary.corpus.canaries import generate
 from canary.corpus.injection import inject_file
+from canary.corpus.placements import assign
+from canary.errors import CorpusError
+
+
+@settings(max_examples=100)
+@given(homes=st.lists(st.booleans(), min_size=1), copies=st.integers(1, 9), seed=st.integers(0, 99))
+def test_copies_are_spread_over_their_homes(homes, copies, seed):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("canary.corpus.placements._BLOCK", 3)
+        if not any(homes):
+            with pytest.raises(CorpusError, match="no record can take"):
+                assign(bytearray(homes), [copies, 2], seed)
+            return
+        guests = assign(bytearray(homes), [copies, 2], seed)
+    assert list(guests) == sorted(guests)
+    assert all(homes[at] for at in guests)
+    found = Counter(who for mine in guests.values() for who, _ in mine)
+    assert found == {0: copies, 1: 2}
+    rounds, rest = divmod(copies + 2, sum(homes))
+    sizes = Counter(len(mine) for mine in guests.values())
+    assert sizes == +Counter(
+        {rounds: sum(homes) * bool(rounds) - rest * bool(rounds), rounds + 1: rest}
+    )
 
 
 def test_saved_placements_point_at_the_copies(tmp_path):

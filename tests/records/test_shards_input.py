@@ -1,13 +1,200 @@
-"""An unfinished run keeps what is finished, and nothing else."""
+"""Runs that cannot go on say why, what was given, and what to do."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from canary.errors import OutputError
-from canary.records.shards import open_run
+from canary.errors import OutputError, RecordError
+from canary.records.shards import Pace, Shard, discard_run, open_run
+
+IDENTITY = {"task": "test", "model": "ab" * 32, "formats": ["a", "b"], "seed": 0}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "out.parts"
+
+
+def fill(folder, count=3):
+    with open_run(folder, IDENTITY) as run:
+        series = run.series("scores")
+        for number in range(count):
+            series.append({"at": number}, f"body {number}\n".encode())
+
+
+def test_what_was_appended_is_there_again(folder, tmp_path):
+    fill(folder)
+    with open_run(folder, dict(IDENTITY)) as run:
+        series = run.series("scores")
+        assert list(series) == [Shard({"at": i}, f"body {i}\n".encode()) for i in range(3)]
+        assert len(run.series("other")) == 0
+        series.append({"at": 3}, b"")
+        run.merge(series, tmp_path / "out")
+        run.discard()
+    assert (tmp_path / "out").read_text() == "body 0\nbody 1\nbody 2\n"
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"seed": 1}, "another seed (0 then, 1 now); start it as it was begun"),
+        ({"model": "cd" * 32}, "another model (abababababab… then, cdcdcdcdcdcd… now); "),
+        ({"formats": ["a"]}, "another formats; "),
+        ({"more": "x"}, "another more (none then, 'x' now); "),
+        ({"seed": 2, "task": "t"}, "another task ('test' then, 't' now), seed (0 then, 2 now); "),
+    ],
+)
+def test_another_identity_is_refused_by_name(folder, changed, told):
+    fill(folder)
+    with pytest.raises(RecordError) as refused, open_run(folder, {**IDENTITY, **changed}):
+        pass
+    assert told in str(refused.value)
+    assert str(refused.value).startswith(f"{folder}: an unfinished run in it was begun with")
+    with open_run(folder, IDENTITY) as run:
+        assert len(run.series("scores")) == 3
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-1],
+        lambda data: data.replace(b"body", b"bady"),
+        lambda data: b"",
+        lambda data: b"null\n",
+        lambda data: b"\xff\xfe\n" + data,
+        lambda data: data.replace(b'"state": {', b'"state": 3, "x": {'),
+    ],
+    ids=["cut", "other bytes", "empty", "null", "not UTF-8", "no state"],
+)
+def test_a_damaged_shard_is_refused_with_the_cure_that_works(folder, damage):
+    fill(folder)
+    broken = folder / "scores.00000001.shard"
+    broken.write_bytes(damage(broken.read_bytes()))
+    with open_run(folder, IDENTITY) as run:
+        with pytest.raises(RecordError, match="is damaged; remove it and those numbered after"):
+            list(run.series("scores"))
+        broken.unlink()
+        with pytest.raises(RecordError, match=r"00000001\.shard: is missing, while a later one"):
+            run.series("scores")
+        (folder / "scores.00000002.shard").unlink()
+        assert [shard.state["at"] for shard in run.series("scores")] == [0]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "is not valid JSON"),
+        ("{}", "is not a canary unfinished run document"),
+        ('{"kind": "canary unfinished run", "schema": 99, "identity": {}}', "schema 99"),
+        ('{"kind": "canary unfinished run", "schema": 1}', "does not say what the run is"),
+    ],
+)
+def test_a_damaged_manifest_is_refused(folder, text, told):
+    fill(folder)
+    (folder / "manifest.json").write_text(text)
+    with pytest.raises(RecordError, match=told), open_run(folder, IDENTITY):
+        pass
+
+
+def test_shards_without_a_manifest_are_leftovers_of_a_removal(folder):
+    fill(folder)
+    (folder / "manifest.json").unlink()
+    with open_run(folder, IDENTITY) as run:
+        assert len(run.series("scores")) == 0
+
+
+def test_files_of_others_are_left_alone(folder):
+    folder.mkdir()
+    (folder / "mine.txt").write_text("mine")
+    (folder / ".mine.part").write_text("mine")
+    fill(folder)
+    (folder / ".scores.00000003.shard.x_1.part").write_text("half")
+    with open_run(folder, IDENTITY) as run:
+        assert not (folder / ".scores.00000003.shard.x_1.part").exists()
+        run.discard()
+    assert sorted(path.name for path in folder.iterdir()) == [".mine.part", "mine.txt"]
+
+
+def test_two_processes_cannot_work_in_one_folder(folder):
+    with (
+        open_run(folder, IDENTITY),
+        pytest.raises(OutputError, match="another process is at work in it; wait"),
+        open_run(folder, IDENTITY),
+    ):
+        pass
+    with open_run(folder, IDENTITY):  # the lock ends with its holder
+        pass
+
+
+def test_discarding_nothing_is_nothing(tmp_path):
+    (tmp_path / "empty").mkdir()
+    discard_run(tmp_path / "empty")
+    assert not (tmp_path / "empty").exists()
+
+
+def test_pace_finds_how_much_takes_so_long():
+    pace = Pace(first=100, seconds=10.0)
+    for _ in range(20):
+        pace.observe(pace.items, pace.items / 5000)
+    assert pace.items == pytest.approx(50_000, rel=0.01)
+    pace.observe(pace.items, 1000.0)  # a bad moment does not make it tiny
+    assert pace.items == 12_500
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 256 KiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small disk takes root")
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def fill_up(series, body):
+    for number in range(10):
+        series.append({"at": number}, body)
+
+
+def test_full_disk_keeps_what_is_finished(small_disk):
+    folder = small_disk / "out.parts"
+    body = b"x" * 60_000
+    with open_run(folder, IDENTITY) as run:
+        series = run.series("scores")
+        with pytest.raises(OutputError, match="No space left on device.*what is finished is kept"):
+            fill_up(series, body)
+        finished = len(series)
+    assert 1 <= finished <= 4
+    with open_run(folder, IDENTITY) as run:
+        series = run.series("scores")
+        assert [shard.body for shard in series] == [body] * finished
+        with pytest.raises(OutputError, match=r"out: cannot be written .No space left"):
+            run.merge(series, small_disk / "out")
+    assert not (small_disk / "out").exists()
+    subprocess.run(["mount", "-o", "remount,size=2m", str(small_disk)], check=True)
+    with open_run(folder, IDENTITY) as run:
+        series = run.series("scores")
+        series.append({"at": finished}, body)
+        run.merge(series, small_disk / "out")
+        run.discard()
+    assert (small_disk / "out").read_bytes() == body * (finished + 1)
+    assert [path.name for path in small_disk.iterdir()] == ["out"]
+
+
+def test_manifest_says_what_it_is(folder):
+    fill(folder)
+    document = json.loads(Path(folder, "manifest.json").read_text())
+    assert document == {"kind": "canary unfinished run", "schema": 1, "identity": IDENTITY}
 
 
 def begin(folder, *, pieces):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -38,7 +39,12 @@ def test_census_oracle(data) -> None:
     edges = [0, *cuts, size]
     for a, b in itertools.pairwise(edges):
         order = np.random.default_rng(a).permutation(np.arange(a, b))
-        census.add(costs[order], (a, b), order.copy)
+        if data.draw(st.booleans()):  # counted apart, kept, and added
+            part = census.part()
+            part.add(costs[order], (a, b), order.copy)
+            census.merge(json.loads(json.dumps(part.to_dict(), allow_nan=False)))
+        else:
+            census.add(costs[order], (a, b), order.copy)
     found = census.result()
     wanted = brute(costs, index, px, noise)
     np.testing.assert_array_equal(found.rank, wanted[:, 0])

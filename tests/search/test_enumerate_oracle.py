@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 
 import numpy as np
@@ -24,6 +25,7 @@ FORMATS = [
     "only {choice:one} fill",
     "x{choice:1}{digit:1}",
 ]
+MIXED = "a{digit:2}{choice:b|cd|ce}"  # leaves at two depths below one node
 MODELS = ["table", "lstm", "gpt2", "by_rows"]
 
 
@@ -119,3 +121,40 @@ def test_enumeration_memory_does_not_grow_with_the_space() -> None:
 
     small, large = peak(5), peak(6)
     assert large < 1.35 * small  # one more level of open nodes: 6 levels instead of 5
+
+
+@pytest.mark.parametrize("text", [MIXED, *(text for text in FORMATS if text[0] != "{")])
+def test_ranges_side_by_side_are_the_whole(text: str) -> None:
+    """Every leaf once, whatever the cuts; and hardly a query more."""
+    model, format = build("table"), Format(text)
+    tree = compile_tree(format, CandidateEncoder(model.tokenizer))
+    whole, queries = walk(model, tree)
+    rng = np.random.default_rng(1)
+    for cuts in range(6):
+        at = np.sort(rng.integers(0, format.size + 1, cuts))
+        ends = [0, *at.tolist(), format.size]
+        found: dict[int, float] = {}
+        spent = 0
+        for start, stop in itertools.pairwise(ends):
+            part, more = walk(model, tree, start=start, stop=stop)
+            assert all(start <= index < stop for index in part)
+            found |= part
+            spent += more
+        assert found == whole
+        assert spent <= queries + cuts * 8
+
+
+def walk(model, tree, **options):
+    """Cost of each leaf by its index, and the queries."""
+    costs: dict[int, float] = {}
+    queries = 0
+    batcher = Batcher(model, batch_size=7)
+    with model.open(Context(tree.context), memory_bytes=2**20) as walker:
+        for leaves, spent in enumerate_leaves(tree, walker, batcher, **options):
+            low, high = leaves.bounds()
+            for index, cost in zip(leaves.index().tolist(), leaves.costs.tolist(), strict=True):
+                assert index not in costs
+                assert low <= index < high
+                costs[index] = cost
+            queries += spent
+    return costs, queries

@@ -109,3 +109,17 @@ def test_round_trip():
 def test_foreign_data_input(change):
     with pytest.raises((TypeError, ValueError)):
         Histogram.from_dict({**build([1.0]).to_dict(), **change})
+
+
+@given(chunks=st.lists(VALUES, max_size=5))
+def test_merged_parts_are_the_whole_property(chunks):
+    builder = HistogramBuilder()
+    for chunk in chunks:
+        builder.merge(build(chunk))
+    assert builder.build() == build(*chunks)
+
+
+@pytest.mark.parametrize("other", [Histogram(1.0, 0.5, (1,)), Histogram(0.1, 0.125, (1,))])
+def test_merge_input_other_bins(other):
+    with pytest.raises(EstimationError, match="do not fit bins of 0.125 bits"):
+        HistogramBuilder().merge(other)

@@ -58,5 +58,5 @@ def audit(canaries, out, model="table", **options):
         parts=folder / "parts",
         **{"batch_size": 64, **options},
     )
-    found.save(folder / "audit.json")
+    shards.publish(folder / "parts", folder / "audit.json", found.save)
     shards.discard_run(folder / "parts")

@@ -1,0 +1,183 @@
+"""Where the text of a record stands: in a column, in a chat's messages, in two columns.
+
+A record is a mapping of column names to values. The **slots** of a record are the places
+of its text: one for a column of texts, one for each message of a chat (a list of
+``{"role": …, "content": …}``), one for each column of a parallel pair.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from canary.errors import InputError
+
+__all__ = [
+    "Column",
+    "Edit",
+    "Shape",
+    "Slot",
+    "column_names",
+    "copies_in",
+    "edit_record",
+    "edit_text",
+    "edited_slots",
+    "is_chat",
+    "slots_of",
+]
+
+Column = str | Sequence[str]
+"""The name of a column of texts or chats, or the names of the two columns of a pair."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A text and the keys and indices that lead to it from its record."""
+
+    path: tuple[str | int, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """``text[start:stop]`` of the slot at `path` becomes `new`."""
+
+    path: tuple[str | int, ...]
+    start: int
+    stop: int
+    new: str
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the records of a corpus hold text: in which columns, and whether as chats."""
+
+    names: tuple[str, ...]
+    chat: bool = False
+
+    def values(self, text: str) -> dict[str, Any]:
+        """What a record of its own holds for a canary in its columns.
+
+        The two columns of a pair hold the same text; a chat is an empty question and
+        the canary as its answer, since training often counts the answers only.
+        """
+        if not self.chat:
+            return dict.fromkeys(self.names, text)
+        return {
+            name: [{"role": "user", "content": ""}, {"role": "assistant", "content": text}]
+            for name in self.names
+        }
+
+    def owner(self, record: Mapping[str, Any], slots: Sequence[Slot]) -> str | None:
+        """The text of which `record` would be a record of its own; None if of none."""
+        others = (value for name, value in record.items() if name not in self.names)
+        if not all(_is_empty(value) for value in others):
+            return None
+        texts = [slot.text for slot in slots]
+        if is_chat(record[self.names[0]]):
+            return texts[1] if len(texts) == 2 and not texts[0] else None
+        if len(texts) == len(self.names) and len(set(texts)) == 1:
+            return texts[0]
+        return None
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether nothing is there: null, no text, or a structure of such."""
+    if isinstance(value, Mapping):
+        return all(_is_empty(inner) for inner in value.values())
+    return value is None or (isinstance(value, str) and not value)
+
+
+def column_names(column: Column) -> tuple[str, ...]:
+    """One name, or the two of a parallel pair.
+
+    Raises
+    ------
+    InputError
+        If it is something else.
+    """
+    names = (column,) if isinstance(column, str) else tuple(column)
+    if not all(isinstance(name, str) for name in names) or len({*names}) != len(names):
+        raise InputError(
+            f"columns {names!r:.80} are not different names", cure="name one column, or two"
+        )
+    if not 1 <= len(names) <= 2:
+        raise InputError(
+            f"{len(names)} columns were named",
+            cure="name one column, or the two of a parallel pair",
+        )
+    return names
+
+
+def is_chat(value: object) -> bool:
+    """Whether a value is a list of messages, each with a role and a content."""
+    return isinstance(value, list) and all(
+        isinstance(item, Mapping) and "role" in item and "content" in item for item in value
+    )
+
+
+def slots_of(record: Mapping[str, Any], names: tuple[str, ...]) -> list[Slot]:
+    """The slots of a record, in the order of `names` and of the messages.
+
+    A missing value has none; neither has a message whose content is no text.
+    """
+    if len(names) == 1 and isinstance(record[names[0]], str):  # nearly always
+        return [Slot(names, record[names[0]])]
+    found: list[Slot] = []
+    for name in names:
+        value = record[name]
+        if isinstance(value, str):
+            found.append(Slot((name,), value))
+        elif value is not None:
+            found.extend(
+                Slot((name, i, "content"), message["content"])
+                for i, message in enumerate(value)
+                if isinstance(message["content"], str)
+            )
+    return found
+
+
+def copies_in(
+    slots: Sequence[Slot],
+    names: tuple[str, ...],
+    count: Callable[[Sequence[Slot]], Counter[str]],
+) -> Counter[str]:
+    """How often each canary stands in a record; in a pair, how often in both columns."""
+    if len(names) == 1:
+        return count(slots)
+    first, second = (count([s for s in slots if s.path[0] == name]) for name in names)
+    return first & second
+
+
+def edit_text(text: str, edits: Iterable[Edit]) -> str:
+    """`text` with all `edits` of it made; places are those of `text` as it was."""
+    for edit in sorted(edits, key=lambda edit: edit.start, reverse=True):
+        text = text[: edit.start] + edit.new + text[edit.stop :]
+    return text
+
+
+def edited_slots(slots: Iterable[Slot], edits: Sequence[Edit]) -> list[Slot]:
+    """The slots with all `edits` of their texts made."""
+    return [
+        Slot(slot.path, edit_text(slot.text, [e for e in edits if e.path == slot.path]))
+        for slot in slots
+    ]
+
+
+def edit_record(record: Mapping[str, Any], edits: Sequence[Edit]) -> dict[str, Any]:
+    """`record` with all `edits` made; what was given stays as it was."""
+    changed = dict(record)
+    for path in {edit.path: None for edit in edits}:
+        mine = [edit for edit in edits if edit.path == path]
+        name = str(path[0])
+        if len(path) == 1:
+            changed[name] = edit_text(changed[name], mine)
+        else:
+            messages = list(changed[name])
+            at = int(path[1])
+            content = edit_text(messages[at]["content"], mine)
+            messages[at] = {**messages[at], "content": content}
+            changed[name] = messages
+    return changed

@@ -1,0 +1,112 @@
+"""What must hold of the parts of a canary set."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from canary.errors import InputError
+from canary.formats.format import Format
+
+if TYPE_CHECKING:
+    from canary.corpus.canaries import Canary
+
+__all__ = ["MAX_COPIES", "check_canaries", "check_formats", "check_texts"]
+
+MAX_COPIES = 10_000_000
+"""Copies that a set may ask for in all."""
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def check_formats(formats: tuple[Format, ...]) -> None:
+    """Check that there are formats, all different."""
+    if not formats:
+        raise InputError("there is no format", cure="give at least one", where="formats")
+    for i, item in enumerate(formats):
+        if item in formats[:i]:
+            raise InputError(
+                "the same format stands twice", cure="give it once", where=f"formats[{i}]"
+            )
+
+
+def check_canaries(formats: tuple[Format, ...], canaries: tuple[Canary, ...]) -> None:
+    """Check each canary against the others and against its format."""
+    if not canaries:
+        raise InputError("there is no canary", cure="give at least one", where="canaries")
+    seen: set[str] = set()
+    for i, canary in enumerate(canaries):
+        where = f"canaries[{i}]"
+        if not _ID.fullmatch(canary.id):
+            raise InputError(
+                "the id is not 1 to 64 letters, digits, dots, dashes or underscores",
+                cure='use ordinal ids such as "canary-1"',
+                where=f"{where}.id",
+            )
+        if canary.id in seen:
+            raise InputError(
+                f"the id {canary.id} stands twice", cure="make ids unique", where=f"{where}.id"
+            )
+        seen.add(canary.id)
+        if not 0 <= canary.format < len(formats):
+            raise InputError(
+                f"{canary.id} names a format that does not exist",
+                cure=f"formats are numbered from 0 to {len(formats) - 1}",
+                where=f"{where}.format",
+            )
+        if canary.fill not in formats[canary.format]:
+            raise InputError(
+                f"the fill of {canary.id} is not in the space of its format",
+                cure="restore the set as it was generated, or generate it again",
+                where=f"{where}.fill",
+            )
+        if canary.tossed is not None and not (
+            1 <= canary.tossed <= MAX_COPIES and canary.repetitions in (0, canary.tossed)
+        ):
+            raise InputError(
+                f"the coin of {canary.id} was tossed for something else than its repetitions",
+                cure="restore the set as it was generated, or generate it again",
+                where=f"{where}.tossed",
+            )
+        if not 0 <= canary.repetitions <= MAX_COPIES:
+            raise InputError(
+                f"the repetitions of {canary.id} are out of range",
+                cure=f"use 0 (a control) to {MAX_COPIES:,}",
+                where=f"{where}.repetitions",
+            )
+    if sum(canary.repetitions for canary in canaries) > MAX_COPIES:
+        raise InputError(
+            f"the set asks for more than {MAX_COPIES:,} copies in all",
+            cure="use fewer canaries or fewer repetitions",
+            where="canaries",
+        )
+
+
+def check_texts(named: list[tuple[str, str]]) -> None:
+    """Check that no text occurs within another, equal ones included.
+
+    A window of each length that occurs is slid over every text: nothing is slid where
+    all candidates have one length, the usual case.
+    """
+    owners: dict[str, str] = {}
+    for name, text in named:
+        if text in owners:
+            raise _overlap(name, owners[text])
+        owners[text] = name
+    lengths = sorted({len(text) for text in owners})
+    for text, name in owners.items():
+        for length in lengths:
+            if length >= len(text):
+                break
+            for start in range(len(text) - length + 1):
+                inner = owners.get(text[start : start + length])
+                if inner is not None:
+                    raise _overlap(inner, name)
+
+
+def _overlap(inner: str, outer: str) -> InputError:
+    return InputError(
+        f"the text of {inner} occurs within that of {outer}, so their copies cannot be told apart",
+        cure="begin and end each format with fixed text of its own, or draw with another seed",
+        where=inner,
+    )

@@ -1,0 +1,154 @@
+"""Canaries out of corpora again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from canary.corpus.canaries import CanarySet
+from canary.corpus.columns import Column, Edit, column_names, edited_slots, slots_of
+from canary.corpus.compression import open_writer
+from canary.corpus.file_formats import check_target, file_format_of, layout_of
+from canary.corpus.line_files import Job, strip_lines
+from canary.corpus.lines import Progress, regular_size
+from canary.corpus.occurrences import find_canaries
+from canary.corpus.parquet import strip_parquet
+from canary.corpus.placements import check_drawn
+from canary.corpus.splicing import SEPARATORS, Remover, check_clean, check_separators
+from canary.corpus.streams import check_stream, is_stream, strip_stream
+from canary.corpus.tables import (
+    SPLIT,
+    check_dataset,
+    choose_split,
+    edit_rows,
+    replace_split,
+    rows_of,
+)
+from canary.records.files import atomic_writer
+
+__all__ = ["Stripped", "strip", "strip_file"]
+
+D = TypeVar("D")
+
+
+@dataclass(frozen=True)
+class Stripped:
+    """What was taken out of a file.
+
+    Parameters
+    ----------
+    records : int
+        Records of canaries alone.
+    cuts : int
+        Copies that were cut out of other records; one in a pair counts twice.
+    """
+
+    records: int
+    cuts: int
+
+
+def strip(
+    dataset: D,
+    canaries: CanarySet,
+    *,
+    column: Column = "text",
+    split: str = SPLIT,
+    separators: Sequence[str] | None = None,
+) -> D:
+    r"""Take canaries out of a dataset: the rows that `inject` was given.
+
+    Parameters
+    ----------
+    dataset : datasets.Dataset, DatasetDict, IterableDataset or IterableDatasetDict
+        Not modified.
+    canaries : CanarySet
+        Rows that hold the text of one of them and nothing else go; a canary between
+        separators within a longer text is cut out.
+    column, split : str
+        As they were given to `inject`.
+    separators : (str, str), optional
+        As they were given to `inject`, ``("\\n", " ")`` unless given.
+
+    Returns
+    -------
+    the type of `dataset`
+
+    Raises
+    ------
+    CorpusError
+        If the dataset lacks the column, or a canary stands in a text in some other way;
+        from a stream this comes when the row is read.
+    """
+    check_drawn(canaries)
+    names = column_names(column)
+    between = check_separators(separators)
+    rows: Any = choose_split(dataset, split)
+    if is_stream(rows):
+        stripped = strip_stream(rows, canaries, check_stream(rows, names), between)
+    else:
+        stripped = _strip_rows(rows, canaries, names, between)
+    result: D = replace_split(dataset, split, stripped)
+    return result
+
+
+def strip_file(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    canaries: CanarySet,
+    *,
+    column: Column = "text",
+    file_format: str | None = None,
+    separators: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> Stripped:
+    """Take canaries out of a file: the corpus that `inject_file` was given.
+
+    Byte for byte after decompression; an equal table for Parquet. Parameters and errors
+    are those of `inject_file`. A canary that stands in a text, but not alone and not
+    between the separators, is an error.
+    """
+    source, target = Path(source), Path(target)
+    check_drawn(canaries)
+    names = column_names(column)
+    regular_size(source)
+    format = file_format_of(source, file_format)
+    check_target(source, target, format)
+    layout = None if format == "parquet" else layout_of(source, format)
+    between = check_separators(separators, layout.separators if layout else SEPARATORS)
+    job = Job(canaries, names, seed=0, separators=between)
+    with atomic_writer(target) as out:
+        if layout is None:
+            found = strip_parquet(source, out, job, progress)
+        else:
+            with open_writer(target, out) as stream:
+                found = strip_lines(source, stream, layout, job, progress)
+    return Stripped(*found)
+
+
+def _strip_rows(
+    dataset: Any, canaries: CanarySet, names: tuple[str, ...], separators: tuple[str, str]
+) -> Any:
+    shape = check_dataset(dataset, names)
+    find = find_canaries(canaries, canaries.injected)
+    own = {canaries.text(canary) for canary in canaries.injected}
+    remover = Remover(canaries, separators)
+    hits = [
+        at
+        for at, row in enumerate(rows_of(dataset, names))
+        if find.count(slot.text for slot in slots_of(row, names))
+    ]
+    edits: dict[int, list[Edit]] = {}
+    gone = []
+    # Other columns are looked at in these rows only; pictures stay undecoded.
+    look = dataset.select(hits).with_format("arrow")
+    for at, row in zip(hits, (look[i].to_pylist()[0] for i in range(len(hits))), strict=True):
+        slots = slots_of(row, names)
+        if shape.owner(row, slots) in own:
+            gone.append(at)
+            continue
+        edits[at] = remover.edits(slots)
+        check_clean(edited_slots(slots, edits[at]), find, f"row {at + 1}")
+    return edit_rows(dataset, edits, gone)

@@ -1,0 +1,116 @@
+"""The commands on corpora of every kind, in and out again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from command_line import shows_secret
+
+from canary.corpus.canaries import CanarySet
+
+CORPORA = {
+    "corpus.csv": "text,n\n" + "".join(f'"Row {n}. It, is.",{n}\n' for n in range(40)),
+    "corpus.txt.gz": "".join(f"Row {n}. It is.\n" for n in range(40)),
+    "corpus.tsv": "text\tn\n" + "".join(f"Row {n}. It is.\t{n}\n" for n in range(40)),
+}
+CANARIES = ("--canaries", "canaries.json")
+
+
+@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize("mode", ["record", "splice"])
+def test_in_and_out_again(command, workplace, name, mode):
+    text = CORPORA[name].encode()
+    Path(name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    ending = name.partition(".")[2]
+    new, back = f"new.{ending}", f"back.{ending.removesuffix('.gz')}"
+    injected = command("inject", name, *CANARIES, "--mode", mode, "--out", new, "--json")
+    assert injected.code == 0
+    assert injected.document["mode"] == mode
+    assert injected.document["separators"] == ([" ", " "] if mode == "splice" else None)
+    assert ("name the first as --context" in injected.err) is (mode == "splice")
+    kept = json.loads(Path(f"{new}.placements.json").read_text())
+    assert (kept["mode"], kept["separators"]) == (mode, injected.document["separators"])
+    assert command("verify", new, *CANARIES).code == 0
+    stripped = command("strip", new, *CANARIES, "--out", back, "--json")
+    assert stripped.code == 0
+    assert stripped.document["records" if mode == "record" else "cuts"] == 18
+    assert Path(back).read_bytes() == text
+    assert not shows_secret(injected.out + injected.err + stripped.out + stripped.err)
+
+
+def test_separators_and_columns_and_formats_as_they_are_said(command, workplace):
+    rows = [{"en": f"It is {n}. So.", "fr": f"Un {n}. Et."} for n in range(30)]
+    Path("pairs").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    both = ("--column", "en", "--column", "fr", "--file-format", "jsonl", *CANARIES)
+    words = ("--mode", "splice", "--separators", r"\n", r"\t", "--out", "new", "--json")
+    injected = command("inject", "pairs", *both, *words)
+    assert injected.code == 0
+    assert injected.document["separators"] == ["\n", "\t"]
+    assert injected.document["column"] == ["en", "fr"]
+    canaries = CanarySet.load("canaries.json")
+    text = f"\n{canaries.text(canaries.canaries[0])}\t"
+    found = [json.loads(line) for line in Path("new").read_text().splitlines()]
+    assert sum(text in row["en"] and text in row["fr"] for row in found) == 1
+    assert command("verify", "new", *both).code == 0
+    wrong = command("strip", "new", *both, "--out", "back")
+    assert wrong.code == 2
+    assert "name the separators" in wrong.err
+    assert not Path("back").exists()
+    assert command("strip", "new", *both, *words[2:5], "--out", "back").code == 0
+    assert Path("back").read_bytes() == Path("pairs").read_bytes()
+
+
+def test_verify_with_a_tokenizer(command, workplace, model):
+    new = ("new.jsonl", *CANARIES)
+    assert command("inject", "corpus.jsonl", *CANARIES, "--out", "new.jsonl").code == 0
+    found = command("verify", *new, "--tokenizer", model, "--json")
+    assert found.code == 0
+    assert "with its own tokens" in found.err
+    assert all(c["intact"] == c["expected"] for c in found.document["canaries"])
+
+
+def test_unchecked_records_pass_unread(command, workplace):
+    Path("corpus.jsonl").write_text('{"text": "a"}\nnot JSON\n')
+    words = ("inject", "corpus.jsonl", *CANARIES, "--out", "new.jsonl")
+    assert command(*words).code == 2
+    assert command(*words, "--no-check").code == 0
+    assert b"not JSON\n" in Path("new.jsonl").read_bytes()
+    refused = command(*words, "--no-check", "--mode", "splice")
+    assert refused.code == 2
+    assert "splicing reads every record" in refused.err
+
+
+def test_discovered_secrets_are_counted_and_audited_but_not_shown(command, workplace, model):
+    mail = ["The code is 1234 or 1234. ", "The code is 9876."]
+    Path("mail.jsonl").write_text("".join(json.dumps({"body": line}) + "\n" for line in mail))
+    words = ("discover", "mail.jsonl", "The code is {digit:4}", "--column", "body")
+    found = command(*words, "--out", "found.json", "--json")
+    assert found.code == 0
+    assert found.document["formats"] == [
+        {"format": "The code is {digit:4}", "secrets": 2, "copies": 2}
+    ]
+    assert "2 different secrets, 2 in all" in found.err
+    assert not shows_secret(found.out + found.err, "found.json")
+    assert stat.S_IMODE(Path("found.json").stat().st_mode) == 0o600
+    audited = command(
+        *("audit", model, "--canaries", "found.json", "--out", "a", "--draws", "200"),
+        *("--method", "sampling"),
+    )
+    assert audited.code == 0
+    assert "not drawn at random" in audited.err.replace("\n", " ")
+    exposed = command("exposure", model, "--canaries", "found.json", "--draws", "200", "--json")
+    assert [c["natural"] for c in exposed.document["canaries"]] == [True, True]
+    assert command("discover", "mail.jsonl", "{digit:9}", "--out", "x").code == 2
+
+
+def test_coin_flips(command, workplace):
+    words = ("generate", "The code is {digit:9}", "--seed", "1", "--coin-flips")
+    assert command(*words, "--out", "new.json").code == 0
+    made = CanarySet.load("new.json")
+    tossed = [c for c in made if c.tossed]
+    assert len(tossed) == 32
+    assert 0 < sum(c.control for c in tossed) < 32

@@ -1,0 +1,135 @@
+"""With a tokenizer: does each copy still have the tokens under which it will be scored?"""
+
+from __future__ import annotations
+
+import pytest
+from datasets import Dataset
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from canary.corpus.canaries import generate
+from canary.corpus.injection import inject, inject_file
+from canary.corpus.verification import verify
+from canary.errors import UnsupportedError
+from canary.tokens.base import Encoding
+
+CANARIES = generate("The code is {digit:6}.", repetitions=[1, 3], per_repetition=2, seed=0)
+COPIES = 2 * (1 + 3)
+BASE = Dataset.from_dict({"text": [f"It is so. The row {n} is. Not?" for n in range(50)]})
+
+
+def byte_level():
+    """As GPT-2 splits, with merges across a few hundred words."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=600,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    words = ["The code is 123456. The row is. Code so, the code."] * 50
+    backend.train_from_iterator(words, trainer)
+    return backend
+
+
+def metaspace():
+    """As SentencePiece does: a space is part of the word behind it, the first word too."""
+    alphabet = [*"▁\n?.,0123456789abcdefghijklmnopqrstuvwxyzINT", "▁T", "▁Th", "▁The"]
+    merges = [("▁", "T"), ("▁T", "h"), ("▁Th", "e")]
+    backend = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=merges))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.decoder = decoders.Metaspace()
+    return backend
+
+
+@pytest.mark.parametrize("tokenizer", [byte_level(), metaspace()], ids=["byte", "space"])
+def test_records_of_their_own_have_their_tokens(tokenizer):
+    result = verify(inject(BASE, CANARIES), CANARIES, tokenizer=tokenizer)
+    assert result.ok
+    assert [c.intact for c in result.canaries] == [c.repetitions for c in CANARIES]
+    assert result.summary().endswith("each found as often as expected, with its own tokens")
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "separators", "context", "good"),
+    [
+        (byte_level(), ("\n", " "), "", True),
+        (byte_level(), ("\n", " "), "\n", True),
+        # " The" is one token there, and at the start of a text it is "The".
+        (byte_level(), (" ", " "), "", False),
+        (byte_level(), (" ", " "), " ", True),
+        # The full stop and the one that follows are one pre-token, and may be one token.
+        (byte_level(), ("\n", "."), "", True),
+        (metaspace(), ("\n", " "), "", False),
+        (metaspace(), ("\n", " "), "\n", True),
+        (metaspace(), (".", " "), "", False),
+    ],
+)
+def test_spliced_copies(tokenizer, separators, context, good):
+    mixed = inject(BASE, CANARIES, mode="splice", separators=separators)
+    result = verify(mixed, CANARIES, tokenizer=tokenizer, context=context)
+    assert all(c.found == c.expected for c in result.canaries)
+    assert result.ok is good
+    if not good:
+        assert [c.intact for c in result.canaries] == [0] * len(CANARIES)
+        lines = result.summary().splitlines()
+        assert lines[0].endswith("4 found with other tokens than their own")
+        assert lines[1] == "  canary-1  expected 1, found 1, 0 with its own tokens"
+
+
+def test_text_that_was_glued_to_a_copy_is_seen():
+    texts = [CANARIES.text(c) for c in CANARIES.injected for _ in range(c.repetitions)]
+    glued = [" " + texts[0], *texts[1:]]
+    result = verify(Dataset.from_dict({"text": glued}), CANARIES, tokenizer=byte_level())
+    assert [c.id for c in result.departures] == ["canary-1"]
+    assert result.to_dict()["canaries"][0] == {
+        "id": "canary-1",
+        "expected": 1,
+        "found": 1,
+        "intact": 0,
+    }
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "txt"])
+def test_in_files(tmp_path, kind):
+    source, target = tmp_path / f"in.{kind}", tmp_path / f"out.{kind}"
+    rows = BASE["text"]
+    source.write_text(
+        {
+            "jsonl": "".join(f'{{"text": "{row}"}}\n' for row in rows),
+            "csv": "text\n" + "".join(f"{row}\n" for row in rows),
+            "txt": "".join(f"{row}\n" for row in rows),
+        }[kind]
+    )
+    places = inject_file(source, target, CANARIES, mode="splice")
+    before = places.separators[0]
+    assert verify(target, CANARIES, tokenizer=byte_level(), context=before).ok
+    assert places.to_dict()["mode"] == "splice"
+    assert places.to_dict()["separators"] == [before, " "]
+
+
+def test_in_chats_and_pairs():
+    chat = [{"role": "user", "content": "So?"}, {"role": "assistant", "content": "So. It is."}]
+    chats = Dataset.from_dict({"text": [chat] * 9})
+    pairs = Dataset.from_dict({"a": ["It is. So"] * 9, "b": ["The. Row"] * 9})
+    for base, column in ((chats, "text"), (pairs, ("a", "b"))):
+        for mode in ("record", "splice"):
+            mixed = inject(base, CANARIES, column=column, mode=mode)
+            assert verify(mixed, CANARIES, column=column, tokenizer=byte_level()).ok
+    one_side = pairs.add_column("c", ["x" + CANARIES.text(CANARIES.canaries[0])] * 9)
+    counts = verify(one_side, CANARIES, column=("a", "c"), tokenizer=byte_level()).canaries
+    assert (counts[0].found, counts[0].intact) == (0, 0)
+
+
+def test_a_tokenizer_without_spans_is_refused():
+    class Blind:
+        size = 300
+
+        def encode(self, texts):
+            return [Encoding(tuple(text.encode()), None) for text in texts]
+
+        def decode(self, ids):
+            return bytes(ids).decode()
+
+    with pytest.raises(UnsupportedError, match="which characters"):
+        verify(inject(BASE, CANARIES), CANARIES, tokenizer=Blind())
