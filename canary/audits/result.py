@@ -259,7 +259,11 @@ class Audit:
                     raise ValueError(f"{canary.id} is natural and has a p-value")
                 if canary.repetitions < 0:
                     raise ValueError(f"{canary.id} has {canary.repetitions} copies")
-        except (KeyError, TypeError, ValueError) as error:
+            shares = [c.exposure.p_value for c in audit.canaries]
+            shares += [p.p_value for p in (audit.injected_p, audit.controls_p) if p]
+            if not all(0 <= share <= 1 for share in shares):
+                raise ValueError("a p-value is not between 0 and 1")
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise RecordError(
                 f"is not a whole audit ({type(error).__name__}: {error})",
                 cure="run canary audit again",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -20,12 +19,14 @@ def show_audit(audit: Audit) -> None:
     from canary.reports.sentences import answer
 
     groups = audit.by_repetitions().items()
+    there = audit.canaries_in_corpus
+    copies = "copies" if there else "copies planned"
     show_table(
-        ("copies", "number", "median exposure, bits", "interval", "largest"),
+        (copies, "number", "median exposure, bits", "smallest", "largest"),
         ((_copies(repetitions), *_group(group)) for repetitions, group in groups),
     )
     for name, combined in (
-        ("the injected canaries", audit.injected_p),
+        ("the injected canaries" if there else "the canaries that were left out", audit.injected_p),
         ("the controls", audit.controls_p),
     ):
         if combined is not None:
@@ -58,20 +59,12 @@ def show_exposures(results: Iterable[CanaryResult]) -> None:
 
 
 def _group(group: tuple[CanaryResult, ...]) -> tuple[str, str, str, str]:
-    """Number, median, the medians of both ends of the intervals, and the largest."""
-    from canary.audits.result import median_bits
+    """Number, median, smallest and largest exposure; bounds are bounds, with no estimate in."""
+    from canary.audits.result import largest_bits, median_bits, smallest_bits
 
-    median, bound = median_bits(group)
-    exposures = [canary.exposure for canary in group]
-    lower = statistics.median(e.lower_bits for e in exposures)
-    upper = statistics.median(e.upper_bits for e in exposures)
-    largest = max(e.lower_bits if e.bits is None else e.bits for e in exposures)
-    return (
-        count(len(group)),
-        _bits(median, bound=bound),
-        f"{lower:.2f} to {upper:.2f}",
-        _bits(largest, bound=any(e.censored for e in exposures)),
-    )
+    found = (measure(group) for measure in (median_bits, smallest_bits, largest_bits))
+    median, smallest, largest = (_bits(value, bound=bound) for value, bound in found)
+    return count(len(group)), median, smallest, largest
 
 
 def _copies(repetitions: int) -> str:

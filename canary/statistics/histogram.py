@@ -59,8 +59,14 @@ class Histogram:
         counts = tuple(data["counts"])
         if not all(type(count) is int and count >= 0 for count in counts):
             raise ValueError("counts of a histogram are integers, 0 or more")
-        start, width = float(data["start_bits"]), float(data["width_bits"])
-        if not (math.isfinite(start) and 0.0 < width < math.inf):
+        if sum(counts) >= 2**63:
+            raise ValueError("a histogram counts fewer than 2^63 values")
+        try:
+            start, width = float(data["start_bits"]), float(data["width_bits"])
+        except OverflowError as error:
+            raise ValueError("the edges of a histogram are finite") from error
+        # Far beyond what any log-perplexity is, and far from what overflows.
+        if not (abs(start) < 1e15 and 1e-6 < width < 1e15):
             raise ValueError("a histogram has a finite start and bins of a positive width")
         return cls(start, width, counts)
 
@@ -120,26 +126,34 @@ class HistogramBuilder:
         self._counts[at : at + len(counts)] += counts
 
     def merge(self, histogram: Histogram) -> None:
-        """Count what a histogram with bins of the same width has counted.
+        """Count what a histogram has counted; the coarser bins of the two are kept.
 
         Raises
         ------
         EstimationError
-            If its bins are others.
+            If its bins are no joined or split ones of these.
         """
-        first = histogram.start_bits / self.width_bits
-        if histogram.width_bits != self.width_bits or first != int(first):
+        first, width = histogram.start_bits / histogram.width_bits, histogram.width_bits
+        if math.frexp(width)[0] != 0.5 or first != int(first):
             raise EstimationError(
-                f"bins of {histogram.width_bits} bits from {histogram.start_bits} do not fit "
+                f"bins of {width} bits from {histogram.start_bits} do not fit "
                 f"bins of {self.width_bits} bits",
-                cure="count again with bins of one width",
+                cure="count again with bins whose width is a power of two",
                 where="HistogramBuilder.merge",
             )
         if not histogram.counts:
             return
-        self._grow(int(first), int(first) + len(histogram.counts) - 1)
-        at = int(first) - self._first
-        self._counts[at : at + len(histogram.counts)] += np.array(histogram.counts, np.int64)
+        at, counts = int(first), np.array(histogram.counts, np.int64)
+        while self.width_bits < width:
+            self._coarsen()
+        while width < self.width_bits:
+            at, counts = _joined(at, counts)
+            width *= 2
+        while self._span(at, at + len(counts) - 1) > _MOST_BINS:
+            self._coarsen()
+            at, counts = _joined(at, counts)
+        self._grow(at, at + len(counts) - 1)
+        self._counts[at - self._first : at - self._first + len(counts)] += counts
 
     def build(self) -> Histogram:
         """The histogram so far."""
@@ -155,13 +169,10 @@ class HistogramBuilder:
         return last - first + 1
 
     def _coarsen(self) -> None:
-        """Join bins in pairs, those of an even number with the next."""
+        """Join bins in pairs."""
         self.width_bits *= 2
         if len(self._counts):
-            lead = self._first % 2
-            padded = np.pad(self._counts, (lead, (lead + len(self._counts)) % 2))
-            self._counts = padded.reshape(-1, 2).sum(axis=1)
-            self._first //= 2
+            self._first, self._counts = _joined(self._first, self._counts)
 
     def _grow(self, first: int, last: int) -> None:
         if not len(self._counts):
@@ -173,3 +184,10 @@ class HistogramBuilder:
         if before or after:
             self._counts = np.pad(self._counts, (before, after))
             self._first -= before
+
+
+def _joined(first: int, counts: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
+    """Bins joined in pairs, each of an even number with the next."""
+    lead = first % 2
+    padded = np.pad(counts, (lead, (lead + len(counts)) % 2))
+    return first // 2, padded.reshape(-1, 2).sum(axis=1)

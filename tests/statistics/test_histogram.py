@@ -119,7 +119,39 @@ def test_merged_parts_are_the_whole_property(chunks):
     assert builder.build() == build(*chunks)
 
 
-@pytest.mark.parametrize("other", [Histogram(1.0, 0.5, (1,)), Histogram(0.1, 0.125, (1,))])
+@pytest.mark.parametrize("other", [Histogram(0.9, 0.3, (1,)), Histogram(0.1, 0.125, (1,))])
 def test_merge_input_other_bins(other):
     with pytest.raises(EstimationError, match="do not fit bins of 0.125 bits"):
         HistogramBuilder().merge(other)
+
+
+def test_a_wide_range_gets_wide_bins_regression():
+    """10^8 bits once took a gigabyte of bins; now the bins double until 4,096 are enough."""
+    builder = HistogramBuilder()
+    builder.add(np.array([1.0, 1.0, 5.0]))
+    builder.add(np.array([1e8]))
+    found = builder.build()
+    assert found.total == 4
+    assert len(found.counts) <= 4096
+    assert found.counts[0] == 3
+    assert found.edges()[-1] > 1e8
+    again = HistogramBuilder()
+    again.add(np.array([2.0]))
+    again.merge(found)
+    assert again.build().total == 5
+    assert again.width_bits == found.width_bits
+
+
+@given(
+    st.lists(st.integers(-(2**20), 2**20), min_size=1, max_size=40),
+    st.lists(st.integers(-40, 40), max_size=10),
+)
+def test_coarse_bins_count_like_fine_ones_property(wide, narrow):
+    """In any order, whatever was joined on the way: each value lies in its own bin."""
+    values = np.array([*wide, *narrow]) / 8
+    builder = HistogramBuilder()
+    for value in values:
+        builder.add(np.array([value]))
+    found = builder.build()
+    wanted, _ = np.histogram(values, np.append(found.edges()[:-1], np.inf))
+    assert found.counts == tuple(wanted.tolist())
