@@ -238,6 +238,7 @@ def demo(
     with Bars() as bars:
         result = run(out, inject=inject, seed=seed, stage=bars.stage, say=bars.say)
     show_audit(result)
-    say(f"{out / 'canaries.json'} holds the secrets, and with --inject {out / 'corpus.jsonl'}, too")
+    secrets = [out / "canaries.json", *([out / "corpus.jsonl"] if inject else [])]
+    say(f"Secrets stand in clear in {' and '.join(map(str, secrets))}")
     if as_json:
         emit(KIND, result.to_dict(), schema=SCHEMA)
