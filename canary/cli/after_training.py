@@ -6,7 +6,6 @@ help is quick.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +20,7 @@ from canary.cli.options import (
     Device,
     Draws,
     Dtype,
+    ExposureMethod,
     Factory,
     Json,
     Method,
@@ -94,7 +94,7 @@ def audit(
 def exposure(
     model: Model,
     canaries: CanaryFile,
-    method: Method = "auto",
+    method: ExposureMethod = "auto",
     budget: Budget = 1_000_000,
     draws: Draws = 20_000,
     seed: Seed = 0,
@@ -130,7 +130,7 @@ def exposure(
         )
     show_exposures(results)
     if as_json:
-        emit("canary exposure", {"canaries": [asdict(result) for result in results]})
+        emit("canary exposure", {"canaries": [result.to_dict() for result in results]})
 
 
 def report(

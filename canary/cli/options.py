@@ -18,6 +18,8 @@ __all__ = [
     "Draws",
     "Dtype",
     "DtypeName",
+    "ExposureMethod",
+    "ExposureMethodName",
     "Factory",
     "Json",
     "Method",
@@ -30,6 +32,7 @@ __all__ = [
 ]
 
 MethodName = Literal["auto", "enumeration", "sampling"]
+ExposureMethodName = Literal["auto", "enumeration", "sampling", "skew-normal"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
 
 Json = Annotated[
@@ -62,6 +65,14 @@ Method = Annotated[
         help="auto enumerates the whole space where the budget allows, and samples otherwise.",
     ),
 ]
+ExposureMethod = Annotated[
+    ExposureMethodName,
+    typer.Option(
+        "--method",
+        help="auto enumerates the whole space where the budget allows, and samples otherwise; "
+        "skew-normal reads exposure off a curve fitted to draws, without a p-value.",
+    ),
+]
 Budget = Annotated[
     int,
     typer.Option(
@@ -70,7 +81,12 @@ Budget = Annotated[
 ]
 Draws = Annotated[
     int,
-    typer.Option("--draws", min=1, help="Candidates drawn per format that is not enumerated."),
+    typer.Option(
+        "--draws",
+        min=1,
+        help="Candidates drawn per format: to compare with where it is not enumerated, and to "
+        "fit the skew-normal curve to.",
+    ),
 ]
 StartToken = Annotated[
     str | None,

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 import sys
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from canary.statistics.result import Exposure
 
 __all__ = [
     "bits",
@@ -14,6 +18,7 @@ __all__ = [
     "odds",
     "plural",
     "probability",
+    "skew_normal_bits",
     "times",
 ]
 
@@ -56,14 +61,25 @@ def bits(value: float) -> str:
     return f"{value:.1f}"
 
 
-def probability(p: float) -> str:
-    """A p-value with two digits; ``3.2 × 10⁻⁹`` where it is small."""
+def probability(p: float | None) -> str:
+    """A p-value with two digits; ``3.2 × 10⁻⁹`` where it is small, ``none`` where it is not."""
+    if p is None:
+        return "none"
     if p <= sys.float_info.min:
         return "< 10⁻³⁰⁷"
     if p >= 0.001:
         return f"{p:.2g}" if p < 0.995 else "1"
     mantissa, exponent = f"{p:.1e}".split("e")
     return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+
+
+def skew_normal_bits(exposure: Exposure | None) -> str:
+    """The estimate off a curve; ``none`` without a curve, and a bound where it is infinite."""
+    if exposure is None:
+        return "none"
+    if exposure.bits is None:
+        return f"≥ {exposure.lower_bits:.2f}"
+    return f"{exposure.bits:.2f}"
 
 
 def odds(p: float) -> str:

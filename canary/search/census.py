@@ -28,6 +28,8 @@ class CensusResult:
         Px of all candidates, in bits.
     candidates : int
         How many were counted.
+    kept_bits : float64 array of shape (d,)
+        Px of those that were asked for; NaN for one that did not come.
     """
 
     rank: Ints
@@ -35,6 +37,7 @@ class CensusResult:
     upper: Ints
     histogram: Histogram
     candidates: int
+    kept_bits: NDArray[np.float64]
 
 
 class Census:
@@ -51,9 +54,18 @@ class Census:
     index : int64 array of shape (k,)
         Index of each canary in the format.
     noise_bits : float
+    keep : int64 array of shape (d,), optional
+        Different indices of candidates whose costs are kept as they come by.
     """
 
-    def __init__(self, px_bits: NDArray[np.float64], index: Ints, *, noise_bits: float) -> None:
+    def __init__(
+        self,
+        px_bits: NDArray[np.float64],
+        index: Ints,
+        *,
+        noise_bits: float,
+        keep: Ints | None = None,
+    ) -> None:
         self._noise = noise_bits
         self._index = np.asarray(index, np.int64)
         # Three limits per canary: surely below, at most, not surely above.
@@ -61,6 +73,10 @@ class Census:
         self._counts = np.zeros((3, len(px_bits)), np.int64)
         self._histogram = HistogramBuilder()
         self._candidates = 0
+        keep = np.zeros(0, np.int64) if keep is None else keep
+        self._keep_order = np.argsort(keep)
+        self._keep = keep[self._keep_order]
+        self._kept = np.full(len(keep), np.nan)
 
     def add(
         self,
@@ -76,11 +92,12 @@ class Census:
         bounds : (int, int)
             All their indices lie in this half-open range.
         index : callable
-            Gives the indices, shape (m,); called only if a canary may be among them.
+            Gives the indices, shape (m,); called only if a canary or one of those to be
+            kept may be among them.
 
         Notes
         -----
-        O(m log m + k log m).
+        O(m log m + k log m + m log d).
         """
         ordered = np.sort(costs_bits)
         below, at_most, not_above = self._limits
@@ -90,15 +107,22 @@ class Census:
         self._histogram.add(ordered, ordered=True)
         self._candidates += len(ordered)
         inside = np.flatnonzero((self._index >= bounds[0]) & (self._index < bounds[1]))
-        if len(ordered) and len(inside):
-            self._uncount_itself(inside, costs_bits, index())
+        first, last = np.searchsorted(self._keep, bounds)
+        if len(ordered) and (len(inside) or first < last):
+            numbers = index()
+            self._uncount_itself(inside, costs_bits, numbers)
+            if first < last:
+                at = np.minimum(np.searchsorted(self._keep, numbers), last - 1)
+                here = self._keep[at] == numbers
+                self._kept[self._keep_order[at[here]]] = costs_bits[here]
 
     def result(self) -> CensusResult:
         """The ranks over everything added."""
         lower, rank, upper = 1 + self._counts
         if self._noise == 0.0:
             lower = upper = rank
-        return CensusResult(rank, lower, upper, self._histogram.build(), self._candidates)
+        histogram = self._histogram.build()
+        return CensusResult(rank, lower, upper, histogram, self._candidates, self._kept.copy())
 
     def _uncount_itself(self, canaries: Ints, costs: NDArray[np.float64], index: Ints) -> None:
         order = np.argsort(index)

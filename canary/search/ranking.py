@@ -51,10 +51,14 @@ class Ranking:
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """What uniform draws give: their Px in bits, shape (n,), beside the canaries'."""
+    """What uniform draws give: their Px in bits, shape (n,), beside the canaries'.
+
+    `others` is bool of shape (n,): which draws are none of the canaries themselves.
+    """
 
     canaries: Priced
     px_bits: NDArray[np.float64]
+    others: NDArray[np.bool_]
     queries: int
 
 
@@ -66,8 +70,9 @@ def rank_by_tree(
     *,
     noise_bits: float,
     memory_bytes: int,
+    keep: NDArray[np.int64] | None = None,
 ) -> Ranking:
-    """Rank fills among all leaves of the tree.
+    """Rank fills among all leaves of the tree, keeping the costs of some, given by index.
 
     Costs `tree.queries()` queries and one per token of each canary; memory does not
     grow with the space.
@@ -77,7 +82,7 @@ def rank_by_tree(
         context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, index)
         own /= _LN2
-        census = Census(own, index, noise_bits=noise_bits)
+        census = Census(own, index, noise_bits=noise_bits, keep=keep)
         for leaves, spent in enumerate_leaves(tree, walker, batcher):
             census.add(leaves.costs / _LN2, leaves.bounds(), leaves.index)
             queries += spent
@@ -91,6 +96,7 @@ def rank_by_rows(
     fills: Sequence[str],
     *,
     noise_bits: float,
+    keep: NDArray[np.int64] | None = None,
 ) -> Ranking:
     """Rank fills among all candidates, each scored as a whole row: for small spaces.
 
@@ -98,7 +104,7 @@ def rank_by_rows(
     """
     canaries, queries = _price(batcher, format, encoder, fills)
     index = np.array([format.index(fill) for fill in fills], np.int64)
-    census = Census(canaries.px_bits, index, noise_bits=noise_bits)
+    census = Census(canaries.px_bits, index, noise_bits=noise_bits, keep=keep)
     first, rest = 0, iter(format)
     while part := list(islice(rest, _ROWS_AT_ONCE)):
         priced, spent = _price(batcher, format, encoder, part)
@@ -129,7 +135,9 @@ def draw(
         priced, spent = _price(batcher, format, encoder, drawn[first : first + _ROWS_AT_ONCE])
         parts.append(priced.px_bits)
         queries += spent
-    return Draws(canaries, np.concatenate(parts), queries)
+    own = set(fills)
+    others = np.array([fill not in own for fill in drawn])
+    return Draws(canaries, np.concatenate(parts), others, queries)
 
 
 def _price(

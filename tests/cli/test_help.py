@@ -10,10 +10,10 @@ import pytest
 from typer.main import get_command
 
 from canary import __version__
-from canary.audits.auditing import METHODS, audit, exposure
+from canary.audits.auditing import EXPOSURE_METHODS, METHODS, audit, exposure
 from canary.cli import after_training, before_training
 from canary.cli.main import app
-from canary.cli.options import DtypeName, MethodName
+from canary.cli.options import DtypeName, ExposureMethodName, MethodName
 from canary.corpus.canaries import generate
 from canary.corpus.injection import inject_file
 from canary.corpus.verification import verify
@@ -72,5 +72,6 @@ def test_defaults_are_those_of_the_functions(cli, api):
 
 def test_choices_are_those_of_the_functions():
     assert set(get_args(MethodName)) == set(METHODS)
+    assert set(get_args(ExposureMethodName)) == set(EXPOSURE_METHODS)
     for name in get_args(DtypeName):
         assert str(dtype_named(name)) == f"torch.{name}"
