@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from canary.cli.console import say, show_table
-from canary.reports.numbers import count, probability, skew_normal_bits
+from canary.reports.numbers import bits_or_bound, count, probability
 
 if TYPE_CHECKING:
     from canary.audits.result import Audit, CanaryResult
@@ -41,21 +41,16 @@ def show_audit(audit: Audit) -> None:
 def show_exposures(results: Iterable[CanaryResult]) -> None:
     """Each canary with its log-perplexity and exposure, in bits."""
     show_table(
-        ("canary", "copies", "Px, bits", "exposure, bits", "interval", "p-value", "skew-normal"),
+        ("canary", "copies", "Px", "exposure", "interval", "p-value", "skew-\nnormal"),
         (
             (
                 result.id,
-                _copies(result.repetitions),
+                count(result.repetitions),
                 f"{result.px_bits:.2f}",
-                _bits(
-                    result.exposure.lower_bits
-                    if result.exposure.bits is None
-                    else result.exposure.bits,
-                    bound=result.exposure.censored,
-                ),
+                bits_or_bound(result.exposure),
                 f"{result.exposure.lower_bits:.2f} to {_end(result.exposure.upper_bits)}",
                 probability(result.exposure.p_value),
-                skew_normal_bits(result.skew_normal),
+                bits_or_bound(result.skew_normal),
             )
             for result in results
         ),

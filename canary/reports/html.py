@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from canary.audits.result import Audit, CanaryResult, median_bits
 from canary.records.files import atomic_write
-from canary.reports.numbers import bits, clean, count, plural, probability, skew_normal_bits
+from canary.reports.numbers import bits, bits_or_bound, clean, count, plural, probability
 from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, curve_verdict, strongest
 
 if TYPE_CHECKING:
@@ -227,11 +227,11 @@ def _row(audit: Audit, canary: CanaryResult) -> dict[str, str]:
         "format": str(canary.format + 1),
         "copies": "0 (control)" if canary.control else count(canary.repetitions),
         "px": f"{canary.px_bits:.2f}",
-        "exposure": f"≥ {e.lower_bits:.2f}" if e.bits is None else f"{e.bits:.2f}",
+        "exposure": bits_or_bound(e),
         "interval": interval,
         "place": place,
         "p": probability(e.p_value),
-        "skewed": skew_normal_bits(canary.skew_normal)
+        "skewed": bits_or_bound(canary.skew_normal)
         + (f"{_NBSP}†" if fit is not None and fit.rejected else ""),
     }
 

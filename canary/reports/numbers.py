@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bits",
+    "bits_or_bound",
     "clean",
     "copies",
     "count",
     "odds",
     "plural",
     "probability",
-    "skew_normal_bits",
     "times",
 ]
 
@@ -61,6 +61,15 @@ def bits(value: float) -> str:
     return f"{value:.1f}"
 
 
+def bits_or_bound(exposure: Exposure | None) -> str:
+    """An exposure with two decimals: ``≥ 12.70`` for a lower bound, ``none`` for none."""
+    if exposure is None:
+        return "none"
+    if exposure.bits is None:
+        return f"≥ {exposure.lower_bits:.2f}"
+    return f"{exposure.bits:.2f}"
+
+
 def probability(p: float | None) -> str:
     """A p-value with two digits; ``3.2 × 10⁻⁹`` where it is small, ``none`` where it is not."""
     if p is None:
@@ -71,15 +80,6 @@ def probability(p: float | None) -> str:
         return f"{p:.2g}" if p < 0.995 else "1"
     mantissa, exponent = f"{p:.1e}".split("e")
     return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
-
-
-def skew_normal_bits(exposure: Exposure | None) -> str:
-    """The estimate off a curve; ``none`` without a curve, and a bound where it is infinite."""
-    if exposure is None:
-        return "none"
-    if exposure.bits is None:
-        return f"≥ {exposure.lower_bits:.2f}"
-    return f"{exposure.bits:.2f}"
 
 
 def odds(p: float) -> str:

@@ -114,7 +114,7 @@ def test_right_curves_coverage(shape, n):
         found, fit = estimate(px, sample(shape, n, seed), seed=seed)
         inside += [e.lower_bits <= w <= e.upper_bits for e, w in zip(found, wanted, strict=True)]
         rejected += fit.ks_p_value <= np.array([0.001, 0.01])
-    print(f"shape {shape}, {n} draws: covered {inside / runs}, rejected {rejected / runs}")
+    print(f"shape {shape}, {n} draws: covered {inside / runs}, rejected {rejected / runs}")  # noqa: T201
     assert (inside / runs > 0.85).all()
     assert rejected[1] / runs < 0.12
 
