@@ -19,6 +19,8 @@ __all__ = [
     "Draws",
     "Dtype",
     "DtypeName",
+    "ExposureMethod",
+    "ExposureMethodName",
     "Factory",
     "FileFormat",
     "FileFormatName",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 MethodName = Literal["auto", "enumeration", "sampling"]
+ExposureMethodName = Literal["auto", "enumeration", "sampling", "skew-normal"]
 FileFormatName = Literal["jsonl", "csv", "tsv", "text", "parquet"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
 
@@ -95,6 +98,14 @@ Method = Annotated[
         help="auto enumerates the whole space where the budget allows, and samples otherwise.",
     ),
 ]
+ExposureMethod = Annotated[
+    ExposureMethodName,
+    typer.Option(
+        "--method",
+        help="auto enumerates the whole space where the budget allows, and samples otherwise; "
+        "skew-normal reads exposure off a curve fitted to draws, without a p-value.",
+    ),
+]
 Budget = Annotated[
     int,
     typer.Option(
@@ -103,7 +114,12 @@ Budget = Annotated[
 ]
 Draws = Annotated[
     int,
-    typer.Option("--draws", min=1, help="Candidates drawn per format that is not enumerated."),
+    typer.Option(
+        "--draws",
+        min=1,
+        help="Candidates drawn per format: to compare with where it is not enumerated, and to "
+        "fit the skew-normal curve to.",
+    ),
 ]
 StartToken = Annotated[
     str | None,
