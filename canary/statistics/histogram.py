@@ -106,7 +106,7 @@ class HistogramBuilder:
         values = values[np.searchsorted(values, -np.inf, "right") : np.searchsorted(values, np.inf)]
         if not len(values):
             return
-        while values[-1] - values[0] > (_MOST_BINS // 4) * self.width_bits:
+        while values[-1] - values[0] > _MOST_BINS * self.width_bits:
             self._coarsen()
         first = int(np.floor(values[0] / self.width_bits))
         last = int(np.floor(values[-1] / self.width_bits))
@@ -120,15 +120,17 @@ class HistogramBuilder:
         self._counts[at : at + len(counts)] += counts
 
     def merge(self, histogram: Histogram) -> None:
-        """Count what a histogram with bins of the same width has counted.
+        """Count what a builder of the same width has counted.
+
+        Either may have doubled its bins on the way; then the finer bins are joined.
 
         Raises
         ------
         EstimationError
-            If its bins are others.
+            If its bins do not fit into these, nor these into its.
         """
-        first = histogram.start_bits / self.width_bits
-        if histogram.width_bits != self.width_bits or first != int(first):
+        start = histogram.start_bits / histogram.width_bits
+        if math.frexp(histogram.width_bits)[0] != 0.5 or start != int(start):
             raise EstimationError(
                 f"bins of {histogram.width_bits} bits from {histogram.start_bits} do not fit "
                 f"bins of {self.width_bits} bits",
@@ -137,9 +139,18 @@ class HistogramBuilder:
             )
         if not histogram.counts:
             return
-        self._grow(int(first), int(first) + len(histogram.counts) - 1)
-        at = int(first) - self._first
-        self._counts[at : at + len(histogram.counts)] += np.array(histogram.counts, np.int64)
+        other = HistogramBuilder(histogram.width_bits)
+        other._first, other._counts = int(start), np.array(histogram.counts, np.int64)
+        while self.width_bits < other.width_bits:
+            self._coarsen()
+        while other.width_bits < self.width_bits:
+            other._coarsen()
+        while self._span(other._first, other._first + len(other._counts) - 1) > _MOST_BINS:
+            self._coarsen()
+            other._coarsen()
+        self._grow(other._first, other._first + len(other._counts) - 1)
+        at = other._first - self._first
+        self._counts[at : at + len(other._counts)] += other._counts
 
     def build(self) -> Histogram:
         """The histogram so far."""
