@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from canary.audits.result import Audit, CanaryResult, FormatResult
 from canary.corpus.canaries import Canary, CanarySet
-from canary.errors import FormatError, InputError, UnsupportedError
+from canary.errors import EstimationError, FormatError, InputError, UnsupportedError
 from canary.formats.format import Format
+from canary.formats.sampling import draw_indices
 from canary.models.base import LanguageModel
 from canary.models.loading import load
 from canary.records.shards import Run, Series, open_run
@@ -26,24 +28,30 @@ from canary.scoring.identity import identity_of
 from canary.search.ranking import Priced, draw, rank_by_rows, rank_by_tree
 from canary.statistics.combined import CombinedP
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
+from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
 from canary.statistics.histogram import Histogram, HistogramBuilder
 from canary.statistics.pvalues import fisher
-from canary.statistics.result import Exposure
+from canary.statistics.result import SKEW_NORMAL, Exposure
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import TokenTree, compile_tree
 
-__all__ = ["METHODS", "Stage", "audit", "exposure"]
+__all__ = ["EXPOSURE_METHODS", "METHODS", "Stage", "audit", "exposure"]
 
 METHODS = ("auto", "enumeration", "sampling")
+"""Those that give p-values, and so serve an audit."""
+
+EXPOSURE_METHODS = (*METHODS, SKEW_NORMAL)
 
 Stage = Callable[[str, int], Progress]
 """Told the name of a stage and the queries it will take; gives what to tell of them."""
 
+# Each keeps what it draws apart from the canaries of the same seed, and from the others.
 _NOTES_STREAM = 0x6E6F7465
-_DRAWS_STREAM = 0x64726177  # keeps the draws apart from the canaries of the same seed
-_MOST_STATES = 2**20  # a walk holds a batch per level, far fewer than that
+_DRAWS_STREAM = 0x64726177
+_CURVE_STREAM = 0x63757276
 _CONTROLS_STREAM = 0x6374726C
 _CONTROLS = 16  # of each format, for natural secrets, which bring none
+_MOST_STATES = 2**20  # a walk holds a batch per level, far fewer than that
 
 
 @dataclass(frozen=True)
@@ -59,9 +67,9 @@ class _Settings:
     batch_size: int | None
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
+        if self.method not in EXPOSURE_METHODS:
             raise InputError(
-                f"unknown method {self.method!r}", cure=f"use one of {', '.join(METHODS)}"
+                f"unknown method {self.method!r}", cure=f"use one of {', '.join(EXPOSURE_METHODS)}"
             )
         for name in ("budget", "draws"):
             if getattr(self, name) < 1:
@@ -96,13 +104,16 @@ def exposure(
     ----------
     model : LanguageModel, or what `canary.load` takes
     canaries : CanarySet
-    method : {"auto", "enumeration", "sampling"}
+    method : {"auto", "enumeration", "sampling", "skew-normal"}
         ``auto`` enumerates every candidate of a format where that takes no more than
         `budget` queries, and compares with `draws` uniform draws elsewhere.
+        ``skew-normal`` gives the estimate that otherwise stands beside the exposure as
+        the exposure itself; it has no p-value.
     budget : int
         Queries (tokens computed below the context) that enumeration may take per format.
     draws : int
-        Candidates drawn per format, where it is not enumerated.
+        Candidates drawn per format. Where it is enumerated they are a part of what is
+        priced anyway, and only the skew-normal curve is fitted to them.
     seed : int
         Of the draws.
     start_token, context : str
@@ -119,6 +130,8 @@ def exposure(
         and no token stands before it.
     FormatError
         If a format is not prefix-free.
+    EstimationError
+        If the skew-normal estimate was asked for and no curve can be fitted.
     ModelError
         If a candidate is too long for the model, cannot be tokenized, or gets NaN.
     """
@@ -142,9 +155,10 @@ def audit(
 ) -> Audit:
     """Exposure of every canary, and what all of them say together.
 
-    Parameters and errors are those of `exposure`. Fisher's method gives one p-value over
-    the injected canaries and one over the controls; the latter must look like chance,
-    or the audit itself is suspect.
+    Parameters and errors are those of `exposure`, except for the method "skew-normal",
+    which is refused: an audit rests on p-values. Fisher's method gives one over the
+    injected canaries and one over the controls; the latter must look like chance, or the
+    audit itself is suspect. The skew-normal estimate stands beside every exposure.
 
     Natural secrets (`CanarySet.natural`) were not drawn, so no p-value is given for them;
     16 controls are drawn for each of their formats and stand behind them in the result.
@@ -165,6 +179,11 @@ def audit(
     ----------
     .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, sections 4 and 5.
     """
+    if method == SKEW_NORMAL:
+        raise InputError(
+            "the skew-normal estimate has no p-value, and an audit rests on p-values",
+            cure=f"use one of {', '.join(METHODS)}; the estimate stands beside each exposure",
+        )
     settings = _Settings(method, budget, draws, seed, start_token, context, batch_size)
     seam = load(model)
     if canaries.natural:
@@ -244,17 +263,21 @@ class _Auditor:
         noise_bits = self.model.facts.noise_bits(tokens)
         if plan.method == "enumeration":
             found = self._enumerate(
-                plan, batcher, format, fills, noise_bits=noise_bits, shards=shards
+                number, plan, batcher, format, fills, noise_bits=noise_bits, shards=shards
             )
         else:
             found = self._draw(number, batcher, format, fills, noise_bits=noise_bits, shards=shards)
-        return _results(canaries, number, found), FormatResult(
+        skewed, fit = self._extrapolate(number, format, found)
+        if skewed is not None and self.settings.method == SKEW_NORMAL:
+            found = replace(found, exposures=skewed)
+        return _results(canaries, number, found, skewed), FormatResult(
             format=format.text,
             masked=format.masked,
             space_size=format.size,
             method=plan.method,
             reason=plan.reason,
             histogram=found.histogram,
+            skew_normal=fit,
             candidates=found.candidates,
             queries=found.queries,
             tokens=tokens,
@@ -267,7 +290,7 @@ class _Auditor:
     def _plan(self, format: Format, fills: Sequence[str], below: int) -> _Plan:
         """What to do, for candidates of `below` tokens below their context."""
         drawn = min(self.settings.draws, format.size)
-        if self.settings.method == "sampling":
+        if self.settings.method in ("sampling", SKEW_NORMAL):
             return _Plan("uniform draws", "draws were asked for", drawn * below)
         try:
             if "reuse" not in self.model.facts.capabilities:
@@ -298,6 +321,7 @@ class _Auditor:
 
     def _enumerate(
         self,
+        number: int,
         plan: _Plan,
         batcher: Batcher,
         format: Format,
@@ -306,9 +330,21 @@ class _Auditor:
         noise_bits: float,
         shards: Series | None,
     ) -> _Found:
+        # The same candidates as uniform draws of this seed, but for the canaries.
+        drawn = draw_indices(
+            format.size, min(self.settings.draws, format.size), rng=self._draws_rng(number)
+        )
+        own = {format.index(fill) for fill in fills}
+        keep = np.array([index for index in drawn if index not in own], np.int64)
         if plan.tree is None:
             ranking = rank_by_rows(
-                batcher, format, self.encoder, fills, noise_bits=noise_bits, shards=shards
+                batcher,
+                format,
+                self.encoder,
+                fills,
+                noise_bits=noise_bits,
+                keep=keep,
+                shards=shards,
             )
         else:
             memory = self.model.memory()
@@ -321,6 +357,7 @@ class _Auditor:
                 fills,
                 noise_bits=noise_bits,
                 memory_bytes=memory_bytes,
+                keep=keep,
                 shards=shards,
             )
         census = ranking.census
@@ -329,7 +366,12 @@ class _Auditor:
             for rank, lower, upper in zip(census.rank, census.lower, census.upper, strict=True)
         ]
         return _Found(
-            ranking.canaries, exposures, census.histogram, census.candidates, ranking.queries
+            ranking.canaries,
+            exposures,
+            census.histogram,
+            census.candidates,
+            ranking.queries,
+            census.kept_bits,
         )
 
     def _draw(
@@ -342,14 +384,13 @@ class _Auditor:
         noise_bits: float,
         shards: Series | None,
     ) -> _Found:
-        rng = np.random.default_rng([_DRAWS_STREAM, self.settings.seed, number])
         drawn = draw(
             batcher,
             format,
             self.encoder,
             fills,
             count=self.settings.draws,
-            rng=rng,
+            rng=self._draws_rng(number),
             noise_bits=noise_bits,
             shards=shards,
         )
@@ -363,8 +404,30 @@ class _Auditor:
         histogram = HistogramBuilder()
         histogram.add(drawn.px_bits)
         return _Found(
-            drawn.canaries, exposures, histogram.build(), len(drawn.px_bits), drawn.queries
+            drawn.canaries,
+            exposures,
+            histogram.build(),
+            len(drawn.px_bits),
+            drawn.queries,
+            np.sort(drawn.px_bits[drawn.others]),
         )
+
+    def _extrapolate(
+        self, number: int, format: Format, found: _Found
+    ) -> tuple[Sequence[Exposure] | None, SkewNormalFit | None]:
+        """The skew-normal estimate of each canary and the curve; None where there is none."""
+        rng = np.random.default_rng([_CURVE_STREAM, self.settings.seed, number])
+        try:
+            return exposure_by_skew_normal(
+                found.canaries.px_bits, found.draws_px, space_size=format.size, rng=rng
+            )
+        except EstimationError:
+            if self.settings.method == SKEW_NORMAL:
+                raise
+            return None, None
+
+    def _draws_rng(self, number: int) -> np.random.Generator:
+        return np.random.default_rng([_DRAWS_STREAM, self.settings.seed, number])
 
 
 @dataclass(frozen=True)
@@ -378,15 +441,19 @@ class _Plan:
     tree: TokenTree | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Found:
-    """What either method gives for one format."""
+    """What either method gives for one format.
+
+    `draws_px` holds none of the canaries and ascends: either method gives the same.
+    """
 
     canaries: Priced
     exposures: Sequence[Exposure]
     histogram: Histogram
     candidates: int
     queries: int
+    draws_px: NDArray[np.float64]
 
 
 def _longest(encoder: CandidateEncoder, format: Format, fills: Sequence[str]) -> tuple[int, int]:
@@ -424,7 +491,9 @@ def _notes(
     return tuple(notes)
 
 
-def _results(canaries: Sequence[Canary], number: int, found: _Found) -> list[CanaryResult]:
+def _results(
+    canaries: Sequence[Canary], number: int, found: _Found, skewed: Sequence[Exposure] | None
+) -> list[CanaryResult]:
     context = found.canaries.context_bits
     return [
         CanaryResult(
@@ -434,6 +503,7 @@ def _results(canaries: Sequence[Canary], number: int, found: _Found) -> list[Can
             px_bits=float(found.canaries.px_bits[i]),
             context_bits=None if context is None else float(context[i]),
             exposure=found.exposures[i],
+            skew_normal=None if skewed is None else skewed[i],
         )
         for i, c in enumerate(canaries)
     ]
@@ -458,7 +528,8 @@ def _combine(group: Sequence[CanaryResult]) -> CombinedP | None:
     if not group:
         return None
     draws = [c.exposure.draws for c in group if c.exposure.draws is not None]
-    return fisher([c.exposure.p_value for c in group], shared_draws=min(draws) if draws else None)
+    p_values = [c.exposure.p_value for c in group if c.exposure.p_value is not None]
+    return fisher(p_values, shared_draws=min(draws) if draws else None)
 
 
 def _about(count: int) -> str:

@@ -18,8 +18,9 @@ from canary.errors import RecordError
 from canary.records.document import dump_document, load_document
 from canary.records.fields import from_fields
 from canary.statistics.combined import CombinedP
+from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
-from canary.statistics.result import Exposure
+from canary.statistics.result import SKEW_NORMAL, Exposure
 
 __all__ = [
     "Audit",
@@ -52,6 +53,9 @@ class CanaryResult:
         The part of it that comes before the fill; None if the tokenizer cannot tell
         which characters a token stands for.
     exposure : Exposure
+    skew_normal : Exposure or None
+        The paper's estimate, off a curve fitted to uniform draws; it stands beside and
+        enters no p-value. None where no curve could be fitted.
     natural : bool
         Whether it is a natural secret: found, not drawn. Then `Exposure.p_value`, which
         is right for fills that are drawn uniformly, says nothing.
@@ -63,12 +67,37 @@ class CanaryResult:
     px_bits: float
     context_bits: float | None
     exposure: Exposure
+    skew_normal: Exposure | None
     natural: bool = False
 
     @property
     def control(self) -> bool:
         """Whether the canary was never injected."""
         return self.repetitions == 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data."""
+        return {
+            **vars(self),
+            "exposure": self.exposure.to_dict(),
+            "skew_normal": self.skew_normal and self.skew_normal.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CanaryResult:
+        """The inverse of `to_dict`; a KeyError, TypeError or ValueError says what does not fit."""
+        beside = data["skew_normal"]
+        found = from_fields(
+            cls,
+            {
+                **data,
+                "exposure": Exposure.from_dict(data["exposure"]),
+                "skew_normal": None if beside is None else Exposure.from_dict(beside),
+            },
+        )
+        if found.skew_normal is not None and found.skew_normal.method != SKEW_NORMAL:
+            raise ValueError(f"skew_normal of {found.id} has method {found.skew_normal.method!r}")
+        return found
 
 
 @dataclass(frozen=True)
@@ -89,6 +118,9 @@ class FormatResult:
         Why this method, in a sentence.
     histogram : Histogram
         Log-perplexities of the enumerated or drawn candidates, in bits.
+    skew_normal : SkewNormalFit or None
+        The curve fitted to uniform draws; None if none could be: fewer than 40 draws, all
+        of one log-perplexity, or an impossible one.
     candidates : int
         Number of candidates that were priced.
     queries : int
@@ -113,6 +145,7 @@ class FormatResult:
     method: str
     reason: str
     histogram: Histogram
+    skew_normal: SkewNormalFit | None
     candidates: int
     queries: int
     tokens: int
@@ -120,6 +153,29 @@ class FormatResult:
     certificate: str | None
     seconds: float
     notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data."""
+        return {
+            **vars(self),
+            "histogram": self.histogram.to_dict(),
+            "skew_normal": self.skew_normal and self.skew_normal.to_dict(),
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> FormatResult:
+        """The inverse of `to_dict`; a KeyError, TypeError or ValueError says what does not fit."""
+        curve = data["skew_normal"]
+        return from_fields(
+            cls,
+            {
+                **data,
+                "histogram": Histogram.from_dict(data["histogram"]),
+                "skew_normal": None if curve is None else SkewNormalFit.from_dict(curve),
+                "notes": _texts(data["notes"]),
+            },
+        )
 
 
 @dataclass(frozen=True)
@@ -196,22 +252,8 @@ class Audit:
     def to_dict(self) -> dict[str, Any]:
         """The audit as plain data, the body of `audit.json`."""
         return {
-            "canaries": [
-                {
-                    "id": c.id,
-                    "format": c.format,
-                    "repetitions": c.repetitions,
-                    "px_bits": c.px_bits,
-                    "context_bits": c.context_bits,
-                    "exposure": c.exposure.to_dict(),
-                    "natural": c.natural,
-                }
-                for c in self.canaries
-            ],
-            "formats": [
-                {**vars(f), "histogram": f.histogram.to_dict(), "notes": list(f.notes)}
-                for f in self.formats
-            ],
+            "canaries": [c.to_dict() for c in self.canaries],
+            "formats": [f.to_dict() for f in self.formats],
             "injected_p": self.injected_p and self.injected_p.to_dict(),
             "controls_p": self.controls_p and self.controls_p.to_dict(),
             "model": dict(self.model),
@@ -229,21 +271,8 @@ class Audit:
         """
         try:
             audit = cls(
-                canaries=tuple(
-                    from_fields(CanaryResult, {**c, "exposure": Exposure.from_dict(c["exposure"])})
-                    for c in data["canaries"]
-                ),
-                formats=tuple(
-                    from_fields(
-                        FormatResult,
-                        {
-                            **f,
-                            "histogram": Histogram.from_dict(f["histogram"]),
-                            "notes": _texts(f["notes"]),
-                        },
-                    )
-                    for f in data["formats"]
-                ),
+                canaries=tuple(CanaryResult.from_dict(c) for c in data["canaries"]),
+                formats=tuple(FormatResult.from_dict(f) for f in data["formats"]),
                 injected_p=_combined(data["injected_p"]),
                 controls_p=_combined(data["controls_p"]),
                 model=dict(data["model"]),
@@ -259,8 +288,13 @@ class Audit:
                     raise ValueError(f"{canary.id} is natural and has a p-value")
                 if canary.repetitions < 0:
                     raise ValueError(f"{canary.id} has {canary.repetitions} copies")
-            shares = [c.exposure.p_value for c in audit.canaries]
-            shares += [p.p_value for p in (audit.injected_p, audit.controls_p) if p]
+                if canary.exposure.p_value is None:
+                    raise ValueError(f"{canary.id} has no p-value")
+                curve = audit.formats[canary.format].skew_normal
+                if (canary.skew_normal is None) != (curve is None):
+                    raise ValueError(f"{canary.id} and its format do not both have a curve")
+            combined = [p.p_value for p in (audit.injected_p, audit.controls_p) if p]
+            shares = [p for c in audit.canaries if (p := c.exposure.p_value) is not None] + combined
             if not all(0 <= share <= 1 for share in shares):
                 raise ValueError("a p-value is not between 0 and 1")
         except (KeyError, TypeError, ValueError, OverflowError) as error:

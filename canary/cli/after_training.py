@@ -6,7 +6,6 @@ help is quick.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +22,7 @@ from canary.cli.options import (
     Device,
     Draws,
     Dtype,
+    ExposureMethod,
     Factory,
     Json,
     Method,
@@ -162,7 +162,7 @@ def audit(
 def exposure(
     model: Model,
     canaries: CanaryFile,
-    method: Method = "auto",
+    method: ExposureMethod = "auto",
     budget: Budget = 1_000_000,
     draws: Draws = 20_000,
     seed: Seed = 0,
@@ -198,7 +198,7 @@ def exposure(
         )
     show_exposures(results)
     if as_json:
-        emit("canary exposure", {"canaries": [asdict(result) for result in results]})
+        emit("canary exposure", {"canaries": [result.to_dict() for result in results]})
 
 
 def report(

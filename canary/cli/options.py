@@ -23,6 +23,8 @@ __all__ = [
     "Draws",
     "Dtype",
     "DtypeName",
+    "ExposureMethod",
+    "ExposureMethodName",
     "Factory",
     "FileFormat",
     "FileFormatName",
@@ -42,6 +44,7 @@ __all__ = [
 ]
 
 MethodName = Literal["auto", "enumeration", "sampling"]
+ExposureMethodName = Literal["auto", "enumeration", "sampling", "skew-normal"]
 FileFormatName = Literal["jsonl", "csv", "tsv", "text", "parquet"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
 
@@ -127,6 +130,14 @@ Method = Annotated[
         help="auto enumerates the whole space where the budget allows, and samples otherwise.",
     ),
 ]
+ExposureMethod = Annotated[
+    ExposureMethodName,
+    typer.Option(
+        "--method",
+        help="auto enumerates the whole space where the budget allows, and samples otherwise; "
+        "skew-normal reads exposure off a curve fitted to draws, without a p-value.",
+    ),
+]
 Budget = Annotated[
     int,
     typer.Option(
@@ -135,7 +146,12 @@ Budget = Annotated[
 ]
 Draws = Annotated[
     int,
-    typer.Option("--draws", min=1, help="Candidates drawn per format that is not enumerated."),
+    typer.Option(
+        "--draws",
+        min=1,
+        help="Candidates drawn per format: to compare with where it is not enumerated, and to "
+        "fit the skew-normal curve to.",
+    ),
 ]
 StartToken = Annotated[
     str | None,

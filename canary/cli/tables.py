@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from canary.cli.console import say, show_table
-from canary.reports.numbers import count, probability
+from canary.reports.numbers import bits_or_bound, count, probability
 
 if TYPE_CHECKING:
     from canary.audits.result import Audit, CanaryResult
@@ -16,7 +17,7 @@ __all__ = ["show_audit", "show_exposures"]
 
 def show_audit(audit: Audit) -> None:
     """The groups of an audit by number of copies, its p-values, and its answer."""
-    from canary.reports.sentences import answer
+    from canary.reports.sentences import answer, curve_verdict
 
     groups = audit.by_repetitions().items()
     there = audit.canaries_in_corpus
@@ -31,6 +32,9 @@ def show_audit(audit: Audit) -> None:
     ):
         if combined is not None:
             say(f"Fisher's p-value of {name}: {probability(combined.p_value)}")
+    for number, priced in enumerate(audit.formats, 1):
+        which = f"Format {number}: " if len(audit.formats) > 1 else ""
+        say(f"{which}{curve_verdict(priced.skew_normal)}")
     found = answer(audit)
     say(f"{found.label}. {found.sentence}")
 
@@ -38,20 +42,16 @@ def show_audit(audit: Audit) -> None:
 def show_exposures(results: Iterable[CanaryResult]) -> None:
     """Each canary with its log-perplexity and exposure, in bits."""
     show_table(
-        ("canary", "copies", "Px, bits", "exposure, bits", "interval", "p-value"),
+        ("canary", "copies", "Px", "exposure", "interval", "p-value", "skew-\nnormal"),
         (
             (
                 result.id,
                 count(result.repetitions),
                 f"{result.px_bits:.2f}",
-                _bits(
-                    result.exposure.lower_bits
-                    if result.exposure.bits is None
-                    else result.exposure.bits,
-                    bound=result.exposure.censored,
-                ),
-                f"{result.exposure.lower_bits:.2f} to {result.exposure.upper_bits:.2f}",
+                bits_or_bound(result.exposure),
+                f"{result.exposure.lower_bits:.2f} to {_end(result.exposure.upper_bits)}",
                 "–" if result.natural else probability(result.exposure.p_value),
+                bits_or_bound(result.skew_normal),
             )
             for result in results
         ),
@@ -69,6 +69,10 @@ def _group(group: tuple[CanaryResult, ...]) -> tuple[str, str, str, str]:
 
 def _copies(repetitions: int) -> str:
     return count(repetitions) if repetitions else "0 (control)"
+
+
+def _end(value: float) -> str:
+    return f"{value:.2f}" if math.isfinite(value) else "no end"
 
 
 def _bits(value: float, *, bound: bool) -> str:

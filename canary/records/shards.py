@@ -231,7 +231,7 @@ def open_run(folder: str | os.PathLike[str], identity: Mapping[str, Any]) -> Ite
         try:
             yield Run(place)
         except BaseException:
-            if not any(place.glob("*.shard")):
+            if place.exists() and not any(place.glob("*.shard")):
                 discard_run(place)
             raise
 

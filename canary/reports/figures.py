@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from canary.audits.result import Audit, CanaryResult, median_bits
+from canary.audits.result import Audit, CanaryResult, FormatResult, median_bits
 from canary.reports.numbers import bits, count
 from canary.reports.sentences import UNLEARNED_95_BITS
 
@@ -36,7 +36,7 @@ NARROW = (4.4, 4.4)
 """Inches of a figure for a phone."""
 
 INK, MUTED, GRID, FILL, MARK = "#1b2530", "#5b6875", "#e4e8ec", "#c9d3dd", "#eef2f5"
-CONTROL = "#6b7785"
+CONTROL, CURVE = "#6b7785", "#b3261e"
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.size": 10.0,
@@ -134,6 +134,7 @@ def draw_histogram(audit: Audit, at: int, *, size: tuple[float, float] = WIDE) -
         share = min(0.1 + 0.075 * rows, 0.55)
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1 - share, share])
         unit = _draw_counts(top, audit.formats[at].histogram)
+        _draw_curve(top, audit.formats[at], unit)
         for row, (repetitions, group) in enumerate(groups.items()):
             bottom.vlines(
                 [c.px_bits for c in group],
@@ -249,6 +250,29 @@ def _draw_counts(axes: Axes, histogram: Histogram) -> float:
     else:
         axes.set_ylim(0, counts.max() * 1.08)
     return unit
+
+
+def _draw_curve(axes: Axes, priced: FormatResult, unit: float) -> None:
+    """What the skew-normal curve expects in bins of `unit` bits, as far as the axes show."""
+    fit, total = priced.skew_normal, priced.histogram.total
+    if fit is None or not total:
+        return
+    curve, floor = fit.curve, axes.get_ylim()[0]
+    x = np.linspace(curve.mean_bits - 9 * curve.sd_bits, curve.mean_bits + 9 * curve.sd_bits, 1201)
+    expected = total * unit * np.exp(curve.log_density(x))
+    shown = expected > max(floor, 1e-3 * expected.max() if floor == 0 else 0.0)
+    axes.plot(
+        x[shown],
+        expected[shown],
+        color=CURVE,
+        linewidth=1.6,
+        linestyle=(0, (4, 2)),
+        label="skew-normal curve" + (" (failed its test)" if fit.rejected else ""),
+    )
+    axes.set_ylim(top=max(axes.get_ylim()[1], expected.max() * (2.0 if floor else 1.08)))
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0.0, 1.0), frameon=False, fontsize=9, borderaxespad=0.0
+    )
 
 
 def _coarser(histogram: Histogram) -> tuple[np.ndarray, np.ndarray, float]:

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from canary.audits.result import Audit, CanaryResult, FormatResult, median_bits
 from canary.records.files import atomic_write
-from canary.reports.numbers import bits, clean, count, plural, probability
-from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, strongest
+from canary.reports.numbers import bits, bits_or_bound, clean, count, plural, probability
+from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, curve_verdict, strongest
 from canary.reports.wording import facts_in_words, settings_in_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from canary.statistics.extrapolation import SkewNormalFit
     from canary.statistics.result import Exposure
 
 __all__ = ["render", "report"]
 
 _TEMPLATE = "audit.html.j2"
+_NBSP = "\N{NO-BREAK SPACE}"
 
 
 def report(audit: Audit, path: str | os.PathLike[str]) -> Path:
@@ -59,7 +61,10 @@ def render(audit: Audit) -> str:
         model=audit.model.get("name") or "a language model",
         tiles=_tiles(audit),
         formats=[_format_view(audit, at) for at in range(len(audit.formats))],
-        rows=[_row(c) for c in audit.canaries],
+        rows=[_row(audit, c) for c in audit.canaries],
+        curves=any(f.skew_normal for f in audit.formats),
+        rejected=any(f.skew_normal and f.skew_normal.rejected for f in audit.formats),
+        beyond=any(_beyond(c.skew_normal) for c in audit.canaries),
         facts=facts_in_words(audit.model),
         settings=settings_in_words(audit.settings),
         notes=list(dict.fromkeys(note for priced in audit.formats for note in priced.notes)),
@@ -143,6 +148,7 @@ def _format_view(audit: Audit, at: int) -> dict[str, Any]:
         "Queries": f"{count(this.queries)} tokens computed",
         "Longest candidate": plural(this.tokens, "token"),
         "Noise of the arithmetic": f"{this.noise_bits:.2g} bits for a whole candidate",
+        "Skew-normal curve": _curve(this.skew_normal),
         "Time": f"{this.seconds:,.1f} s",
     }
     return {
@@ -153,6 +159,8 @@ def _format_view(audit: Audit, at: int) -> dict[str, Any]:
         "censored": any(c.exposure.censored for c in mine),
         "crowd": _crowd(mine, this.space_size) if audit.canaries_in_corpus else None,
         "facts": facts,
+        "fit": this.skew_normal,
+        "curve_verdict": curve_verdict(this.skew_normal),
         "exposure_words": _exposure_words(mine, this.space_size),
         "histogram_words": _histogram_words(audit, at, mine),
         "figures": {
@@ -216,16 +224,38 @@ def _histogram_words(audit: Audit, at: int, mine: list[CanaryResult]) -> str:
     if mine:
         px = [c.px_bits for c in mine]
         text += f"; those of the canaries lie between {bits(min(px))} and {bits(max(px))} bits"
+    if (fit := audit.formats[at].skew_normal) is not None:
+        text += (
+            f"; the skew-normal curve over them has its mean at {bits(fit.curve.mean_bits)} bits"
+        )
     return f"{text}."
 
 
-def _row(canary: CanaryResult) -> dict[str, str]:
+def _curve(fit: SkewNormalFit | None) -> str:
+    if fit is None:
+        return "none: none could be fitted"
+    curve = fit.curve
+    shape = f"{curve.shape:.3g}" if math.isfinite(curve.shape) else "infinite (half-normal)"
+    return (
+        f"mean {curve.mean_bits:.2f} bits, standard deviation {curve.sd_bits:.2f} bits, shape "
+        f"{shape}; fitted to {count(fit.fitted)} draws, tested on {count(fit.tested)} others"
+    )
+
+
+def _beyond(estimate: Exposure | None) -> bool:
+    """Whether an estimate says more than the space can hold."""
+    return estimate is not None and (estimate.bits or 0.0) > estimate.space_bits
+
+
+def _row(audit: Audit, canary: CanaryResult) -> dict[str, str]:
+    fit = audit.formats[canary.format].skew_normal
     e = canary.exposure
     interval = f"{e.lower_bits:.2f} to {e.upper_bits:.2f}"
     if e.rank is not None:
         place = count(e.rank)
         if e.rank_lower is not None and e.rank_upper is not None and e.rank_lower < e.rank_upper:
-            place += f" ({count(e.rank_lower)} to {count(e.rank_upper)})"
+            # One break is allowed, before the range.
+            place += f" ({count(e.rank_lower)}{_NBSP}to{_NBSP}{count(e.rank_upper)})"
     else:
         place = f"{count(e.hits or 0)} of {count(e.draws or 0)}"
     return {
@@ -233,10 +263,12 @@ def _row(canary: CanaryResult) -> dict[str, str]:
         "format": str(canary.format + 1),
         "copies": "0 (control)" if canary.control else count(canary.repetitions),
         "px": f"{canary.px_bits:.2f}",
-        "exposure": f"≥ {e.lower_bits:.2f}" if e.bits is None else f"{e.bits:.2f}",
+        "exposure": bits_or_bound(e),
         "interval": interval,
         "place": place,
         "p": "–" if canary.natural else probability(e.p_value),
+        "skewed": bits_or_bound(canary.skew_normal)
+        + (f"{_NBSP}†" if fit is not None and fit.rejected else ""),
     }
 
 

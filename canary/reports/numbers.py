@@ -5,9 +5,14 @@ from __future__ import annotations
 import math
 import sys
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from canary.statistics.result import Exposure
 
 __all__ = [
     "bits",
+    "bits_or_bound",
     "clean",
     "copies",
     "count",
@@ -56,8 +61,19 @@ def bits(value: float) -> str:
     return f"{value:.1f}"
 
 
-def probability(p: float) -> str:
-    """A p-value with two digits; ``3.2 × 10⁻⁹`` where it is small."""
+def bits_or_bound(exposure: Exposure | None) -> str:
+    """An exposure with two decimals: ``≥ 12.70`` for a lower bound, ``none`` for none."""
+    if exposure is None:
+        return "none"
+    if exposure.bits is None:
+        return f"≥ {exposure.lower_bits:.2f}"
+    return f"{exposure.bits:.2f}"
+
+
+def probability(p: float | None) -> str:
+    """A p-value with two digits; ``3.2 × 10⁻⁹`` where it is small, ``none`` where it is not."""
+    if p is None:
+        return "none"
     if p <= sys.float_info.min:
         return "< 10⁻³⁰⁷"
     if p >= 0.001:

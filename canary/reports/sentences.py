@@ -5,14 +5,25 @@ from __future__ import annotations
 import statistics
 import sys
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from canary.audits.result import Audit, CanaryResult, median_bits
-from canary.reports.numbers import bits, copies, odds, one_in, plural
+from canary.reports.numbers import bits, copies, count, odds, one_in, plural, probability
 from canary.reports.resolution import coarsest
 from canary.statistics.pvalues import fisher
 
-__all__ = ["LEVEL", "UNLEARNED_95_BITS", "Answer", "Group", "answer", "strongest"]
+if TYPE_CHECKING:
+    from canary.statistics.extrapolation import SkewNormalFit
+
+__all__ = [
+    "LEVEL",
+    "UNLEARNED_95_BITS",
+    "Answer",
+    "Group",
+    "answer",
+    "curve_verdict",
+    "strongest",
+]
 
 LEVEL = 0.01
 """A p-value at or below this counts as evidence."""
@@ -179,6 +190,32 @@ def answer(audit: Audit) -> Answer:
     )
 
 
+def curve_verdict(fit: SkewNormalFit | None) -> str:
+    """Whether the skew-normal numbers of a format can be relied on, in plain words."""
+    if fit is None:
+        return (
+            "No skew-normal curve could be fitted: there are too few candidates, or their "
+            "log-perplexities are all alike or not all finite."
+        )
+    test = (
+        f"{count(fit.tested)} draws that it was not fitted to (Kolmogorov–Smirnov "
+        f"D = {fit.ks_distance:.2g}, p = {probability(fit.ks_p_value)})"
+    )
+    if fit.rejected:
+        found = f"The skew-normal curve failed its test against {test}: do not rely on it"
+    else:
+        found = f"The skew-normal curve passed its test against {test}"
+    error, luck = fit.tail_error_bits, fit.tail_error_sd_bits
+    if error is None or luck is None:
+        return f"{found}. Its tail, where the canaries are, was not tested."
+    tail = f"{'over' if error > 0 else 'under'}states exposure by {bits(abs(error))} bits"
+    if abs(error) > 3.0 * luck:
+        tail += ", more than luck explains, and further out by more"
+    elif not fit.rejected:
+        tail += ", which luck can do, and further out nothing tests it"
+    return f"{found}. Where one draw in a thousand lies, it {tail}."
+
+
 def _of_dry_run(audit: Audit, p: float) -> Answer:
     """Nothing was put into the corpus, so whatever is found is a false alarm."""
     planned = (
@@ -264,8 +301,11 @@ def _likeliest(canary: CanaryResult) -> str:
 
 def _outlier(injected: tuple[CanaryResult, ...]) -> tuple[CanaryResult, float] | None:
     """The canary that is evidence by itself, after Bonferroni's correction."""
-    first = min(injected, key=lambda c: c.exposure.p_value)
-    chance = first.exposure.p_value * len(injected)
+    known = [(p, c) for c in injected if (p := c.exposure.p_value) is not None]
+    if not known:
+        return None
+    least, first = min(known, key=lambda pair: pair[0])
+    chance = least * len(injected)
     return (first, chance) if chance <= LEVEL else None
 
 

@@ -167,7 +167,6 @@ def score_file(
             series.append(state, body)
             tally.add(state)
         if not tally.texts:
-            run.discard()
             raise CorpusError(
                 "holds no record", cure="name a file with at least one", where=str(source)
             )

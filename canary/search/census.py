@@ -29,6 +29,8 @@ class CensusResult:
         Px of all candidates, in bits.
     candidates : int
         How many were counted.
+    kept_bits : float64 array of shape (d,)
+        Px of those that were asked for, ascending: nothing tells which is whose.
     """
 
     rank: Ints
@@ -36,6 +38,7 @@ class CensusResult:
     upper: Ints
     histogram: Histogram
     candidates: int
+    kept_bits: NDArray[np.float64]
 
 
 class Census:
@@ -52,9 +55,18 @@ class Census:
     index : int64 array of shape (k,)
         Index of each canary in the format.
     noise_bits : float
+    keep : int64 array of shape (d,), optional
+        Different indices of candidates whose costs are kept as they come by.
     """
 
-    def __init__(self, px_bits: NDArray[np.float64], index: Ints, *, noise_bits: float) -> None:
+    def __init__(
+        self,
+        px_bits: NDArray[np.float64],
+        index: Ints,
+        *,
+        noise_bits: float,
+        keep: Ints | None = None,
+    ) -> None:
         self._px_bits, self._noise = px_bits, noise_bits
         self._index = np.asarray(index, np.int64)
         # Three limits per canary: surely below, at most, not surely above.
@@ -62,6 +74,8 @@ class Census:
         self._counts = np.zeros((3, len(px_bits)), np.int64)
         self._histogram = HistogramBuilder()
         self._candidates = 0
+        self._keep = np.sort(np.zeros(0, np.int64) if keep is None else keep)
+        self._kept: list[NDArray[np.float64]] = []
 
     def add(
         self,
@@ -77,11 +91,12 @@ class Census:
         bounds : (int, int)
             All their indices lie in this half-open range.
         index : callable
-            Gives the indices, shape (m,); called only if a canary may be among them.
+            Gives the indices, shape (m,); called only if a canary or one of those to be
+            kept may be among them.
 
         Notes
         -----
-        O(m log m + k log m).
+        O(m log m + k log m + m log d).
         """
         ordered = np.sort(costs_bits)
         below, at_most, not_above = self._limits
@@ -91,19 +106,29 @@ class Census:
         self._histogram.add(ordered, ordered=True)
         self._candidates += len(ordered)
         inside = np.flatnonzero((self._index >= bounds[0]) & (self._index < bounds[1]))
-        if len(ordered) and len(inside):
-            self._uncount_itself(inside, costs_bits, index())
+        first, last = np.searchsorted(self._keep, bounds)
+        if len(ordered) and (len(inside) or first < last):
+            numbers = index()
+            self._uncount_itself(inside, costs_bits, numbers)
+            if first < last:
+                at = np.minimum(np.searchsorted(self._keep, numbers), last - 1)
+                self._kept.append(costs_bits[self._keep[at] == numbers])
 
     def part(self) -> Census:
         """An empty census of the same canaries, for some of the candidates."""
-        return Census(self._px_bits, self._index, noise_bits=self._noise)
+        return Census(self._px_bits, self._index, noise_bits=self._noise, keep=self._keep)
 
     def to_dict(self) -> dict[str, Any]:
-        """What was counted, as plain data: numbers only, nothing of a fill."""
+        """What was counted, as plain data: numbers only, nothing of a fill.
+
+        The kept costs ascend. Beside their indices, gaps would tell fills: who has the seed
+        of the draws knows which indices were drawn, and the canaries are left out.
+        """
         return {
             "counts": self._counts.tolist(),
             "histogram": self._histogram.build().to_dict(),
             "candidates": self._candidates,
+            "kept": self._kept_bits().tolist(),
         }
 
     def merge(self, counted: Mapping[str, Any]) -> None:
@@ -111,13 +136,18 @@ class Census:
         self._counts += np.array(counted["counts"], np.int64).reshape(self._counts.shape)
         self._histogram.merge(Histogram.from_dict(counted["histogram"]))
         self._candidates += int(counted["candidates"])
+        self._kept.append(np.array(counted["kept"], np.float64))
 
     def result(self) -> CensusResult:
         """The ranks over everything added."""
         lower, rank, upper = 1 + self._counts
         if self._noise == 0.0:
             lower = upper = rank
-        return CensusResult(rank, lower, upper, self._histogram.build(), self._candidates)
+        histogram = self._histogram.build()
+        return CensusResult(rank, lower, upper, histogram, self._candidates, self._kept_bits())
+
+    def _kept_bits(self) -> NDArray[np.float64]:
+        return np.sort(np.concatenate([np.zeros(0), *self._kept]))
 
     def _uncount_itself(self, canaries: Ints, costs: NDArray[np.float64], index: Ints) -> None:
         order = np.argsort(index)

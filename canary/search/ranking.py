@@ -59,10 +59,14 @@ class Ranking:
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """What uniform draws give: their Px in bits, shape (n,), beside the canaries'."""
+    """What uniform draws give: their Px in bits, shape (n,), beside the canaries'.
+
+    `others` is bool of shape (n,): which draws are none of the canaries themselves.
+    """
 
     canaries: Priced
     px_bits: NDArray[np.float64]
+    others: NDArray[np.bool_]
     queries: int
 
 
@@ -75,9 +79,10 @@ def rank_by_tree(
     *,
     noise_bits: float,
     memory_bytes: int,
+    keep: Ints | None = None,
     shards: Series | None = None,
 ) -> Ranking:
-    """Rank fills among all leaves of the tree.
+    """Rank fills among all leaves of the tree, keeping the costs of some, given by index.
 
     Costs `tree.queries()` queries and one per token of each canary; memory does not
     grow with the space. With `shards`, finished ranges of leaves are kept there and not
@@ -111,6 +116,7 @@ def rank_by_tree(
             size=tree.size,
             queries=queries + row_queries,
             noise_bits=noise_bits,
+            keep=keep,
             shards=shards,
         )
 
@@ -122,6 +128,7 @@ def rank_by_rows(
     fills: Sequence[str],
     *,
     noise_bits: float,
+    keep: Ints | None = None,
     shards: Series | None = None,
 ) -> Ranking:
     """Rank fills among all candidates, each scored as a whole row: for small spaces.
@@ -149,6 +156,7 @@ def rank_by_rows(
         size=format.size,
         queries=queries,
         noise_bits=noise_bits,
+        keep=keep,
         shards=shards,
     )
 
@@ -174,17 +182,21 @@ def draw(
     drawn = format.sample(min(count, format.size), rng=rng)
     if shards is not None:
         canaries, queries = _resumed(canaries, queries, shards, noise_bits=noise_bits)
+    # A canary that was drawn has its price already. The prices of the others are kept in
+    # ascending order: in the order of the draws, which the seed gives, they would say
+    # which draw is the canary.
+    own = dict(zip(fills, canaries.px_bits.tolist(), strict=True))
     parts: list[NDArray[np.float64]] = []
     for first in range(0, len(drawn), _ROWS_AT_ONCE):
+        block = drawn[first : first + _ROWS_AT_ONCE]
         number = 1 + len(parts)
         if shards is not None and number < len(shards):
             shard = shards[number]
             px, spent = np.frombuffer(shard.body, _FLOATS), shard.state["queries"]
         else:
             began = time.perf_counter()
-            block = drawn[first : first + _ROWS_AT_ONCE]
             priced, spent = _price(batcher, format, encoder, block)
-            px = priced.px_bits
+            px = np.sort(priced.px_bits[[fill not in own for fill in block]])
             if shards is not None:
                 state = {
                     "share": len(block) / len(drawn),
@@ -194,7 +206,9 @@ def draw(
                 shards.append(state, px.astype(_FLOATS).tobytes())
         parts.append(px)
         queries += spent
-    return Draws(canaries, np.concatenate(parts), queries)
+    mine = np.array([own[fill] for fill in drawn if fill in own])
+    px = np.concatenate([*parts, mine])
+    return Draws(canaries, px, np.arange(len(px)) < len(px) - len(mine), queries)
 
 
 def _rank(
@@ -205,19 +219,20 @@ def _rank(
     size: int,
     queries: int,
     noise_bits: float,
+    keep: Ints | None,
     shards: Series | None,
 ) -> Ranking:
     """Count candidates ``0..size-1`` in one go, or in ranges that are kept as they finish.
 
     Counts over ranges side by side add up, so a range is finished for good: what is
-    kept of it is its end, its counts and its histogram.
+    kept of it is its end, its counts, its histogram and the costs asked for by `keep`.
     """
     if shards is None:
-        census = Census(canaries.px_bits, index, noise_bits=noise_bits)
+        census = Census(canaries.px_bits, index, noise_bits=noise_bits, keep=keep)
         queries += count(census, 0, size)
         return Ranking(canaries, census.result(), queries)
     canaries, queries = _resumed(canaries, queries, shards, noise_bits=noise_bits)
-    census = Census(canaries.px_bits, index, noise_bits=noise_bits)
+    census = Census(canaries.px_bits, index, noise_bits=noise_bits, keep=keep)
     done = 0
     for number in range(1, len(shards)):
         shard = shards[number]

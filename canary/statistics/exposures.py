@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
+from canary.statistics.checks import check_confidence, exact_size, finite_array
 from canary.statistics.result import Exposure
 
 __all__ = ["exposure_by_draws", "exposure_by_rank"]
@@ -59,7 +60,7 @@ def exposure_by_rank(
     2.0
     """
     where = "exposure_by_rank"
-    size = _size(space_size, where)
+    size = exact_size(space_size, where)
     try:
         low, middle, high = (operator.index(value) for value in (lower, rank, upper))
     except TypeError as error:
@@ -160,21 +161,16 @@ def exposure_by_draws(
     (True, True)
     """
     where = "exposure_by_draws"
-    size = _size(space_size, where)
-    if not 0.0 < confidence < 1.0:
-        raise EstimationError(
-            f"confidence must lie between 0 and 1, got {confidence!r}",
-            cure="0.95 is usual",
-            where=where,
-        )
+    size = exact_size(space_size, where)
+    check_confidence(confidence, where)
     if not 0.0 <= noise_bits < math.inf:
         raise EstimationError(
             f"noise_bits must be finite and not negative, got {noise_bits!r}",
             cure="give what the model's facts say",
             where=where,
         )
-    px = _finite(canary_px, "canary_px", where)
-    draws = np.sort(_finite(draws_px, "draws_px", where))
+    px = finite_array(canary_px, "canary_px", where)
+    draws = np.sort(finite_array(draws_px, "draws_px", where))
     n = len(draws)
     if not n:
         raise EstimationError("draws_px is empty", cure="draw at least one candidate", where=where)
@@ -228,43 +224,3 @@ def _log2_ratio(size: int, rank: int) -> float:
         return math.log2(size / rank)
     except OverflowError:
         return math.log2(size) - math.log2(rank)
-
-
-def _size(space_size: SupportsIndex, where: str) -> int:
-    try:
-        size = operator.index(space_size)
-    except TypeError:
-        size = 0
-    if size < 1:
-        raise EstimationError(
-            f"space_size must be a positive integer, got {space_size!r}",
-            cure="give the exact size of the format's space",
-            where=where,
-        )
-    return size
-
-
-def _finite(values: ArrayLike, name: str, where: str) -> NDArray[np.float64]:
-    try:
-        array = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise EstimationError(
-            f"{name} must hold numbers ({error})",
-            cure="give log-perplexities in bits",
-            where=where,
-        ) from error
-    if array.ndim != 1:
-        raise EstimationError(
-            f"{name} must have one dimension, got shape {array.shape}",
-            cure="give one log-perplexity per candidate",
-            where=where,
-        )
-    bad = np.flatnonzero(~np.isfinite(array))
-    if len(bad):
-        raise EstimationError(
-            f"{name} must be finite, got {array[bad[0]]} at position {bad[0]} "
-            f"({len(bad)} of {len(array)} values are not finite)",
-            cure="look for NaN or infinite logits in the model",
-            where=where,
-        )
-    return array

@@ -112,7 +112,7 @@ class HistogramBuilder:
         values = values[np.searchsorted(values, -np.inf, "right") : np.searchsorted(values, np.inf)]
         if not len(values):
             return
-        while values[-1] - values[0] > (_MOST_BINS // 4) * self.width_bits:
+        while values[-1] - values[0] > _MOST_BINS * self.width_bits:
             self._coarsen()
         first = int(np.floor(values[0] / self.width_bits))
         last = int(np.floor(values[-1] / self.width_bits))

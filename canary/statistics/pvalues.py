@@ -85,7 +85,8 @@ def fisher(p_values: ArrayLike, *, shared_draws: SupportsIndex | None = None) ->
     if len(bad):
         raise EstimationError(
             f"p-values lie above 0 and at most at 1, got {p[bad[0]]} at position {bad[0]}",
-            cure="count the canary itself: (1 + hits) / (1 + draws), or rank / |R|",
+            cure="count the canary itself: (1 + hits) / (1 + draws), or rank / |R|; an exposure "
+            "read off a curve has no p-value",
             where=where,
         )
     draws = None if shared_draws is None else _draws(shared_draws, where)

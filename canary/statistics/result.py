@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from canary.records.fields import from_fields
 
-__all__ = ["Exposure"]
+__all__ = ["SKEW_NORMAL", "Exposure"]
+
+SKEW_NORMAL = "skew-normal"
+"""The method whose exposures are unbounded and have no p-value."""
 
 
 @dataclass(frozen=True)
@@ -20,21 +24,26 @@ class Exposure:
     bits : float or None
         The estimate; None where only a bound is known (`censored`).
     lower_bits, upper_bits : float
-        The interval.
+        The interval. Only that of a skew-normal estimate may have no upper end (infinity).
     confidence : float or None
         Confidence of the interval; None where it is certain, to within the noise of the
         model's arithmetic.
     method : str
-        ``"enumeration"`` or ``"uniform draws"``.
+        ``"enumeration"``, ``"uniform draws"`` or ``"skew-normal"``.
     space_bits : float
-        log2|R|, the largest exposure that there is.
-    p_value : float
-        Probability of an exposure at least as large if the canary was not learned.
+        log2|R|, the largest exposure that there is; a skew-normal estimate may exceed it.
+    p_value : float or None
+        Probability of an exposure at least as large if the canary was not learned. None
+        for a skew-normal estimate: it is read off a curve that was fitted, and nothing
+        bounds how often it is too high.
     rank, rank_lower, rank_upper : int or None
         Candidates with Px <= Px(canary), the canary included, and its bounds; None for
         an estimate from draws.
     draws, hits : int or None
         Candidates drawn, and those among them with Px <= Px(canary).
+    tail_bits : float or None
+        Of a skew-normal estimate, the whole tail of the curve: ``-log2 F(Px)`` beside the
+        ``-log2 (F(Px) - F(0))`` of `bits`. None if the curve has nothing there at all.
     """
 
     bits: float | None
@@ -43,23 +52,39 @@ class Exposure:
     confidence: float | None
     method: str
     space_bits: float
-    p_value: float
+    p_value: float | None
     rank: int | None = None
     rank_lower: int | None = None
     rank_upper: int | None = None
     draws: int | None = None
     hits: int | None = None
+    tail_bits: float | None = None
 
     @property
     def censored(self) -> bool:
         """Whether only a lower bound is known: no draw was as likely as the canary."""
         return self.bits is None
 
+    @property
+    def unbounded(self) -> bool:
+        """Whether it may exceed log2|R|: it is read off a curve, not counted."""
+        return self.method == SKEW_NORMAL
+
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain data."""
-        return asdict(self)
+        """The result as plain data; no upper end is None, for JSON has no infinity."""
+        upper = None if math.isinf(self.upper_bits) else self.upper_bits
+        return {**asdict(self), "upper_bits": upper}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Exposure:
-        """The inverse of `to_dict`; a TypeError names a field of another type."""
-        return from_fields(cls, data)
+        """The inverse of `to_dict`.
+
+        A TypeError names a field of another type, a ValueError one that does not go with
+        the method: a p-value of a skew-normal estimate, or a missing one of another.
+        """
+        unbounded = data.get("method") == SKEW_NORMAL
+        open_ended = unbounded and data.get("upper_bits", 0.0) is None
+        found = from_fields(cls, {**data, "upper_bits": 0.0} if open_ended else data)
+        if unbounded != (found.p_value is None):
+            raise ValueError(f"p_value of a {found.method} exposure is {found.p_value!r}")
+        return replace(found, upper_bits=math.inf) if open_ended else found

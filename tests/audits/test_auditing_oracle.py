@@ -12,7 +12,7 @@ from small_models import build
 from canary.audits.auditing import audit, exposure
 from canary.audits.result import Audit, median_bits
 from canary.corpus.canaries import generate
-from canary.errors import FormatError, InputError, ModelError, RecordError
+from canary.errors import EstimationError, FormatError, InputError, ModelError, RecordError
 from canary.formats.format import Format
 from canary.scoring.texts import score
 
@@ -121,8 +121,25 @@ def test_audit_round_trip(tmp_path) -> None:
         lambda d: d["canaries"][0].pop("exposure"),
         lambda d: d["formats"][0].update(extra=1),
         lambda d: d.update(canaries=3),
+        lambda d: d["canaries"][0].update(skew_normal=None),
+        lambda d: d["canaries"][0].update(skew_normal=d["canaries"][0]["exposure"]),
+        lambda d: d["canaries"][0].update(exposure=d["canaries"][0]["skew_normal"]),
+        lambda d: d["formats"][0].pop("skew_normal"),
+        lambda d: d["formats"][0].update(skew_normal=None),
+        lambda d: d["formats"][0]["skew_normal"].update(extra=1),
     ],
-    ids=["no canaries", "no exposure", "extra field", "wrong type"],
+    ids=[
+        "no canaries",
+        "no exposure",
+        "extra field",
+        "wrong type",
+        "one estimate gone",
+        "an estimate that was counted",
+        "an exposure that was not",
+        "no field for the curve",
+        "no curve",
+        "extra field of the curve",
+    ],
 )
 def test_audit_input_damaged(tmp_path, spoil) -> None:
     canaries = generate("The {digit:2}", repetitions=[1], controls=1, seed=5)
@@ -193,3 +210,60 @@ def test_progress_reaches_its_total() -> None:
     assert stages == [("enumeration of The ••••", 1110)]
     # Each canary once as a row of 7 scored tokens, once along the walk.
     assert 1110 <= sum(done) <= 1110 + (4 + 7) * len(canaries.canaries)
+
+
+def test_the_estimate_stands_beside_every_exposure_oracle() -> None:
+    """In the bulk, the curve over all candidates gives what counting them gives."""
+    canaries = generate("The code {digit:4}", repetitions=[1], per_repetition=24, seed=8)
+    for method in ("enumeration", "sampling"):
+        found = audit(build("lstm"), canaries, method=method, draws=4000)
+        fit = found.formats[0].skew_normal
+        assert 3900 <= fit.fitted + fit.tested <= 4000
+        exact = exposure(build("lstm"), canaries, method="enumeration")
+        for beside, counted in zip(found.canaries, exact, strict=True):
+            assert beside.skew_normal.method == "skew-normal"
+            if counted.exposure.bits < 4:
+                # The curve of so small a model's candidates is not quite a skew-normal one.
+                assert beside.skew_normal.bits == pytest.approx(counted.exposure.bits, abs=0.6)
+
+
+def test_both_methods_fit_the_curve_to_the_same_draws() -> None:
+    canaries = generate("The code {digit:3}", repetitions=[1], controls=4, seed=9)
+    model = build("table")
+    a = audit(model, canaries, method="enumeration", draws=300, seed=5).formats[0].skew_normal
+    b = audit(model, canaries, method="sampling", draws=300, seed=5).formats[0].skew_normal
+    assert a == b
+    # Whole rows of a space without a tree, too.
+    words = "|".join(f"{i}x" for i in range(120)) + "|1xy"
+    canaries = generate(f"a {{choice:{words}}}.", repetitions=[1], controls=4, seed=9)
+    a = audit(model, canaries, method="enumeration", draws=80, seed=5).formats[0]
+    b = audit(model, canaries, method="sampling", draws=80, seed=5).formats[0]
+    assert a.certificate == "certified: every fill was encoded"
+    assert a.skew_normal == b.skew_normal
+
+
+def test_canaries_do_not_bend_their_own_curve() -> None:
+    canaries = generate("The {digit:2}", repetitions=[1], controls=2, seed=3)
+    fit = audit(build("table"), canaries).formats[0].skew_normal
+    assert fit.fitted + fit.tested == 100 - len(canaries.canaries)
+
+
+def test_the_estimate_as_the_exposure_itself() -> None:
+    canaries = generate("The {digit:9}", repetitions=[1], controls=2, seed=3)
+    results = exposure(build("lstm"), canaries, method="skew-normal", draws=400)
+    for result in results:
+        assert result.exposure is result.skew_normal
+        assert result.exposure.p_value is None
+        json.dumps(result.to_dict(), allow_nan=False)
+    with pytest.raises(InputError, match="an audit rests on p-values"):
+        audit(build("lstm"), canaries, method="skew-normal")
+    with pytest.raises(EstimationError, match="8 draws are too few"):
+        exposure(build("lstm"), canaries, method="skew-normal", draws=8)
+
+
+def test_without_a_curve_the_audit_stands_degenerate() -> None:
+    canaries = generate("The {digit:9}", repetitions=[1], controls=2, seed=3)
+    found = audit(build("lstm"), canaries, draws=20)
+    assert found.formats[0].skew_normal is None
+    assert {c.skew_normal for c in found.canaries} == {None}
+    assert Audit.from_dict(found.to_dict()) == found

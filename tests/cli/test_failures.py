@@ -126,8 +126,8 @@ def test_wide_table_loses_nothing(capsys, monkeypatch):
 def test_tables_fit_a_narrow_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     drawn = exposure_by_draws([1.0], [2.0] * 20_000, space_size=10**9)[0]
-    canaries = [CanaryResult(f"canary-{n}", 0, 4 * n, 100.0, None, drawn) for n in (10, 2000)]
-    controls = [CanaryResult("control-10", 0, 0, 100.0, None, drawn)]
+    canaries = [CanaryResult(f"canary-{n}", 0, 4 * n, 100.0, None, drawn, None) for n in (10, 2000)]
+    controls = [CanaryResult("control-10", 0, 0, 100.0, None, drawn, None)]
     show_exposures([*canaries, *controls])
     show_audit(Audit((*canaries, *controls), (), None, None, {}, {}))
     lines = capsys.readouterr().err.splitlines()
@@ -157,11 +157,15 @@ def test_signals_clean_up_as_ctrl_c_does(command, workplace, monkeypatch, number
 
     before = files(workplace)
     monkeypatch.setattr("canary.records.files._commit", kill)
-    outcome = command(*GENERATE)
+    found = signal.signal(number, signal.SIG_DFL)  # under nohup, SIGHUP is ignored
+    try:
+        outcome = command(*GENERATE)
+    finally:
+        ours = signal.signal(number, found)
     assert outcome.code == code
     assert (outcome.out, outcome.err) == ("", "stopped; files are whole or absent\n")
     assert files(workplace) == before
-    assert signal.getsignal(number) is signal.SIG_DFL
+    assert ours is signal.SIG_DFL
 
 
 def test_placements_that_cannot_be_written_leave_a_way(command, workplace, monkeypatch):

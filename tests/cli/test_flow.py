@@ -91,7 +91,7 @@ def test_whole_flow_finds_what_was_learned(command, workplace):
     drawn = command("exposure", "model", "--canaries", "canaries.json", "--json", *SAMPLING)
     unhit = [c for c in drawn.document["canaries"] if c["exposure"]["bits"] is None]
     assert unhit
-    assert drawn.err.count("at least") == len(unhit)
+    assert drawn.err.count("≥") == len(unhit)
     again = command("audit", "model", "--canaries", "canaries.json", "--out", "b", *SAMPLING)
     assert "at least" in again.err
 
@@ -206,7 +206,7 @@ def test_demo_passes_what_it_was_told(command, workplace, monkeypatch, model):
     assert told == {"out": Path("d"), "inject": False, "seed": 4}
     assert outcome.document["kind"] == "canary audit"
     assert "a line" in outcome.err
-    assert "d/canaries.json holds the secrets" in outcome.err
+    assert "Secrets stand in clear in d/canaries.json" in outcome.err
 
 
 def test_words_from_a_file(command, workplace):

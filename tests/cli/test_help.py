@@ -11,10 +11,16 @@ import pytest
 from typer.main import get_command
 
 from canary import __version__
-from canary.audits.auditing import METHODS, audit, exposure
+from canary.audits.auditing import EXPOSURE_METHODS, METHODS, audit, exposure
 from canary.cli import after_training, before_training
 from canary.cli.commands import app
-from canary.cli.options import DtypeName, FileFormatName, MethodName, columns_of
+from canary.cli.options import (
+    DtypeName,
+    ExposureMethodName,
+    FileFormatName,
+    MethodName,
+    columns_of,
+)
 from canary.corpus.canaries import generate
 from canary.corpus.discovery import discover
 from canary.corpus.file_formats import FILE_FORMATS
@@ -96,6 +102,7 @@ def test_defaults_are_those_of_the_functions(cli, api):
 
 def test_choices_are_those_of_the_functions():
     assert set(get_args(MethodName)) == set(METHODS)
+    assert set(get_args(ExposureMethodName)) == set(EXPOSURE_METHODS)
     assert get_args(FileFormatName) == FILE_FORMATS
     for name in get_args(DtypeName):
         assert str(dtype_named(name)) == f"torch.{name}"

@@ -13,6 +13,7 @@ import pytest
 from canary.audits.result import Audit, CanaryResult, FormatResult
 from canary.reports.html import render
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
+from canary.statistics.extrapolation import exposure_by_skew_normal
 from canary.statistics.histogram import HistogramBuilder
 from canary.statistics.pvalues import fisher
 
@@ -88,11 +89,15 @@ def make_audit(
         ]  # fmt: skip
     else:
         found = exposure_by_draws(px, others, space_size=space_size, noise_bits=1e-5)
+    # An enumerated space is extrapolated from draws of it, as in an audit.
+    skewed, fit = exposure_by_skew_normal(
+        px, others[:20_000], space_size=space_size, rng=rng, replicates=20
+    )
     canaries = []
     ordinal = {"canary": first, "control": first}
-    for n, p, e in zip(copies, px, found, strict=True):
+    for n, p, e, s in zip(copies, px, found, skewed, strict=True):
         kind = "canary" if n else "control"
-        canaries.append(CanaryResult(f"{kind}-{ordinal[kind]}", at, n, float(p), 9.25, e))
+        canaries.append(CanaryResult(f"{kind}-{ordinal[kind]}", at, n, float(p), 9.25, e, s))
         ordinal[kind] += 1
     priced = FormatResult(
         format=text,
@@ -103,6 +108,7 @@ def make_audit(
         if enumerated
         else "111,111,110 queries exceed the budget of 1,000,000",
         histogram=histogram(others),
+        skew_normal=fit,
         candidates=space_size if enumerated else draws,
         queries=111_110 if enumerated else draws * 9,
         tokens=28,

@@ -8,7 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from canary.reports.figures import NARROW, WIDE, _coarser, draw_exposure, draw_histogram
+from canary.reports.figures import (
+    NARROW,
+    WIDE,
+    _coarser,
+    _draw_counts,
+    _draw_curve,
+    draw_exposure,
+    draw_histogram,
+)
 from canary.statistics.histogram import Histogram
 
 
@@ -115,3 +123,30 @@ def test_coarser_bins_hold_the_same_candidates_oracle(start, bins):
     for low, high, number in zip(edges[:-1], edges[1:], counts, strict=True):
         inside = (left >= low) & (left < high)
         assert np.asarray(fine.counts)[inside].sum() == number
+
+
+def test_the_curve_lies_over_the_histogram_oracle(audits):
+    """Drawn off the axes: the points of the dashed line are the density in candidates."""
+    from matplotlib.figure import Figure
+
+    audit = audits["draws"]
+    priced = audit.formats[0]
+    axes = Figure().subplots()
+    unit = _draw_counts(axes, priced.histogram)
+    _draw_curve(axes, priced, unit)
+    (line,) = axes.get_lines()
+    x, y = line.get_data()
+    curve = priced.skew_normal.curve
+    half = unit / 2
+    expected = priced.histogram.total * (curve.cumulative(x + half) - curve.cumulative(x - half))
+    middle = expected > 50
+    assert np.allclose(y[middle], expected[middle], rtol=0.02)
+    assert y.min() >= axes.get_ylim()[0]
+    assert y.max() <= axes.get_ylim()[1]
+
+
+def test_no_curve_degenerate(audits):
+    audit = audits["draws"]
+    bare = replace(audit, formats=(replace(audit.formats[0], skew_normal=None),))
+    assert "skew-normal curve" in words(draw_histogram(audit, 0))
+    assert "skew-normal curve" not in words(draw_histogram(bare, 0))

@@ -201,17 +201,50 @@ def test_table_golden(audits, pages):
     censored = next(c for c in audits["draws"].canaries if c.exposure.censored)
     assert cells("draws", "", censored.id) == [
         str(censored.repetitions), "≥ 12.40", "12.40 to 29.90", f"{censored.px_bits:.2f}",
-        "0 of 20,000", "5.0 × 10⁻⁵",
+        "0 of 20,000", "5.0 × 10⁻⁵", f"{censored.skew_normal.bits:.2f}",
     ]  # fmt: skip
     exact = audits["enumerated"].canaries[8]
     assert exact.exposure.rank == 1
     assert cells("enumerated", "", exact.id) == [
-        "4", "19.93", "18.93 to 19.93", f"{exact.px_bits:.2f}", "1 (1 to 2)", "2.0 × 10⁻⁶",
+        "4", "19.93", "18.93 to 19.93", f"{exact.px_bits:.2f}", "1 (1\N{NO-BREAK SPACE}to"
+        "\N{NO-BREAK SPACE}2)", "2.0 × 10⁻⁶", f"{exact.skew_normal.bits:.2f}",
     ]  # fmt: skip
     # A phone shows the first three columns.
     headings = re.findall(r'<th scope="col">(.*?)</th>', pages["enumerated"])
     assert headings[:3] == ["Canary", "Copies", "Exposure<br>(bits)"]
     assert cells("enumerated", ' class="control"', "control-1")[0] == "0 (control)"
+
+
+def test_the_curve_and_its_test_are_told(audits, pages):
+    passed, bare = Page(pages["draws"]).text("style"), Page(pages["no canaries"]).text("style")
+    assert audits["draws"].formats[0].skew_normal.rejected is False
+    assert "The skew-normal curve passed its test against 10,000 draws" in passed
+    assert "Beyond the draws nothing tests the skew-normal curve" in passed
+    assert "†" not in passed
+    assert "Skew-normal curve mean 32" in bare
+
+
+def test_a_rejected_curve_is_marked_in_every_row(audits):
+    audit = audits["draws"]
+    fit = replace(audit.formats[0].skew_normal, ks_p_value=1e-9)
+    html = render(replace(audit, formats=(replace(audit.formats[0], skew_normal=fit),)))
+    assert html.count("\N{NO-BREAK SPACE}†</td>") == len(audit.canaries)
+    text = Page(html).text("style")
+    assert "failed its test against 10,000 draws" in text
+    assert "skew-normal curve (failed its test)" in text
+
+
+def test_without_a_curve_nothing_is_said_of_it(audits):
+    audit = audits["draws"]
+    bare = replace(
+        audit,
+        formats=(replace(audit.formats[0], skew_normal=None),),
+        canaries=tuple(replace(c, skew_normal=None) for c in audit.canaries),
+    )
+    text = Page(render(bare)).text("style")
+    assert "No skew-normal curve could be fitted" in text
+    assert "Skew-normal (bits)" not in text
+    assert "dashed line is a skew-normal" not in text
 
 
 def test_how_it_was_computed_is_all_there(audits, pages):

@@ -18,10 +18,12 @@ from canary.audits.result import (
     smallest_bits,
 )
 from canary.reports.resolution import COARSE, coarsest, spread_bits
-from canary.reports.sentences import UNLEARNED_95_BITS, answer, strongest
+from canary.reports.sentences import UNLEARNED_95_BITS, answer, curve_verdict, strongest
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
+from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
 from canary.statistics.pvalues import fisher
+from canary.statistics.skewnormal import SkewNormal
 
 SIZE = 1_000_000
 CHANCE = [500_000, 300_000, 700_000, 900_000]
@@ -38,12 +40,12 @@ def audit_of(groups, *, size=SIZE, draws=None):
                 drawn = [float(i) for i in range(1, draws + 1)]
                 (found,) = exposure_by_draws([place + 0.5], drawn, space_size=size)
             ordinal = f"canary-{len(canaries) + 1}"
-            canaries.append(CanaryResult(ordinal, 0, repetitions, 30.0, 9.0, found))
+            canaries.append(CanaryResult(ordinal, 0, repetitions, 30.0, 9.0, found, None))
     method = "uniform draws" if draws else "enumeration"
     formats = (
         FormatResult(
-            "x {digit:6}", "x ••••••", size, method, "", Histogram(0.0, 0.125, ()), draws or size,
-            1, 9, 0.0, None, 1.0,
+            "x {digit:6}", "x ••••••", size, method, "", Histogram(0.0, 0.125, ()), None,
+            draws or size, 1, 9, 0.0, None, 1.0,
         ),
     )  # fmt: skip
     parts = ([c for c in canaries if not c.control], [c for c in canaries if c.control])
@@ -385,3 +387,24 @@ def test_unlearned_95_theory():
     # Pr[exposure >= t] = 2^-t = 5 %
     share = 2.0**-UNLEARNED_95_BITS
     assert share == pytest.approx(0.05, rel=1e-12)
+
+
+def fit_of(p=0.5, *, tail=10.0, error=0.1):
+    curve = SkewNormal(30.0, 2.0, 1.0)
+    return SkewNormalFit(curve, 10_000, 10_000, 0.01, p, tail, error, 0.95, 200)
+
+
+def test_the_verdict_over_the_curve_golden():
+    start = "The skew-normal curve passed its test against 10,000 draws that it was not fitted to "
+    assert curve_verdict(fit_of()) == (
+        f"{start}(Kolmogorov–Smirnov D = 0.01, p = 0.5). Where one draw in a thousand lies, it "
+        "overstates exposure by 0.1 bits, which luck can do, and further out nothing tests it."
+    )
+    # 10 draws lie below that quantile: 1.44 / sqrt 10 = 0.46 bits of luck.
+    assert curve_verdict(fit_of(error=-1.9)).endswith(
+        "it understates exposure by 1.9 bits, more than luck explains, and further out by more."
+    )
+    assert curve_verdict(fit_of(tail=None, error=None)).endswith("was not tested.")
+    assert "failed its test" in curve_verdict(fit_of(0.01))
+    assert "do not rely on it. Where one" in curve_verdict(fit_of(0.01))
+    assert curve_verdict(None).startswith("No skew-normal curve could be fitted")

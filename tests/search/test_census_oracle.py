@@ -34,7 +34,8 @@ def test_census_oracle(data) -> None:
     noise = data.draw(st.sampled_from([0.0, 0.1, 0.25, 1.0]))
     shift = data.draw(st.sampled_from([0.0, 0.05, 0.3, -0.3])) if noise else 0.0
     px = costs[index] + shift  # what the walk said along the canary's own path
-    census = Census(px, index, noise_bits=noise)
+    keep = np.array(data.draw(st.lists(st.integers(0, size - 1), unique=True)), int)
+    census = Census(px, index, noise_bits=noise, keep=keep)
     cuts = sorted(data.draw(st.lists(st.integers(0, size), max_size=4)))
     edges = [0, *cuts, size]
     for a, b in itertools.pairwise(edges):
@@ -46,6 +47,7 @@ def test_census_oracle(data) -> None:
         else:
             census.add(costs[order], (a, b), order.copy)
     found = census.result()
+    np.testing.assert_array_equal(found.kept_bits, np.sort(costs[keep]))
     wanted = brute(costs, index, px, noise)
     np.testing.assert_array_equal(found.rank, wanted[:, 0])
     np.testing.assert_array_equal(found.lower, wanted[:, 1])

@@ -13,7 +13,9 @@ from hypothesis.extra import numpy as hnp
 from canary.errors import EstimationError
 from canary.statistics.histogram import Histogram, HistogramBuilder
 
-VALUES = hnp.arrays(np.float64, st.integers(0, 50), elements=st.floats(-100, 300, allow_nan=False))
+VALUES = hnp.arrays(
+    np.float64, st.integers(0, 50), elements=st.floats(-100, 3_000, allow_nan=False)
+)
 
 
 def build(*chunks, width=0.125):
@@ -119,7 +121,19 @@ def test_merged_parts_are_the_whole_property(chunks):
     assert builder.build() == build(*chunks)
 
 
-@pytest.mark.parametrize("other", [Histogram(0.9, 0.3, (1,)), Histogram(0.1, 0.125, (1,))])
+def test_merged_parts_may_have_doubled_their_bins_regression():
+    """Parts of one audit span different ranges; a part that was coarse could not be added."""
+    near, far = np.array([0.0, 129.0, 130.0]), np.array([-70.0, 5_000.0])
+    for chunks in ([near, far], [far, near], [near, far + 9_000.0, near - 9_000.0]):
+        builder = HistogramBuilder()
+        for chunk in chunks:
+            builder.merge(build(chunk))
+        assert builder.build() == build(*chunks) == build(*reversed(chunks))
+    assert build(near).width_bits == 0.125
+    assert build(far).width_bits == 2.0
+
+
+@pytest.mark.parametrize("other", [Histogram(0.0, 0.3, (1,)), Histogram(0.1, 0.125, (1,))])
 def test_merge_input_other_bins(other):
     with pytest.raises(EstimationError, match="do not fit bins of 0.125 bits"):
         HistogramBuilder().merge(other)

@@ -1,0 +1,202 @@
+"""The skew-normal distribution, its integrals in log space however small they are.
+
+Density ``(2 / w) phi(z) Phi(a z)`` with ``z = (x - x0) / w``: location ``x0``, scale ``w``,
+shape ``a``. A shape of plus or minus infinity is the half-normal to the right or to the
+left of the location.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["SkewNormal", "log_integral"]
+
+Floats = NDArray[np.float64]
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
+_NODES, _WEIGHTS = (_NODES + 1.0) / 2.0, _WEIGHTS / 2.0
+# Beyond a fall of exp(-42) nothing is added to a float64.
+_FALL_NATS = 42.0
+_LN2 = math.log(2.0)
+_LOG_ROOT_2PI = 0.5 * math.log(2.0 * math.pi)
+# A shape whose square overflows is taken for infinite.
+_HALF_NORMAL = 1e150
+# Elements of the largest temporary array.
+_AT_ONCE = 2**21
+
+
+@dataclass(frozen=True)
+class SkewNormal:
+    """One curve over log-perplexities.
+
+    Parameters
+    ----------
+    location_bits, scale_bits : float
+        ``x0`` and ``w``; neither the mean nor the standard deviation.
+    shape : float
+        ``a``: 0 is the normal distribution, positive leans to the right; may be infinite.
+    """
+
+    location_bits: float
+    scale_bits: float
+    shape: float
+
+    @property
+    def mean_bits(self) -> float:
+        """Mean of the curve."""
+        return self.location_bits + self.scale_bits * _standard_mean(self.shape)
+
+    @property
+    def sd_bits(self) -> float:
+        """Standard deviation of the curve."""
+        return self.scale_bits * math.sqrt(1.0 - _standard_mean(self.shape) ** 2)
+
+    def standard(self, x_bits: ArrayLike) -> Floats:
+        """``z`` of each `x_bits`."""
+        return (np.asarray(x_bits, np.float64) - self.location_bits) / self.scale_bits
+
+    def log_density(self, x_bits: ArrayLike) -> Floats:
+        """Natural logarithm of the density per bit; of any shape."""
+        from scipy.special import log_ndtr
+
+        z = self.standard(x_bits)
+        if math.isinf(self.shape):
+            skewed = np.where(z * np.sign(self.shape) >= 0.0, 0.0, -np.inf)
+        else:
+            skewed = log_ndtr(self.shape * z)
+        return np.asarray(
+            _LN2 - _LOG_ROOT_2PI - math.log(self.scale_bits) - z * z / 2.0 + skewed, np.float64
+        )
+
+    def log_integral(self, low_bits: ArrayLike, high_bits: ArrayLike) -> Floats:
+        """Natural logarithm of the probability between two points, which may be infinite."""
+        return log_integral(self.standard(low_bits), self.standard(high_bits), self.shape)
+
+    def cumulative(self, x_bits: ArrayLike) -> Floats:
+        """Probability up to each point, to an absolute error of 1e-15: fast, for the bulk."""
+        from scipy.special import ndtr, owens_t
+
+        z = self.standard(x_bits)
+        below: Floats = np.clip(ndtr(z) - 2.0 * owens_t(z, self.shape), 0.0, 1.0)
+        return below
+
+    def to_dict(self) -> dict[str, Any]:
+        """The curve as plain data; an infinite shape, which JSON has not, as text."""
+        shape = self.shape if math.isfinite(self.shape) else f"{self.shape:+}"
+        return {
+            "location_bits": self.location_bits,
+            "scale_bits": self.scale_bits,
+            "shape": shape,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SkewNormal:
+        """The inverse of `to_dict`; a KeyError, TypeError or ValueError says what is wrong."""
+        limits = {"+inf": math.inf, "-inf": -math.inf}
+        shape = data["shape"]
+        plain = {**data, "shape": limits.get(shape, shape)}
+        built = cls(**plain)
+        for field in fields(cls):
+            value = getattr(built, field.name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise TypeError(f"{field.name} of a skew-normal curve must be a number")
+            if math.isnan(value) or (math.isinf(value) and field.name != "shape"):
+                raise ValueError(f"{field.name} of a skew-normal curve must be finite")
+        if not built.scale_bits > 0.0:
+            raise ValueError("a skew-normal curve has a positive scale")
+        return built
+
+
+def log_integral(low: ArrayLike, high: ArrayLike, shape: ArrayLike) -> Floats:
+    """Natural logarithm of the integral of ``2 phi(z) Phi(shape z)`` from `low` to `high`.
+
+    Parameters
+    ----------
+    low, high : array_like
+        Ends in standard units, broadcast against each other and `shape`; infinite ones too.
+        Where `high` is not above `low` the integral is 0 and its logarithm ``-inf``.
+    shape : array_like
+        Of any sign, infinite ones included.
+
+    Returns
+    -------
+    float64 array of the broadcast shape
+        Relative error of the integral about 1e-13 and, where its logarithm is large, a few
+        roundings of that; never ``-inf`` because of an underflow.
+
+    Notes
+    -----
+    The usual ``Phi(z) - 2 T(z, a)`` subtracts nearly equal numbers in the tail [1]_: nothing
+    is left beyond some 50 bits. Here all terms are on the negative half line, where for a
+    shape ``a >= 0`` the integrand has a concave logarithm
+
+        -(1 + a^2) t^2 / 2 + log erfcx(-a t / sqrt 2) + const,
+
+    so from the upper end ``u`` down it falls at least like ``exp(-d s - k s^2 / 2)``, with
+    ``d`` its slope at ``u`` and ``k`` its curvature there, and Gauss-Legendre quadrature
+    over the part that is not negligible serves. Other cases reduce to it without
+    cancellation: ``t -> -t`` mirrors the shape, and where ``Phi(a t)`` is above one half,
+    ``Phi(a t) = 1 - Phi(-a t)`` subtracts at most half of what stands.
+    Cost: 96 evaluations of erfcx per element.
+
+    References
+    ----------
+    .. [1] Azzalini and Capitanio, The Skew-Normal and Related Families, Cambridge
+       University Press 2014, section 2.1 and appendix B.
+    """
+    low_z, high_z, a = np.broadcast_arrays(
+        np.asarray(low, np.float64), np.asarray(high, np.float64), np.asarray(shape, np.float64)
+    )
+    flat = [v.ravel() for v in (low_z, high_z, a)]
+    out = np.empty(flat[0].shape)
+    step = max(_AT_ONCE // len(_NODES), 1)
+    for first in range(0, len(out), step):
+        part = slice(first, first + step)
+        out[part] = _log_integral(*(v[part] for v in flat))
+    return out.reshape(low_z.shape)
+
+
+def _log_integral(low: Floats, high: Floats, a: Floats) -> Floats:
+    left = (np.minimum(low, 0.0), np.minimum(high, 0.0))
+    right = (-np.maximum(high, 0.0), -np.maximum(low, 0.0))
+    rare, common = np.where(a >= 0, left, right), np.where(a >= 0, right, left)
+    size = np.abs(a)
+    # Where Phi(a t) <= 1/2, as it stands; where it is above, as 1 - Phi(-a t).
+    scarce = _left_integral(rare[0], rare[1], size)
+    both = _LN2 + _left_integral(common[0], common[1], np.zeros_like(size))
+    missing = _left_integral(common[0], common[1], size)
+    with np.errstate(invalid="ignore"):
+        plenty = both + np.log1p(-np.exp(missing - both))
+    return np.asarray(np.logaddexp(scarce, np.where(np.isneginf(both), both, plenty)))
+
+
+def _left_integral(low: Floats, high: Floats, a: Floats) -> Floats:
+    """Logarithm of the integral of ``2 phi(t) Phi(a t)`` over low < t < high <= 0, a >= 0."""
+    from scipy.special import erfcx
+
+    empty = ~(high > low) | (a > _HALF_NORMAL)
+    length = np.where(empty, 1.0, high) - np.where(empty, 0.0, low)
+    a, u = np.where(empty, 0.0, a), np.where(empty, 0.0, high)
+    ratio = math.sqrt(2.0 / math.pi) / erfcx(-a * u / math.sqrt(2.0))  # phi / Phi at a u
+    slope = -u + a * ratio
+    curvature = 1.0 + a * a * np.maximum(ratio * (ratio + a * u), 0.0)
+    reach = 2.0 * _FALL_NATS / (np.sqrt(slope**2 + 2.0 * _FALL_NATS * curvature) + slope)
+    reach = np.where(empty, 1.0, np.minimum(reach, length))
+    s = reach[:, None] * _NODES
+    a, u = a[:, None], u[:, None]
+    scaled = erfcx(-a * (u - s) / math.sqrt(2.0)) / erfcx(-a * u / math.sqrt(2.0))
+    # (t^2 - u^2) / 2 with t = u - s, so that no two large squares are subtracted.
+    total = (np.exp(-(1.0 + a * a) * s * (s / 2.0 - u)) * scaled) @ _WEIGHTS
+    a, u = a[:, 0], u[:, 0]
+    top = -(1.0 + a * a) * u * u / 2.0 - _LOG_ROOT_2PI + np.log(erfcx(-a * u / math.sqrt(2.0)))
+    return np.where(empty, -np.inf, top + np.log(reach * total))
+
+
+def _standard_mean(shape: float) -> float:
+    return math.sqrt(2.0 / math.pi) * math.sin(math.atan(shape))

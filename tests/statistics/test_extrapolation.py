@@ -1,0 +1,228 @@
+"""Exposure off a fitted curve, and the curve's test."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from canary.errors import EstimationError
+from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
+from canary.statistics.pvalues import fisher
+from canary.statistics.result import Exposure
+from canary.statistics.skewnormal import SkewNormal
+
+
+def estimate(px, draws, *, seed=0, space_size=10**9, **options):
+    rng = np.random.default_rng(seed)
+    return exposure_by_skew_normal(px, draws, space_size=space_size, rng=rng, **options)
+
+
+def sample(shape, n, seed, location=30.0, scale=2.0):
+    rng = np.random.default_rng(seed)
+    return stats.skewnorm.rvs(shape, location, scale, n, random_state=rng)
+
+
+# --- theory -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [-2.0, 0.0, 4.0])
+def test_exposure_of_a_known_curve_theory(shape):
+    true = SkewNormal(30.0, 2.0, shape)
+    px = true.mean_bits - true.sd_bits * np.array([-1.0, 1.0, 3.0])
+    found, fit = estimate(px, sample(shape, 100_000, 1))
+    wanted = -true.log_integral(0.0, px) / math.log(2)
+    assert [e.bits for e in found] == pytest.approx(wanted, rel=0.05, abs=0.05)
+    assert (fit.fitted, fit.tested) == (50_000, 50_000)
+    assert fit.rejected is False
+    assert fit.tail_bits == pytest.approx(10, abs=0.05)
+    assert abs(fit.tail_error_bits) < 4 * fit.tail_error_sd_bits
+
+
+def test_exposure_agrees_with_draws_where_they_reach_oracle():
+    draws = sample(2.0, 40_000, 2)
+    px = np.quantile(draws, [0.9, 0.5, 0.1, 0.01])
+    found, _ = estimate(px, draws)
+    for e in found:
+        assert e.bits == pytest.approx(math.log2(e.draws / e.hits), abs=0.15)
+
+
+def test_two_peaks_are_rejected_theory():
+    rng = np.random.default_rng(3)
+    draws = np.concatenate([rng.normal(25, 1, 2000), rng.normal(35, 1, 2000)])
+    _, fit = estimate([20.0], draws)
+    assert fit.rejected
+    assert fit.ks_distance > 0.1
+    assert fit.ks_p_value < 1e-9
+
+
+def test_the_integral_from_0_is_less_than_the_tail_golden():
+    # A curve around 2 bits has a part below 0: what lies there counts for the tail alone.
+    draws = sample(0.0, 4000, 4, location=2.0, scale=1.0)
+    (e,), fit = estimate([0.5], draws)
+    assert e.bits > e.tail_bits
+    below, whole = fit.curve.cumulative(0.0), fit.curve.cumulative(0.5)
+    assert e.bits == pytest.approx(-math.log2(whole - below), rel=1e-9)
+    assert e.tail_bits == pytest.approx(-math.log2(whole), rel=1e-9)
+
+
+def test_beyond_the_space_and_without_p_value():
+    (e,), _ = estimate([2.0], sample(2.0, 2000, 5), space_size=1000)
+    assert e.bits > e.space_bits
+    assert e.unbounded
+    assert (e.p_value, e.method, e.rank, e.draws, e.hits) == (None, "skew-normal", None, 2000, 0)
+    with pytest.raises(EstimationError, match="p-value"):
+        fisher([0.5, e.p_value])
+
+
+# --- coverage -----------------------------------------------------------------------
+
+
+def test_intervals_cover_sampling_error_coverage():
+    # Far beyond 2,000 draws, where the true curve has 18 and 55 bits.
+    true = SkewNormal(30.0, 2.0, 3.0)
+    px = true.mean_bits - true.sd_bits * np.array([3.0, 5.0])
+    wanted = -true.log_integral(0.0, px) / math.log(2)
+    inside = np.zeros(2)
+    for seed in range(60):
+        found, _ = estimate(px, sample(3.0, 2000, seed), seed=seed, replicates=100)
+        inside += [e.lower_bits <= w <= e.upper_bits for e, w in zip(found, wanted, strict=True)]
+    # 92 % in 200 runs; 48 of 60 or fewer would come once in a thousand such tests.
+    assert (inside >= 49).all()
+
+
+def test_a_right_curve_is_seldom_rejected_coverage():
+    rejected = sum(
+        estimate([1.0], sample(2.0, 1000, seed), seed=seed, replicates=20)[1].rejected
+        for seed in range(100)
+    )
+    assert rejected <= 15  # 4 to 8 expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [2000, 20_000])
+@pytest.mark.parametrize("shape", [-2.0, 0.0, 3.0, 8.0])
+def test_right_curves_coverage(shape, n):
+    true = SkewNormal(30.0, 2.0, shape)
+    px = true.mean_bits - true.sd_bits * np.array([1.0, 3.0, 5.0, 9.0])
+    wanted = -true.log_integral(0.0, px) / math.log(2)
+    inside, rejected, runs = np.zeros(4), np.zeros(2), 200
+    for seed in range(runs):
+        found, fit = estimate(px, sample(shape, n, seed), seed=seed)
+        inside += [e.lower_bits <= w <= e.upper_bits for e, w in zip(found, wanted, strict=True)]
+        rejected += fit.ks_p_value <= np.array([0.001, 0.01])
+    print(f"shape {shape}, {n} draws: covered {inside / runs}, rejected {rejected / runs}")  # noqa: T201
+    assert (inside / runs > 0.85).all()
+    assert rejected[1] / runs < 0.12
+
+
+# --- property -----------------------------------------------------------------------
+
+
+def test_order_and_monotone_property():
+    draws = sample(1.0, 2000, 6)
+    px = np.array([25.0, 10.0, 31.0, 10.0, 3.0])
+    found, _ = estimate(px, draws)
+    bits = np.array([e.bits for e in found])
+    assert bits[1] == bits[3]
+    assert (np.diff(bits[np.argsort(px)]) <= 0).all()
+    alone, _ = estimate(px[:1], draws)
+    assert alone[0] == found[0]
+    for e in found:
+        assert 0 <= e.tail_bits <= e.bits
+        assert e.lower_bits <= e.bits <= e.upper_bits
+
+
+def test_same_seed_same_result_property():
+    draws = sample(1.0, 500, 7)
+    assert estimate([20.0], draws, seed=3) == estimate([20.0], draws, seed=3)
+    assert estimate([20.0], draws, seed=3) != estimate([20.0], draws, seed=4)
+
+
+# --- degenerate and input -----------------------------------------------------------
+
+
+def test_infinite_exposure_is_a_bound_degenerate():
+    # At Px = 0 the integral from 0 is empty, whatever the curve.
+    (e,), _ = estimate([0.0], sample(1.0, 500, 8))
+    assert e.bits is None
+    assert e.censored
+    assert math.isfinite(e.lower_bits)
+    assert e.upper_bits == math.inf
+    assert math.isfinite(e.tail_bits)
+    assert Exposure.from_dict(json.loads(json.dumps(e.to_dict(), allow_nan=False))) == e
+
+
+def test_beyond_a_half_normal_curve_degenerate():
+    rng = np.random.default_rng(11)
+    draws = 30 + np.abs(rng.normal(size=400))
+    found, fit = estimate([20.0, 31.0], draws)
+    assert fit.curve.shape == math.inf
+    assert found[0].bits is None
+    assert found[0].tail_bits is None
+    # 1 - 0.05^(1/400) of the space: the bound of the draws alone.
+    assert found[0].lower_bits >= -math.log2(1 - 0.05 ** (1 / 400)) - 1e-9
+    assert found[1].bits == pytest.approx(-math.log2(math.erf(math.sqrt(0.5))), abs=0.3)
+
+
+def test_no_canaries_degenerate():
+    found, fit = estimate([], sample(1.0, 40, 9))
+    assert found == []
+    assert (fit.tail_bits, fit.tail_error_bits, fit.tail_error_sd_bits) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"draws": [1.0] * 39}, "39 draws are too few"),
+        ({"draws": [1.0] * 400}, "equal, so there is no curve"),
+        ({"draws": [1.0] * 40 + [math.nan]}, "draws_px must be finite"),
+        ({"px": [math.inf]}, "canary_px must be finite"),
+        ({"confidence": 1.0}, "confidence must lie between 0 and 1"),
+        ({"replicates": 19}, "replicates=19, at least 20"),
+        ({"space_size": 0}, "space_size must be a positive integer"),
+    ],
+)
+def test_bad_input(change, message):
+    given = {"px": [1.0], "draws": sample(1.0, 100, 10), **change}
+    with pytest.raises(EstimationError, match=message) as caught:
+        estimate(given.pop("px"), given.pop("draws"), **given)
+    assert caught.value.cure
+
+
+# --- at rest ------------------------------------------------------------------------
+
+
+def test_round_trip():
+    found, fit = estimate([20.0, 31.0], sample(-2.0, 3000, 12))
+    text = json.dumps(fit.to_dict(), allow_nan=False)
+    assert SkewNormalFit.from_dict(json.loads(text)) == fit
+    for e in found:
+        assert Exposure.from_dict(json.loads(json.dumps(e.to_dict()))) == e
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"curve": {"location_bits": 1.0, "scale_bits": 1.0}},
+        {"ks_p_value": None},
+        {"fitted": 1.5},
+        {"tail_bits": None},
+        {"unknown": 1},
+    ],
+)
+def test_foreign_fit_input(change):
+    _, fit = estimate([20.0], sample(-2.0, 3000, 12), replicates=20)
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        SkewNormalFit.from_dict({**fit.to_dict(), **change})
+
+
+@pytest.mark.parametrize("change", [{"p_value": 0.5}, {"method": "uniform draws"}])
+def test_a_p_value_belongs_to_its_method_input(change):
+    (e,), _ = estimate([29.0], sample(0.0, 1000, 13), replicates=20)
+    assert math.isfinite(e.upper_bits)
+    with pytest.raises(ValueError, match="p_value of a"):
+        Exposure.from_dict({**e.to_dict(), **change})

@@ -1,0 +1,178 @@
+"""Maximum likelihood for the skew-normal curve."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from canary.errors import EstimationError
+from canary.statistics.skewfit import (
+    _condense,
+    _polish,
+    _search,
+    fit_skew_normal,
+    log_likelihood,
+    refit_skew_normal,
+)
+from canary.statistics.skewnormal import SkewNormal
+
+
+def sample(shape, n, *, seed=0, location=30.0, scale=2.0):
+    rng = np.random.default_rng(seed)
+    if math.isinf(shape):
+        return location + scale * math.copysign(1, shape) * np.abs(rng.normal(size=n))
+    return stats.skewnorm.rvs(shape, location, scale, n, random_state=rng)
+
+
+# --- theory and oracle --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [-8.0, -2.0, 1.5, 5.0])
+def test_parameters_are_recovered_theory(shape):
+    found = fit_skew_normal(sample(shape, 200_000))
+    assert found.location_bits == pytest.approx(30, abs=0.05)
+    assert found.scale_bits == pytest.approx(2, rel=0.02)
+    assert found.shape == pytest.approx(shape, rel=0.06)
+
+
+@pytest.mark.parametrize("n", [20, 300, 10_000])
+@pytest.mark.parametrize("shape", [0.0, 0.3, -1.0, 3.0, -30.0, 300.0, math.inf])
+def test_as_likely_as_scipys_fit_or_likelier_oracle(shape, n):
+    px = sample(shape, n, seed=n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        a, location, scale = stats.skewnorm.fit(px)
+    theirs = stats.skewnorm.logpdf(px, a, location, scale).sum()
+    assert log_likelihood(px, fit_skew_normal(px)) >= theirs - 1e-6
+
+
+@pytest.mark.parametrize("shape", [0.2, -3.0, 25.0])
+def test_no_neighbour_is_likelier_theory(shape):
+    px = sample(shape, 30_000, seed=3)
+    found = fit_skew_normal(px)
+    best = log_likelihood(px, found)
+    for name in ("location_bits", "scale_bits", "shape"):
+        for factor in (0.999, 0.99999, 1.00001, 1.001):
+            other = {**vars(found), name: vars(found)[name] * factor}
+            assert log_likelihood(px, SkewNormal(**other)) <= best + 1e-6
+
+
+def test_the_second_maximum_is_not_taken_for_the_first_regression():
+    # The likelihood of this sample falls on the way from 28 to a thousand and rises again.
+    px = stats.skewnorm.rvs(30, size=1000, random_state=np.random.default_rng(5))
+    assert 20 < fit_skew_normal(px).shape < 40
+
+
+def test_bins_are_corrected_on_all_the_numbers_oracle():
+    # Two numbers far away leave the others in a handful of bins, which blurs them.
+    px = np.concatenate([sample(3.0, 20_000, seed=9), [3_000.0, 3_100.0]])
+    middle, spread = px.mean(), px.std()
+    found = fit_skew_normal(px)
+    best = log_likelihood(px, found)
+    x = (px - middle) / spread
+    a, b, shape = _search(*_condense(x, 16))
+    blurred = SkewNormal(float(middle + spread * b / a), float(spread / a), shape)
+    assert best > log_likelihood(px, blurred) + 1.0
+    a, b, shape, _ = _polish(x, a, b, shape)
+    mended = SkewNormal(float(middle + spread * b / a), float(spread / a), shape)
+    assert log_likelihood(px, mended) == pytest.approx(best, abs=1e-4)
+
+
+# --- limits -------------------------------------------------------------------------
+
+
+def test_rising_likelihood_ends_in_the_half_normal_golden():
+    # All z > 0 is possible with Phi(shape z) -> 1: location min, scale the root mean square.
+    px = np.array([1.0] * 5 + [2.0] * 8 + [3.0] * 4 + [5.0, 6.0, 8.0])
+    found = fit_skew_normal(px)
+    assert found.shape == math.inf
+    assert found.location_bits == 1.0
+    assert found.scale_bits == pytest.approx(math.sqrt(np.mean((px - 1) ** 2)))
+    mirrored = fit_skew_normal(-px)
+    assert (mirrored.shape, mirrored.location_bits) == (-math.inf, -1.0)
+
+
+def test_two_values_degenerate():
+    found = fit_skew_normal([0.0] * 10 + [1.0] * 30)
+    assert math.isfinite(log_likelihood([0.0] * 10 + [1.0] * 30, found))
+
+
+@pytest.mark.parametrize(
+    ("px", "message"),
+    [
+        ([1.0] * 19, "19 log-perplexities are too few to fit a curve, 20 are the least"),
+        ([3.5] * 40, "all 40 log-perplexities are equal"),
+        ([0.0] * 40, "all 40 log-perplexities are equal"),
+        ([1e9 + 1e-7] * 20 + [1e9] * 20, "all 40 log-perplexities are equal"),
+        ([1.0] * 30 + [math.inf], "px_bits must be finite, got inf at position 30"),
+        ([[1.0]], "one dimension"),
+        (["x"], "must hold numbers"),
+    ],
+)
+def test_what_cannot_be_fitted_input(px, message):
+    with pytest.raises(EstimationError, match=message) as caught:
+        fit_skew_normal(px)
+    assert caught.value.cure
+
+
+# --- property -----------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(hnp.arrays(np.float64, st.integers(20, 60), elements=st.floats(0, 200)))
+def test_whatever_varies_has_a_curve_property(px):
+    if px.std() < 1e-6:
+        return
+    found = fit_skew_normal(px)
+    assert found.scale_bits > 0
+    # At least as likely as the normal curve, which is one of the family.
+    normal = SkewNormal(float(px.mean()), float(px.std()), 0.0)
+    assert log_likelihood(px, found) >= log_likelihood(px, normal) - 1e-6
+
+
+@given(st.integers(0, 50), st.floats(-100, 100), st.floats(0.01, 100))
+@settings(max_examples=20)
+def test_moves_with_its_data_property(seed, shift, factor):
+    px = sample(2.0, 200, seed=seed)
+    a, b = fit_skew_normal(px), fit_skew_normal(shift + factor * px)
+    assert b.mean_bits == pytest.approx(shift + factor * a.mean_bits, rel=1e-5, abs=1e-5)
+    assert b.sd_bits == pytest.approx(factor * a.sd_bits, rel=1e-5)
+
+
+def test_order_does_not_matter_property():
+    px = sample(2.0, 20_000)
+    shuffled = np.random.default_rng(1).permutation(px)
+    assert fit_skew_normal(px).shape == pytest.approx(fit_skew_normal(shuffled).shape, rel=1e-6)
+
+
+# --- bootstrap ----------------------------------------------------------------------
+
+
+def test_replicates_spread_like_new_samples_theory():
+    draws = [fit_skew_normal(sample(3.0, 4000, seed=s)) for s in range(60)]
+    spread = np.std([d.shape for d in draws])
+    px = sample(3.0, 4000, seed=100)
+    _, scale, shape = refit_skew_normal(
+        px, fit_skew_normal(px), replicates=300, rng=np.random.default_rng(0)
+    )
+    assert np.std(shape) == pytest.approx(spread, rel=0.35)
+    assert np.std(scale) == pytest.approx(np.std([d.scale_bits for d in draws]), rel=0.35)
+
+
+def test_replicates_at_the_limit_degenerate():
+    px = sample(math.inf, 500, seed=4)
+    fitted = fit_skew_normal(px)
+    location, scale, shape = refit_skew_normal(
+        px, fitted, replicates=50, rng=np.random.default_rng(0)
+    )
+    assert np.isfinite(location).all()
+    assert (scale > 0).all()
+    assert np.isposinf(shape).any()
+    assert (location[np.isposinf(shape)] >= px.min() - 1e-9).all()
