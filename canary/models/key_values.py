@@ -13,19 +13,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from canary.models.base import Children, Context, FloatArray
+from canary.models.base import Context
 from canary.models.distributions import Distributions, token_log_probs
 from canary.models.forwards import Forward
-from canary.models.slab import SlabWalker
 from canary.models.slots import Slots
 from canary.models.torch_support import computing, slab_capacity
+from canary.models.torch_walker import TorchWalker
 
 __all__ = ["KeyValueWalker", "bytes_per_row"]
 
 Ints = NDArray[np.int64]
 
 
-class KeyValueWalker(SlabWalker):
+class KeyValueWalker(TorchWalker):
     """Holds one row of keys and values per layer for each held token.
 
     Parameters
@@ -83,16 +83,6 @@ class KeyValueWalker(SlabWalker):
                     slab_k.index_copy_(0, to, layer.keys[: len(into), :, -1])
                     slab_v.index_copy_(0, to, layer.values[: len(into), :, -1])
             return Distributions.of(logits[:, -1])
-
-    def _gather(self, distributions: Distributions, rows: Ints, tokens: Ints) -> Any:
-        with computing():
-            return distributions.gather(rows, tokens)
-
-    def _children(
-        self, distributions: Distributions, rows: Ints | None, tokens: Children
-    ) -> FloatArray:
-        with computing():
-            return distributions.children(rows, tokens)
 
     def _free_slab(self) -> None:
         self._slabs = []

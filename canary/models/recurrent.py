@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from canary.errors import ModelError
 from canary.models.base import (
-    Children,
     Context,
     FloatArray,
     Memory,
@@ -25,16 +24,15 @@ from canary.models.base import (
 from canary.models.distributions import Distributions, token_log_probs
 from canary.models.fingerprints import fingerprint
 from canary.models.noise import with_measured_noise
-from canary.models.slab import SlabWalker
 from canary.models.slots import NONE, Slots
 from canary.models.torch_support import (
-    computing,
     free_bytes,
     inference,
     pad,
     scored_positions,
     slab_capacity,
 )
+from canary.models.torch_walker import TorchWalker
 from canary.tokens.base import Tokenizer
 
 __all__ = ["RecurrentModel"]
@@ -136,7 +134,7 @@ class RecurrentModel:
         return int(logits.shape[2]), state_bytes + Slots.BYTES
 
 
-class RecurrentWalker(SlabWalker):
+class RecurrentWalker(TorchWalker):
     """Holds whole states; one step advances a batch of them by one token."""
 
     def __init__(
@@ -169,16 +167,6 @@ class RecurrentWalker(SlabWalker):
                 for slab, tensor in zip(self._slabs, _leaves(state), strict=True):
                     slab.index_copy_(1, to, tensor[:, : len(into)])
             return Distributions.of(logits[:, -1])
-
-    def _gather(self, distributions: Distributions, rows: Ints, tokens: Ints) -> Any:
-        with computing():
-            return distributions.gather(rows, tokens)
-
-    def _children(
-        self, distributions: Distributions, rows: Ints | None, tokens: Children
-    ) -> FloatArray:
-        with computing():
-            return distributions.children(rows, tokens)
 
     def _free_slab(self) -> None:
         self._slabs = []
