@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from tokenizers import Tokenizer
 
-    from canary.audits.auditing import Stage
+    from canary.audits.measuring import Stage
     from canary.audits.result import Audit
 
 __all__ = ["FULL", "CharacterLSTM", "Settings", "build", "characters", "prose", "run", "train"]

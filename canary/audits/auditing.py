@@ -1,88 +1,34 @@
-"""Exposure of a set of canaries under a model, by the method that the budget allows."""
+"""Exposure of a set of canaries under a model, and what all of them say together."""
 
 from __future__ import annotations
 
 import hashlib
-import math
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from canary.audits.result import Audit, CanaryResult, FormatResult
+from canary.audits.measuring import METHODS, Auditor, Settings, Stage
+from canary.audits.result import Audit, CanaryResult
 from canary.corpus.canaries import Canary, CanarySet
-from canary.errors import EstimationError, FormatError, InputError, UnsupportedError
+from canary.errors import InputError
 from canary.formats.format import Format
-from canary.formats.sampling import draw_indices
 from canary.models.base import LanguageModel
 from canary.models.loading import load
-from canary.records.shards import Run, Series, open_run
-from canary.records.versions import versions
-from canary.scoring.batcher import Batcher, Progress
+from canary.records.shards import open_run
 from canary.scoring.identity import identity_of
-from canary.search.ranking import Priced, draw, rank_by_rows, rank_by_tree
 from canary.statistics.combined import CombinedP
-from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
-from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
-from canary.statistics.histogram import Histogram, HistogramBuilder
 from canary.statistics.pvalues import fisher
-from canary.statistics.result import SKEW_NORMAL, Exposure
-from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.tree import TokenTree, compile_tree
+from canary.statistics.result import SKEW_NORMAL
 
-__all__ = ["EXPOSURE_METHODS", "METHODS", "Stage", "audit", "exposure"]
+__all__ = ["audit", "exposure"]
 
-METHODS = ("auto", "enumeration", "sampling")
-"""Those that give p-values, and so serve an audit."""
-
-EXPOSURE_METHODS = (*METHODS, SKEW_NORMAL)
-
-Stage = Callable[[str, int], Progress]
-"""Told the name of a stage and the queries it will take; gives what to tell of them."""
-
-# Each keeps what it draws apart from the canaries of the same seed, and from the others.
-_NOTES_STREAM = 0x6E6F7465
-_DRAWS_STREAM = 0x64726177
-_CURVE_STREAM = 0x63757276
+# Keeps the controls apart from what else is drawn from the same seed.
 _CONTROLS_STREAM = 0x6374726C
 _CONTROLS = 16  # of each format, for natural secrets, which bring none
-_MOST_STATES = 2**20  # a walk holds a batch per level, far fewer than that
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """How an audit was asked for."""
-
-    method: str
-    budget: int
-    draws: int
-    seed: int
-    start_token: str | None
-    context: str
-    batch_size: int | None
-
-    def __post_init__(self) -> None:
-        if self.method not in EXPOSURE_METHODS:
-            raise InputError(
-                f"unknown method {self.method!r}", cure=f"use one of {', '.join(EXPOSURE_METHODS)}"
-            )
-        for name in ("budget", "draws"):
-            if getattr(self, name) < 1:
-                raise InputError(
-                    f"{name}={getattr(self, name)}, at least 1 was expected",
-                    cure=f"give a larger {name}",
-                )
-        if self.seed < 0:
-            raise InputError(f"seed={self.seed} is negative", cure="give a seed of 0 or more")
-
-    def to_dict(self) -> dict[str, Any]:
-        shown = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**shown, "versions": versions()}
 
 
 def exposure(
@@ -135,8 +81,8 @@ def exposure(
     ModelError
         If a candidate is too long for the model, cannot be tokenized, or gets NaN.
     """
-    settings = _Settings(method, budget, draws, seed, start_token, context, batch_size)
-    return _Auditor.of(load(model), settings, stage).measure(canaries)[0]
+    settings = Settings(method, budget, draws, seed, start_token, context, batch_size)
+    return Auditor.of(load(model), settings, stage).measure(canaries)[0]
 
 
 def audit(
@@ -165,7 +111,8 @@ def audit(
 
     With `parts`, a folder, finished pieces are kept there as they come, and an audit that
     was killed goes on when it is called again in the same way. They hold log-perplexities,
-    counts and ordinal numbers, no fill and no text, readable by their owner only. They
+    counts and ordinal numbers, no fill and no text, readable by their owner only; whoever
+    also has the model can find a fill by its log-perplexity, as in the audit itself. They
     stay when the audit is done; remove the folder once its result is saved.
 
     Raises
@@ -184,13 +131,13 @@ def audit(
             "the skew-normal estimate has no p-value, and an audit rests on p-values",
             cure=f"use one of {', '.join(METHODS)}; the estimate stands beside each exposure",
         )
-    settings = _Settings(method, budget, draws, seed, start_token, context, batch_size)
+    settings = Settings(method, budget, draws, seed, start_token, context, batch_size)
     seam = load(model)
     if canaries.natural:
         canaries = _with_controls(canaries, seed)
     held = nullcontext() if parts is None else open_run(parts, _identity(seam, settings, canaries))
     with held as run:
-        results, formats = _Auditor.of(seam, settings, stage, run).measure(canaries)
+        results, formats = Auditor.of(seam, settings, stage, run).measure(canaries)
     return Audit(
         canaries=results,
         formats=formats,
@@ -200,313 +147,6 @@ def audit(
         # Not the seed of the canaries: with the format it gives their fills.
         settings=settings.to_dict(),
     )
-
-
-@dataclass(frozen=True)
-class _Auditor:
-    """Measures the formats of a set, one after the other."""
-
-    model: LanguageModel
-    encoder: CandidateEncoder
-    settings: _Settings
-    stage: Stage
-    run: Run | None
-
-    @classmethod
-    def of(
-        cls,
-        model: LanguageModel,
-        settings: _Settings,
-        stage: Stage | None,
-        run: Run | None = None,
-    ) -> _Auditor:
-        encoder = CandidateEncoder(model.tokenizer, settings.start_token, settings.context)
-        return cls(model, encoder, settings, stage or _silent, run)
-
-    def measure(
-        self, canaries: CanarySet
-    ) -> tuple[tuple[CanaryResult, ...], tuple[FormatResult, ...]]:
-        """Results of all canaries in the order of the set, and of all formats."""
-        found: dict[str, CanaryResult] = {}
-        formats = []
-        for number, format in enumerate(canaries.formats):
-            mine = [c for c in canaries if c.format == number]
-            results, about = self._measure_format(number, format, mine)
-            found.update((c.id, result) for c, result in zip(mine, results, strict=True))
-            formats.append(about)
-        if canaries.natural:
-            found = {k: replace(result, natural=not result.control) for k, result in found.items()}
-        return tuple(found[c.id] for c in canaries), tuple(formats)
-
-    def _measure_format(
-        self, number: int, format: Format, canaries: Sequence[Canary]
-    ) -> tuple[list[CanaryResult], FormatResult]:
-        began = time.perf_counter()
-        if not format.prefix_free:
-            raise FormatError(
-                f"{format.masked!r} is not prefix-free: some candidates continue others, and the "
-                "shorter ones would always win",
-                cure="put fixed text that no fill can contain after the last hole",
-            )
-        fills = [c.fill for c in canaries]
-        tokens, below = _longest(self.encoder, format, fills)
-        plan = self._plan(format, fills, below)
-        shards = None if self.run is None else self.run.series(f"format-{number}")
-        earlier = [] if shards is None else [shard.state for shard in shards]
-        left = round(plan.queries * (1 - sum(state["share"] for state in earlier)))
-        batcher = Batcher(
-            self.model,
-            batch_size=self.settings.batch_size,
-            progress=self.stage(f"{plan.method} of {format.masked}", left),
-        )
-        batcher.check_length(tokens)
-        noise_bits = self.model.facts.noise_bits(tokens)
-        if plan.method == "enumeration":
-            found = self._enumerate(
-                number, plan, batcher, format, fills, noise_bits=noise_bits, shards=shards
-            )
-        else:
-            found = self._draw(number, batcher, format, fills, noise_bits=noise_bits, shards=shards)
-        skewed, fit = self._extrapolate(number, format, found)
-        if skewed is not None and self.settings.method == SKEW_NORMAL:
-            found = replace(found, exposures=skewed)
-        return _results(canaries, number, found, skewed), FormatResult(
-            format=format.text,
-            masked=format.masked,
-            space_size=format.size,
-            method=plan.method,
-            reason=plan.reason,
-            histogram=found.histogram,
-            skew_normal=fit,
-            candidates=found.candidates,
-            queries=found.queries,
-            tokens=tokens,
-            noise_bits=noise_bits,
-            certificate=plan.certificate,
-            seconds=time.perf_counter() - began + sum(state["seconds"] for state in earlier),
-            notes=_notes(self.encoder, format, canaries, self.settings.seed),
-        )
-
-    def _plan(self, format: Format, fills: Sequence[str], below: int) -> _Plan:
-        """What to do, for candidates of `below` tokens below their context."""
-        drawn = min(self.settings.draws, format.size)
-        if self.settings.method in ("sampling", SKEW_NORMAL):
-            return _Plan("uniform draws", "draws were asked for", drawn * below)
-        try:
-            if "reuse" not in self.model.facts.capabilities:
-                raise UnsupportedError("this model's states cannot be reused")
-            tree = compile_tree(format, self.encoder, among=fills)
-            queries, certificate, obstacle = tree.queries(), tree.certificate, ""
-        except UnsupportedError as error:
-            # Whatever the tokenizer or model does, the whole rows of a small space can be
-            # scored.
-            tree, obstacle = None, f" row by row ({error.problem})"
-            queries, certificate = format.size * below, "certified: every fill was encoded"
-        if queries <= self.settings.budget:
-            reason = (
-                f"all {format.size:,} candidates take {queries:,} queries{obstacle}, "
-                "within the budget"
-            )
-            return _Plan("enumeration", reason, queries, certificate, tree)
-        short = (
-            f"enumeration would take {_about(queries)} queries{obstacle}, "
-            f"the budget is {self.settings.budget:,}"
-        )
-        if self.settings.method == "enumeration":
-            raise InputError(
-                f"{format.masked!r}: {short}",
-                cure=f"give a budget of at least {queries}, or use --method sampling",
-            )
-        return _Plan("uniform draws", short, drawn * below)
-
-    def _enumerate(
-        self,
-        number: int,
-        plan: _Plan,
-        batcher: Batcher,
-        format: Format,
-        fills: Sequence[str],
-        *,
-        noise_bits: float,
-        shards: Series | None,
-    ) -> _Found:
-        # The same candidates as uniform draws of this seed, but for the canaries.
-        drawn = draw_indices(
-            format.size, min(self.settings.draws, format.size), rng=self._draws_rng(number)
-        )
-        own = {format.index(fill) for fill in fills}
-        keep = np.array([index for index in drawn if index not in own], np.int64)
-        if plan.tree is None:
-            ranking = rank_by_rows(
-                batcher,
-                format,
-                self.encoder,
-                fills,
-                noise_bits=noise_bits,
-                keep=keep,
-                shards=shards,
-            )
-        else:
-            memory = self.model.memory()
-            memory_bytes = min(memory.free_bytes // 4, _MOST_STATES * memory.bytes_per_held_token)
-            ranking = rank_by_tree(
-                plan.tree,
-                batcher,
-                format,
-                self.encoder,
-                fills,
-                noise_bits=noise_bits,
-                memory_bytes=memory_bytes,
-                keep=keep,
-                shards=shards,
-            )
-        census = ranking.census
-        exposures = [
-            exposure_by_rank(int(rank), lower=int(lower), upper=int(upper), space_size=format.size)
-            for rank, lower, upper in zip(census.rank, census.lower, census.upper, strict=True)
-        ]
-        return _Found(
-            ranking.canaries,
-            exposures,
-            census.histogram,
-            census.candidates,
-            ranking.queries,
-            census.kept_bits,
-        )
-
-    def _draw(
-        self,
-        number: int,
-        batcher: Batcher,
-        format: Format,
-        fills: Sequence[str],
-        *,
-        noise_bits: float,
-        shards: Series | None,
-    ) -> _Found:
-        drawn = draw(
-            batcher,
-            format,
-            self.encoder,
-            fills,
-            count=self.settings.draws,
-            rng=self._draws_rng(number),
-            noise_bits=noise_bits,
-            shards=shards,
-        )
-        exposures = exposure_by_draws(
-            drawn.canaries.px_bits,
-            # A candidate of probability 0 is a miss like any other.
-            np.minimum(drawn.px_bits, np.finfo(np.float64).max),
-            space_size=format.size,
-            noise_bits=noise_bits,
-        )
-        histogram = HistogramBuilder()
-        histogram.add(drawn.px_bits)
-        return _Found(
-            drawn.canaries,
-            exposures,
-            histogram.build(),
-            len(drawn.px_bits),
-            drawn.queries,
-            np.sort(drawn.px_bits[drawn.others]),
-        )
-
-    def _extrapolate(
-        self, number: int, format: Format, found: _Found
-    ) -> tuple[Sequence[Exposure] | None, SkewNormalFit | None]:
-        """The skew-normal estimate of each canary and the curve; None where there is none."""
-        rng = np.random.default_rng([_CURVE_STREAM, self.settings.seed, number])
-        try:
-            return exposure_by_skew_normal(
-                found.canaries.px_bits, found.draws_px, space_size=format.size, rng=rng
-            )
-        except EstimationError:
-            if self.settings.method == SKEW_NORMAL:
-                raise
-            return None, None
-
-    def _draws_rng(self, number: int) -> np.random.Generator:
-        return np.random.default_rng([_DRAWS_STREAM, self.settings.seed, number])
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """How one format is measured, and why."""
-
-    method: str
-    reason: str
-    queries: int
-    certificate: str | None = None
-    tree: TokenTree | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """What either method gives for one format.
-
-    `draws_px` holds none of the canaries and ascends: either method gives the same.
-    """
-
-    canaries: Priced
-    exposures: Sequence[Exposure]
-    histogram: Histogram
-    candidates: int
-    queries: int
-    draws_px: NDArray[np.float64]
-
-
-def _longest(encoder: CandidateEncoder, format: Format, fills: Sequence[str]) -> tuple[int, int]:
-    """Most tokens of a candidate, and below its context, among the canaries and others."""
-    some = [*fills, *format.sample(min(format.size, 256), rng=np.random.default_rng(0))]
-    encodings = encoder.candidates(format, some)
-    below = (len(e.ids) - (encoder.context_length(format, e) or 1) for e in encodings)
-    return max(len(e.ids) for e in encodings), max(below)
-
-
-def _notes(
-    encoder: CandidateEncoder, format: Format, canaries: Sequence[Canary], seed: int
-) -> tuple[str, ...]:
-    """What may make the numbers say something else than they seem to."""
-    notes = []
-    injected = encoder.candidates(format, [c.fill for c in canaries if c.repetitions])
-    rng = np.random.default_rng([_NOTES_STREAM, seed])
-    others = encoder.candidates(format, format.sample(min(format.size, 1_000), rng=rng))
-    if injected and encoder.starts_bare(others):
-        notes.append(
-            "The tokenizer puts no token before a text and no start token was given, so the "
-            "first token of each candidate was not counted and the rest was computed as if "
-            "nothing stood before it. If training put a token before each text (an end-of-text "
-            "token, a newline), audit again with that start token: the numbers may be higher."
-        )
-    lengths = np.sort([len(e.ids) for e in others])
-    shorter = [np.searchsorted(lengths, len(e.ids), side="right") for e in injected]
-    # The share of candidates that are as short is like a p-value of each canary.
-    if injected and float(np.mean(shorter)) < 0.05 * len(lengths):
-        notes.append(
-            "The injected canaries are fewer tokens than nearly all other candidates: the "
-            "tokenizer was trained on them. What is measured is what tokenizer and model "
-            "learned together; even an untrained model would prefer these canaries."
-        )
-    return tuple(notes)
-
-
-def _results(
-    canaries: Sequence[Canary], number: int, found: _Found, skewed: Sequence[Exposure] | None
-) -> list[CanaryResult]:
-    context = found.canaries.context_bits
-    return [
-        CanaryResult(
-            id=c.id,
-            format=number,
-            repetitions=c.repetitions,
-            px_bits=float(found.canaries.px_bits[i]),
-            context_bits=None if context is None else float(context[i]),
-            exposure=found.exposures[i],
-            skew_normal=None if skewed is None else skewed[i],
-        )
-        for i, c in enumerate(canaries)
-    ]
 
 
 def _with_controls(canaries: CanarySet, seed: int) -> CanarySet:
@@ -532,11 +172,7 @@ def _combine(group: Sequence[CanaryResult]) -> CombinedP | None:
     return fisher(p_values, shared_draws=min(draws) if draws else None)
 
 
-def _about(count: int) -> str:
-    return f"{count:,}" if count < 10**15 else f"2^{math.log2(count):.0f}"
-
-
-def _identity(model: LanguageModel, settings: _Settings, canaries: CanarySet) -> dict[str, Any]:
+def _identity(model: LanguageModel, settings: Settings, canaries: CanarySet) -> dict[str, Any]:
     """What makes two audits the same; of the canaries only what is no secret.
 
     That the fills are the same is seen by their log-perplexities, in the shards.
@@ -560,7 +196,3 @@ def _digest_of_space(format: Format) -> str:
         digest.update(np.ascontiguousarray(part).data)
     digest.update("\0".join(automaton.chars).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
-
-
-def _silent(_name: str, _queries: int) -> Progress:
-    return lambda _done: None

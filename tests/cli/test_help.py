@@ -11,7 +11,8 @@ import pytest
 from typer.main import get_command
 
 from canary import __version__
-from canary.audits.auditing import EXPOSURE_METHODS, METHODS, audit, exposure
+from canary.audits.auditing import audit, exposure
+from canary.audits.measuring import EXPOSURE_METHODS, METHODS
 from canary.cli import after_training, before_training
 from canary.cli.commands import app
 from canary.cli.options import (
