@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +30,8 @@ __all__ = [
     "draw_limits",
     "exposure_on",
     "histogram_on",
+    "label_copies",
+    "places_of",
 ]
 
 # Steps between two jittered points; the golden ratio spreads any number of them evenly.
@@ -73,7 +75,7 @@ def exposure_on(axes: Axes, audit: Audit, at: int, *, wide: bool = True) -> None
     groups = _groups(audit, at)
     space_bits = math.log2(audit.formats[at].space_size)
     draw_limits(axes, space_bits)
-    places, widths = _places(list(groups))
+    places, widths = places_of(list(groups))
     few = len(groups) <= _CATEGORIES
     for (repetitions, group), place, width in zip(groups.items(), places, widths, strict=True):
         _draw_group(
@@ -84,7 +86,8 @@ def exposure_on(axes: Axes, audit: Audit, at: int, *, wide: bool = True) -> None
             colour=_colour(repetitions, groups),
             labelled=wide and few,
         )
-    _label_copies(axes, groups, places, medians=few and not wide)
+    medians = {n: _median_label(group) for n, group in groups.items()}
+    label_copies(axes, list(groups), places, below=medians if few and not wide else None)
     margin = 1.1 if len(places) == 1 else 0.1
     copies = "copies in the corpus" if audit.canaries_in_corpus else "copies planned, none put in"
     if places:
@@ -283,8 +286,8 @@ def _groups(audit: Audit, at: int) -> dict[int, list[CanaryResult]]:
     return {n: [c for c in mine if c.repetitions == n] for n in numbers}
 
 
-def _places(repetitions: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Where each group stands, and the width that it may take.
+def places_of(repetitions: Sequence[int]) -> tuple[list[float], list[float]]:
+    """Where the canaries of each number of copies stand, and the width that it may take.
 
     A few groups stand side by side; more of them on a logarithmic scale.
     """
@@ -295,25 +298,24 @@ def _places(repetitions: Sequence[int]) -> tuple[list[float], list[float]]:
     return places, [min(0.56, 0.8 * min(pair)) for pair in itertools.pairwise(gaps)]
 
 
-def _label_copies(
+def label_copies(
     axes: Axes,
-    groups: dict[int, list[CanaryResult]],
+    copies: Sequence[int],
     places: Sequence[float],
     *,
-    medians: bool,
+    below: Mapping[int, str] | None = None,
 ) -> None:
-    where = dict(zip(groups, places, strict=True))
-    shown = list(groups)
-    if len(shown) > _CATEGORIES:
-        # The first group of every doubling or so, from the left.
-        shown, last = [], -math.inf
-        for n, place in where.items():
-            if place - last >= 0.8:
-                shown.append(n)
-                last = place
-    labels = [f"{count(n)}\n{_median_label(groups[n])}" if medians else count(n) for n in shown]
-    axes.set_xticks([where[n] for n in shown], labels)
-    axes.tick_params(axis="x", length=0 if len(groups) <= _CATEGORIES else 3)
+    """Numbers of copies along the x axis, as many as there is room for; words below each."""
+    few = len(copies) <= _CATEGORIES
+    shown, last = [], -math.inf
+    for n, place in zip(copies, places, strict=True):
+        # Of many, the first of every doubling or so, from the left.
+        if few or place - last >= 0.8:
+            shown.append((n, place))
+            last = place
+    labels = [f"{count(n)}\n{below[n]}" if below else count(n) for n, _ in shown]
+    axes.set_xticks([place for _, place in shown], labels)
+    axes.tick_params(axis="x", length=0 if few else 3)
 
 
 def _median_label(group: Sequence[CanaryResult]) -> str:

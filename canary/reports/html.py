@@ -1,4 +1,4 @@
-"""An audit as one HTML file that opens from disk, with no network and no script."""
+"""Audits as one HTML file that opens from disk, with no network and no script."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from canary.audits.result import (
-    Audit,
-    CanaryResult,
-    FormatResult,
-    largest_bits,
-    median_bits,
-    smallest_bits,
-)
+from canary.audits.result import Audit, CanaryResult, FormatResult, median_bits
+from canary.errors import InputError
 from canary.records.files import atomic_write
+from canary.reports.cells import EXPOSURE_COLUMNS, exposure_cells
+from canary.reports.comparing import compare
+from canary.reports.comparison_html import render_comparison
 from canary.reports.numbers import bits, bits_or_bound, count, plural, probability
 from canary.reports.pages import page
 from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, curve_verdict, strongest
@@ -36,35 +33,58 @@ _TEMPLATE = "audit.html.j2"
 _NBSP = "\N{NO-BREAK SPACE}"
 
 
-def report(audit: Audit, path: str | os.PathLike[str]) -> Path:
-    """Write an audit as a report that a person can read and defend.
+def report(
+    audits: Audit | Sequence[Audit],
+    path: str | os.PathLike[str],
+    *,
+    labels: Sequence[str] | None = None,
+    test_losses: Sequence[float | None] | None = None,
+) -> Path:
+    """Write an audit as a report that a person can read and defend, or compare several.
 
     Parameters
     ----------
-    audit : Audit
-        What `audit` returned, or `Audit.load` read.
+    audits : Audit or sequence of Audit
+        What `audit` returned, or `Audit.load` read; several stand side by side.
     path : path-like
         The file to write; its folder must exist.
+    labels : sequence of str, optional
+        Of several audits, what each stands for; the names of their models unless given.
+    test_losses : sequence of float or None, optional
+        Of several audits, the utility of each model: its mean loss on the same test text,
+        in nats per token. With them comes the Pareto front of utility and exposure.
 
     Returns
     -------
     Path
         `path`, now one self-contained HTML file: it refers to nothing outside itself, and
         shows no secret in clear (but see `canary.audits.result`: keep it like the model).
-        The same audit gives the same bytes.
+        The same audits give the same bytes.
 
     Raises
     ------
+    InputError
+        If labels or losses are not one for each audit, or come with a single one.
     OutputError
         If the file cannot be written. What stood there before is left as it was.
     """
     target = Path(path)
-    atomic_write(target, render(audit))
+    given = [audits] if isinstance(audits, Audit) else list(audits)
+    if len(given) == 1 and labels is None and test_losses is None:
+        html = render(given[0])
+    elif len(given) == 1:
+        raise InputError(
+            "labels and test losses are for comparing, and there is one audit",
+            cure="give several audits, or leave them away",
+        )
+    else:
+        html = render_comparison(compare(given, labels=labels, test_losses=test_losses))
+    atomic_write(target, html)
     return target
 
 
 def render(audit: Audit) -> str:
-    """The HTML of `report`, as text."""
+    """The HTML of `report` for one audit, as text."""
     return page(
         _TEMPLATE,
         answer=answer(audit),
@@ -84,7 +104,7 @@ def render(audit: Audit) -> str:
         drawn=bool(_drawn(audit)),
         ranked=len(_drawn(audit)) < len(audit.canaries),
         censored=any(e.censored for e in _drawn(audit)),
-        exposure_columns=("Copies", "Canaries", "Median", "Smallest", "Largest"),
+        exposure_columns=EXPOSURE_COLUMNS,
         histogram_columns=("Of", "Number", "Smallest", "Median", "Largest"),
         level=_percent(LEVEL),
         unlearned=bits(UNLEARNED_95_BITS),
@@ -220,17 +240,6 @@ def _exposure_words(mine: list[CanaryResult], space_size: int) -> str:
 def _by_copies(mine: Sequence[CanaryResult]) -> list[tuple[CanaryResult, ...]]:
     numbers = sorted({c.repetitions for c in mine})
     return [tuple(c for c in mine if c.repetitions == n) for n in numbers]
-
-
-def _copies(repetitions: int) -> str:
-    return count(repetitions) if repetitions else "0 (controls)"
-
-
-def exposure_cells(group: Sequence[CanaryResult]) -> tuple[str, ...]:
-    """Of the canaries of one number of copies: that, their number, median, least and most."""
-    found = (measure(group) for measure in (median_bits, smallest_bits, largest_bits))
-    shown = (f"{'≥ ' if bound else ''}{value:.2f}" for value, bound in found)
-    return _copies(group[0].repetitions), count(len(group)), *shown
 
 
 def _px_cells(group: Sequence[CanaryResult]) -> tuple[str, ...]:
