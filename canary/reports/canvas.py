@@ -84,7 +84,10 @@ def svg_element(figure: Figure, name: str) -> str:
 
 def file_bytes(figure: Figure, kind: str) -> bytes:
     """A figure as the bytes of a ``svg``, ``png`` or ``pdf`` file, on white."""
-    return _saved(figure, kind, "canary", transparent=False)
+    import matplotlib as mpl
+
+    with mpl.rc_context({"svg.fonttype": "path"}):  # a printer may lack our font
+        return _saved(figure, kind, "canary", transparent=False)
 
 
 def _saved(figure: Figure, kind: str, name: str, *, transparent: bool) -> bytes:

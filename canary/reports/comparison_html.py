@@ -68,14 +68,14 @@ def _headline(group: Sequence[Strategy]) -> str:
         return "there is no canary to compare them by."
     where = " of the first format" if len(group[0].audit.formats) > 1 else ""
     if all(one.test_loss_nats is not None for one in group):
-        best = {n: names_of(_in_order(front(points(group, 0, n)))) for n in shown}
-        if len(set(best.values())) == 1:
-            chosen = best[shown[0]]
-            return (
-                f"{chosen} {'is' if len(chosen) == 1 else 'are'} beaten by no other in both test "
-                f"loss and exposure of canaries{where}."
-            )
-        each = "; ".join(f"with {plural(n, 'copy', 'copies')}, {best[n]}" for n in shown)
+        best = {n: _in_order(front(points(group, 0, n))) for n in shown}
+        if all(len(some) == len(group) for some in best.values()):
+            return f"none is beaten by another in both test loss and exposure of canaries{where}."
+        each = "; ".join(
+            f"with {plural(n, 'copy', 'copies')}, "
+            f"{'all' if len(some) == len(group) else names_of(some)}"
+            for n, some in best.items()
+        )
         return f"beaten by no other in both test loss and exposure of canaries{where}: {each}."
     each = "; ".join(f"with {plural(n, 'copy', 'copies')}, {_extremes(group, n)}" for n in shown)
     return f"median exposure of canaries{where}: {each}."
