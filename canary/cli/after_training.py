@@ -299,7 +299,7 @@ def plot(
     test_scores: _TestScores = None,
     as_json: Json = False,
 ) -> None:
-    """Write a figure of an audit, or of several side by side, for print."""
+    """Write a figure of one audit, or of several, for print."""
     from canary.audits.result import Audit
     from canary.reports.plotting import plot_file
 
