@@ -2,7 +2,7 @@
 
     python tests/benchmarks/formats.py [--fills 100000] [--rounds 3]
 
-One JSON line, medians of processor seconds over the rounds: to make each format anew, and to
+One JSON line, processor seconds over the rounds: to make each format anew, and to
 draw and spell so many different fills of it. `words` is eight words of a made-up list of
 267,735, of which a hundredth as many fills are drawn.
 """
@@ -13,10 +13,10 @@ import argparse
 import json
 import random
 import resource
-import statistics
 import time
 
 import numpy as np
+from spread import spread
 
 from canary.formats.checksums import credit_card
 from canary.formats.format import Format
@@ -64,9 +64,9 @@ def main() -> None:
         result[name] = {
             "bits": round(rounds[0][2], 1),
             "edges": rounds[0][3],
-            "compile_seconds": round(statistics.median(r[0] for r in rounds), 4),
+            **spread("compile_seconds", [r[0] for r in rounds], digits=4),
             "fills": fills,
-            "draw_seconds": round(statistics.median(r[1] for r in rounds), 4),
+            **spread("draw_seconds", [r[1] for r in rounds], digits=4),
         }
     result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(json.dumps(result))
