@@ -66,7 +66,6 @@ def reader(tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     # What a page registers is gone after it.
     monkeypatch.setattr(kinds, "KINDS", dict(kinds.KINDS))
@@ -75,7 +74,12 @@ def reader(tmp_path, monkeypatch, request):
     tiny = demo.Settings("The code is {digit:4}", (1, 8), 2, 4, 60, 16, 1)
     monkeypatch.setattr(demo, "run", functools.partial(demo.run, settings=tiny))
     lay(tmp_path, *HAS.get(name(page), []))
-    return page, {"__name__": "example", "module": module(), "tokenizer": tokenizer()}
+    text, names = page.read_text(encoding="utf-8"), {"__name__": "example"}
+    if "load_dataset" in text:
+        monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    if name(page) == "docs/models.md":
+        names |= {"module": module(), "tokenizer": tokenizer()}
+    return page, names
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft
