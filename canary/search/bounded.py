@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from canary.models.base import Walker
 from canary.scoring.batcher import Batcher
-from canary.search.census import Census
+from canary.search.census import Limits
 from canary.search.enumerate import Leaves
 from canary.search.step import Frontier, Step, expand, joined, root_frontier
 from canary.tokens.tree import TokenTree
@@ -176,7 +176,7 @@ class BoundedWalk:
         self._order = np.argsort(px, kind="stable")
         self._numbers = np.asarray(numbers, np.int64)[self._order]
         self._limits = px[self._order] + noise_bits
-        self._census = Census(px[self._order], self._numbers, noise_bits=noise_bits)
+        self._counting = Limits(px[self._order], self._numbers, noise_bits=noise_bits)
         self._most_parked = most_parked
         self._most_pinned = walker.room // 2
         k = len(px)
@@ -339,12 +339,10 @@ class BoundedWalk:
     def _counted(self, step: Step, bits: Floats, leaves: NDArray[np.bool_]) -> Ints:
         """What the leaves of a step add to `_State.found`."""
         which = np.flatnonzero(leaves & (bits <= self._limits[-1]))
-        part = self._census.part()
-        if len(which):
-            batch = Leaves(step.costs[which], step, which)
-            part.add(bits[which], batch.bounds(), batch.index)
-        counted = part.result()
-        return np.stack([counted.lower, counted.rank, counted.upper]) - 1
+        if not len(which):
+            return np.zeros((3, len(self._limits)), np.int64)
+        batch, bits = Leaves(step.costs[which], step, which), bits[which]
+        return self._counting.count(np.sort(bits), bits, batch.bounds(), batch.index)
 
     def _lowered(self, state: _State) -> _State:
         """Without the dearest half of the parked nodes, if there are too many."""

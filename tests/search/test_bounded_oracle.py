@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-import tracemalloc
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
-from small_models import CHARACTERS, build, character_tokenizer
+from small_models import CHARACTERS, character_tokenizer
 
 from canary.formats.format import Format
 from canary.models.base import Context
