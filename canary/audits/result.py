@@ -113,11 +113,11 @@ class FormatResult:
     space_size : int
         Exact number of candidates.
     method : str
-        ``"enumeration"`` or ``"uniform draws"``.
+        ``"enumeration"``, ``"rank"``, ``"rank and draws"`` or ``"uniform draws"``.
     reason : str
         Why this method, in a sentence.
     histogram : Histogram
-        Log-perplexities of the enumerated or drawn candidates, in bits.
+        Log-perplexities of the enumerated or else the drawn candidates, in bits.
     skew_normal : SkewNormalFit or None
         The curve fitted to uniform draws; None if none could be: fewer than 40 draws, all
         of one log-perplexity, or an impossible one.

@@ -10,7 +10,9 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +68,19 @@ class RankBounds:
     candidates: int
     queries: int
     passes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The bounds as plain data: numbers only, nothing of a fill."""
+        arrays = {
+            name: getattr(self, name).tolist() for name in ("lower", "upper", "rank", "exact")
+        }
+        return {**vars(self), **arrays}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RankBounds:
+        """The inverse of `to_dict`."""
+        arrays = {name: np.array(data[name], np.int64) for name in ("lower", "upper", "rank")}
+        return cls(**{**data, **arrays, "exact": np.array(data["exact"], np.bool_)})
 
 
 @dataclass(frozen=True, eq=False)
