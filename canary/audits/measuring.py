@@ -210,7 +210,7 @@ class Auditor:
         if self.settings.method == "enumeration":
             raise InputError(
                 f"{format.masked!r}: {short}",
-                cure=f"give a budget of at least {queries}, or use --method rank or sampling",
+                cure=f"give a budget of at least {queries}, or use --method sampling or rank",
             )
         if tree is None:
             return _Plan("uniform draws", short, drawn * below)

@@ -231,7 +231,7 @@ class Audit:
         return {n: tuple(c for c in self.canaries if c.repetitions == n) for n in groups}
 
     def summary(self) -> str:
-        """A few lines for a terminal: one per repetition count, then the p-values."""
+        """A few lines for a terminal: one per repetition count, the p-values, the methods."""
         planned = "" if self.canaries_in_corpus else " planned"
         lines = []
         for repetitions, group in self.by_repetitions().items():
@@ -245,6 +245,9 @@ class Audit:
         for name, combined in ((injected, self.injected_p), ("controls", self.controls_p)):
             if combined is not None:
                 lines.append(f"{name:>12}: p = {combined.p_value:.2g} (Fisher)")
+        for number, priced in enumerate(self.formats, 1):
+            name = "method" if len(self.formats) == 1 else f"format {number}"
+            lines.append(f"{name:>12}: {priced.method} ({priced.reason})")
         if self.natural:
             lines.append(f"{'found':>12}: no p-value, since they were not drawn at random")
         return "\n".join(lines)

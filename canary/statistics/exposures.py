@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, exact_size, finite_array
-from canary.statistics.result import Exposure
+from canary.statistics.result import UNIFORM_DRAWS, Exposure
 
 __all__ = [
     "exposure_by_bounds",
@@ -273,7 +273,7 @@ def exposure_by_draws(
             lower_bits=float(lower_bits[i]),
             upper_bits=float(upper_bits[i]),
             confidence=confidence,
-            method="uniform draws",
+            method=UNIFORM_DRAWS,
             space_bits=space_bits,
             p_value=float((1 + hits[i]) / (1 + n)),
             draws=n,

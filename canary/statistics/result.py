@@ -9,7 +9,10 @@ from typing import Any
 
 from canary.records.fields import from_fields
 
-__all__ = ["SKEW_NORMAL", "Exposure"]
+__all__ = ["SKEW_NORMAL", "UNIFORM_DRAWS", "Exposure"]
+
+UNIFORM_DRAWS = "uniform draws"
+"""The method whose exposures rest on draws alone."""
 
 SKEW_NORMAL = "skew-normal"
 """The method whose exposures are unbounded and have no p-value."""
