@@ -225,7 +225,7 @@ def test_facts_and_settings_are_words_golden(audits):
     for shown in (
         "Before each candidate nothing but what the tokenizer adds by itself (no start token was "
         "named); if training put another one before each text, the numbers may be too low",
-        "Method enumeration where the budget allows it, uniform draws elsewhere",
+        "Method exact ranks where the budget allows them, uniform draws elsewhere",
         "Seed of the draws (not of the canaries) 7",
         "Batch size found by trial",
         "Software Python 3.11.7, torch 2.13.0",
