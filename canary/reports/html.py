@@ -21,6 +21,7 @@ from canary.reports.numbers import bits, bits_or_bound, count, plural, probabili
 from canary.reports.pages import page
 from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, curve_verdict, strongest
 from canary.reports.wording import facts_in_words, settings_in_words
+from canary.statistics.result import UNIFORM_DRAWS
 
 if TYPE_CHECKING:
     from canary.statistics.extrapolation import SkewNormalFit
@@ -103,6 +104,7 @@ def render(audit: Audit) -> str:
         confidences=sorted({_percent(e.confidence) for e in _drawn(audit) if e.confidence}),
         drawn=bool(_drawn(audit)),
         ranked=len(_drawn(audit)) < len(audit.canaries),
+        bounded=any(f.method.startswith("rank") for f in audit.formats),
         censored=any(e.censored for e in _drawn(audit)),
         exposure_columns=EXPOSURE_COLUMNS,
         histogram_columns=("Of", "Number", "Smallest", "Median", "Largest"),
@@ -173,8 +175,9 @@ def _format_view(audit: Audit, at: int) -> dict[str, Any]:
     return {
         "masked": this.masked,
         "size": size,
-        "candidates": count(this.candidates),
+        "candidates": count(this.candidates if enumerated else this.histogram.total),
         "enumerated": enumerated,
+        "drawn": any(c.exposure.draws is not None for c in mine),
         "censored": any(c.exposure.censored for c in mine),
         "crowd": _crowd(mine, this.space_size) if audit.canaries_in_corpus else None,
         "facts": facts,
@@ -198,7 +201,7 @@ def _format_view(audit: Audit, at: int) -> dict[str, Any]:
 
 def _completeness(priced: FormatResult) -> str:
     """How it is known that no candidate was left out or counted twice."""
-    if priced.method != "enumeration":
+    if priced.method == UNIFORM_DRAWS:
         return "not needed: the draws are random candidates"
     certified, _, how = (priced.certificate or "").partition(": ")
     if certified == "certified":
@@ -303,6 +306,8 @@ def _row(audit: Audit, canary: CanaryResult) -> dict[str, str]:
         if e.rank_lower is not None and e.rank_upper is not None and e.rank_lower < e.rank_upper:
             # One break is allowed, before the range.
             place += f" ({count(e.rank_lower)}{_NBSP}to{_NBSP}{count(e.rank_upper)})"
+    elif e.draws is None:
+        place = f"{count(e.rank_lower or 0)}{_NBSP}to{_NBSP}{count(e.rank_upper or 0)}"
     else:
         place = f"{count(e.hits or 0)} of {count(e.draws or 0)}"
     return {
@@ -320,7 +325,8 @@ def _row(audit: Audit, canary: CanaryResult) -> dict[str, str]:
 
 
 def _drawn(audit: Audit) -> list[Exposure]:
-    return [c.exposure for c in audit.canaries if c.exposure.draws is not None]
+    """Exposures whose intervals rest on draws."""
+    return [c.exposure for c in audit.canaries if c.exposure.confidence is not None]
 
 
 def _percent(share: float) -> str:

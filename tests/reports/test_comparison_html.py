@@ -71,6 +71,16 @@ def test_the_answer_golden(audits, made):
     )
 
 
+def test_who_is_on_the_front_golden(audits):
+    # The first is exposed more at every number of copies, and here its loss is higher, too.
+    html = render_comparison(
+        compare([audits["enumerated"], audits["nothing learned"]], test_losses=[1.5, 1.25])
+    )
+    found = re.findall(r'<tr><th scope="row">([AB])</th>.*?<td>(yes|no)</td></tr>', html)
+    assert found[-8:] == [("A", "no"), ("B", "yes")] * 4
+    assert "On the Pareto front: 1 copy: B; 4 copies: B; 16 copies: B; 64 copies: B." in html
+
+
 def test_without_losses_the_ends_are_told_golden(audits, made):
     text = Page(made("without losses")).text("style")
     found = re.search(

@@ -23,6 +23,7 @@ from canary.corpus.canaries import generate
 from canary.errors import OutputError
 from canary.reports.html import render, report
 from canary.statistics.exposures import exposure_by_rank
+from canary.statistics.histogram import Histogram
 
 CHECKS = [check_self_contained, check_ids, check_readable_aloud, check_variables]
 NAMES = [
@@ -148,6 +149,26 @@ def test_table_golden(audits, pages):
     assert cells("enumerated", ' class="control"', "control-1")[0] == "0 (control)"
 
 
+def test_numbers_of_the_figures_golden(audits):
+    def tables(audit):
+        found = re.findall(r"<details>.*?</details>", render(audit), re.DOTALL)
+        rows = [re.findall(r"<tr><th scope=\"row\">(.*?)</td></tr>", one) for one in found]
+        return [[re.split("</th><td>|</td><td>", row) for row in some] for some in rows]
+
+    audit = audits["draws"]
+    # Of ten candidates the fifth lies in the third bin: 30 + 2 / 8 = 30.25.
+    form = replace(audit.formats[0], histogram=Histogram(30.0, 0.125, (1, 2, 3, 4)))
+    exposure, px = tables(replace(audit, formats=(form,)))
+    assert exposure[-1] == ["64", "8", "≥ 12.40", "≥ 12.40", "≥ 12.40"]
+    assert exposure[0][:2] == ["0 (controls)", "16"]
+    assert px[0] == ["candidates", "10", "about 30.0", "about 30.2", "about 30.4"]
+    last = sorted(c.px_bits for c in audit.canaries if c.repetitions == 64)
+    middle = (last[3] + last[4]) / 2
+    assert px[-1] == ["64 copies", "8", f"{last[0]:.2f}", f"{middle:.2f}", f"{last[-1]:.2f}"]
+    empty = replace(form, histogram=Histogram(0.0, 0.125, ()))
+    assert tables(replace(audit, formats=(empty,)))[1][0] == ["candidates", "0", "–", "–", "–"]
+
+
 def test_the_curve_and_its_test_are_told(audits, pages):
     passed, bare = Page(pages["draws"]).text("style"), Page(pages["no canaries"]).text("style")
     assert audits["draws"].formats[0].skew_normal.rejected is False
@@ -204,7 +225,7 @@ def test_facts_and_settings_are_words_golden(audits):
     for shown in (
         "Before each candidate nothing but what the tokenizer adds by itself (no start token was "
         "named); if training put another one before each text, the numbers may be too low",
-        "Method enumeration where the budget allows it, uniform draws elsewhere",
+        "Method exact ranks where the budget allows them, uniform draws elsewhere",
         "Seed of the draws (not of the canaries) 7",
         "Batch size found by trial",
         "Software Python 3.11.7, torch 2.13.0",

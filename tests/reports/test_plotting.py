@@ -98,9 +98,9 @@ def test_a_figure_of_its_own(audits):
 
 
 def test_labels_are_text_only_and_short(pair, axes):
-    plot(pair, axes, labels=["$\\frac{1}{0}$\x1b", "x" * 100])
+    plot(pair, axes, labels=["$\\frac$\x1b", "x" * 100])
     texts = axes.get_legend().get_texts()
-    assert [t.get_text() for t in texts] == ["A: $\\frac{1}{0}$", f"B: {'x' * 47}…"]
+    assert [t.get_text() for t in texts] == ["A: $\\frac$", f"B: {'x' * 47}…"]
     axes.figure.savefig("/dev/null", format="svg")  # would fail on $…$ as mathematics
 
 
