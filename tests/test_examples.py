@@ -40,6 +40,7 @@ HAS = {
     "docs/records.md": ["audit"],
     "docs/reference/cli.md": ["corpus.jsonl", "texts.jsonl", "mail.jsonl", "model"],
     "docs/scoring.md": ["model"],
+    "docs/speed.md": ["tests"],
 }
 """What lies in the working folder of a page's reader, who would bring it along."""
 

@@ -200,6 +200,7 @@ THINGS = {
     "model": model,
     "checkpoint": model,
     "mymodel.py": own_model,
+    "tests": lambda path: path.symlink_to(Path(__file__).parents[1]),
     "adapter": adapter,
     "t5": t5,
 }

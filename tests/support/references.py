@@ -9,6 +9,7 @@ what they return; mkdocstrings sets their docstrings. A test compares both with 
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import inspect
 import re
@@ -106,7 +107,7 @@ def returned() -> list[type]:
     for name in canary.__all__:
         export = getattr(canary, name)
         if inspect.isfunction(export):
-            collect(typing.get_type_hints(export).get("return"), found)
+            collect(returns(export), found)
         else:
             collect(export, found)
     return list(found)
@@ -130,7 +131,22 @@ def parts_of(kind: type) -> Iterator[Any]:
         yield from (hint for name, hint in hints.items() if not name.startswith("_"))
     for name, member in vars(kind).items():
         if isinstance(member, property) and not name.startswith("_") and member.fget:
-            yield typing.get_type_hints(member.fget).get("return")
+            yield returns(member.fget)
+
+
+def returns(function: Any) -> Any:
+    """What a function says that it returns."""
+    return eval(function.__annotations__["return"], {}, Names(function))
+
+
+class Names(dict[str, Any]):
+    """What names mean in a function's module; those that only type checkers see, nothing."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__({**vars(builtins), **function.__globals__})
+
+    def __missing__(self, name: str) -> Any:
+        return Any
 
 
 def full(thing: Any) -> str:
