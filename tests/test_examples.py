@@ -39,6 +39,7 @@ HAS = {
     "docs/quickstart.md": ["corpus.jsonl", "model"],
     "docs/records.md": ["audit"],
     "docs/reference/cli.md": ["corpus.jsonl", "texts.jsonl", "mail.jsonl", "model"],
+    "docs/reports.md": ["canaries.json of a small space", "model-a", "model-b", "test.jsonl"],
     "docs/scoring.md": ["model"],
     "docs/speed.md": ["tests"],
 }

@@ -190,6 +190,7 @@ def own_model(path: Path) -> None:
 THINGS = {
     "corpus.jsonl": corpus,
     "texts.jsonl": corpus,
+    "test.jsonl": corpus,
     "mail.jsonl": mail,
     "mail.csv.gz": zipped_mail,
     "pairs.jsonl": pairs,
@@ -199,6 +200,8 @@ THINGS = {
     "audit": audited,
     "model": model,
     "checkpoint": model,
+    "model-a": model,
+    "model-b": model,
     "mymodel.py": own_model,
     "tests": lambda path: path.symlink_to(Path(__file__).parents[1]),
     "adapter": adapter,
