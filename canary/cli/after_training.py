@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -35,6 +35,9 @@ from canary.cli.options import (
 )
 from canary.cli.outputs import check_outputs, factory_file, model_files
 from canary.cli.tables import show_audit, show_exposures
+
+if TYPE_CHECKING:
+    from canary.audits.result import Audit
 
 __all__ = ["audit", "demo", "exposure", "plot", "report", "score"]
 
@@ -214,7 +217,7 @@ _Labels = Annotated[
         metavar="TEXT",
         callback=decodable,
         help="What an audit stands for; once for each, in their order.  [default: the names "
-        "of the models]",
+        "of the models, or of the files where those repeat]",
     ),
 ]
 _TestLosses = Annotated[
@@ -255,7 +258,8 @@ def report(
     check_outputs([out], inputs=[*audit_files, *(test_scores or [])])
     losses = _losses(test_losses, test_scores)
     audits = [Audit.load(file) for file in audit_files]
-    page = write_report(audits, out, labels=labels or None, test_losses=losses)
+    chosen = labels or _file_labels(audits, audit_files)
+    page = write_report(audits, out, labels=chosen, test_losses=losses)
     say(f"The report is {page}")
     if as_json:
         emit("canary report", {"out": str(page)})
@@ -305,19 +309,28 @@ def plot(
 
     check_outputs([out], inputs=[*audit_files, *(test_scores or [])])
     losses = _losses(test_losses, test_scores)
+    audits = [Audit.load(file) for file in audit_files]
     figure = plot_file(
-        [Audit.load(file) for file in audit_files],
+        audits,
         out,
         kind=kind,
         format=format - 1,
         copies=copies,
         skew_normal=skew_normal,
-        labels=labels or None,
+        labels=labels or _file_labels(audits, audit_files),
         test_losses=losses,
     )
     say(f"The figure is {figure}")
     if as_json:
         emit("canary plot", {"out": str(figure)})
+
+
+def _file_labels(audits: list[Audit], files: list[Path]) -> list[str] | None:
+    """The names of the files, where the models do not tell several audits apart."""
+    models = {str(audit.model.get("name")) for audit in audits}
+    names = [str(file) for file in files]
+    unclear = len(models) < len(audits) and len(set(names)) == len(names)
+    return names if unclear else None
 
 
 def _losses(given: list[float] | None, scores: list[Path] | None) -> list[float] | None:

@@ -58,7 +58,16 @@ def test_measured_losses_are_those_of_the_scores(command, audited):
     words = [word for path in scores for word in ("--test-scores", path)]
     assert command("report", *audited, *words, "--out", "c.html").code == 0
     loss = measured_losses(scores)[0]
-    assert f'<td class="number">{loss:.4f}</td>' in Path("c.html").read_text()
+    html = Path("c.html").read_text()
+    assert f'<td class="number">{loss:.4f}</td>' in html
+    # The models bear one name, so the files name the audits.
+    assert "<td>a/audit.json</td>" in html
+    assert "<td>b/audit.json</td>" in html
+
+
+def test_one_audit_given_twice(command, audited):
+    assert command("report", audited[0], audited[0], "--out", "c.html").code == 0
+    assert "A and B are audits of the same weights." in Path("c.html").read_text()
 
 
 def test_figures_as_files(command, audited):
