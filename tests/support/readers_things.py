@@ -83,13 +83,16 @@ def canaried(path: Path) -> None:
 
 
 def audited(path: Path) -> None:
-    """What `canary audit` writes."""
+    """A folder of an audit, with the scores of a test set beside it."""
     import canary
+    from canary.scoring.files import score_file
 
-    lay(path.parent, "model", "canaries.json")
     path.mkdir()
-    made = canary.CanarySet.load(path.with_name("canaries.json"))
-    canary.audit(path.with_name("model"), made, draws=200).save(path / "audit.json")
+    lay(path, "model", "canaries.json", "corpus.jsonl")
+    loaded = canary.load(path / "model")
+    made = canary.CanarySet.load(path / "canaries.json")
+    canary.audit(loaded, made, method="sampling", draws=200).save(path / "audit.json")
+    score_file(loaded, path / "corpus.jsonl", path / "scores.jsonl")
 
 
 def backend():
@@ -198,6 +201,8 @@ THINGS = {
     "canaries.json of a small space": few,
     "corpus.canaried.jsonl": canaried,
     "audit": audited,
+    "a": audited,
+    "b": audited,
     "model": model,
     "checkpoint": model,
     "model-a": model,
