@@ -16,6 +16,7 @@ SMALL = {
     "formats": ["--fills", "200", "--words", "500", "--rounds", "1"],
     "generation": ["--canaries", "20", "--rounds", "1"],
     "injection": ["--megabytes", "1", "--rounds", "1"],
+    "rank": ["--digits", "3", "--queries", "200", "--rounds", "1"],
     "scoring": ["--texts", "10", "--width", "32", "--layers", "1", "--rounds", "1"],
     "shared_context": ["--nodes", "16", "--rounds", "1"],
     "skewnormal": ["--draws", "500", "--rounds", "1"],
