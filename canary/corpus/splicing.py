@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.corpus.canaries import CanarySet, whole_number
+from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Edit, Shape, Slot, edit_text
+from canary.corpus.consistency import whole_number
 from canary.corpus.occurrences import Finder, find_canaries
 from canary.errors import CorpusError, InputError
 

@@ -15,7 +15,7 @@ from small_models import CHARACTERS, character_tokenizer
 from canary.models.base import Children, Context, Nodes, Rows
 from canary.models.table import TableModel
 from canary.scoring.batcher import Batcher
-from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
+from canary.statistics.exposures import exposure_by_bounds, exposure_by_draws, exposure_by_rank
 from canary.statistics.extrapolation import exposure_by_skew_normal
 from canary.statistics.histogram import HistogramBuilder
 from canary.statistics.pvalues import fisher
@@ -78,7 +78,7 @@ def sound(exposure):
     return True
 
 
-@cases(8_000)
+@cases(5_000)
 @given(px=arrays(), draws=arrays(), size=WHOLE, confidence=SHARE, noise=SHARE)
 def test_exposure_by_draws(px, draws, size, confidence, noise):
     found = attempt(
@@ -87,7 +87,7 @@ def test_exposure_by_draws(px, draws, size, confidence, noise):
     assert failed(found) or all(map(sound, found))
 
 
-@cases(6_000)
+@cases(4_000)
 @given(ranks=st.lists(WHOLE, min_size=3, max_size=3), size=WHOLE, ordered=st.booleans())
 def test_exposure_by_rank(ranks, size, ordered):
     if ordered:
@@ -95,9 +95,11 @@ def test_exposure_by_rank(ranks, size, ordered):
     low, rank, high = ranks
     found = attempt(exposure_by_rank, rank, lower=low, upper=high, space_size=size)
     assert failed(found) or sound(found)
+    bounds = attempt(exposure_by_bounds, lower=low, upper=high, space_size=size)
+    assert failed(bounds) or (sound(bounds) and bounds.bits is None)
 
 
-@cases(6_000)
+@cases(4_000)
 @given(p=arrays() | st.lists(st.floats(0, 1), max_size=6), draws=st.none() | WHOLE)
 def test_fisher(p, draws):
     found = attempt(fisher, p, shared_draws=draws)
@@ -124,14 +126,14 @@ def test_exposure_by_skew_normal(px, draws, size, seed, share):
         found[1].to_dict()
 
 
-@cases(2_000)
+@cases(1_000)
 @given(values=arrays(st.integers(18, 40)))
 def test_fit_skew_normal(values):
     found = attempt(fit_skew_normal, values)
     assert failed(found) or found.scale_bits > 0
 
 
-@cases(4_000)
+@cases(2_000)
 @given(
     parts=st.lists(st.lists(NUMBER, max_size=6), max_size=3),
     width=NUMBER | st.integers(-8, 8).map(lambda n: 2.0**n),
@@ -181,7 +183,7 @@ def rows(draw):
             return lambda: Rows(**parts)
 
 
-@cases(6_000)
+@cases(3_000)
 @given(make=rows())
 def test_rows(batcher, make):
     made = attempt(make)
@@ -219,7 +221,7 @@ def below(draw):
     return Nodes(**parts), Children(**children)
 
 
-@cases(6_000)
+@cases(2_000)
 @given(given=below(), context=st.lists(TOKEN, min_size=1, max_size=3), keep=st.booleans())
 def test_nodes(batcher, given, context, keep):
     nodes, children = given
@@ -230,7 +232,7 @@ def test_nodes(batcher, given, context, keep):
             assert np.isfinite(found.log_probs).all()
 
 
-@cases(3_000)
+@cases(1_000)
 @given(transitions=arrays(), table=arrays(), square=st.booleans())
 def test_tables(transitions, table, square):
     tokenizer = as_tokenizer(character_tokenizer())

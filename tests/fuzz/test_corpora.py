@@ -168,14 +168,14 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("fuzz")
 
 
-@cases(12_000)
+@cases(10_000)
 @given(content=lines(), options=OPTIONS)
 def test_json_lines(folder, content, options):
     back = there_and_back(folder, "x.jsonl", content, options)
     assert back is None or back.read_bytes() == content
 
 
-@cases(8_000)
+@cases(6_000)
 @given(content=TABLE, options=OPTIONS, name=st.sampled_from(["x.csv", "x.tsv"]))
 def test_csv(folder, content, options, name):
     if name == "x.tsv":
@@ -184,7 +184,7 @@ def test_csv(folder, content, options, name):
     assert back is None or back.read_bytes() == content
 
 
-@cases(4_000)
+@cases(3_000)
 @given(content=lines(), options=OPTIONS)
 def test_text(folder, content, options):
     back = there_and_back(folder, "x.txt", content, options)
@@ -210,14 +210,14 @@ def damaged(draw, content):
     return bytes(found[: draw(st.none() | st.integers(0, len(found)))])
 
 
-@cases(4_000)
+@cases(3_000)
 @given(data=st.data(), ending=st.sampled_from(sorted(PACKED)), options=OPTIONS)
 def test_compressed(folder, data, ending, options):
     content = data.draw(damaged(lines().map(PACKED[ending])))
     there_and_back(folder, f"x.jsonl.{ending}", content, options)
 
 
-@cases(16_000)
+@cases(12_000)
 @given(line=LINE, data=st.data())
 def test_one_line_and_edits_of_it(line, data):
     layout = JsonLines("x.jsonl")
@@ -264,7 +264,7 @@ def tables(draw):
     return pa.table(columns)
 
 
-@cases(3_000)
+@cases(2_000)
 @given(data=st.data(), table=tables(), options=OPTIONS)
 def test_parquet(folder, data, table, options):
     out = io.BytesIO()

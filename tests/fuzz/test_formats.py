@@ -65,7 +65,7 @@ def check_space(space, data):
     assert failed(drawn) or (len(set(drawn)) == asked and all(item in space for item in drawn))
 
 
-@cases(20_000)
+@cases(14_000)
 @given(text=TEXT, data=st.data())
 def test_texts(text, data):
     space = attempt(Format, text)
@@ -77,7 +77,7 @@ def test_texts(text, data):
         check_space(space, data)
 
 
-@cases(4_000)
+@cases(2_000)
 @given(text=TEXT, words=WORDS, data=st.data())
 def test_word_lists(text, words, data):
     space = attempt(Format, text, words=words)
@@ -87,7 +87,7 @@ def test_word_lists(text, words, data):
         check_space(space, data)
 
 
-@cases(4_000)
+@cases(2_000)
 @given(
     fill=st.text(max_size=6) | st.none() | st.integers(),
     index=st.integers() | st.sampled_from([10**5000, -(2**63)]).map(lambda n: n + 1),
@@ -100,7 +100,7 @@ def test_fills_and_numbers(fill, index, hole):
     assert failed(attempt(space.unrank, index)) is not (0 <= index < space.size)
 
 
-@cases(3_000)
+@cases(2_000)
 @given(
     texts=st.lists(st.sampled_from([*HOLES, "a {digit:1}", "x{digit:9}", "a"]), max_size=3),
     repetitions=st.lists(st.integers(-1, 5) | st.sampled_from([2**63, 10**7]), max_size=3),

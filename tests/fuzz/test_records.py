@@ -133,7 +133,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("fuzz")
 
 
-@cases(10_000)
+@cases(8_000)
 @given(document=st.sampled_from([item.to_dict() for item in SETS]).flatmap(changed))
 def test_canary_sets(document):
     loaded = attempt(CanarySet.from_dict, document)
@@ -153,7 +153,7 @@ def contents(folder):
     return [_saved(item, folder) for item in [*SETS, AUDIT]]
 
 
-@cases(5_000)
+@cases(4_000)
 @given(data=st.data())
 def test_files_of_damaged_bytes(folder, contents, data):
     path = folder / "damaged.json"
@@ -163,7 +163,7 @@ def test_files_of_damaged_bytes(folder, contents, data):
         assert not failed(loaded) or str(path) in loaded.where
 
 
-@cases(9_000)
+@cases(5_000)
 @given(document=changed(AUDIT.to_dict()))
 def test_audits(document):
     loaded = attempt(Audit.from_dict, document)
@@ -186,7 +186,7 @@ def test_documents(folder, document, as_bytes):
 IDENTITY = {"task": "score", "input": "0" * 64, "columns": ["a", "b"], "seed": 3}
 
 
-@cases(2_000, default=25)
+@cases(1_000, default=25)
 @given(data=st.data())
 def test_unfinished_runs(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("run") / "out.parts"
