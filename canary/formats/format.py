@@ -184,6 +184,12 @@ class Format:
             If `fill` is not in the space. The message does not repeat it: it may be
             almost a secret.
         """
+        if not isinstance(fill, str):
+            raise FormatError(
+                f"a fill is text, got {type(fill).__name__}",
+                cure="put it into quotes; numbers keep their leading zeros so",
+                where=place(self.text, 0),
+            )
         index = self.automaton.index(fill)
         if index is None:
             raise FormatError(
