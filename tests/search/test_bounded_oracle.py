@@ -20,7 +20,8 @@ from canary.models.table import TableModel
 from canary.scoring.batcher import Batcher
 from canary.scoring.texts import score
 from canary.search import bounded
-from canary.search.bounded import BoundedWalk, most_leaves
+from canary.search.bounded import BoundedWalk
+from canary.search.bounds import most_leaves
 from canary.search.enumerate import leaf_costs
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
