@@ -55,7 +55,7 @@ class _State:
     parked : tuple of Frontier
         Nodes above `threshold` and up to `ceiling`, for later passes.
     pinned : int
-        Held states that parked nodes stand on.
+        Held states that parked nodes stand on, or did when the pass began.
     threshold, ceiling : float
         Bits: nodes up to the first are expanded in this pass, beyond the second forgotten.
     found : int64 array of shape (3, k)
@@ -235,7 +235,7 @@ class BoundedWalk:
             state,
             levels=_by_length(now, np.setdiff1d(now.handles, later.handles)),
             parked=(later,) if len(later) else (),
-            pinned=_held(later.handles),
+            pinned=_held(parked.handles),
             threshold=threshold,
         )
 
@@ -327,7 +327,6 @@ class BoundedWalk:
             self._with_bounds(state, above=ceiling),
             levels=(first, *state.levels[1:]),
             parked=(kept,) if len(kept) else (),
-            pinned=_held(kept.handles),
             ceiling=ceiling,
         )
 

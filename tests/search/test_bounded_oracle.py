@@ -173,7 +173,8 @@ def test_the_interval_holds_at_every_budget_oracle() -> None:
     for seed in SEEDS:
         case = Case.of(seed)
         ranks = case.ranks()
-        for options in ({}, {"most_parked": 2})[: 2 if seed < 50 else 1]:
+        tight = ({"most_parked": 2}, {"memory_bytes": 600})
+        for options in ({}, *(tight if seed < 40 else ())):
             watched, walk = case.open(**options)
             before, spent = walk.bounds(), 0
             assert before.queries == 0
@@ -214,6 +215,20 @@ def test_bounds_are_exact_on_one_node_golden() -> None:
     """3 bits: at most 8 leaves; 2.9: 7; more bits than there are leaves: all leaves."""
     bits, leaves = np.array([3.0, 2.9, 0.0, 70.0, 62.5]), np.array([100, 100, 5, 9, 2**62])
     np.testing.assert_array_equal(most_leaves(bits, leaves), [8, 7, 1, 9, 2**62])
+
+
+def test_parked_nodes_leave_half_of_the_room() -> None:
+    """So that a pass can hold the states of its own nodes, one for each level here."""
+    for seed in SEEDS[:40:4]:
+        case = Case.of(seed)
+        model, least = case.model, 10**6
+        memory = 16 * model.memory().bytes_per_held_token
+        watched, walk = case.open(batch_size=1, memory_bytes=memory)
+        whole = watched.room
+        while not walk.run(budget=8):
+            least = min(least, watched.room)
+        assert least >= whole // 2 - 3
+        assert watched.room == whole
 
 
 @pytest.mark.parametrize("seed", [3, 24])
