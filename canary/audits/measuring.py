@@ -30,7 +30,7 @@ from canary.models.base import LanguageModel
 from canary.records.shards import Run, Series
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher, Progress
-from canary.search.bounded import RankBounds
+from canary.search.bounds import RankBounds
 from canary.search.ranking import Priced, draw, rank_by_bounds, rank_by_rows, rank_by_tree
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.records.shards import Series
-from canary.search.bounded import RankBounds
+from canary.search.bounds import RankBounds
 from canary.statistics.exposures import exposure_by_bounds, exposure_by_bounds_and_draws
 from canary.statistics.result import Exposure
 from canary.tokens.tree import TokenTree

@@ -17,7 +17,8 @@ from canary.models.base import Context
 from canary.records.shards import Pace, Series
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.texts import score_encodings
-from canary.search.bounded import BoundedWalk, RankBounds, most_leaves
+from canary.search.bounded import BoundedWalk
+from canary.search.bounds import RankBounds, most_leaves
 from canary.search.census import Census, CensusResult
 from canary.search.enumerate import enumerate_leaves, leaf_costs
 from canary.tokens.candidates import CandidateEncoder
