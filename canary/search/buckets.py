@@ -21,7 +21,7 @@ __all__ = ["WIDTH_NATS", "OpenNodes"]
 
 Ints = NDArray[np.int64]
 
-WIDTH_NATS = 0.25
+WIDTH_NATS = 0.5
 """Width of a bucket; a power of two, so that a bucket's floor is exact."""
 
 _DEPTHS = 2**16
