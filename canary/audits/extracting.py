@@ -146,7 +146,9 @@ def extract(
             cure="check which tokens the model forbids, or the context before the candidate",
         )
     fills = [format.unrank(int(leaf)) for leaf in found.leaves]
-    candidates = _candidates(found, fills, own, format.size, context_bits, noise_bits)
+    candidates = _candidates(
+        found, fills, own, size=format.size, context_bits=context_bits, noise_bits=noise_bits
+    )
     result = Extraction(
         format=format.text,
         masked=format.masked,
@@ -250,8 +252,7 @@ def _completions(
             greedy = complete(tree, walker, batcher, width=1)
             wide = complete(tree, walker, batcher, width=beam)
         right = [
-            end.leaf is not None and rest.unrank(end.leaf) == fill[known:]
-            for end in (greedy, wide)
+            end.leaf is not None and rest.unrank(end.leaf) == fill[known:] for end in (greedy, wide)
         ]
         made.append(
             Completion(name, known, right[0], right[1], beam, greedy.queries + wide.queries)
@@ -306,6 +307,7 @@ def _candidates(
     found: Shortest,
     fills: Sequence[str],
     own: dict[str, str],
+    *,
     size: int,
     context_bits: float,
     noise_bits: float,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ class OpenNodes:
         self._walker = walker
         self._buckets: SortedDict = SortedDict()
         self._places = _Places()
-        self._columns: dict[str, NDArray[np.generic]] = {}
+        self._columns: dict[str, NDArray[Any]] = {}
         self._parent = np.zeros(0, np.int64)
         # Parents: a handle, the depth of its state, and how many open nodes stand on it.
         # The first one is the root, whose state no handle names.
@@ -53,7 +54,7 @@ class OpenNodes:
         self._handles = np.full(_FIRST_PLACES, -1, np.int64)
         self._depths = np.zeros(_FIRST_PLACES, np.int64)
         self._children = np.zeros(_FIRST_PLACES, np.int64)
-        self._children[self._parents.take(1)] = 1
+        self._children[self._parents.take(1)] = 1  # for good
 
     def __len__(self) -> int:
         return self._places.taken
@@ -135,7 +136,8 @@ class OpenNodes:
 
     def states(self, places: Ints) -> Ints:
         """States in the token tree of the nodes at some places."""
-        return self._columns["states"][places]
+        states: Ints = self._columns["states"][places]
+        return states
 
     def at(self, places: Ints) -> tuple[Frontier, Ints]:
         """The nodes at some places, and for each the depth of the state held above it."""
@@ -209,7 +211,7 @@ class OpenNodes:
                 return
 
     @property
-    def _costs(self) -> NDArray[np.generic]:
+    def _costs(self) -> NDArray[Any]:
         return self._columns["costs"]
 
     def _keys_from_the_dear_end(self) -> Iterator[int]:
@@ -273,7 +275,7 @@ class _Places:
         self.taken -= len(places)
 
 
-def _reaching(column: NDArray[np.generic], size: int) -> NDArray[np.generic]:
+def _reaching(column: NDArray[Any], size: int) -> NDArray[Any]:
     """The column, with room for at least `size` entries."""
     if len(column) >= size:
         return column

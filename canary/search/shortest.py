@@ -208,7 +208,9 @@ class _Walk:
         none = np.zeros(0, np.int64)
         self.best = _Best(top, np.zeros(0), none, none)
         self.queries = self.batches = self.dropped = 0
-        self._left_out = np.inf  # least cost of what was seen and is neither open nor among the best
+        self._left_out = (
+            np.inf
+        )  # least cost of what was seen and is neither open nor among the best
         self._floor = float(root.costs[0])  # of all that was not yet seen when a batch began
 
     @property
@@ -264,9 +266,7 @@ class _Walk:
         good = np.flatnonzero(leaves & (step.costs < self.best.limit))
         least = float(step.costs[leaves & (step.costs >= self.best.limit)].min(initial=np.inf))
         if len(good):
-            best, out = self.best.with_leaves(
-                step.costs[good], step.first_leaf[good], self.queries
-            )
+            best, out = self.best.with_leaves(step.costs[good], step.first_leaf[good], self.queries)
             least = min(least, out)
             if best.limit < self.best.limit:
                 least = min(least, self._open.drop_from(best.limit))
@@ -279,8 +279,6 @@ class _Walk:
         good = np.flatnonzero(inner & (step.costs < self.best.limit))
         least = float(step.costs[inner & (step.costs >= self.best.limit)].min(initial=np.inf))
         self._left_out = min(self._left_out, least)
-        parents = self._open.hold(
-            step.handles, step.frontier.lengths, places, step.parents[good]
-        )
+        parents = self._open.hold(step.handles, step.frontier.lengths, places, step.parents[good])
         if len(good):
             self._open.add(step.open_nodes(good), parents)
