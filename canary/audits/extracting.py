@@ -26,7 +26,7 @@ from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, shortest_le
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import LEAF, TokenTree, compile_tree
 
-__all__ = ["completions", "extract"]
+__all__ = ["completions", "extract", "extract_canaries"]
 
 _LN2 = math.log(2)
 _MOST_STATES = 2**20
@@ -186,6 +186,38 @@ def extract(
         made = tuple(_completions(below, format, secrets, known=known, beam=beam))
         return replace(result, completions=made)
     return replace(result, stopped="interrupted")
+
+
+def extract_canaries(
+    model: LanguageModel, canaries: CanarySet, *, budget: int, **options: Any
+) -> tuple[Extraction, ...]:
+    """The likeliest candidates of each format of a set, as many as it has injected canaries.
+
+    Parameters
+    ----------
+    model : LanguageModel
+    canaries : CanarySet
+    budget : int
+        Queries for each format; with 0 nothing is done.
+    **options
+        Of `extract`.
+
+    Returns
+    -------
+    tuple of Extraction
+        Without fills. A format whose candidates make no tree is left out.
+    """
+    found = []
+    for number, format in enumerate(canaries.formats if budget else ()):
+        injected = sum(c.format == number and not c.control for c in canaries)
+        with suppress(UnsupportedError):
+            result = extract(
+                model, format, top=max(injected, 1), budget=budget, canaries=canaries, **options
+            )
+            if result.stopped == "interrupted":  # what is around it shall stop, too
+                raise KeyboardInterrupt
+            found.append(result.hidden())
+    return tuple(found)
 
 
 def completions(

@@ -105,6 +105,15 @@ def audit(
     ],
     method: Method = "auto",
     budget: Budget = 1_000_000,
+    extraction_budget: Annotated[
+        int,
+        typer.Option(
+            "--extraction-budget",
+            min=0,
+            help="Queries that bringing the likeliest candidates of a format out of the model may "
+            "take; 0 leaves it.",
+        ),
+    ] = 10_000,
     draws: Draws = 20_000,
     seed: Seed = 0,
     start_token: StartToken = None,
@@ -142,6 +151,7 @@ def audit(
                 chosen,
                 method=method,
                 budget=budget,
+                extraction_budget=extraction_budget,
                 draws=draws,
                 seed=seed,
                 start_token=start_token,
