@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from canary.cli.console import Bars, emit, say, show_table
+from canary.cli.console import Bars, emit, emit_lines, say, show_table
 from canary.cli.options import (
     BatchSize,
     ContextText,
@@ -21,8 +21,7 @@ from canary.cli.options import (
     TokenizerPath,
     decodable,
 )
-from canary.cli.streams import write_result
-from canary.reports.numbers import bits, clean, count, plural
+from canary.reports.numbers import bits, count, plural
 
 if TYPE_CHECKING:
     from canary.audits.extraction import Extraction
@@ -82,7 +81,7 @@ def extract(
     batch_size: BatchSize = None,
     as_json: Json = False,
 ) -> None:
-    """Bring the likeliest candidates of a format out of a model, with a proof.
+    """Bring the likeliest candidates of a format out of a model.
 
     They are printed in clear on stdout, the likeliest first, with log-perplexity (Px), the
     exposure that their place implies, whether that is proven, and after how many queries
@@ -117,24 +116,25 @@ def extract(
     if as_json:
         emit("canary extraction", result.to_dict())
     else:
-        write_result("".join(f"{line}\n" for line in _lines(result, wanted)))
+        emit_lines(_lines(result, wanted))
     _explain(result)
     if result.stopped == "interrupted":
         raise KeyboardInterrupt
 
 
 def _lines(result: Extraction, format: Format) -> Iterator[str]:
-    """The candidates as columns; ASCII, so that any terminal can take them."""
+    """The candidates as columns."""
     if not result.candidates:
         return
     yield "place  Px, bits  exposure, bits  proven    queries  canary        candidate"
     for place, found in enumerate(result.candidates, 1):
         low, high = bits(found.exposure_lower_bits), bits(found.exposure_upper_bits)
-        text = clean(format.candidate(found.fill or ""))
+        assert found.fill is not None
+        text = format.candidate(found.fill)
         yield (
             f"{place:>5}  {found.px_bits:>8.2f}  {low if low == high else f'{low} to {high}':>14}"
             f"  {'yes' if found.proven else 'no':>6}  {found.found_after:>9,}"
-            f"  {found.canary or '-':<12}  {text.encode('ascii', 'backslashreplace').decode()}"
+            f"  {found.canary or '-':<12}  {text}"
         )
 
 
