@@ -30,6 +30,7 @@ import torch
 from torch import Tensor, nn
 
 import canary
+from canary.audits.extracting import with_extractions
 from canary.records.files import atomic_write, make_folder
 from canary.reports.extractions import extraction_sentence
 
@@ -158,6 +159,7 @@ def run(
         say(f"Trained: {settings.epochs} epochs, {loss_bits:.2f} bits per character in the last")
         loaded = canary.load(model, tokenizer=tokenizer)
         audit = canary.audit(loaded, canaries, start_token=START, seed=seed, stage=stage)
+        audit = with_extractions(audit, loaded, canaries, stage=stage)
     audit = replace(audit, settings={**audit.settings, "canaries_in_corpus": inject})
     say(f"Audited: {audit.formats[0].reason}")
     for extraction in audit.extractions:

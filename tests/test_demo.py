@@ -221,7 +221,11 @@ def test_progress_adds_up(tmp_path):
     # Every character, and the end of each sentence, predicted from the start character on.
     each_epoch = sum(len(text) + 1 for text in texts(tmp_path))
     assert stages["training"] == [TINY.epochs * each_epoch] * 2
-    assert list(stages) == ["training", "enumeration of The code is ••••"]
+    assert list(stages) == [
+        "training",
+        "enumeration of The code is ••••",
+        "extraction from The code is ••••",
+    ]
 
 
 def test_folder_that_cannot_be_written_is_found_out_before_the_work(tmp_path):

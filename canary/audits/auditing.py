@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from canary.audits.extracting import extract_canaries
 from canary.audits.measuring import METHODS, Auditor, Settings, Stage
 from canary.audits.result import Audit, CanaryResult
 from canary.corpus.canaries import Canary, CanarySet
@@ -92,7 +91,6 @@ def audit(
     *,
     method: str = "auto",
     budget: int = 1_000_000,
-    extraction_budget: int = 10_000,
     draws: int = 20_000,
     seed: int = 0,
     start_token: str | None = None,
@@ -107,11 +105,6 @@ def audit(
     which is refused: an audit rests on p-values. Fisher's method gives one over the
     injected canaries and one over the controls; the latter must look like chance, or the
     audit itself is suspect. The skew-normal estimate stands beside every exposure.
-
-    Besides, the likeliest candidates of each format are brought out of the model, as many
-    as there are injected canaries and as far as `extraction_budget` queries lead (0: none):
-    a canary that was memorized is among them. Their fills are not kept. A format without a
-    tree of tokens is left out.
 
     Natural secrets (`CanarySet.natural`) were not drawn, so no p-value is given for them;
     16 controls are drawn for each of their formats and stand behind them in the result.
@@ -145,15 +138,6 @@ def audit(
     held = nullcontext() if parts is None else open_run(parts, _identity(seam, settings, canaries))
     with held as run:
         results, formats = Auditor.of(seam, settings, stage, run).measure(canaries)
-    extractions = extract_canaries(
-        seam,
-        canaries,
-        budget=extraction_budget,
-        start_token=start_token,
-        context=context,
-        batch_size=batch_size,
-        stage=stage,
-    )
     return Audit(
         canaries=results,
         formats=formats,
@@ -162,7 +146,6 @@ def audit(
         model=seam.facts.to_dict(),
         # Not the seed of the canaries: with the format it gives their fills.
         settings=settings.to_dict(),
-        extractions=extractions,
     )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from canary.audits.extraction import Candidate, Completion, Extraction
 from canary.audits.measuring import Stage
+from canary.audits.result import Audit
 from canary.corpus.canaries import CanarySet
 from canary.errors import FormatError, InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
@@ -26,7 +27,7 @@ from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, shortest_le
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import LEAF, TokenTree, compile_tree
 
-__all__ = ["completions", "extract", "extract_canaries"]
+__all__ = ["completions", "extract", "with_extractions"]
 
 _LN2 = math.log(2)
 _MOST_STATES = 2**20
@@ -188,36 +189,63 @@ def extract(
     return replace(result, stopped="interrupted")
 
 
-def extract_canaries(
-    model: LanguageModel, canaries: CanarySet, *, budget: int, **options: Any
-) -> tuple[Extraction, ...]:
-    """The likeliest candidates of each format of a set, as many as it has injected canaries.
+def with_extractions(
+    audit: Audit,
+    model: Any,
+    canaries: CanarySet,
+    *,
+    budget: int = 10_000,
+    batch_size: int | None = None,
+    stage: Stage | None = None,
+) -> Audit:
+    """An audit, and besides the likeliest candidates of each of its formats.
+
+    As many as there are injected canaries: one that was memorized is among them. The start
+    token and the context are those of the audit.
 
     Parameters
     ----------
-    model : LanguageModel
+    audit : Audit
+    model : LanguageModel, or what `canary.load` takes
+        The one that was audited.
     canaries : CanarySet
+        Those it was audited with.
     budget : int
-        Queries for each format; with 0 nothing is done.
-    **options
-        Of `extract`.
+        Queries for each format.
+    batch_size, stage
+        As for `extract`.
 
     Returns
     -------
-    tuple of Extraction
-        Without fills. A format whose candidates make no tree is left out.
+    Audit
+        Its extractions hold no fills. A format whose candidates make no tree is left out.
+
+    Raises
+    ------
+    InputError, ModelError
+        As `extract`.
+    KeyboardInterrupt
+        On Ctrl-C: there is no part of an audit.
     """
-    found = []
-    for number, format in enumerate(canaries.formats if budget else ()):
+    seam, found = load(model), []
+    for number, format in enumerate(canaries.formats):
         injected = sum(c.format == number and not c.control for c in canaries)
         with suppress(UnsupportedError):
             result = extract(
-                model, format, top=max(injected, 1), budget=budget, canaries=canaries, **options
+                seam,
+                format,
+                top=max(injected, 1),
+                budget=budget,
+                canaries=canaries,
+                start_token=audit.settings.get("start_token"),
+                context=audit.settings.get("context", ""),
+                batch_size=batch_size,
+                stage=stage,
             )
-            if result.stopped == "interrupted":  # what is around it shall stop, too
+            if result.stopped == "interrupted":
                 raise KeyboardInterrupt
             found.append(result.hidden())
-    return tuple(found)
+    return replace(audit, extractions=tuple(found))
 
 
 def completions(

@@ -110,8 +110,8 @@ def audit(
         typer.Option(
             "--extraction-budget",
             min=0,
-            help="Queries that bringing the likeliest candidates of a format out of the model may "
-            "take; 0 leaves it.",
+            help="Queries that bringing the likeliest candidates of each format out of the model "
+            "may take; 0 leaves that out.",
         ),
     ] = 10_000,
     draws: Draws = 20_000,
@@ -132,6 +132,7 @@ def audit(
     same words; until it is done its finished pieces lie in FOLDER/parts.
     """
     from canary.audits.auditing import audit as measure
+    from canary.audits.extracting import with_extractions
     from canary.audits.result import KIND, SCHEMA
     from canary.corpus.canaries import CanarySet
     from canary.models.loading import load
@@ -151,7 +152,6 @@ def audit(
                 chosen,
                 method=method,
                 budget=budget,
-                extraction_budget=extraction_budget,
                 draws=draws,
                 seed=seed,
                 start_token=start_token,
@@ -160,6 +160,15 @@ def audit(
                 stage=bars.stage,
                 parts=parts,
             )
+            if extraction_budget:
+                result = with_extractions(
+                    result,
+                    loaded,
+                    chosen,
+                    budget=extraction_budget,
+                    batch_size=batch_size,
+                    stage=bars.stage,
+                )
         publish(parts, numbers, result.save)
         publish(parts, page, partial(write_report, result))
         discard_run(parts)

@@ -10,7 +10,7 @@ from small_models import build
 from walk_cases import Case, cases
 
 import canary
-from canary.audits.extracting import completions, extract
+from canary.audits.extracting import completions, extract, with_extractions
 from canary.audits.extraction import Extraction
 from canary.corpus.canaries import CanarySet
 from canary.formats.format import Format
@@ -140,3 +140,20 @@ def test_a_given_format_is_the_rest_of_the_space_oracle():
             assert rest.given(wanted[0][:1]).size <= rest.size
             assert rest.masked == format.masked
             assert (rest == format) == (known == "")
+
+
+def test_an_audit_is_given_what_could_be_extracted(case):
+    texts = [TEXT, "a{choice:b|c|d|e}."]
+    chosen = canary.generate(texts, repetitions=[1], per_repetition=2, controls=2, seed=0)
+    audit = canary.audit(case.model, chosen, context="ab", seed=0)
+    told = []
+    whole = with_extractions(audit, case.model, chosen, stage=lambda *a: told.append(a) or print)
+    first, second = whole.extractions
+    again = extract(case.model, TEXT, top=first.top, context="ab", canaries=chosen, budget=10_000)
+    assert [c.px_bits for c in first.candidates] == [c.px_bits for c in again.candidates]
+    assert [c.canary for c in first.candidates] == [c.canary for c in again.candidates]
+    assert all(c.fill is None for found in (first, second) for c in found.candidates)
+    assert len(second.candidates) == 2
+    assert second.proven
+    assert told == [(f"extraction from {f.masked}", 10_000) for f in chosen.formats]
+    assert whole.canaries == audit.canaries

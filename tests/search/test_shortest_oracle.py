@@ -182,26 +182,41 @@ def test_whole_rows_serve_too_and_keep_to_the_budget_oracle():
     np.testing.assert_allclose(found.costs, np.sort(case.costs)[:2], atol=noise)
 
 
-def test_a_memorized_candidate_costs_its_own_tokens_golden():
-    """Each right digit has probability 0.91, each other one 0.01: one node per digit."""
-    right = 31415926
+def memorizing(right):
+    """Each right digit has probability 0.91, each other one 0.01."""
     digits = [int(d) for d in str(right)]
     tables = {(): np.full(len(CHARACTERS), -np.log(len(CHARACTERS)))}
-    for at in range(8):
+    for at, digit in enumerate(digits):
         table = np.full(len(CHARACTERS), -np.inf)
         table[:10] = np.log(0.01)
-        table[digits[at]] = np.log(0.91)
+        table[digit] = np.log(0.91)
         tables[CHARACTERS.index("a"), *digits[:at]] = table
-    model = TableModel.ngram(tables, as_tokenizer(character_tokenizer()))
-    format = Format("a{digit:8}")
+    return TableModel.ngram(tables, as_tokenizer(character_tokenizer()))
+
+
+def walk_for(right, **options):
+    model, format = memorizing(right), Format(f"a{{digit:{len(str(right))}}}")
     tree = compile_tree(format, CandidateEncoder(model.tokenizer))
     with model.open(Context(tree.context), memory_bytes=2**22) as walker:
-        found = shortest_leaves(tree, walker, Batcher(model))
-    assert found.leaves.tolist() == [right]
-    assert found.queries == found.found_after[0] == 7  # the root's distribution is free
+        return shortest_leaves(tree, walker, Batcher(model, batch_size=1), **options)
+
+
+def test_a_memorized_candidate_costs_its_own_tokens_golden():
+    """One node per digit, and the root's distribution is free."""
+    found = walk_for(31415926)
+    assert found.leaves.tolist() == [31415926]
+    assert found.queries == found.found_after[0] == 7
     assert found.costs[0] == pytest.approx(-8 * np.log(0.91))
     assert found.rest == pytest.approx(-np.log(0.01))  # the cheapest sibling
     assert found.stopped == "proof"
+
+
+def test_the_rule_of_the_paper_golden():
+    """The first leaf comes in the eighth batch, the last one is the sixteenth."""
+    found = walk_for(31415926, top=50, stop="paper")
+    assert (found.stopped, found.batches) == ("paper", 16)
+    assert found.leaves[0] == 31415926
+    assert found.proven >= 1
 
 
 def test_memory_does_not_grow_with_the_space():
