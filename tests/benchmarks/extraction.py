@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from enumeration import Lstm
+from spread import spread
 from tokenizers import Tokenizer, models
 
 from canary.formats.format import Format
@@ -142,9 +143,7 @@ def main() -> None:
                 "batched_seconds": round(statistics.median(batches), 3),
                 "batched_queries": found.queries,
                 "batches": found.batches,
-                "ratio": round(statistics.median(ratios), 1),
-                "ratio_least": round(min(ratios), 1),
-                "ratio_most": round(max(ratios), 1),
+                **spread("ratio", ratios, digits=1),
                 "queries_per_cpu_second": round(statistics.median(rates)),
                 "outside_model_and_gathering": round(statistics.median(outside), 3),
             }

@@ -19,6 +19,7 @@ from canary.cli.commands import app
 from canary.cli.options import (
     DtypeName,
     ExposureMethodName,
+    FigureName,
     FileFormatName,
     MethodName,
     columns_of,
@@ -31,6 +32,7 @@ from canary.corpus.stripping import strip_file
 from canary.corpus.verification import verify
 from canary.formats.kinds import KINDS
 from canary.models.torch_support import dtype_named
+from canary.reports.plotting import Kind
 from canary.scoring.files import score_file
 from canary.search.shortest import STOPS
 
@@ -65,7 +67,7 @@ def test_help_lists_every_command(command):
 
 def test_commands_of_this_version():
     before = {"generate", "inject", "verify", "strip", "discover"}
-    after = {"score", "audit", "exposure", "extract", "report"}
+    after = {"score", "audit", "exposure", "extract", "report", "plot"}
     assert set(COMMANDS) == before | after | {"demo"}
 
 
@@ -75,7 +77,7 @@ def test_example_in_help_is_parsed_by_its_command(command, name):
     assert outcome.code == 0
     assert "--json" in outcome.out
     examples = re.split("Examples?:\n", outcome.out)[1].strip().splitlines()
-    assert len(examples) == {"audit": 3, "extract": 2}.get(name, 1)
+    assert len(examples) == {"audit": 3, "extract": 2, "report": 3, "plot": 2}.get(name, 1)
     for line in examples:
         example = shlex.split(line)
         assert example[:2] == ["canary", name]
@@ -111,5 +113,6 @@ def test_choices_are_those_of_the_functions():
     stop = inspect.signature(extracting.extract, eval_str=True).parameters["stop"].annotation
     assert get_args(get_args(stop)[0]) == STOPS
     assert get_args(FileFormatName) == FILE_FORMATS
+    assert get_args(FigureName) == get_args(Kind)
     for name in get_args(DtypeName):
         assert str(dtype_named(name)) == f"torch.{name}"

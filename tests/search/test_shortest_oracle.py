@@ -13,7 +13,7 @@ from canary.formats.format import Format
 from canary.models.base import Context
 from canary.models.table import TableModel
 from canary.scoring.batcher import Batcher
-from canary.search.buckets import OpenNodes
+from canary.search.buckets import WIDTH_NATS, OpenNodes
 from canary.search.shortest import shortest_leaves
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
@@ -194,10 +194,12 @@ def memorizing(right):
     return TableModel.ngram(tables, as_tokenizer(character_tokenizer()))
 
 
-def walk_for(right, **options):
+def walk_for(right, *, stop_at=None, **options):
     model, format = memorizing(right), Format(f"a{{digit:{len(str(right))}}}")
     tree = compile_tree(format, CandidateEncoder(model.tokenizer))
     with model.open(Context(tree.context), memory_bytes=2**22) as walker:
+        if stop_at is not None:
+            interrupt(walker, stop_at)
         return shortest_leaves(tree, walker, Batcher(model, batch_size=1), **options)
 
 
@@ -209,6 +211,17 @@ def test_a_memorized_candidate_costs_its_own_tokens_golden():
     assert found.costs[0] == pytest.approx(-8 * np.log(0.91))
     assert found.rest == pytest.approx(-np.log(0.01))  # the cheapest sibling
     assert found.stopped == "proof"
+
+
+def test_an_interruption_on_the_way_to_a_memorized_candidate_golden():
+    """The leaf costs 0.75 nats, hardly more than the nodes above it: no bound may pass it."""
+    for at in range(7):
+        found = walk_for(31415926, stop_at=at)
+        assert found.stopped == "interrupted"
+        assert not len(found.costs)
+        assert found.rest <= -8 * np.log(0.91)
+        floor = -(at + 1) * np.log(0.91) // WIDTH_NATS * WIDTH_NATS
+        assert found.rest == pytest.approx(floor)
 
 
 def test_the_rule_of_the_paper_golden():
