@@ -13,6 +13,7 @@ from pages import ROOT
 FOLDER = ROOT / "tests" / "benchmarks"
 SMALL = {
     "enumeration": ["--digits", "2", "--rounds", "1", "--threads", "1"],
+    "extraction": ["--digits", "2", "--queries", "200", "--rounds", "1"],
     "formats": ["--fills", "200", "--words", "500", "--rounds", "1"],
     "generation": ["--canaries", "20", "--rounds", "1"],
     "injection": ["--megabytes", "1", "--rounds", "1"],
