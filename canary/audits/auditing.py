@@ -50,9 +50,11 @@ def exposure(
     ----------
     model : LanguageModel, or what `canary.load` takes
     canaries : CanarySet
-    method : {"auto", "enumeration", "sampling", "skew-normal"}
+    method : {"auto", "enumeration", "sampling", "importance", "skew-normal"}
         ``auto`` enumerates every candidate of a format where that takes no more than
         `budget` queries, and compares with `draws` uniform draws elsewhere.
+        ``importance`` draws likely candidates more often and weights them: `draws` nodes
+        per level of the token tree, within `budget` queries, beside as many uniform draws.
         ``skew-normal`` gives the estimate that otherwise stands beside the exposure as
         the exposure itself; it has no p-value.
     budget : int

@@ -16,21 +16,23 @@ from canary.corpus.canaries import Canary, CanarySet
 from canary.errors import EstimationError, FormatError, InputError, UnsupportedError
 from canary.formats.format import Format
 from canary.formats.sampling import draw_indices
-from canary.models.base import LanguageModel
+from canary.models.base import Context, LanguageModel
 from canary.records.shards import Run, Series
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher, Progress
-from canary.search.ranking import Priced, draw, rank_by_rows, rank_by_tree
+from canary.search.ranking import Priced, check_agreement, draw, rank_by_rows, rank_by_tree
+from canary.search.sampled import rank_by_importance
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
 from canary.statistics.histogram import Histogram, HistogramBuilder
-from canary.statistics.result import SKEW_NORMAL, Exposure
+from canary.statistics.result import IMPORTANCE, SKEW_NORMAL, Exposure
+from canary.statistics.weighted import exposure_by_importance
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import TokenTree, compile_tree
 
 __all__ = ["EXPOSURE_METHODS", "METHODS", "Auditor", "Settings", "Stage"]
 
-METHODS = ("auto", "enumeration", "sampling")
+METHODS = ("auto", "enumeration", "sampling", "importance")
 """Those that give p-values, and so serve an audit."""
 
 EXPOSURE_METHODS = (*METHODS, SKEW_NORMAL)
@@ -42,6 +44,7 @@ Stage = Callable[[str, int], Progress]
 _NOTES_STREAM = 0x6E6F7465
 _DRAWS_STREAM = 0x64726177
 _CURVE_STREAM = 0x63757276
+_WEIGHED_STREAM = 0x77656967
 _MOST_STATES = 2**20  # a walk holds a batch per level, far fewer than that
 
 
@@ -143,6 +146,10 @@ class Auditor:
             )
         else:
             found = self._draw(number, batcher, format, fills, noise_bits=noise_bits, shards=shards)
+        if plan.method == IMPORTANCE:
+            found = self._weigh(
+                number, plan, batcher, format, fills, drawn=found, noise_bits=noise_bits
+            )
         skewed, fit = self._extrapolate(number, format, found)
         if skewed is not None and self.settings.method == SKEW_NORMAL:
             found = replace(found, exposures=skewed)
@@ -168,6 +175,17 @@ class Auditor:
         drawn = min(self.settings.draws, format.size)
         if self.settings.method in ("sampling", SKEW_NORMAL):
             return _Plan("uniform draws", "draws were asked for", drawn * below)
+        if self.settings.method == "importance":
+            whole = compile_tree(format, self.encoder, among=fills)
+            width = max(1, min(drawn, self.settings.budget // below))
+            return _Plan(
+                IMPORTANCE,
+                "importance draws were asked for",
+                (drawn + width) * below,
+                whole.certificate,
+                whole,
+                width,
+            )
         try:
             if "reuse" not in self.model.facts.capabilities:
                 raise UnsupportedError("this model's states cannot be reused")
@@ -223,8 +241,6 @@ class Auditor:
                 shards=shards,
             )
         else:
-            memory = self.model.memory()
-            memory_bytes = min(memory.free_bytes // 4, _MOST_STATES * memory.bytes_per_held_token)
             ranking = rank_by_tree(
                 plan.tree,
                 batcher,
@@ -232,7 +248,7 @@ class Auditor:
                 self.encoder,
                 fills,
                 noise_bits=noise_bits,
-                memory_bytes=memory_bytes,
+                memory_bytes=self._memory_bytes(),
                 keep=keep,
                 shards=shards,
             )
@@ -288,6 +304,46 @@ class Auditor:
             np.sort(drawn.px_bits[drawn.others]),
         )
 
+    def _weigh(
+        self,
+        number: int,
+        plan: _Plan,
+        batcher: Batcher,
+        format: Format,
+        fills: Sequence[str],
+        *,
+        drawn: _Found,
+        noise_bits: float,
+    ) -> _Found:
+        """What uniform draws found, with exposures by importance draws."""
+        assert plan.tree is not None
+        index = np.array([format.index(fill) for fill in fills], np.int64)
+        with self.model.open(
+            Context(plan.tree.context), memory_bytes=self._memory_bytes()
+        ) as walker:
+            ranks = rank_by_importance(
+                plan.tree,
+                walker,
+                batcher,
+                index,
+                width=plan.width,
+                rng=np.random.default_rng([_WEIGHED_STREAM, self.settings.seed, number]),
+                noise_bits=noise_bits,
+                check=lambda bits: check_agreement(
+                    batcher, Priced(bits, None), drawn.canaries, noise_bits
+                ),
+            )
+        return replace(
+            drawn,
+            canaries=Priced(ranks.costs_bits, np.full(len(index), ranks.context_bits)),
+            exposures=exposure_by_importance(ranks.counts, drawn.exposures, space_size=format.size),
+            queries=drawn.queries + ranks.queries,
+        )
+
+    def _memory_bytes(self) -> int:
+        memory = self.model.memory()
+        return min(memory.free_bytes // 4, _MOST_STATES * memory.bytes_per_held_token)
+
     def _extrapolate(
         self, number: int, format: Format, found: _Found
     ) -> tuple[Sequence[Exposure] | None, SkewNormalFit | None]:
@@ -315,6 +371,7 @@ class _Plan:
     queries: int
     certificate: str | None = None
     tree: TokenTree | None = None
+    width: int = 0
 
 
 @dataclass(frozen=True, eq=False)

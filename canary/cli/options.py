@@ -43,8 +43,8 @@ __all__ = [
     "whole_numbers",
 ]
 
-MethodName = Literal["auto", "enumeration", "sampling"]
-ExposureMethodName = Literal["auto", "enumeration", "sampling", "skew-normal"]
+MethodName = Literal["auto", "enumeration", "sampling", "importance"]
+ExposureMethodName = Literal["auto", "enumeration", "sampling", "importance", "skew-normal"]
 FileFormatName = Literal["jsonl", "csv", "tsv", "text", "parquet"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
 
@@ -127,7 +127,8 @@ Method = Annotated[
     MethodName,
     typer.Option(
         "--method",
-        help="auto enumerates the whole space where the budget allows, and samples otherwise.",
+        help="auto enumerates the whole space where the budget allows, and samples otherwise; "
+        "importance draws what is likely more often, and weights it.",
     ),
 ]
 ExposureMethod = Annotated[
@@ -135,6 +136,7 @@ ExposureMethod = Annotated[
     typer.Option(
         "--method",
         help="auto enumerates the whole space where the budget allows, and samples otherwise; "
+        "importance draws what is likely more often, and weights it; "
         "skew-normal reads exposure off a curve fitted to draws, without a p-value.",
     ),
 ]

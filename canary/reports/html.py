@@ -176,7 +176,7 @@ def _format_view(audit: Audit, at: int) -> dict[str, Any]:
 
 def _completeness(priced: FormatResult) -> str:
     """How it is known that no candidate was left out or counted twice."""
-    if priced.method != "enumeration":
+    if priced.method == "uniform draws":
         return "not needed: the draws are random candidates"
     certified, _, how = (priced.certificate or "").partition(": ")
     if certified == "certified":

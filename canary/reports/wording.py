@@ -65,6 +65,7 @@ def _method(value: Any) -> str:
     return {
         "auto": "enumeration where the budget allows it, uniform draws elsewhere",
         "sampling": "uniform draws, as was asked for",
+        "importance": "importance draws, as was asked for",
         "enumeration": "enumeration, as was asked for",
     }.get(str(value)) or _shown(value)
 

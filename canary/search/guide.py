@@ -8,6 +8,7 @@ weights of the draws keep every count unbiased.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,7 @@ _ROUNDS = 4
 # Part of the worth that comes from a normal curve, wider by so much than what was seen:
 # edges that depend on each other have heavier tails than independent ones.
 _DOUBT, _WIDER = 0.2, 1.7
+_BEYOND = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +98,7 @@ def guide_from(edges: Edges, size: int, *, context: float, ceiling: float) -> Gu
     context : float
         Cost of the root, in nats.
     ceiling : float
-        Leaves dearer than this do not matter; infinity if all do.
+        Counts up to this cost matter, in nats, and those a little beyond.
 
     Notes
     -----
@@ -123,14 +125,16 @@ def guide_from(edges: Edges, size: int, *, context: float, ceiling: float) -> Gu
     limits = context + step * whole.quantiles(ladder / size)
     if ceiling < context + step * whole.last:
         rank = size * float(whole.share(np.array([(ceiling - context) / step]))[0])
-        kept = limits < ceiling
-        limits = np.append(limits[kept], ceiling)
-        ladder = np.append(ladder[kept], max(rank, 1.0))
+        # Leaves just beyond the ceiling tell how those below it are weighted.
+        kept = ladder <= _BEYOND * max(rank, 1.0)
+        limits, ladder = limits[kept], ladder[kept]
+        limits = np.append(limits, ceiling)
+        ladder = np.append(ladder, max(rank, 1.0))
 
     # One cost grid per class: from where the last leaf is cheap enough for the lowest
     # limit, up to where hardly any is for the highest.
-    first = np.array([limits[0] - step * row.last for row in rows])
-    ends = np.array([limits[-1] - step * row.first for row in rows])
+    first = np.array([limits.min() - step * row.last for row in rows])
+    ends = np.array([limits.max() - step * row.first for row in rows])
     grid = np.arange(int(np.ceil((ends - first).max() / step)) + 1)
     table = np.empty((len(rows), len(grid)))
     for k, row in enumerate(rows):
@@ -165,7 +169,8 @@ class _Row:
         with np.errstate(divide="ignore"):
             seen = np.log(below[where])
         doubt = log_ndtr((steps - mean) / (_WIDER * sd))
-        return np.logaddexp(np.log1p(-_DOUBT) + seen, np.log(_DOUBT) + doubt)
+        share: Floats = np.logaddexp(np.log1p(-_DOUBT) + seen, np.log(_DOUBT) + doubt)
+        return share
 
     def share(self, steps: Floats) -> Floats:
         """The share that costs at most so many grid steps."""
@@ -174,7 +179,8 @@ class _Row:
     def quantiles(self, shares: Floats) -> Floats:
         """Grid steps below which these shares cost, as far as was seen."""
         below = np.cumsum(self.mass)
-        return self.first + np.searchsorted(below, shares * below[-1]).astype(np.float64)
+        steps: Floats = self.first + np.searchsorted(below, shares * below[-1]).astype(np.float64)
+        return steps
 
 
 def _classes(above: Ints) -> Floats:
@@ -200,7 +206,7 @@ def _spread(edges: Edges, kinds: Floats) -> float:
     for k in range(len(kinds)):
         low, high = np.quantile(edges.nats[kind == k], [0.1, 0.9])
         variance += float((high - low) / 2.56) ** 2
-    return max(np.sqrt(variance), 1e-6)
+    return max(math.sqrt(variance), 1e-6)
 
 
 def _still_to_pay(edges: Edges, kinds: Floats, step: float) -> list[_Row]:
@@ -220,11 +226,13 @@ def _still_to_pay(edges: Edges, kinds: Floats, step: float) -> list[_Row]:
         row = _Row(0, np.ones(1))
         # A class may hold children of its own nodes: the first rounds leave them out.
         for turn in range(_ROUNDS if any(child >= k for child, *_ in parts) else 1):
-            row = _sum_of([
-                _shifted(first, mass, rows[child] if -1 < child < k else row, leaf=child < 0)
-                for child, first, mass in parts
-                if turn or child < k or len(parts) == 1
-            ])
+            row = _sum_of(
+                [
+                    _shifted(first, mass, rows[child] if -1 < child < k else row, leaf=child < 0)
+                    for child, first, mass in parts
+                    if turn or child < k or len(parts) == 1
+                ]
+            )
         rows.append(row)
     return rows
 
@@ -235,7 +243,7 @@ def _histogram(at: Ints, shares: Floats) -> tuple[int, Floats]:
     keep = at <= middle + _ABOVE
     places = np.maximum(at[keep], middle - _BELOW)
     first = int(places.min())
-    return first, np.bincount(places - first, shares[keep])
+    return first, np.bincount(places - first, shares[keep]).astype(np.float64)
 
 
 def _shifted(first: int, mass: Floats, row: _Row, *, leaf: bool) -> _Row:

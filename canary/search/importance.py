@@ -8,8 +8,7 @@ leaves below any cost are unbiased, for all costs at once.
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +30,9 @@ _PILOT = 0.1  # of the width
 _LEAST_PILOT = 64
 # Parts of the width that are kept for uniform draws, and for draws from the model itself.
 _UNIFORM, _MODEL = 0.1, 0.1
-_NEXT = 30  # leaves beyond a limit whose weights tell what those below it may weigh
+# Leaves, the cheapest first, whose weights tell what those below a limit may weigh: four
+# times as many as were found below it, and a hundred more.
+_TIMES, _NEXT = 4, 100
 _CHILDREN_AT_ONCE = 2**22
 _SLACK = 1e-3  # nats by which the probabilities below a node may exceed 1 in sum
 
@@ -58,8 +59,6 @@ class Sample:
         Of the nodes that were passed over, ascending, in nats.
     passed_leaves : int64 array of shape (p,)
         Leaves below them.
-    ceiling : float
-        Nats: dearer leaves and nodes were left out.
     queries : int
         Tokens computed below the context.
     """
@@ -72,25 +71,24 @@ class Sample:
     levels: tuple[int, ...]
     passed_costs: Floats
     passed_leaves: Ints
-    ceiling: float
     queries: int
 
-    def count(self, limit: float, *, but: int | None = None, ties: bool = True) -> WeightedCount:
-        """How many leaves cost at most `limit` nats, not counting the leaf `but`.
+    def count(self, limit: float, *, known: Ints | None = None, ties: bool = True) -> WeightedCount:
+        """How many leaves cost at most `limit` nats, leaving out those with `known` numbers.
 
         Without `ties` those that cost less. O(n + m + p).
         """
-        assert limit <= self.ceiling
-        side = "right" if ties else "left"
-        found = int(np.searchsorted(self.costs, limit, side=side))
-        here = np.ones(found, np.bool_) if but is None else self.numbers[:found] != but
+        found = int(np.searchsorted(self.costs, limit, side="right" if ties else "left"))
+        here = np.ones(found, np.bool_)
+        if known is not None:
+            here = ~np.isin(self.numbers[:found], known)
         counts = np.bincount(self.nodes[:found][here], minlength=len(self.weights))
-        near = self.nodes[: found + _NEXT]
+        near = self.nodes[: _TIMES * found + _NEXT]
         return WeightedCount(
             total=float(self.weights @ counts),
             variance=count_variance(counts, self.weights, self.parents, self.levels),
             found=int(here.sum()),
-            heaviest=float(self.weights[near].max(initial=1.0)),
+            heaviest=float(self.weights[near].max()) if len(self.costs) >= _NEXT else None,
             unseen=self._unseen(limit),
         )
 
@@ -117,6 +115,8 @@ def importance_sample(
 ) -> Sample:
     """A uniform pilot of a tenth of the width, and the walk that it guides.
 
+    Counts are to be made up to about the cost `ceiling`, in nats: beyond it they are unbiased
+    too, but vary more.
     The nodes of the pilot are not counted, so that the counts are unbiased whatever it
     found. `queries` are those of both.
     """
@@ -125,30 +125,48 @@ def importance_sample(
     first = sample_nodes(tree, walker, batcher, width=pilot, rng=rng, seen=seen)
     context = float(root_frontier(walker).costs[0])
     guide = guide_from(Edges.joined(seen), tree.size, context=context, ceiling=ceiling)
-    return sample_nodes(
-        tree,
-        walker,
-        batcher,
-        width=max(width - pilot, 1),
-        rng=rng,
-        guide=guide,
-        ceiling=ceiling,
-        queries=first.queries,
-    )
+    left = max(width - pilot, 1)
+    sample = sample_nodes(tree, walker, batcher, width=left, rng=rng, guide=guide)
+    return replace(sample, queries=first.queries + sample.queries)
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """Nodes of one level that were entered; `first` is the number of nodes above them."""
+
+    frontier: Frontier
+    weights: Floats
+    log_model: Floats
+    first: int
 
 
 @dataclass(frozen=True, eq=False)
 class _Children:
-    """Children of a level that are no leaves, in the order of their parents."""
+    """Children of a level that may be entered, in the order of their parents.
+
+    `parents` are positions in the level, `places` positions among all children of all its
+    steps, `above` the weights of the parents.
+    """
 
     costs: Floats
     leaves: Ints
     parents: Ints
+    places: Ints
     above: Floats
     log_model: Floats
 
     def __len__(self) -> int:
         return len(self.costs)
+
+    @classmethod
+    def joined(cls, parts: list[_Children]) -> _Children:
+        """The children of several steps, one after the other."""
+        return cls(
+            **{
+                name: np.concatenate([getattr(part, name) for part in parts])
+                for name in cls.__dataclass_fields__
+            }
+        )
 
 
 def sample_nodes(
@@ -159,9 +177,7 @@ def sample_nodes(
     width: int,
     rng: np.random.Generator,
     guide: Guide | None = None,
-    ceiling: float = np.inf,
     seen: list[Edges] | None = None,
-    queries: int = 0,
 ) -> Sample:
     """Walk down the tree, entering at most about `width` nodes of each level.
 
@@ -175,12 +191,8 @@ def sample_nodes(
     guide : Guide, optional
         What a node is worth; the leaves below it unless given: then leaves are drawn
         uniformly.
-    ceiling : float
-        Nats: leaves and nodes that cost more are left out.
     seen : list, optional
         Collects the edges that were seen.
-    queries : int
-        Spent before, to be added.
 
     Notes
     -----
@@ -206,59 +218,44 @@ def sample_nodes(
     """
     if width < 1:
         raise InputError(f"width={width}, at least 1 was expected", cure="give a larger width")
-    frontier, weights, log_model = root_frontier(walker), np.ones(1), np.zeros(1)
-    all_weights, all_parents, levels = [weights], [np.zeros(1, np.int64)], [1]
+    level = _Level(root_frontier(walker), np.ones(1), np.zeros(1), 0)
+    all_weights, all_parents, levels = [level.weights], [np.zeros(1, np.int64)], [1]
     found: list[tuple[Floats, Ints, Ints]] = []
     passed: list[tuple[Floats, Ints]] = []
     held = np.zeros(0, np.int64)
-    first = 0  # nodes above the present level
-    while len(frontier):
-        steps, parts, offset = [], [], 0
-        while offset < len(frontier):
-            here = slice(offset, offset + batcher.node_batch(walker))
-            step = expand(batcher, walker, tree, frontier[here])
-            queries += step.queries
-            found.append(_leaves_of(step, first + offset, ceiling))
-            which, children = _children_of(step, weights[here], log_model[here], offset, ceiling)
-            parts.append(children)
-            steps.append((step, which))
-            if seen is not None:
-                seen.append(_edges_of(step, weights[here]))
-            offset = min(here.stop, len(frontier))
+    most = max(1, min(width, _CHILDREN_AT_ONCE // int(tree.degrees.max(initial=1))))
+    queries = 0
+    while True:
+        steps = _expand_level(level, tree, walker, batcher)
         walker.release(held)
-        children = _joined(parts)
-        if not len(children):
-            walker.release(np.concatenate([step.handles for step, _ in steps]))
-            break
-        most = max(1, min(width, _CHILDREN_AT_ONCE // _widest(tree)))
+        queries += sum(step.queries for step, _ in steps)
+        found += [_leaves_of(step, level.first + offset) for step, offset in steps]
+        if seen is not None:
+            seen += [_edges_of(step, level.weights[offset:]) for step, offset in steps]
+        firsts = np.cumsum([0, *(len(step.edges) for step, _ in steps)])
+        children = _Children.joined(
+            [
+                _children_of(step, level, at, int(first))
+                for (step, at), first in zip(steps, firsts, strict=False)
+            ]
+        )
         chances = _chances(children, most, tree.size, guide)
-        entered = _systematic(chances, rng)
-        mask = np.zeros(len(children), np.bool_)
-        mask[entered] = True
-        passed.append((children.costs[~mask], children.leaves[~mask]))
-
-        ends = np.cumsum([len(which) for _, which in steps])
-        frontiers, kept = [], []
-        for (step, which), end in zip(steps, ends, strict=True):
-            mine = which[mask[end - len(which) : end]]
-            on = np.zeros(len(step.handles), np.bool_)
-            on[step.parents[mine]] = True
-            walker.release(step.handles[~on])
-            kept.append(step.handles[on])
-            if len(mine):
-                frontiers.append(step.open_nodes(mine))
-        held = np.concatenate(kept)
-        first += len(frontier)
-        frontier = joined(frontiers)
+        entered = np.zeros(len(children), np.bool_)
+        entered[_systematic(chances, rng)] = True
+        passed.append((children.costs[~entered], children.leaves[~entered]))
+        frontier, held = _enter(steps, children.places[entered], walker)
+        if frontier is None:
+            break
         weights = children.above[entered] / chances[entered]
-        log_model = children.log_model[entered]
         all_weights.append(weights)
-        all_parents.append(children.parents[entered] + first - levels[-1])
+        all_parents.append(level.first + children.parents[entered])
         levels.append(len(weights))
+        level = _Level(
+            frontier, weights, children.log_model[entered], level.first + len(level.frontier)
+        )
     costs, numbers, nodes = (np.concatenate(values) for values in zip(*found, strict=True))
     order = np.argsort(costs, kind="stable")
-    passed_costs = np.concatenate([np.zeros(0), *(costs for costs, _ in passed)])
-    passed_leaves = np.concatenate([np.zeros(0, np.int64), *(leaves for _, leaves in passed)])
+    passed_costs, passed_leaves = (np.concatenate(values) for values in zip(*passed, strict=True))
     passed_order = np.argsort(passed_costs)
     return Sample(
         costs=costs[order],
@@ -269,41 +266,66 @@ def sample_nodes(
         levels=tuple(levels),
         passed_costs=passed_costs[passed_order],
         passed_leaves=passed_leaves[passed_order],
-        ceiling=ceiling,
         queries=queries,
     )
 
 
-def _leaves_of(step: Step, first: int, ceiling: float) -> tuple[Floats, Ints, Ints]:
-    """Costs, numbers and nodes of the leaves of a step that are not too dear."""
-    which = np.flatnonzero(step.leaves & (step.costs <= ceiling) & np.isfinite(step.costs))
+def _expand_level(
+    level: _Level, tree: TokenTree, walker: Walker, batcher: Batcher
+) -> list[tuple[Step, int]]:
+    """The steps of a level, each with the position of its first node."""
+    steps, at = [], 0
+    while at < len(level.frontier):
+        part = level.frontier[at : at + batcher.node_batch(walker)]
+        steps.append((expand(batcher, walker, tree, part), at))
+        at += len(part)
+    return steps
+
+
+def _enter(
+    steps: list[tuple[Step, int]], places: Ints, walker: Walker
+) -> tuple[Frontier | None, Ints]:
+    """The open nodes at some places among the children of all steps, and held handles.
+
+    States that none of them stands on are released.
+    """
+    frontiers, kept, first = [], [], 0
+    for step, _ in steps:
+        last = first + len(step.edges)
+        low, high = np.searchsorted(places, [first, last])
+        mine, first = places[low:high] - first, last
+        on = np.zeros(len(step.handles), np.bool_)
+        on[step.parents[mine]] = True
+        walker.release(step.handles[~on])
+        kept.append(step.handles[on])
+        if len(mine):
+            frontiers.append(step.open_nodes(mine))
+    return joined(frontiers) if frontiers else None, np.concatenate(kept)
+
+
+def _leaves_of(step: Step, first: int) -> tuple[Floats, Ints, Ints]:
+    """Costs, numbers and nodes of the leaves of a step that are not impossible."""
+    which = np.flatnonzero(step.leaves & np.isfinite(step.costs))
     return step.costs[which], step.first_leaf[which], first + step.parents[which]
 
 
-def _children_of(
-    step: Step, weights: Floats, log_model: Floats, offset: int, ceiling: float
-) -> tuple[Ints, _Children]:
-    """The children of a step that may be entered, and where they stand in it."""
+def _children_of(step: Step, level: _Level, offset: int, first: int) -> _Children:
+    """The children of a step that may be entered: neither leaves nor impossible."""
     starts = np.flatnonzero(np.diff(step.parents, prepend=-1))
     cheapest = np.minimum.reduceat(step.costs, starts)
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = np.exp(cheapest[step.parents] - step.costs)
         log_shares = np.log(shares) - np.log(np.add.reduceat(shares, starts))[step.parents]
-    which = np.flatnonzero(~step.leaves & (step.costs <= ceiling) & np.isfinite(step.costs))
-    parents = step.parents[which]
-    below = step.tree.leaves[step.tree.targets[step.edges[which]]]
-    return which, _Children(
-        costs=step.costs[which],
-        leaves=below,
-        parents=offset + parents,
-        above=weights[parents],
-        log_model=log_model[parents] + log_shares[which],
+    places = np.flatnonzero(~step.leaves & np.isfinite(step.costs))
+    parents = offset + step.parents[places]
+    return _Children(
+        costs=step.costs[places],
+        leaves=step.tree.leaves[step.tree.targets[step.edges[places]]],
+        parents=parents,
+        places=first + places,
+        above=level.weights[parents],
+        log_model=level.log_model[parents] + log_shares[places],
     )
-
-
-def _joined(parts: list[_Children]) -> _Children:
-    names = _Children.__dataclass_fields__
-    return _Children(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def _edges_of(step: Step, weights: Floats) -> Edges:
@@ -317,12 +339,8 @@ def _edges_of(step: Step, weights: Floats) -> Edges:
     )
 
 
-def _widest(tree: TokenTree) -> int:
-    return int(tree.degrees.max(initial=1))
-
-
 def _chances(children: _Children, width: int, size: int, guide: Guide | None) -> Floats:
-    """The chance of each child to be entered, `width` in sum unless there are fewer."""
+    """The chance of each child to be entered, `width` in sum if there are more."""
     if len(children) <= width:
         return np.ones(len(children))
     if guide is None:
@@ -349,6 +367,9 @@ def _systematic(chances: Floats, rng: np.random.Generator) -> Ints:
     """Positions drawn with these chances: the certain ones, and evenly spaced others."""
     certain = chances >= 1.0
     ends = np.cumsum(np.where(certain, 0.0, chances)) + rng.random()
-    drawn = np.diff(np.floor(ends), prepend=np.floor(ends[0] - chances[0] * (not certain[0]))) > 0
+    if not len(ends):
+        return np.zeros(0, np.int64)
+    before = np.concatenate([[ends[0] - (0.0 if certain[0] else chances[0])], ends[:-1]])
+    drawn = np.floor(ends) > np.floor(before)
     entered: Ints = np.flatnonzero(certain | drawn)
     return entered

@@ -22,7 +22,7 @@ from canary.search.enumerate import enumerate_leaves, leaf_costs
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import TokenTree
 
-__all__ = ["Draws", "Priced", "Ranking", "draw", "rank_by_rows", "rank_by_tree"]
+__all__ = ["Draws", "Priced", "Ranking", "check_agreement", "draw", "rank_by_rows", "rank_by_tree"]
 
 _LN2 = float(np.log(2))
 _ROWS_AT_ONCE = 2**12
@@ -100,7 +100,7 @@ def rank_by_tree(
         context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, index)
         priced = Priced(own / _LN2, np.full(len(own), context))
-        _check_agreement(batcher, priced, rows, noise_bits)
+        check_agreement(batcher, priced, rows, noise_bits)
 
         def count(census: Census, start: int, stop: int) -> int:
             spent = 0
@@ -323,7 +323,8 @@ def _price_canaries(
     return priced, queries
 
 
-def _check_agreement(batcher: Batcher, walked: Priced, rows: Priced, noise_bits: float) -> None:
+def check_agreement(batcher: Batcher, walked: Priced, rows: Priced, noise_bits: float) -> None:
+    """Refuse a model that gives canaries other costs along the walk than as whole rows."""
     difference = np.abs(walked.px_bits - rows.px_bits)
     worst = float(np.nanmax(difference, initial=0.0))  # both may be infinite
     if worst > noise_bits + 1e-9 * float(np.abs(rows.px_bits).max(initial=0.0)):

@@ -9,7 +9,10 @@ from typing import Any
 
 from canary.records.fields import from_fields
 
-__all__ = ["SKEW_NORMAL", "Exposure"]
+__all__ = ["IMPORTANCE", "SKEW_NORMAL", "Exposure"]
+
+IMPORTANCE = "importance draws"
+"""The method that draws what is likely more often, and weights it."""
 
 SKEW_NORMAL = "skew-normal"
 """The method whose exposures are unbounded and have no p-value."""
@@ -29,7 +32,7 @@ class Exposure:
         Confidence of the interval; None where it is certain, to within the noise of the
         model's arithmetic.
     method : str
-        ``"enumeration"``, ``"uniform draws"`` or ``"skew-normal"``.
+        ``"enumeration"``, ``"uniform draws"``, ``"importance draws"`` or ``"skew-normal"``.
     space_bits : float
         log2|R|, the largest exposure that there is; a skew-normal estimate may exceed it.
     p_value : float or None
@@ -40,10 +43,13 @@ class Exposure:
         Candidates with Px <= Px(canary), the canary included, and its bounds; None for
         an estimate from draws.
     draws, hits : int or None
-        Candidates drawn, and those among them with Px <= Px(canary).
+        Candidates drawn uniformly, and those among them with Px <= Px(canary).
     tail_bits : float or None
         Of a skew-normal estimate, the whole tail of the curve: ``-log2 F(Px)`` beside the
         ``-log2 (F(Px) - F(0))`` of `bits`. None if the curve has nothing there at all.
+    effective_draws : float or None
+        Of importance draws: how many uniform hits would tell as much of the rank. None
+        where the others were counted for certain.
     """
 
     bits: float | None
@@ -59,10 +65,11 @@ class Exposure:
     draws: int | None = None
     hits: int | None = None
     tail_bits: float | None = None
+    effective_draws: float | None = None
 
     @property
     def censored(self) -> bool:
-        """Whether only a lower bound is known: no draw was as likely as the canary."""
+        """Whether only a lower bound is known: the draws do not carry an estimate."""
         return self.bits is None
 
     @property

@@ -1,17 +1,31 @@
-"""Counts of weighted leaves: their variance, and intervals that respect skewed weights."""
+"""Exposure from counts of weighted leaves, with intervals that respect skewed weights.
+
+The weighted count of the candidates up to a cost is unbiased, and so is a rank. Its logarithm
+is not: exposure, ``log2|R| - log2 rank``, comes out too high on average by about half the
+relative variance of the rank, in units of 1/ln 2 bits.
+"""
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WeightedCount", "count_variance"]
+from canary.errors import EstimationError
+from canary.statistics.checks import check_confidence, exact_size
+from canary.statistics.result import IMPORTANCE, Exposure
+
+__all__ = ["RankCount", "WeightedCount", "count_variance", "exposure_by_importance"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -26,8 +40,9 @@ class WeightedCount:
         Estimate of its variance.
     found : int
         Leaves found: so many there are at least.
-    heaviest : float
-        The largest weight among them and the next leaves beyond.
+    heaviest : float or None
+        The largest weight among them and some hundred leaves beyond. None if the sample has
+        not that many: then it cannot tell what it may have missed.
     unseen : int
         So many more there are at most, for certain.
     """
@@ -35,7 +50,7 @@ class WeightedCount:
     total: float
     variance: float
     found: int
-    heaviest: float
+    heaviest: float | None
     unseen: int
 
     @property
@@ -50,16 +65,21 @@ class WeightedCount:
             return None
         return self.total**2 / self.variance
 
-    def interval(self, confidence: float) -> tuple[float, float]:
+    def interval(self, confidence: float) -> tuple[int, int] | None:
         """Ends of the interval for the number of leaves, each for half of the error.
+
+        None where the sample does not carry one.
 
         Notes
         -----
         The gamma interval of Fay and Feuer [1]_ for sums of weighted Poisson counts: the
         lower end is a quantile of the gamma distribution with mean `total` and variance
-        `variance`, the upper one of that with one more leaf of weight `heaviest` in both.
-        The leaf stands for those that the sample missed. Then certain facts: `found` and
-        `unseen`.
+        `variance`, the upper one of that with one more leaf of weight w added to the mean
+        and its square to the variance, for what the sample missed. There a leaf of weight
+        h = `heaviest` would stand for a Poisson number of others; but it was found with
+        probability 1/h, and Bernoulli trials missed it, so w is ``-1 / log(1 - 1/h)``: h
+        where h is large, and 0 where all leaves thereabouts were found for certain. Then
+        certain facts: whole numbers, from `found` to `found + unseen`.
 
         References
         ----------
@@ -67,16 +87,143 @@ class WeightedCount:
            Statistics in Medicine 16, 1997.
         """
         if self.exact:
-            return float(self.found), float(self.found)
+            return self.found, self.found
+        if self.heaviest is None:
+            return None
         tail = (1.0 - confidence) / 2.0
-        low = self.total
+        low = high = self.total
         if self.variance > 0.0:
             low = _gamma_quantile(tail, self.total, self.variance)
-        high = _gamma_quantile(
-            1.0 - tail, self.total + self.heaviest, self.variance + self.heaviest**2
+        missed = -1.0 / math.log1p(-1.0 / self.heaviest) if self.heaviest > 1.0 else 0.0
+        variance = self.variance + missed**2
+        if variance > 0.0:
+            high = _gamma_quantile(1.0 - tail, self.total + missed, variance)
+        most = self.found + self.unseen
+        first = min(max(math.ceil(low - _ROUNDING * low), self.found), most)
+        last = min(max(math.floor(high + _ROUNDING * high), self.found), most)
+        return first, max(first, last)
+
+
+@dataclass(frozen=True)
+class RankCount:
+    """What a sample tells of the rank of one canary.
+
+    Parameters
+    ----------
+    point, below, up_to : WeightedCount
+        Other candidates of ``Px <= Px(canary)``, of ``Px < Px(canary) - noise`` and of ``Px
+        <= Px(canary) + noise``. They are the same where there is no noise.
+    known, known_below, known_up_to : int
+        To be added to each: the canary itself, and those that were counted one by one.
+    """
+
+    point: WeightedCount
+    below: WeightedCount
+    up_to: WeightedCount
+    known: int
+    known_below: int
+    known_up_to: int
+
+    @property
+    def certain(self) -> tuple[int, int]:
+        """The rank lies between these, to within the noise, whatever the sample missed."""
+        most = self.known_up_to + self.up_to.found + self.up_to.unseen
+        return self.known_below + self.below.found, most
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing that may count was missed."""
+        return self.up_to.exact
+
+    def interval(self, confidence: float) -> tuple[int, int] | None:
+        """Ends of the interval for the rank; None where the sample carries none."""
+        low, high = self.below.interval(confidence), self.up_to.interval(confidence)
+        if low is None or high is None:
+            return None
+        return self.known_below + low[0], max(self.known_up_to + high[1], self.known)
+
+    def width_bits(self, confidence: float) -> float:
+        """Width of the interval of the exposure; infinite where there is none."""
+        ends = self.interval(confidence)
+        return math.inf if ends is None else math.log2(ends[1] / ends[0])
+
+
+def exposure_by_importance(
+    counts: Sequence[RankCount],
+    uniform: Sequence[Exposure],
+    *,
+    space_size: SupportsIndex,
+    confidence: float = 0.95,
+) -> list[Exposure]:
+    """Exposure of each canary from weighted counts of the candidates as likely as it.
+
+    Parameters
+    ----------
+    counts : sequence of RankCount
+        One per canary.
+    uniform : sequence of Exposure
+        Of the same canaries by uniform draws (`exposure_by_draws`), in the same order.
+    space_size : int
+        Exact size of the space.
+    confidence : float
+        Of the intervals, between 0 and 1.
+
+    Returns
+    -------
+    list of Exposure
+        The interval is certain, and has no confidence, where everything that may count was
+        found. Where the sample carries no interval there is no estimate (censored), and the
+        lower bound is that of the uniform draws or of certain facts, the higher of the two.
+        ``effective_draws`` is the effective sample size of the count. ``draws`` and ``hits``
+        are those of the uniform draws.
+
+    Notes
+    -----
+    No estimate enters a p-value. It is ``min(1, 2 min(a, b))``, with a the largest rank that is
+    certain over the size of the space and b the p-value of the uniform draws. Each of them is
+    right on its own, and the 2 pays for the choice (Bonferroni).
+
+    The rank is unbiased, unless certain facts move it; its logarithm is not.
+    """
+    where = "exposure_by_importance"
+    size = exact_size(space_size, where)
+    check_confidence(confidence, where)
+    if len(counts) != len(uniform):
+        raise EstimationError(
+            f"{len(counts)} counts and {len(uniform)} exposures by uniform draws",
+            cure="give one of each per canary, in the same order",
+            where=where,
         )
-        most = float(self.found + self.unseen)
-        return min(max(low, float(self.found)), most), min(max(high, float(self.found)), most)
+    return [
+        _exposure(count, drawn, size, confidence)
+        for count, drawn in zip(counts, uniform, strict=True)
+    ]
+
+
+def _exposure(count: RankCount, drawn: Exposure, size: int, confidence: float) -> Exposure:
+    least, most = count.certain
+    most = min(most, size)
+    ends = count.interval(confidence)
+    assert drawn.p_value is not None
+    p_value = min(1.0, 2.0 * min(most / size, drawn.p_value))
+    if ends is None:
+        bits, low, high = None, max(drawn.lower_bits, math.log2(size / most)), least
+    else:
+        first, last = ends[0], min(ends[1], size)
+        rank = min(max(count.known + count.point.total, first), last)
+        bits, low, high = math.log2(size / rank), math.log2(size / last), first
+    return Exposure(
+        bits=bits,
+        lower_bits=low,
+        upper_bits=math.log2(size / high),
+        confidence=None if count.exact else confidence,
+        method=IMPORTANCE,
+        space_bits=math.log2(size),
+        p_value=max(p_value, sys.float_info.min),
+        draws=drawn.draws,
+        hits=drawn.hits,
+        effective_draws=count.point.effective,
+    )
 
 
 def _gamma_quantile(share: float, mean: float, variance: float) -> float:
@@ -85,9 +232,7 @@ def _gamma_quantile(share: float, mean: float, variance: float) -> float:
     return float(gammaincinv(mean**2 / variance, share)) * variance / mean
 
 
-def count_variance(
-    counts: Ints, weights: Floats, parents: Ints, levels: Sequence[int]
-) -> float:
+def count_variance(counts: Ints, weights: Floats, parents: Ints, levels: Sequence[int]) -> float:
     """Variance of ``weights @ counts``, estimated without bias for independent draws.
 
     Parameters

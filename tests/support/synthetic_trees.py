@@ -35,9 +35,7 @@ class SyntheticTree:
             scores -= scores.max(axis=1, keepdims=True)
             scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
             self.edges.append(scores)
-        self.facts = ModelFacts(
-            "synthetic", degree, None, "float64", "none", "cpu", "0" * 64, 0.0
-        )
+        self.facts = ModelFacts("synthetic", degree, None, "float64", "none", "cpu", "0" * 64, 0.0)
         self.context_log_probs = np.zeros(0)
         self.room = 2**40
 
