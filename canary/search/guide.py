@@ -23,9 +23,9 @@ _STEPS_PER_SPREAD = 16
 _BELOW, _ABOVE = 1280, 256  # grid points kept on the cheap and on the dear side
 _CLASSES = 32
 _ROUNDS = 4
-# Part of the worth that comes from a normal curve, wider by so much than what was seen:
-# edges that depend on each other have heavier tails than independent ones.
-_DOUBT, _WIDER = 0.2, 1.7
+# Half of the belief is in a normal curve a little wider than what was seen: edges that depend
+# on each other have other tails than independent ones.
+_DOUBT, _WIDER = 0.5, 1.1
 _BEYOND = 1_000
 
 

@@ -207,7 +207,7 @@ def sample_nodes(
     scale s depends on the level's nodes only, so each weight has mean 1 given all above.
     It follows that a leaf of B bits below the context has a chance of at least
     ``min(1, 0.1 width (2**-B + 1 / size))``, and that all of up to log2(0.1 width) bits
-    are found. Draws within a level are systematic [2]_, in the order of the tree.
+    are found. Draws within a level are systematic [2]_, in random order.
 
     References
     ----------
@@ -364,12 +364,16 @@ def _chances(children: _Children, width: int, size: int, guide: Guide | None) ->
 
 
 def _systematic(chances: Floats, rng: np.random.Generator) -> Ints:
-    """Positions drawn with these chances: the certain ones, and evenly spaced others."""
+    """Positions drawn with these chances, ascending: the certain ones, and some of the others.
+
+    The others stand in random order on a line, each as long as its chance, and those are
+    drawn that hold the points of an evenly spaced grid. In the order of the tree, leaves
+    that are alike can fall into step with the grid, and counts then vary more than those
+    of independent draws.
+    """
     certain = chances >= 1.0
-    ends = np.cumsum(np.where(certain, 0.0, chances)) + rng.random()
-    if not len(ends):
-        return np.zeros(0, np.int64)
-    before = np.concatenate([[ends[0] - (0.0 if certain[0] else chances[0])], ends[:-1]])
-    drawn = np.floor(ends) > np.floor(before)
-    entered: Ints = np.flatnonzero(certain | drawn)
-    return entered
+    others = rng.permutation(np.flatnonzero(~certain))
+    ends = np.cumsum(chances[others]) + rng.random()
+    starts = np.concatenate([ends[:1] - chances[others[:1]], ends[:-1]])
+    drawn = others[np.floor(ends) > np.floor(starts)]
+    return np.sort(np.concatenate([np.flatnonzero(certain), drawn]))
