@@ -9,6 +9,7 @@ leaves below any cost are unbiased, for all costs at once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +31,9 @@ _PILOT = 0.1  # of the width
 _LEAST_PILOT = 64
 # Parts of the width that are kept for uniform draws, and for draws from the model itself.
 _UNIFORM, _MODEL = 0.1, 0.1
-# Leaves, the cheapest first, whose weights tell what those below a limit may weigh: four
-# times as many as were found below it, and a hundred more.
-_TIMES, _NEXT = 4, 100
+# The weights of the next leaves beyond a limit tell what those below it may weigh: of a hundred
+# and three for each that was found, but not beyond ten times its rank if those are more.
+_NEXT, _TIMES, _RANKS = 100, 4, 10.0
 _CHILDREN_AT_ONCE = 2**22
 _SLACK = 1e-3  # nats by which the probabilities below a node may exceed 1 in sum
 
@@ -83,14 +84,25 @@ class Sample:
         if known is not None:
             here = ~np.isin(self.numbers[:found], known)
         counts = np.bincount(self.nodes[:found][here], minlength=len(self.weights))
-        near = self.nodes[: _TIMES * found + _NEXT]
         return WeightedCount(
             total=float(self.weights @ counts),
             variance=count_variance(counts, self.weights, self.parents, self.levels),
             found=int(here.sum()),
-            heaviest=float(self.weights[near].max()) if len(self.costs) >= _NEXT else None,
+            heaviest=self._heaviest(found) if len(self.costs) >= _NEXT else None,
             unseen=self._unseen(limit),
         )
+
+    @cached_property
+    def _weighed(self) -> Floats:
+        """Estimated number of leaves up to each one found, itself included."""
+        return np.cumsum(self.weights[self.nodes])
+
+    def _heaviest(self, found: int) -> float:
+        """The largest weight among the first leaves, `found` of them and some beyond."""
+        so_far = self._weighed[found - 1] if found else 0.0
+        beyond = int(np.searchsorted(self._weighed, _RANKS * so_far))
+        near = min(_TIMES * found + _NEXT, max(found + _NEXT, beyond))
+        return float(self.weights[self.nodes[:near]].max())
 
     def _unseen(self, limit: float) -> int:
         """At least as many leaves as may cost at most `limit` below nodes passed over.

@@ -80,7 +80,7 @@ def test_deviation_and_coverage(kind: str, sd_bits: float, width: int) -> None:
     """
     ranks = (1, 2, 10, 30, 100, 300, 1_000, 10_000, 100_000)
     found = study(kind, sd_bits, trees=20, runs=50, ranks=ranks, width=width)
-    print(json.dumps(found))
+    print(json.dumps(found))  # noqa: T201
     assert min(found["coverage"]) >= 0.93
     if kind == "normal" and width == 4_000:
         assert max(found["median_deviation"][:3]) <= 0.45

@@ -77,7 +77,10 @@ class SyntheticTree:
             at = self.degree * at + nodes.paths[:, column]
         path = np.zeros(len(nodes))
         handles = np.full(len(nodes), -1, np.int64)
-        return Expansion(path, self.edges[length][at], handles, len(nodes) if length else 0)
+        return Expansion(path, self._scores(length, at), handles, len(nodes) if length else 0)
+
+    def _scores(self, level: int, at: np.ndarray) -> np.ndarray:
+        return self.edges[level][at]
 
     def release(self, handles) -> None:
         pass
@@ -87,3 +90,25 @@ class SyntheticTree:
 
     def __exit__(self, *_):
         pass
+
+
+class HashedTree(SyntheticTree):
+    """The same of any depth: a normal edge is computed from its place when it is asked for."""
+
+    def __init__(self, sd_bits: float, seed: int, *, depth: int = 9, degree: int = 10) -> None:
+        super().__init__(sd_bits, seed, depth=1, degree=degree)
+        self.depth, self._seed = depth, seed
+        self._scale = sd_bits * np.log(2) / np.sqrt(depth)
+
+    def _scores(self, level: int, at: np.ndarray) -> np.ndarray:
+        from scipy.special import ndtri
+
+        places = (at[:, None] * self.degree + np.arange(self.degree)).astype(np.uint64)
+        # SplitMix64 of the seed, the level and the place.
+        stream = 0x9E3779B97F4A7C15 * (64 * self._seed + level) % 2**64
+        z = places + np.uint64(stream)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
+        z ^= z >> np.uint64(31)
+        scores = self._scale * ndtri((z >> np.uint64(11)) * 2.0**-53 + 2.0**-54)
+        return scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
