@@ -74,12 +74,10 @@ class WeightedCount:
         -----
         The gamma interval of Fay and Feuer [1]_ for sums of weighted Poisson counts: the
         lower end is a quantile of the gamma distribution with mean `total` and variance
-        `variance`, the upper one of that with one more leaf of weight w added to the mean
-        and its square to the variance, for what the sample missed. There a leaf of weight
-        h = `heaviest` would stand for a Poisson number of others; but it was found with
-        probability 1/h, and Bernoulli trials missed it, so w is ``-1 / log(1 - 1/h)``: h
-        where h is large, and 0 where all leaves thereabouts were found for certain. Then
-        certain facts: whole numbers, from `found` to `found + unseen`.
+        `variance`, the upper one of that with one more leaf of weight `heaviest` added to
+        both, for what the sample missed. They take the heaviest weight that was found; here
+        it is also that of leaves somewhat dearer, for the heaviest are the likeliest to be
+        missed. Then certain facts: whole numbers, from `found` to `found + unseen`.
 
         References
         ----------
@@ -91,13 +89,12 @@ class WeightedCount:
         if self.heaviest is None:
             return None
         tail = (1.0 - confidence) / 2.0
-        low = high = self.total
+        low = self.total
         if self.variance > 0.0:
             low = _gamma_quantile(tail, self.total, self.variance)
-        missed = -1.0 / math.log1p(-1.0 / self.heaviest) if self.heaviest > 1.0 else 0.0
-        variance = self.variance + missed**2
-        if variance > 0.0:
-            high = _gamma_quantile(1.0 - tail, self.total + missed, variance)
+        high = _gamma_quantile(
+            1.0 - tail, self.total + self.heaviest, self.variance + self.heaviest**2
+        )
         most = self.found + self.unseen
         first = min(max(math.ceil(low - _ROUNDING * low), self.found), most)
         last = min(max(math.floor(high + _ROUNDING * high), self.found), most)

@@ -35,7 +35,7 @@ from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-from synthetic_trees import HashedTree  # noqa: E402
+from synthetic_trees import HashedTree
 
 
 def against_uniform(width: int, runs: int) -> dict[str, object]:
