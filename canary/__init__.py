@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from canary.formats.format import Format as Format
     from canary.models.loading import load as load
     from canary.reports.html import report as report
+    from canary.reports.plotting import plot as plot
     from canary.scoring.texts import score as score
 
 __version__ = "0.1.0.dev0"
@@ -36,6 +37,7 @@ _HOMES = {
     "generate": "canary.corpus.canaries",
     "inject": "canary.corpus.injection",
     "load": "canary.models.loading",
+    "plot": "canary.reports.plotting",
     "report": "canary.reports.html",
     "score": "canary.scoring.texts",
     "strip": "canary.corpus.stripping",
@@ -52,6 +54,7 @@ __all__ = [
     "generate",
     "inject",
     "load",
+    "plot",
     "report",
     "score",
     "strip",

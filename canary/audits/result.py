@@ -113,11 +113,11 @@ class FormatResult:
     space_size : int
         Exact number of candidates.
     method : str
-        ``"enumeration"`` or ``"uniform draws"``.
+        ``"enumeration"``, ``"rank"``, ``"rank and draws"`` or ``"uniform draws"``.
     reason : str
         Why this method, in a sentence.
     histogram : Histogram
-        Log-perplexities of the enumerated or drawn candidates, in bits.
+        Log-perplexities of the enumerated or else the drawn candidates, in bits.
     skew_normal : SkewNormalFit or None
         The curve fitted to uniform draws; None if none could be: fewer than 40 draws, all
         of one log-perplexity, or an impossible one.
@@ -231,7 +231,7 @@ class Audit:
         return {n: tuple(c for c in self.canaries if c.repetitions == n) for n in groups}
 
     def summary(self) -> str:
-        """A few lines for a terminal: one per repetition count, then the p-values."""
+        """A few lines for a terminal: one per repetition count, the p-values, the methods."""
         planned = "" if self.canaries_in_corpus else " planned"
         lines = []
         for repetitions, group in self.by_repetitions().items():
@@ -245,6 +245,9 @@ class Audit:
         for name, combined in ((injected, self.injected_p), ("controls", self.controls_p)):
             if combined is not None:
                 lines.append(f"{name:>12}: p = {combined.p_value:.2g} (Fisher)")
+        for number, priced in enumerate(self.formats, 1):
+            name = "method" if len(self.formats) == 1 else f"format {number}"
+            lines.append(f"{name:>12}: {priced.method} ({priced.reason})")
         if self.natural:
             lines.append(f"{'found':>12}: no p-value, since they were not drawn at random")
         return "\n".join(lines)

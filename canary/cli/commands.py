@@ -51,7 +51,20 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
         after_training.exposure,
         "exposure ./model --canaries canaries.json --method auto --budget 1000000 --json",
     ),
-    (after_training.report, "report audit/audit.json --out report.html"),
+    (
+        after_training.report,
+        "report audit/audit.json --out report.html",
+        'report a/audit.json b/audit.json --label "dropout 0" --label "dropout 0.5" '
+        "--test-loss 4.31 --test-loss 4.36 --out comparison.html",
+        "report a/audit.json b/audit.json --test-scores a/scores.jsonl "
+        "--test-scores b/scores.jsonl --out comparison.html",
+    ),
+    (
+        after_training.plot,
+        "plot audit/audit.json --kind histogram --out histogram.svg",
+        "plot a/audit.json b/audit.json --test-loss 4.31 --test-loss 4.36 --kind utility "
+        "--copies 4 --out utility.pdf",
+    ),
     (after_training.demo, "demo --out demo/"),
 )
 
@@ -93,5 +106,5 @@ def _root(
     """Test whether a trained language model has memorized its training data.
 
     Put canaries into a corpus (generate, inject, verify; strip and discover), train as
-    always, and measure (score, audit, exposure, report).
+    always, and measure (score, audit, exposure, report, plot).
     """

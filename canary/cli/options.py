@@ -26,6 +26,7 @@ __all__ = [
     "ExposureMethod",
     "ExposureMethodName",
     "Factory",
+    "FigureName",
     "FileFormat",
     "FileFormatName",
     "Force",
@@ -43,9 +44,10 @@ __all__ = [
     "whole_numbers",
 ]
 
-MethodName = Literal["auto", "enumeration", "sampling", "importance"]
-ExposureMethodName = Literal["auto", "enumeration", "sampling", "importance", "skew-normal"]
+MethodName = Literal["auto", "rank", "enumeration", "sampling", "importance"]
+ExposureMethodName = Literal["auto", "rank", "enumeration", "sampling", "importance", "skew-normal"]
 FileFormatName = Literal["jsonl", "csv", "tsv", "text", "parquet"]
+FigureName = Literal["exposure", "histogram", "utility"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
 
 
@@ -127,7 +129,8 @@ Method = Annotated[
     MethodName,
     typer.Option(
         "--method",
-        help="auto enumerates the whole space where the budget allows, and samples otherwise; "
+        help="auto enumerates the whole space where the budget allows, and otherwise samples "
+        "and ranks those canaries exactly that the budget allows; rank does only that; "
         "importance draws what is likely more often, and weights it.",
     ),
 ]
@@ -135,7 +138,8 @@ ExposureMethod = Annotated[
     ExposureMethodName,
     typer.Option(
         "--method",
-        help="auto enumerates the whole space where the budget allows, and samples otherwise; "
+        help="auto enumerates the whole space where the budget allows, and otherwise samples "
+        "and ranks those canaries exactly that the budget allows; rank does only that; "
         "importance draws what is likely more often, and weights it; "
         "skew-normal reads exposure off a curve fitted to draws, without a p-value.",
     ),
@@ -143,7 +147,7 @@ ExposureMethod = Annotated[
 Budget = Annotated[
     int,
     typer.Option(
-        "--budget", min=1, help="Queries (tokens computed) that enumerating a format may take."
+        "--budget", min=1, help="Queries (tokens computed) that the ranks of a format may take."
     ),
 ]
 Draws = Annotated[

@@ -34,6 +34,7 @@ def show_audit(audit: Audit) -> None:
             say(f"Fisher's p-value of {name}: {probability(combined.p_value)}")
     for number, priced in enumerate(audit.formats, 1):
         which = f"Format {number}: " if len(audit.formats) > 1 else ""
+        say(f"{which}Method: {priced.method}: {priced.reason}")
         say(f"{which}{curve_verdict(priced.skew_normal)}")
     found = answer(audit)
     say(f"{found.label}. {found.sentence}")

@@ -9,10 +9,13 @@ from typing import Any
 
 from canary.records.fields import from_fields
 
-__all__ = ["IMPORTANCE", "SKEW_NORMAL", "Exposure"]
+__all__ = ["IMPORTANCE", "SKEW_NORMAL", "UNIFORM_DRAWS", "Exposure"]
 
 IMPORTANCE = "importance draws"
 """The method that draws what is likely more often, and weights it."""
+
+UNIFORM_DRAWS = "uniform draws"
+"""The method whose exposures rest on draws alone."""
 
 SKEW_NORMAL = "skew-normal"
 """The method whose exposures are unbounded and have no p-value."""
@@ -32,7 +35,10 @@ class Exposure:
         Confidence of the interval; None where it is certain, to within the noise of the
         model's arithmetic.
     method : str
-        ``"enumeration"``, ``"uniform draws"``, ``"importance draws"`` or ``"skew-normal"``.
+        ``"enumeration"``, ``"rank"`` (all candidates that may count were priced, or bounds
+        stand where the budget ended before), ``"rank and draws"`` (such bounds cut the
+        interval of the draws), ``"uniform draws"``, ``"importance draws"`` or
+        ``"skew-normal"``.
     space_bits : float
         log2|R|, the largest exposure that there is; a skew-normal estimate may exceed it.
     p_value : float or None
@@ -41,15 +47,16 @@ class Exposure:
         bounds how often it is too high.
     rank, rank_lower, rank_upper : int or None
         Candidates with Px <= Px(canary), the canary included, and its bounds; None for
-        an estimate from draws.
+        an estimate from draws. Where only the bounds are known, `rank` is None.
     draws, hits : int or None
-        Candidates drawn uniformly, and those among them with Px <= Px(canary).
+        Candidates drawn uniformly, and those among them with Px <= Px(canary); None where neither
+        the interval nor the p-value rests on draws.
     tail_bits : float or None
         Of a skew-normal estimate, the whole tail of the curve: ``-log2 F(Px)`` beside the
         ``-log2 (F(Px) - F(0))`` of `bits`. None if the curve has nothing there at all.
     effective_draws : float or None
         Of importance draws: how many uniform hits would tell as much of the rank. None
-        where the others were counted for certain.
+        where all that count were found.
     """
 
     bits: float | None
@@ -69,8 +76,13 @@ class Exposure:
 
     @property
     def censored(self) -> bool:
-        """Whether only a lower bound is known: the draws do not carry an estimate."""
+        """Whether only bounds are known: no draw was as likely, or the search did not end."""
         return self.bits is None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the rank was counted, to within the noise of the model's arithmetic."""
+        return self.rank is not None
 
     @property
     def unbounded(self) -> bool:

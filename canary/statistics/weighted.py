@@ -8,9 +8,8 @@ relative variance of the rank, in units of 1/ln 2 bits.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import SupportsIndex
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, exact_size
+from canary.statistics.exposures import exposure_by_bounds, exposure_by_bounds_and_draws
 from canary.statistics.result import IMPORTANCE, Exposure
 
 __all__ = ["RankCount", "WeightedCount", "count_variance", "exposure_by_importance"]
@@ -169,16 +169,13 @@ def exposure_by_importance(
     -------
     list of Exposure
         The interval is certain, and has no confidence, where everything that may count was
-        found. Where the sample carries no interval there is no estimate (censored), and the
-        lower bound is that of the uniform draws or of certain facts, the higher of the two.
-        ``effective_draws`` is the effective sample size of the count. ``draws`` and ``hits``
-        are those of the uniform draws.
+        found. Where the sample carries no interval, that of the uniform draws stands, cut by
+        certain facts. ``effective_draws`` is the effective sample size of the count.
 
     Notes
     -----
-    No estimate enters a p-value. It is ``min(1, 2 min(a, b))``, with a the largest rank that is
-    certain over the size of the space and b the p-value of the uniform draws. Each of them is
-    right on its own, and the 2 pays for the choice (Bonferroni).
+    No estimate enters a p-value. It is that of `exposure_by_bounds_and_draws`: of the largest
+    rank that is certain, or of the uniform draws.
 
     The rank is unbiased, unless certain facts move it; its logarithm is not.
     """
@@ -199,26 +196,24 @@ def exposure_by_importance(
 
 def _exposure(count: RankCount, drawn: Exposure, size: int, confidence: float) -> Exposure:
     least, most = count.certain
-    most = min(most, size)
+    rank = count.known + count.point.total
+    bounds = exposure_by_bounds(
+        lower=least,
+        upper=min(most, size),
+        rank=round(rank) if count.exact else None,
+        space_size=size,
+    )
+    found = replace(exposure_by_bounds_and_draws(bounds, drawn), method=IMPORTANCE)
     ends = count.interval(confidence)
-    assert drawn.p_value is not None
-    p_value = min(1.0, 2.0 * min(most / size, drawn.p_value))
-    if ends is None:
-        bits, low, high = None, max(drawn.lower_bits, math.log2(size / most)), least
-    else:
-        first, last = ends[0], min(ends[1], size)
-        rank = min(max(count.known + count.point.total, first), last)
-        bits, low, high = math.log2(size / rank), math.log2(size / last), first
-    return Exposure(
-        bits=bits,
-        lower_bits=low,
-        upper_bits=math.log2(size / high),
-        confidence=None if count.exact else confidence,
-        method=IMPORTANCE,
-        space_bits=math.log2(size),
-        p_value=max(p_value, sys.float_info.min),
-        draws=drawn.draws,
-        hits=drawn.hits,
+    if count.exact or ends is None:
+        return found
+    first, last = ends[0], min(ends[1], size)
+    return replace(
+        found,
+        bits=math.log2(size / min(max(rank, first), last)),
+        lower_bits=math.log2(size / last),
+        upper_bits=math.log2(size / first),
+        confidence=confidence,
         effective_draws=count.point.effective,
     )
 

@@ -18,6 +18,7 @@ from canary.cli.commands import app
 from canary.cli.options import (
     DtypeName,
     ExposureMethodName,
+    FigureName,
     FileFormatName,
     MethodName,
     columns_of,
@@ -30,6 +31,7 @@ from canary.corpus.stripping import strip_file
 from canary.corpus.verification import verify
 from canary.formats.kinds import KINDS
 from canary.models.torch_support import dtype_named
+from canary.reports.plotting import Kind
 from canary.scoring.files import score_file
 
 COMMANDS = get_command(app).commands
@@ -62,7 +64,7 @@ def test_help_lists_every_command(command):
 
 def test_commands_of_this_version():
     before = {"generate", "inject", "verify", "strip", "discover"}
-    after = {"score", "audit", "exposure", "report"}
+    after = {"score", "audit", "exposure", "report", "plot"}
     assert set(COMMANDS) == before | after | {"demo"}
 
 
@@ -72,7 +74,7 @@ def test_example_in_help_is_parsed_by_its_command(command, name):
     assert outcome.code == 0
     assert "--json" in outcome.out
     examples = re.split("Examples?:\n", outcome.out)[1].strip().splitlines()
-    assert len(examples) == (3 if name == "audit" else 1)
+    assert len(examples) == {"audit": 3, "report": 3, "plot": 2}.get(name, 1)
     for line in examples:
         example = shlex.split(line)
         assert example[:2] == ["canary", name]
@@ -105,5 +107,6 @@ def test_choices_are_those_of_the_functions():
     assert set(get_args(MethodName)) == set(METHODS)
     assert set(get_args(ExposureMethodName)) == set(EXPOSURE_METHODS)
     assert get_args(FileFormatName) == FILE_FORMATS
+    assert get_args(FigureName) == get_args(Kind)
     for name in get_args(DtypeName):
         assert str(dtype_named(name)) == f"torch.{name}"

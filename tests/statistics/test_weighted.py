@@ -111,7 +111,7 @@ def uniform(hits: int, draws: int = 99) -> Exposure:
 
 
 def test_exposure_golden() -> None:
-    """Rank 1 + 50 of 2^20, from 34 to 86; the p-value is twice that of the draws, 1/100."""
+    """Rank 1 + 50 of 2^20, from 34 to 86; the p-value is that of draws beside bounds, (2 + 0) / 100."""
     (found,) = exposure_by_importance([rank_count(weighed())], [uniform(0)], space_size=2**20)
     assert found.method == "importance draws"
     assert found.bits == pytest.approx(20 - math.log2(51))
@@ -124,13 +124,14 @@ def test_exposure_golden() -> None:
 
 
 def test_exact_counts_are_certain() -> None:
-    """3 canaries and 4 others, all found: rank 7 without confidence, p = 2 * 7 / 2^20."""
+    """3 canaries and 4 others, all found: rank 7 without confidence, p = 7 / 2^20."""
     exact = weighed(total=4.0, variance=0.0, found=4, heaviest=1.0, unseen=0)
     (found,) = exposure_by_importance([rank_count(exact, 3)], [uniform(0)], space_size=2**20)
     assert found.confidence is None
     assert found.lower_bits == found.bits == found.upper_bits == 20 - math.log2(7)
-    assert found.p_value == pytest.approx(14 / 2**20)
+    assert found.p_value == pytest.approx(7 / 2**20)
     assert found.effective_draws is None
+    assert (found.rank, found.rank_lower, found.rank_upper) == (7, 7, 7)
 
 
 def test_refusal_keeps_the_bound_of_uniform_draws_and_certain_facts() -> None:
@@ -143,7 +144,7 @@ def test_refusal_keeps_the_bound_of_uniform_draws_and_certain_facts() -> None:
     (sure,) = exposure_by_importance([rank_count(few)], [uniform(0)], space_size=2**20)
     assert sure.lower_bits == pytest.approx(20 - math.log2(121))
     assert sure.lower_bits > drawn.lower_bits
-    assert sure.p_value == pytest.approx(2 * 121 / 2**20)
+    assert sure.p_value == pytest.approx(121 / 2**20)
 
 
 def test_noise_widens_the_interval() -> None:
