@@ -26,6 +26,7 @@ __all__ = [
     "ExposureMethod",
     "ExposureMethodName",
     "Factory",
+    "FigureName",
     "FileFormat",
     "FileFormatName",
     "Force",
@@ -46,6 +47,7 @@ __all__ = [
 MethodName = Literal["auto", "rank", "enumeration", "sampling"]
 ExposureMethodName = Literal["auto", "rank", "enumeration", "sampling", "skew-normal"]
 FileFormatName = Literal["jsonl", "csv", "tsv", "text", "parquet"]
+FigureName = Literal["exposure", "histogram", "utility"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
 
 

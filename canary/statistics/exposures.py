@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.statistics.checks import check_confidence, exact_size, finite_array
+from canary.records.fields import brief
+from canary.statistics.checks import LARGEST_BITS, check_confidence, exact_size, finite_array
 from canary.statistics.result import UNIFORM_DRAWS, Exposure
 
 __all__ = [
@@ -241,7 +242,7 @@ def exposure_by_draws(
     where = "exposure_by_draws"
     size = exact_size(space_size, where)
     check_confidence(confidence, where)
-    if not 0.0 <= noise_bits < math.inf:
+    if not 0.0 <= noise_bits <= LARGEST_BITS:
         raise EstimationError(
             f"noise_bits must be finite and not negative, got {noise_bits!r}",
             cure="give what the model's facts say",
@@ -296,14 +297,16 @@ def _ranks(
         low, middle, high = (operator.index(value) for value in (lower, rank, upper))
     except TypeError as error:
         raise EstimationError(
-            f"ranks must be integers, got lower={lower!r}, rank={rank!r}, upper={upper!r}",
+            f"ranks must be integers, got lower={brief(lower)}, rank={brief(rank)}, "
+            f"upper={brief(upper)}",
             cure="count candidates, the canary included",
             where=where,
         ) from error
     if not 1 <= low <= middle <= high <= size:
         raise EstimationError(
             "expected 1 <= lower <= rank <= upper <= space_size, "
-            f"got lower={low}, rank={middle}, upper={high}, space_size={size}",
+            f"got lower={brief(low)}, rank={brief(middle)}, upper={brief(high)}, "
+            f"space_size={brief(size)}",
             cure="count the canary itself, and each candidate of the space once",
             where=where,
         )

@@ -93,6 +93,8 @@ class Exposure:
         A TypeError names a field of another type, a ValueError one that does not go with
         the method: a p-value of a skew-normal estimate, or a missing one of another.
         """
+        if not isinstance(data, Mapping):
+            raise TypeError(f"an exposure must be an object, got {type(data).__name__}")
         unbounded = data.get("method") == SKEW_NORMAL
         open_ended = unbounded and data.get("upper_bits", 0.0) is None
         found = from_fields(cls, {**data, "upper_bits": 0.0} if open_ended else data)
