@@ -40,6 +40,7 @@ from canary.search.ranking import (
     rank_by_tree,
 )
 from canary.search.sampled import rank_by_importance
+from canary.statistics.checks import LARGEST_BITS
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
 from canary.statistics.histogram import Histogram, HistogramBuilder
@@ -314,7 +315,7 @@ class Auditor:
         exposures = exposure_by_draws(
             drawn.canaries.px_bits,
             # A candidate of probability 0 is a miss like any other.
-            np.minimum(drawn.px_bits, np.finfo(np.float64).max),
+            np.minimum(drawn.px_bits, LARGEST_BITS),
             space_size=format.size,
             noise_bits=noise_bits,
         )
