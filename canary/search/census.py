@@ -45,7 +45,7 @@ class Census:
     """Counts, for each canary, the candidates that are at least as likely.
 
     Costs within `noise_bits` of a canary's are ties of unknown order. The canary itself
-    is known by its index and counted once, whatever the noise did to its cost. Without
+    is known by its number and counted once, whatever the noise did to its cost. Without
     noise a tie is a tie and counts.
 
     Parameters
@@ -53,10 +53,10 @@ class Census:
     px_bits : float64 array of shape (k,)
         Log-perplexity of each canary.
     index : int64 array of shape (k,)
-        Index of each canary in the format.
+        Number by which each canary is known: of its leaf, or of its fill.
     noise_bits : float
     keep : int64 array of shape (d,), optional
-        Different indices of candidates whose costs are kept as they come by.
+        Different numbers of candidates whose costs are kept as they come by.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class Census:
         ----------
         costs_bits : array of shape (m,)
         bounds : (int, int)
-            All their indices lie in this half-open range.
+            All their numbers lie in this half-open range.
         index : callable
-            Gives the indices, shape (m,); called only if a canary or one of those to be
+            Gives the numbers, shape (m,); called only if a canary or one of those to be
             kept may be among them.
 
         Notes
@@ -121,8 +121,8 @@ class Census:
     def to_dict(self) -> dict[str, Any]:
         """What was counted, as plain data: numbers only, nothing of a fill.
 
-        The kept costs ascend. Beside their indices, gaps would tell fills: who has the seed
-        of the draws knows which indices were drawn, and the canaries are left out.
+        The kept costs ascend. Beside their numbers, gaps would tell fills: who has the seed
+        of the draws knows which candidates were drawn, and the canaries are left out.
         """
         return {
             "counts": self._counts.tolist(),

@@ -20,7 +20,7 @@ from canary.scoring.texts import score_encodings
 from canary.search.census import Census, CensusResult
 from canary.search.enumerate import enumerate_leaves, leaf_costs
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.tree import TokenTree
+from canary.tokens.tree import MISSING, TokenTree
 
 __all__ = ["Draws", "Priced", "Ranking", "draw", "rank_by_rows", "rank_by_tree"]
 
@@ -82,7 +82,7 @@ def rank_by_tree(
     keep: Ints | None = None,
     shards: Series | None = None,
 ) -> Ranking:
-    """Rank fills among all leaves of the tree, keeping the costs of some, given by index.
+    """Rank fills among all leaves of the tree; `keep` the costs of fills, given by index.
 
     Costs `tree.queries()` queries and one per token of each canary; memory does not
     grow with the space. With `shards`, finished ranges of leaves are kept there and not
@@ -95,7 +95,10 @@ def rank_by_tree(
         model's states do not carry what came before, or the tree is not its tokenizer's.
     """
     rows, row_queries = _price_canaries(batcher, format, encoder, fills)
-    index = np.array([format.index(fill) for fill in fills], np.int64)
+    index = _leaf_numbers(tree, format, encoder, fills)
+    if keep is not None:
+        kept = format.automaton.unrank_many(keep.tolist())
+        keep = _leaf_numbers(tree, format, encoder, kept)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
         context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, index)
@@ -131,7 +134,7 @@ def rank_by_rows(
     keep: Ints | None = None,
     shards: Series | None = None,
 ) -> Ranking:
-    """Rank fills among all candidates, each scored as a whole row: for small spaces.
+    """Rank fills among all candidates, each scored as a whole row; `keep` as in the tree.
 
     Works with any tokenizer. Costs one query per candidate and token after the context.
     With `shards`, finished ranges of candidates are kept there and not scored again.
@@ -321,6 +324,27 @@ def _price_canaries(
             cure="check which tokens the model forbids, or leave these canaries out",
         )
     return priced, queries
+
+
+def _leaf_numbers(
+    tree: TokenTree, format: Format, encoder: CandidateEncoder, fills: Sequence[str]
+) -> Ints:
+    """The leaves of fills, found by their encodings.
+
+    Raises
+    ------
+    ModelError
+        If one is not in the tree.
+    """
+    numbers = tree.numbers([encoding.ids for encoding in encoder.candidates(format, fills)])
+    missing = int((numbers == MISSING).sum())
+    if missing:
+        raise ModelError(
+            f"the tokens of {missing:,} fills of {format.masked!r} are not in its tree "
+            f"({tree.certificate})",
+            cure="use --method sampling",
+        )
+    return numbers
 
 
 def _check_agreement(batcher: Batcher, walked: Priced, rows: Priced, noise_bits: float) -> None:

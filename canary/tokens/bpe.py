@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.tokens.machine import NEVER, Machine, by_rows, check_size
+from canary.tokens.machine import NEVER, Table, by_rows, check_size
 from canary.tokens.pattern import NotUnderstood
 
 __all__ = ["bpe_machine"]
@@ -54,7 +54,7 @@ def bpe_machine(
     merges: Sequence[Sequence[str]],
     *,
     ignore_merges: bool = False,
-) -> Machine:
+) -> Table:
     """The pairs of `tokens` that byte-pair encoding keeps apart.
 
     Parameters
@@ -101,7 +101,7 @@ def bpe_machine(
     classes, rows = by_rows(valid, used)
     follow = np.where(rows, classes[None, :], NEVER).astype(np.int32)
     start = np.where(used, classes, NEVER).astype(np.int32)
-    machine = Machine(start, follow, np.ones(len(rows), np.bool_))
+    machine = Table(start, follow, np.ones(len(rows), np.bool_))
     return _with_whole_pieces(machine, tokens, used) if ignore_merges else machine
 
 
@@ -156,10 +156,10 @@ def _cross(
 
 
 def _with_whole_pieces(
-    machine: Machine,
+    machine: Table,
     tokens: Sequence[Symbols],
     used: NDArray[np.bool_],
-) -> Machine:
+) -> Table:
     """A piece that is a token no merges lead to is that token, and nothing else."""
     odd = {token for token, merged in zip(tokens, used, strict=True) if not merged}
     if not odd:
@@ -171,7 +171,7 @@ def _with_whole_pieces(
         for k in range(1, len(text)):
             if text[k:] in index:
                 onwards[text[:k]].append(text)
-    start, rows, ends = machine.start.copy(), list(machine.follow), list(machine.ends)
+    start, rows, ends = machine.start.copy(), list(machine.follow), list(machine.final)
     alone = len(rows)  # after such a token the piece is at its end
     rows.append(np.full(len(tokens), NEVER, np.int32))
     ends.append(np.True_)
@@ -197,4 +197,4 @@ def _with_whole_pieces(
             number = index[more[len(text) :]]
             if row[number] != NEVER:
                 row[number] = state(int(machine.follow[after, number]), more)
-    return Machine(start, np.stack(rows), np.array(ends, np.bool_))
+    return Table(start, np.stack(rows), np.array(ends, np.bool_))

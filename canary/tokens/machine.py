@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.tokens.pattern import NotUnderstood
 
-__all__ = ["MAX_TOKENS", "NEVER", "Machine", "by_rows"]
+__all__ = ["MAX_TOKENS", "NEVER", "Machine", "Table", "by_rows", "check_size"]
 
 NEVER = -1
 
@@ -17,27 +18,54 @@ MAX_TOKENS = 8_192
 """Tokens of a vocabulary that a format may use: tables of pairs hold their square."""
 
 Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Machine:
+class Machine(Protocol):
     """States within a piece, by the tokens read so far; tokens are numbered from 0.
 
     Every canonical tokenization of a piece can be read.
+    """
+
+    @property
+    def start(self) -> NDArray[np.int32]:
+        """State after a token that begins a piece, `NEVER` where it cannot; shape (tokens,)."""
+        ...
+
+    def rows(self, states: Ints) -> tuple[NDArray[np.int32], Ints]:
+        """The states after one more token: a table, and the row of each of `states`.
+
+        `NEVER` where the token cannot follow.
+        """
+        ...
+
+    def ends(self, states: Ints) -> Bools:
+        """Whether the piece may end, for each of `states`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A machine whose states are all known.
 
     Parameters
     ----------
     start : int32 array of shape (tokens,)
-        State after a token that begins a piece; `NEVER` where it cannot.
     follow : int32 array of shape (states, tokens)
-        State after one more token of the piece; `NEVER` where it cannot follow.
-    ends : bool array of shape (states,)
-        Whether the piece may end.
+    final : bool array of shape (states,)
     """
 
     start: NDArray[np.int32]
     follow: NDArray[np.int32]
-    ends: Bools
+    final: Bools
+
+    def rows(self, states: Ints) -> tuple[NDArray[np.int32], Ints]:
+        """See `Machine`."""
+        return self.follow, states
+
+    def ends(self, states: Ints) -> Bools:
+        """See `Machine`."""
+        return self.final[states]
 
 
 def by_rows(valid: Bools, used: Bools) -> tuple[NDArray[np.int32], Bools]:

@@ -24,6 +24,8 @@ MAX_EDGES = 12_000_000
 """Edges that are held at once: about a gigabyte while the tree is made."""
 
 
+_BITS = 32  # of a key, for the state of the machine; the node stands above them
+_ROOT = 2**_BITS - 1  # before the first token: as if a piece had just ended
 _MOST_PATHS = 2**63 - 2**12  # a sum in floating point may be too small by as much
 
 
@@ -198,40 +200,39 @@ class _Walked:
 
 def _forward(graph: TextGraph, fits: _Fits, machine: Machine) -> _Walked:
     """From the beginning of the texts through all tokens that may follow each other."""
-    width = len(machine.ends) + 1
-    root = width - 1  # before the first token: as if a piece had just ended
-    ends = np.append(machine.ends, np.True_)
     depth = int(graph.levels.max(initial=0)) + 1
     arriving: list[list[Ints]] = [[] for _ in range(depth)]
-    arriving[0].append(np.array([root], np.int64))
+    arriving[0].append(np.array([_ROOT], np.int64))
     walked = _Walked([], [], [], [], [], [])
     degrees, total = np.diff(fits.offsets), 0
     for level in range(depth):
         keys = np.unique(np.concatenate([np.zeros(0, np.int64), *arriving[level]]))
         arriving[level] = []
-        nodes, states = keys // width, keys % width
-        final = graph.final[nodes] & ends[states]
+        nodes, states = keys >> _BITS, keys & _ROOT
+        begun = states != _ROOT
+        ends = np.ones(len(states), np.bool_)
+        ends[begun] = machine.ends(states[begun])
+        final = graph.final[nodes] & ends
         counts = degrees[nodes]
         total += int(counts.sum())
         if total > 4 * MAX_EDGES:
             raise _too_large()
         rows, edges = np.repeat(np.arange(len(keys)), counts), _ranges(fits.offsets[nodes], counts)
-        tokens, before = fits.tokens[edges], states[rows]
-        # The last row is never read: no piece goes on before the first token.
-        inside = machine.follow[np.minimum(before, root - 1), tokens]
-        after = np.where(
-            fits.cuts[edges],
-            np.where(ends[before], machine.start[tokens], NEVER),
-            np.where(before == root, NEVER, inside),
-        )
+        tokens, cuts = fits.tokens[edges], fits.cuts[edges]
+        after = np.where(cuts & ends[rows], machine.start[tokens], NEVER).astype(np.int64)
+        inside = np.flatnonzero(~cuts & begun[rows])
+        if len(inside):
+            table, row = machine.rows(states[begun])
+            place = np.cumsum(begun) - 1
+            after[inside] = table[row[place[rows[inside]]], tokens[inside]]
         may = after != NEVER
         rows, tokens, to = rows[may], tokens[may], fits.targets[edges][may]
-        targets = to * width + after[may]
+        targets = (to << _BITS) + after[may]
         reached = graph.levels[to]
         order = np.argsort(reached, kind="stable")
-        cuts = np.searchsorted(reached[order], np.arange(depth + 1))
+        parts = np.searchsorted(reached[order], np.arange(depth + 1))
         for later in np.unique(reached).tolist():
-            arriving[later].append(np.unique(targets[order[cuts[later] : cuts[later + 1]]]))
+            arriving[later].append(np.unique(targets[order[parts[later] : parts[later + 1]]]))
         for name, values in (
             ("keys", keys),
             ("final", final),

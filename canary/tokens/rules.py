@@ -154,7 +154,8 @@ def _symbols(
             units = tuple(f"<0x{byte:02X}>" for byte in char.encode())
             if all(unit in vocabulary for unit in units):
                 return units
-        tokenizer.encode([char])  # says so if it is not known
+        if model["type"] == "BPE":
+            tokenizer.encode([char])  # says so if it is not known
         raise NotUnderstood("a character that is no token by itself")
 
     return symbols

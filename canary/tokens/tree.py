@@ -33,6 +33,8 @@ from canary.tokens.product import Symbols, token_graph
 from canary.tokens.readers import GraphReader
 from canary.tokens.rules import Rules, read_rules
 from canary.tokens.textgraph import TextGraph
+from canary.tokens.unigram import UnigramMachine
+from canary.tokens.wordpiece import word_machine, wordpiece_machine
 
 __all__ = ["LEAF", "MISSING", "TokenTree", "compile_tree"]
 
@@ -136,6 +138,13 @@ def _machine(rules: Rules, first: Sequence[Symbols], within: Sequence[Symbols]) 
         return bpe_machine(
             first, rules.model["merges"], ignore_merges=bool(rules.model.get("ignore_merges"))
         )
+    if kind == "Unigram":
+        scores = {tuple(piece): float(score) for piece, score in rules.model["vocab"]}
+        return UnigramMachine(first, {token: scores[token] for token in rules.first})
+    if kind == "WordPiece":
+        return wordpiece_machine(first, within)
+    if kind == "WordLevel":
+        return word_machine(first)
     raise NotUnderstood(f"its model {kind}")
 
 

@@ -20,7 +20,8 @@ def corpus() -> tuple[str, ...]:
     """Sentences with numbers, names, codes and letters beyond ASCII."""
     rng = np.random.default_rng(0)
     words = "code number secret random mail Zürich Straße naïve café you're we'll it's".split()
-    lines = []
+    lines = ["ABCDEFGHIJKLMNOPQRSTUVWXYZ abcdefghijklmnopqrstuvwxyz !?.,:;-'«»"] * 3
+    lines += [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"] * 3
     for _ in range(1_500):
         some = " ".join(rng.choice(words, 4))
         digits = "".join(rng.choice(list("0123456789"), int(rng.integers(1, 12))))
