@@ -105,16 +105,14 @@ class TokenTree:
         nodes = np.zeros(len(self.leaves), kind)
         nodes[0] = 1
         total = 0
-        while len(inner):
-            open_ = nodes[sources] != 0
-            sources, targets, costs = sources[open_], targets[open_], costs[open_]
-            if not len(sources):
-                break
-            reached = nodes[sources]
-            total += int((reached * costs).sum())
+        while True:
+            taken = np.flatnonzero(nodes[sources] != 0)
+            if not len(taken):
+                return total
+            reached = nodes[sources[taken]]
+            total += int((reached * costs[taken]).sum())
             nodes = np.zeros(len(self.leaves), kind)
-            np.add.at(nodes, targets, reached)
-        return total
+            np.add.at(nodes, targets[taken], reached)
 
     def numbers(self, rows: Sequence[Sequence[int]]) -> Ints:
         """The leaf numbers of token sequences, context included; `MISSING` if there is none.

@@ -93,6 +93,4 @@ def by_rows(valid: Bools, used: Bools) -> tuple[NDArray[np.int32], Bools]:
 def check_size(tokens: int) -> None:
     """Refuse more tokens than a table of pairs can hold."""
     if tokens > MAX_TOKENS:
-        raise NotUnderstood(
-            f"{tokens:,} tokens that fit into the format, more than {MAX_TOKENS:,}"
-        )
+        raise NotUnderstood(f"{tokens:,} tokens that fit into the format, more than {MAX_TOKENS:,}")

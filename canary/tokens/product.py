@@ -25,7 +25,7 @@ MAX_EDGES = 12_000_000
 
 
 _BITS = 32  # of a key, for the state of the machine; the node stands above them
-_ROOT = 2**_BITS - 1  # before the first token: as if a piece had just ended
+_ROOT = 2**_BITS - 1  # a piece has ended, or none has begun
 _MOST_PATHS = 2**63 - 2**12  # a sum in floating point may be too small by as much
 
 
@@ -165,7 +165,9 @@ def _fitting(
         total += int(whole.sum())
         if total > MAX_EDGES or len(source) > MAX_EDGES:
             raise _too_large()
-    sources, tokens, cuts, targets = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    sources, tokens, cuts, targets = (
+        np.concatenate(columns) for columns in zip(*parts, strict=True)
+    )
     used, tokens = np.unique(tokens, return_inverse=True)
     split = int(np.searchsorted(used, len(texts[0])))
     all_texts = [text for some in texts for text in some]
@@ -205,6 +207,8 @@ def _forward(graph: TextGraph, fits: _Fits, machine: Machine) -> _Walked:
     arriving[0].append(np.array([_ROOT], np.int64))
     walked = _Walked([], [], [], [], [], [])
     degrees, total = np.diff(fits.offsets), 0
+    goes_on = np.zeros(len(degrees), np.bool_)  # where a piece may go on
+    goes_on[np.repeat(np.arange(len(degrees)), degrees)[~fits.cuts]] = True
     for level in range(depth):
         keys = np.unique(np.concatenate([np.zeros(0, np.int64), *arriving[level]]))
         arriving[level] = []
@@ -227,7 +231,12 @@ def _forward(graph: TextGraph, fits: _Fits, machine: Machine) -> _Walked:
             after[inside] = table[row[place[rows[inside]]], tokens[inside]]
         may = after != NEVER
         rows, tokens, to = rows[may], tokens[may], fits.targets[edges][may]
-        targets = (to << _BITS) + after[may]
+        after = after[may]
+        # Where every piece ends, it does not matter how.
+        over = ~goes_on[to]
+        dead = over & ~machine.ends(after)
+        targets = (to << _BITS) + np.where(over, _ROOT, after)
+        rows, tokens, to, targets = rows[~dead], tokens[~dead], to[~dead], targets[~dead]
         reached = graph.levels[to]
         order = np.argsort(reached, kind="stable")
         parts = np.searchsorted(reached[order], np.arange(depth + 1))
@@ -353,7 +362,11 @@ def _determinized(graph: TokenGraph) -> TokenGraph:
             raise _too_large()
     pairs = np.array(kept, np.int64).reshape(-1, 2)
     return TokenGraph(
-        numbers[root], np.array(sources, np.int64), pairs[:, 0], pairs[:, 1], np.array(paths, np.int64)
+        numbers[root],
+        np.array(sources, np.int64),
+        pairs[:, 0],
+        pairs[:, 1],
+        np.array(paths, np.int64),
     )
 
 

@@ -22,7 +22,17 @@ _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)
 
 # These change each character by itself, as long as none is a mark that joins another.
 _BY_CHARACTER = frozenset(
-    {"Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "BertNormalizer", "Nmt", "ByteLevel"}
+    {
+        "Lowercase",
+        "NFC",
+        "NFD",
+        "NFKC",
+        "NFKD",
+        "StripAccents",
+        "BertNormalizer",
+        "Nmt",
+        "ByteLevel",
+    }
 )
 
 _WHY = {
@@ -133,7 +143,9 @@ def _tokens(
     within = {
         tuple(token[len(mark) :]): number
         for token, number in vocabulary.items()
-        if token.startswith(mark) and len(token) > len(mark) and chars.issuperset(token[len(mark) :])
+        if token.startswith(mark)
+        and len(token) > len(mark)
+        and chars.issuperset(token[len(mark) :])
     }
     return found, within
 
@@ -161,9 +173,7 @@ def _symbols(
     return symbols
 
 
-def _check_added(
-    added: Iterable[Spec], texts: Automaton, normalized: Mapping[str, str]
-) -> None:
+def _check_added(added: Iterable[Spec], texts: Automaton, normalized: Mapping[str, str]) -> None:
     """Added tokens are cut out before all else; none may stand in a text."""
     changed = any(char != text for char, text in normalized.items())
     reached = set("".join(normalized.values()))

@@ -150,9 +150,7 @@ class Scanner:
 
     def ends(self, state: State) -> bool:
         """Whether the text may end here."""
-        return all(
-            level.ends(part) for level, part in zip(self._levels, state, strict=True)
-        )
+        return all(level.ends(part) for level, part in zip(self._levels, state, strict=True))
 
     def _feed(
         self,

@@ -130,7 +130,11 @@ class TextGraph:
         kept = [here for here in order[::-1] if alive[here]]
         number = {here: k for k, here in enumerate(kept)}
         rows = [
-            [(symbol, cut, number[to]) for symbol, cut, to in dict.fromkeys(edges[here]) if alive[to]]
+            [
+                (symbol, cut, number[to])
+                for symbol, cut, to in dict.fromkeys(edges[here])
+                if alive[to]
+            ]
             for here in kept
         ]
         levels = [0] * len(kept)
@@ -154,7 +158,11 @@ class TextGraph:
 
 
 def _read(
-    rules: Rules, scanner: Scanner, state: State, char: str, first: bool  # noqa: FBT001
+    rules: Rules,
+    scanner: Scanner,
+    state: State,
+    char: str,
+    first: bool,  # noqa: FBT001
 ) -> list[tuple[list[tuple[str, bool]], State]]:
     """What reading one character of a text gives the model: symbols, and the state after."""
     text = (rules.lead if first else "") + rules.normalized[char]

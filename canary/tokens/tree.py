@@ -182,5 +182,3 @@ def _other_tree(
         f"no tree was found for {format.masked!r} and this tokenizer, which has {reason}",
         cure="use uniform draws (--method sampling)",
     )
-
-

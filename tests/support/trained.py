@@ -99,7 +99,9 @@ def _sentence_piece(kind, *, split_digits, prepend="always"):
     tokenizer.train_from_iterator(corpus(), trainer)
     if kind == "bpe":  # the bytes stand for text
         spec = json.loads(tokenizer.to_str())
-        spec["added_tokens"] = [t for t in spec["added_tokens"] if not t["content"].startswith("<0x")]
+        spec["added_tokens"] = [
+            t for t in spec["added_tokens"] if not t["content"].startswith("<0x")
+        ]
         tokenizer = Tokenizer.from_str(json.dumps(spec))
     return _with_start(tokenizer)
 
@@ -138,7 +140,7 @@ def _word_level():
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     words = [f"{n:0{k}}" for k in (1, 2, 3, 4) for n in range(10**k)]
-    words += "The code number is secret red green blue north east south west - . : end café".split()
+    words += "The code number is mail a b x y secret red green blue - . ! end café".split()
     vocabulary = {word: k for k, word in enumerate(["<unk>", *words])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
