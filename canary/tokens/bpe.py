@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.tokens.machine import NEVER, Table, by_rows, check_size
-from canary.tokens.pattern import NotUnderstood
+from canary.tokens.pattern import UnknownRuleError
 
 __all__ = ["bpe_machine"]
 
@@ -73,10 +74,12 @@ def bpe_machine(
     check_size(len(tokens))
     usable = {symbol for token in tokens for symbol in token}
     chars = {c for symbol in usable for c in symbol}
-    ranks: dict[tuple[str, str], int] = {}
-    for rank, (x, y) in enumerate(merges):
-        if chars.issuperset(x) and chars.issuperset(y):
-            ranks[x, y] = rank  # of a pair that stands there twice the last one counts
+    # Of a pair that stands there twice the last one counts.
+    ranks = {
+        (x, y): rank
+        for rank, (x, y) in enumerate(merges)
+        if chars.issuperset(x) and chars.issuperset(y)
+    }
     rights, lefts = _Chain(), _Chain()
     used = np.zeros(len(tokens), np.bool_)
     irregular = []
@@ -93,7 +96,7 @@ def bpe_machine(
     valid = np.ones((len(tokens), len(tokens)), np.bool_)
     _cross(valid, rights.arrays(), lefts.arrays(), ranks)
     if len(irregular) * len(tokens) > _MOST_SIMULATED:
-        raise NotUnderstood("merges that are not in ascending order")
+        raise UnknownRuleError("merges that are not in ascending order")
     for odd in irregular:
         for other in np.flatnonzero(used).tolist():
             valid[odd, other] = _apart(tokens[odd], tokens[other], ranks)
@@ -131,7 +134,7 @@ def _take_apart(
 
 
 def _pairs(parts: Sequence[str]) -> list[tuple[str, str]]:
-    return list(zip(parts, parts[1:], strict=False))
+    return list(pairwise(parts))
 
 
 def _apart(left: Symbols, right: Symbols, ranks: Ranks) -> bool:
@@ -147,12 +150,12 @@ def _cross(
     for (x, y), rank in ranks.items():
         if x not in rights or y not in lefts:
             continue
-        l, r = rights[x], lefts[y]
-        # At the same rank what lies further left comes first: merges within l, then the
-        # one across, then those within r.
-        l, r = l[rank < l[:, 2]], r[rank <= r[:, 2]]
-        together = (r[None, :, 1] < l[:, None, 2]) & (l[:, None, 1] <= r[None, :, 2])
-        valid[np.ix_(l[:, 0], r[:, 0])] &= ~together
+        left, right = rights[x], lefts[y]
+        # At the same rank what lies further left comes first: merges within the left token,
+        # then the one across, then those within the right one.
+        left, right = left[rank < left[:, 2]], right[rank <= right[:, 2]]
+        together = (right[None, :, 1] < left[:, None, 2]) & (left[:, None, 1] <= right[None, :, 2])
+        valid[np.ix_(left[:, 0], right[:, 0])] &= ~together
 
 
 def _with_whole_pieces(

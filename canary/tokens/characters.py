@@ -28,7 +28,9 @@ def character_tree(
     if not format.automaton.prefix_free:
         return None
     parts = [_split(format, f, e) for f, e in zip(fills, encodings, strict=True)]
-    head, tail, ids = (), (), dict[str, int]()
+    head: Row = ()
+    tail: Row = ()
+    ids: dict[str, int] = {}
     for fill, part in zip(fills, parts, strict=True):
         if part is None or len(part[1]) != len(fill):
             return None

@@ -23,7 +23,7 @@ def list_tree(rows: Sequence[Sequence[int]], fills: Sequence[str]) -> TokenTree:
     UnsupportedError
         If one row continues another.
     """
-    order = sorted(range(len(rows)), key=rows.__getitem__)
+    order = sorted(range(len(rows)), key=lambda k: tuple(rows[k]))
     ordered = [rows[k] for k in order]
     if any(tuple(b[: len(a)]) == tuple(a) for a, b in pairwise(ordered)):
         raise UnsupportedError(

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.tokens.pattern import NotUnderstood
+from canary.tokens.pattern import UnknownRuleError
 
 __all__ = ["MAX_TOKENS", "NEVER", "Machine", "Table", "by_rows", "check_size"]
 
@@ -93,4 +93,6 @@ def by_rows(valid: Bools, used: Bools) -> tuple[NDArray[np.int32], Bools]:
 def check_size(tokens: int) -> None:
     """Refuse more tokens than a table of pairs can hold."""
     if tokens > MAX_TOKENS:
-        raise NotUnderstood(f"{tokens:,} tokens that fit into the format, more than {MAX_TOKENS:,}")
+        raise UnknownRuleError(
+            f"{tokens:,} tokens that fit into the format, more than {MAX_TOKENS:,}"
+        )

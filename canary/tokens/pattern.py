@@ -18,7 +18,7 @@ import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-__all__ = ["MATCH", "NotUnderstood", "Pattern", "class_of", "parse", "single"]
+__all__ = ["MATCH", "Pattern", "UnknownRuleError", "class_of", "parse", "single"]
 
 MATCH = 0
 """The instruction at which a match is complete."""
@@ -29,7 +29,7 @@ Test = Callable[[str], bool]
 _COPIES = 64  # of what is repeated; published patterns repeat thrice
 
 
-class NotUnderstood(Exception):
+class UnknownRuleError(Exception):
     """A rule of a tokenizer that cannot be followed; says which."""
 
 
@@ -115,7 +115,7 @@ def class_of(source: str) -> Test:
     try:
         split = pre_tokenizers.Split(Regex(source), behavior="removed")
     except Exception as error:  # tokenizers raises bare Exception
-        raise NotUnderstood(f"the pattern {source!r}") from error
+        raise UnknownRuleError(f"the pattern {source!r}") from error
     return functools.cache(lambda char: not split.pre_tokenize_str(char))
 
 
@@ -164,7 +164,7 @@ def parse(source: str) -> Pattern:
 
     Raises
     ------
-    NotUnderstood
+    UnknownRuleError
         If it has parts that are not read here (anchors, references, lazy or possessive
         repetition, a longer look ahead), or if it matches the empty text.
     """
@@ -173,7 +173,7 @@ def parse(source: str) -> Pattern:
     if reader.at < len(source):
         raise reader.unread()
     if _empty(tree):
-        raise NotUnderstood(f"the pattern {source!r}, which matches nothing at all")
+        raise UnknownRuleError(f"the pattern {source!r}, which matches nothing at all")
     code: list[_Read | _Choose | _Look | None] = [None]
     start = _emit(tree, MATCH, code, {})
     return Pattern(tuple(code), start)
@@ -183,8 +183,8 @@ class _Reader:
     def __init__(self, source: str) -> None:
         self.source, self.at = source, 0
 
-    def unread(self) -> NotUnderstood:
-        return NotUnderstood(f"the pattern {self.source!r} from character {self.at + 1} on")
+    def unread(self) -> UnknownRuleError:
+        return UnknownRuleError(f"the pattern {self.source!r} from character {self.at + 1} on")
 
     def next(self, count: int = 1) -> str:
         return self.source[self.at : self.at + count]
@@ -235,57 +235,64 @@ class _Reader:
         return _Repeat(part, least, bound)
 
     def atom(self, *, ignore_case: bool) -> _Node:
+        for opening in ("(?!", "(?="):
+            if self.take(opening):
+                return self.ahead(negative=opening == "(?!", ignore_case=ignore_case)
         if self.take("(?:"):
             return self.group(ignore_case=ignore_case)
         if self.take("(?i:"):
             return self.group(ignore_case=True)
-        for opening, negative in (("(?!", True), ("(?=", False)):
-            if self.take(opening):
-                inner = self.group(ignore_case=ignore_case)
-                if isinstance(inner, _Sequence) and len(inner.parts) == 1:
-                    inner = inner.parts[0]
-                if not isinstance(inner, _Char):
-                    raise self.unread()
-                return _Ahead(inner, negative)
         if self.next(2) == "(?":
             raise self.unread()
         if self.take("("):
             return self.group(ignore_case=ignore_case)
         begin = self.at
         if self.take("["):
-            self.take("^")
-            self.take("]")
-            while not self.take("]"):
-                # Classes within classes and intersections belong to the engine alone.
-                if self.at >= len(self.source) or self.next() == "[" or self.next(2) == "&&":
-                    raise self.unread()
-                self.at += 2 if self.next() == "\\" else 1
-            return self._char(self.source[begin : self.at], ignore_case, literal=False)
-        if self.take("\\"):
-            kind = self.next()
-            self.at += 1
-            if kind in ("p", "P"):
-                end = self.source.find("}", self.at)
-                if self.next() != "{" or end < 0:
-                    raise self.unread()
-                self.at = end + 1
-            elif not kind or (kind.isalnum() and kind not in "sSdDwWrntfv"):
-                raise self.unread()
-            return self._char(self.source[begin : self.at], ignore_case, literal=False)
-        if self.next() in "^$*+?{":
+            self.rest_of_class()
+        elif self.take("\\"):
+            self.rest_of_escape()
+        elif self.next() in "^$*+?{":
             raise self.unread()
+        else:
+            self.at += 1
+        source = self.source[begin : self.at]
+        if ignore_case:
+            return _Char(f"(?i:{source})", literal=False)
+        return _Char(source, literal=len(source) == 1 and source != ".")
+
+    def rest_of_class(self) -> None:
+        self.take("^")
+        self.take("]")
+        while not self.take("]"):
+            # Classes within classes and intersections are left to the engine alone.
+            if self.at >= len(self.source) or self.next() == "[" or self.next(2) == "&&":
+                raise self.unread()
+            self.at += 2 if self.next() == "\\" else 1
+
+    def rest_of_escape(self) -> None:
+        kind = self.next()
         self.at += 1
-        char = self.source[begin]
-        return self._char(char, ignore_case, literal=char != ".")
+        if kind in ("p", "P"):
+            end = self.source.find("}", self.at)
+            if self.next() != "{" or end < 0:
+                raise self.unread()
+            self.at = end + 1
+        elif not kind or (kind.isalnum() and kind not in "sSdDwWrntfv"):
+            raise self.unread()
+
+    def ahead(self, *, negative: bool, ignore_case: bool) -> _Node:
+        inner = self.group(ignore_case=ignore_case)
+        if isinstance(inner, _Sequence) and len(inner.parts) == 1:
+            inner = inner.parts[0]
+        if not isinstance(inner, _Char):
+            raise self.unread()
+        return _Ahead(inner, negative)
 
     def group(self, *, ignore_case: bool) -> _Node:
         inner = self.either(ignore_case=ignore_case)
         if not self.take(")"):
             raise self.unread()
         return inner
-
-    def _char(self, source: str, ignore_case: bool, *, literal: bool) -> _Char:  # noqa: FBT001
-        return _Char(f"(?i:{source})", False) if ignore_case else _Char(source, literal)
 
 
 def _empty(node: _Node) -> bool:
@@ -324,7 +331,7 @@ def _emit(
     if isinstance(node, _Either):
         return add(_Choose(tuple(_emit(part, then, code, tests) for part in node.parts)))
     if _empty(node.part):
-        raise NotUnderstood("the repetition of what may be empty")
+        raise UnknownRuleError("the repetition of what may be empty")
     end = then
     if node.most is None:
         then = add(None)

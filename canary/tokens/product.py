@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.tokens.machine import NEVER, Machine
-from canary.tokens.pattern import NotUnderstood
+from canary.tokens.pattern import UnknownRuleError
 from canary.tokens.textgraph import TextGraph
 
 __all__ = ["END", "Symbols", "TokenGraph", "token_graph"]
@@ -70,7 +70,7 @@ def token_graph(
 
     Raises
     ------
-    NotUnderstood
+    UnknownRuleError
         If it would take too many edges, or a tokenization continues another.
     """
     fits = _fitting(graph, first, within)
@@ -272,7 +272,7 @@ def _backward(walked: _Walked, ids: Ints, order: Ints) -> TokenGraph:
         alive = reached != NEVER
         sources, tokens, reached = sources[alive], walked.tokens[level][alive], reached[alive]
         if final[sources].any():
-            raise NotUnderstood("a tokenization that continues another one")
+            raise UnknownRuleError("a tokenization that continues another one")
         by_text = np.lexsort((reached, order[tokens], sources))
         sources, tokens, reached = sources[by_text], tokens[by_text], reached[by_text]
         known = np.concatenate(paths)
@@ -288,9 +288,9 @@ def _backward(walked: _Walked, ids: Ints, order: Ints) -> TokenGraph:
         number += len(kept)
     root = int(classes[0][0])
     if root == NEVER:
-        raise NotUnderstood("texts that cannot be cut into its tokens")
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return TokenGraph(root, *columns, np.concatenate(paths))
+        raise UnknownRuleError("texts that cannot be cut into its tokens")
+    sources, tokens, targets = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return TokenGraph(root, sources, tokens, targets, np.concatenate(paths))
 
 
 def _same_rows(tokens: Ints, targets: Ints, first: Ints, counts: Ints) -> tuple[Ints, Ints]:
@@ -340,7 +340,7 @@ def _determinized(graph: TokenGraph) -> TokenGraph:
             continue
         if subset not in rows:
             if END in subset:
-                raise NotUnderstood("a tokenization that continues another one")
+                raise UnknownRuleError("a tokenization that continues another one")
             moves: dict[int, set[int]] = {}
             for state in sorted(subset):
                 for edge in range(offsets[state], offsets[state + 1]):
@@ -388,9 +388,9 @@ def _sums(values: Ints, counts: Ints) -> Ints:
     return found
 
 
-def _too_many() -> NotUnderstood:
-    return NotUnderstood("more ways to cut the candidates into tokens than can be numbered")
+def _too_many() -> UnknownRuleError:
+    return UnknownRuleError("more ways to cut the candidates into tokens than can be numbered")
 
 
-def _too_large() -> NotUnderstood:
-    return NotUnderstood(f"so many tokens that fit that the tree takes over {MAX_EDGES:,} edges")
+def _too_large() -> UnknownRuleError:
+    return UnknownRuleError(f"so many tokens that fit that the tree takes over {MAX_EDGES:,} edges")

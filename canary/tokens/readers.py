@@ -23,7 +23,7 @@ class ListReader:
 
     listed: tuple[str, ...]
 
-    def fills(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[str | None]:  # noqa: ARG002
+    def fills(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[str | None]:
         """See `canary.tokens.arrays.Reader`."""
         return [self.listed[number] for number in numbers.tolist()]
 
@@ -36,7 +36,7 @@ class CharacterReader:
     before: int
     after: int
 
-    def fills(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[str | None]:  # noqa: ARG002
+    def fills(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[str | None]:
         """See `canary.tokens.arrays.Reader`."""
         return [
             "".join(self.characters[t] for t in row[self.before : len(row) - self.after])
@@ -69,7 +69,7 @@ class GraphReader:
     after: int
     canonical: bool
 
-    def fills(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[str | None]:  # noqa: ARG002
+    def fills(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[str | None]:
         """See `canary.tokens.arrays.Reader`."""
         start = len(self.encoder.context) + len(self.format.prefix)
         spelled: list[tuple[int, str]] = []

@@ -10,7 +10,7 @@ from typing import Any
 
 from canary.formats.automaton import Automaton
 from canary.tokens.fast import FastTokenizer
-from canary.tokens.pattern import NotUnderstood, Pattern, parse, single
+from canary.tokens.pattern import Pattern, UnknownRuleError, parse, single
 from canary.tokens.scanner import Level
 
 __all__ = ["Rules", "read_rules"]
@@ -19,21 +19,6 @@ Spec = Mapping[str, Any]
 
 # What ByteLevel cuts by when it is not told otherwise.
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-
-# These change each character by itself, as long as none is a mark that joins another.
-_BY_CHARACTER = frozenset(
-    {
-        "Lowercase",
-        "NFC",
-        "NFD",
-        "NFKC",
-        "NFKD",
-        "StripAccents",
-        "BertNormalizer",
-        "Nmt",
-        "ByteLevel",
-    }
-)
 
 _WHY = {
     "BPE": "pieces cut as the pre-tokenizer cuts, neighbours that merges keep apart",
@@ -86,7 +71,7 @@ def read_rules(tokenizer: FastTokenizer, texts: Automaton) -> Rules:
 
     Raises
     ------
-    NotUnderstood
+    UnknownRuleError
         If it has a part that cannot be followed exactly.
     ModelError
         If it cannot represent a character.
@@ -98,9 +83,9 @@ def read_rules(tokenizer: FastTokenizer, texts: Automaton) -> Rules:
     levels, bytes_ = _levels(spec.get("pre_tokenizer"))
     model = spec["model"]
     if model.get("continuing_subword_prefix") and model["type"] == "BPE":
-        raise NotUnderstood("the continuing_subword_prefix of its BPE model")
+        raise UnknownRuleError("the continuing_subword_prefix of its BPE model")
     if model.get("end_of_word_suffix"):
-        raise NotUnderstood("the end_of_word_suffix of its BPE model")
+        raise UnknownRuleError("the end_of_word_suffix of its BPE model")
     vocabulary = _vocabulary(spec)
     symbols = _symbols(tokenizer, model, vocabulary, by_byte=bytes_)
     reached = {c for text in (*normalized.values(), lead) for c in text}
@@ -168,7 +153,7 @@ def _symbols(
                 return units
         if model["type"] == "BPE":
             tokenizer.encode([char])  # says so if it is not known
-        raise NotUnderstood("a character that is no token by itself")
+        raise UnknownRuleError("a character that is no token by itself")
 
     return symbols
 
@@ -180,7 +165,7 @@ def _check_added(added: Iterable[Spec], texts: Automaton, normalized: Mapping[st
     for token in added:
         content = token["content"]
         if texts.occurs(content) or (changed and set(content) <= reached):
-            raise NotUnderstood("an added token that may stand in a candidate")
+            raise UnknownRuleError("an added token that may stand in a candidate")
 
 
 def _normalizer(
@@ -199,12 +184,10 @@ def _normalizer(
         literal = (part.get("pattern") or {}).get("String")
         if kind == "Replace" and literal is not None and len(literal) == 1:
             change: Callable[[str], str] = _replacing(literal, part["content"])
-        elif kind in _BY_CHARACTER and all(map(_stands_alone, alphabet)):
-            change = _normalizing(part)
-        elif kind == "Precompiled" and all(ord(c) < _ASCII for c in alphabet):
+        elif all(map(_STANDS_ALONE.get(kind, _never), alphabet)):
             change = _normalizing(part)
         else:
-            raise NotUnderstood(f"its normalizer {kind}")
+            raise UnknownRuleError(f"its normalizer {kind}")
         normalized = {char: change(text) for char, text in normalized.items()}
         lead = change(lead)
     return normalized, lead
@@ -224,17 +207,40 @@ def _normalizing(part: Spec) -> Callable[[str], str]:
 
 def _stands_alone(char: str) -> bool:
     """Whether no normal form joins the character with one before it or reorders it."""
-    if ord(char) < _ASCII:
+    if _ascii(char):
         return True
     return not unicodedata.category(char).startswith("M") and not any(
         low <= ord(char) <= high for low, high in _JAMO
     )
 
 
+def _ascii(char: str) -> bool:
+    return ord(char) < _ASCII
+
+
+def _never(_char: str) -> bool:
+    return False
+
+
+# These change each character by itself, as long as that holds of all of them.
+_STANDS_ALONE: dict[str, Callable[[str], bool]] = {
+    "Lowercase": _stands_alone,
+    "NFC": _stands_alone,
+    "NFD": _stands_alone,
+    "NFKC": _stands_alone,
+    "NFKD": _stands_alone,
+    "StripAccents": _stands_alone,
+    "BertNormalizer": _stands_alone,
+    "Nmt": _stands_alone,
+    "ByteLevel": _stands_alone,
+    "Precompiled": _ascii,
+}
+
+
 def _check_ends(texts: Automaton) -> None:
     into = [c for c, t in zip(texts.chars, texts.targets.tolist(), strict=True) if texts.final[t]]
     if any(c.isspace() for c in (*texts.chars[: int(texts.offsets[1])], *into)):
-        raise NotUnderstood("its normalizer Strip, where a text may begin or end with a space")
+        raise UnknownRuleError("its normalizer Strip, where a text may begin or end with a space")
 
 
 def _levels(spec: Spec | None) -> tuple[tuple[Level, ...], bool]:
@@ -243,7 +249,7 @@ def _levels(spec: Spec | None) -> tuple[tuple[Level, ...], bool]:
     by_byte = False
     for part in _flat(spec, "pretokenizers"):
         if by_byte:
-            raise NotUnderstood("a pre-tokenizer after ByteLevel")
+            raise UnknownRuleError("a pre-tokenizer after ByteLevel")
         by_byte = part["type"] == "ByteLevel"
         levels.extend(_level(part))
     return tuple(levels) or (Level(),), by_byte
@@ -283,7 +289,7 @@ def _level(part: Spec) -> list[Level]:
     if kind == "BertPreTokenizer":
         spaces = Level(_own_class({"type": "WhitespaceSplit"}), "Removed")
         return [spaces, *_level({"type": "Punctuation"})]
-    raise NotUnderstood(f"its pre-tokenizer {kind}")
+    raise UnknownRuleError(f"its pre-tokenizer {kind}")
 
 
 def _split_pattern(pattern: Spec) -> Pattern:
@@ -292,7 +298,7 @@ def _split_pattern(pattern: Spec) -> Pattern:
     text = pattern["String"]
     if len(text) == 1:
         return single(text.__eq__)
-    raise NotUnderstood("its pre-tokenizer Split at a text of several characters")
+    raise UnknownRuleError("its pre-tokenizer Split at a text of several characters")
 
 
 def _own_class(part: Spec) -> Pattern:

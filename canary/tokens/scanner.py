@@ -14,9 +14,9 @@ from canary.tokens.pattern import MATCH, Pattern
 
 __all__ = ["FRESH", "Level", "Outcome", "Scanner"]
 
-_MATCHED, _BETWEEN = True, False
+_MATCHED, _BETWEEN = 1, 0
 
-Part = tuple[tuple[int, ...], frozenset[int], bool] | None
+Part = tuple[tuple[int, ...], frozenset[int], int] | None
 """A piece that is being read: its threads in order of preference, threads that must not
 match, and whether it is a match or lies between matches. None before a piece begins."""
 
@@ -89,7 +89,7 @@ class Level:
         )
 
     def _begin(
-        self, before: bool | None, forbidden: frozenset[int], char: str
+        self, before: int | None, forbidden: frozenset[int], char: str
     ) -> list[tuple[bool, bool, Part]]:
         assert self.pattern is not None
         after = self.pattern.read(self.pattern.closure((self.pattern.start,), char), char)
@@ -107,13 +107,13 @@ class Level:
         found.append((self._cut(before, _BETWEEN), self._removed(_BETWEEN), part))
         return found
 
-    def _removed(self, kind: bool) -> bool:  # noqa: FBT001
+    def _removed(self, kind: int) -> bool:
         return self.behavior == "Removed" and kind != self.invert
 
-    def _cut(self, before: bool | None, after: bool) -> bool:  # noqa: FBT001
+    def _cut(self, before: int | None, after: int) -> bool:
         if before is None:
             return True
-        if before is _BETWEEN and after is _BETWEEN:
+        if before == after == _BETWEEN:
             return False
         first, second = before != self.invert, after != self.invert
         if self.behavior == "Contiguous":
@@ -160,8 +160,10 @@ class Scanner:
         begins: bool,  # noqa: FBT001
         first: bool,  # noqa: FBT001
     ) -> list[Outcome]:
-        """Read `char` at one level and those below; `begins` where a piece of the level above
-        begins, `first` where that is the beginning of the text."""
+        """Read `char` at one level and those below.
+
+        `begins` where a piece of the level above begins, `first` where the text does.
+        """
         if depth == len(self._levels):
             return [(((char, begins),), ())]
         level = self._levels[depth]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.formats.automaton import Automaton
-from canary.tokens.pattern import NotUnderstood
+from canary.tokens.pattern import UnknownRuleError
 from canary.tokens.rules import Rules
 from canary.tokens.scanner import Scanner, State
 
@@ -56,7 +56,7 @@ class TextGraph:
 
         Raises
         ------
-        NotUnderstood
+        UnknownRuleError
             If it takes more than a million edges.
         """
         scanner = Scanner(rules.levels)
@@ -93,9 +93,9 @@ class TextGraph:
                         at = to
                     total += len(read)
             if total > _MAX_EDGES:
-                raise NotUnderstood("so many texts that their graph takes over a million edges")
+                raise UnknownRuleError("so many texts that their graph takes over a million edges")
         _pass_silently(edges, silent, final)
-        return cls._packed(edges, final, tuple(numbers), texts, rules, scanner)
+        return cls._packed(edges, final, tuple(numbers), (texts, rules, scanner))
 
     def spell(self, symbols: Sequence[str]) -> Iterator[str]:
         """The texts that the model gets as these symbols; nearly always one."""
@@ -118,9 +118,7 @@ class TextGraph:
         edges: list[list[tuple[int, bool, int]]],
         final: list[bool],
         names: tuple[str, ...],
-        texts: Automaton,
-        rules: Rules,
-        scanner: Scanner,
+        about: tuple[Automaton, Rules, Scanner],
     ) -> TextGraph:
         """Arrays of the nodes through which a text passes, sources before targets."""
         order = _backwards(edges)
@@ -151,9 +149,7 @@ class TextGraph:
             np.array([final[here] for here in kept], np.bool_),
             np.array(levels, np.int64),
             names,
-            texts,
-            rules,
-            scanner,
+            *about,
         )
 
 

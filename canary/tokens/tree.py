@@ -28,7 +28,7 @@ from canary.tokens.characters import character_tree
 from canary.tokens.fast import FastTokenizer
 from canary.tokens.listed import list_tree
 from canary.tokens.machine import Machine
-from canary.tokens.pattern import NotUnderstood
+from canary.tokens.pattern import UnknownRuleError
 from canary.tokens.product import Symbols, token_graph
 from canary.tokens.readers import GraphReader
 from canary.tokens.rules import Rules, read_rules
@@ -74,7 +74,7 @@ def compile_tree(
     encodings = encoder.candidates(format, fills)
     try:
         tree = _tree_by_rules(format, encoder, encodings)
-    except NotUnderstood as reason:
+    except UnknownRuleError as reason:
         return _other_tree(format, encoder, fills, encodings, reason)
     if not len(tree.context):
         raise encoder.begins_with_a_hole(format)
@@ -93,7 +93,7 @@ def _tree_by_rules(
 ) -> TokenTree:
     tokenizer = encoder.tokenizer
     if not isinstance(tokenizer, FastTokenizer):
-        raise NotUnderstood("a tokenizer that does not tell its rules")
+        raise UnknownRuleError("a tokenizer that does not tell its rules")
     texts = _texts(format, encoder.context)
     rules = read_rules(tokenizer, texts)
     text = encoder.context + format.prefix + format.unrank(0) + format.suffix
@@ -103,7 +103,7 @@ def _tree_by_rules(
     found = token_graph(graph, rules.first, rules.within, lambda *tokens: _machine(rules, *tokens))
     leaves = int(found.paths[found.root])
     if leaves < format.size:
-        raise NotUnderstood("fewer ways through the tree than there are fills")
+        raise UnknownRuleError("fewer ways through the tree than there are fills")
     exact = leaves == format.size
     symbols = {number: token for token, number in rules.first.items()}
     symbols |= {number: token for token, number in rules.within.items()}
@@ -117,7 +117,7 @@ def _tree_by_rules(
     )
     numbers = tree.numbers([encoding.ids for encoding in encodings])
     if (numbers == MISSING).any() or len(np.unique(numbers)) < len(numbers):
-        raise NotUnderstood("encodings that are not in the tree of its rules")
+        raise UnknownRuleError("encodings that are not in the tree of its rules")
     return tree
 
 
@@ -145,7 +145,7 @@ def _machine(rules: Rules, first: Sequence[Symbols], within: Sequence[Symbols]) 
         return wordpiece_machine(first, within)
     if kind == "WordLevel":
         return word_machine(first)
-    raise NotUnderstood(f"its model {kind}")
+    raise UnknownRuleError(f"its model {kind}")
 
 
 def _certificate(format: Format, rules: Rules, checked: int, *, exact: bool) -> str:
@@ -165,7 +165,7 @@ def _other_tree(
     encoder: CandidateEncoder,
     fills: Sequence[str],
     encodings: Sequence[Encoding],
-    reason: NotUnderstood,
+    reason: UnknownRuleError,
 ) -> TokenTree:
     """The tree without the tokenizer's rules, or a refusal that says why."""
     if format.size <= LISTED_FILLS:

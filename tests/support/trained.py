@@ -19,9 +19,10 @@ LLAMA3 = QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
 def corpus() -> tuple[str, ...]:
     """Sentences with numbers, names, codes and letters beyond ASCII."""
     rng = np.random.default_rng(0)
-    words = "code number secret random mail Zürich Straße naïve café you're we'll it's".split()
+    words = "code number secret random mail Zürich Straße naïve café you're we'll it's"
+    words = words.split()
     lines = ["ABCDEFGHIJKLMNOPQRSTUVWXYZ abcdefghijklmnopqrstuvwxyz !?.,:;-'«»"] * 3
-    lines += [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"] * 3
+    lines += [*lines[0].replace(" ", "")] * 3
     for _ in range(1_500):
         some = " ".join(rng.choice(words, 4))
         digits = "".join(rng.choice(list("0123456789"), int(rng.integers(1, 12))))
@@ -140,7 +141,8 @@ def _word_level():
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     words = [f"{n:0{k}}" for k in (1, 2, 3, 4) for n in range(10**k)]
-    words += "The code number is mail a b x y secret red green blue - . ! end café".split()
+    more = "The code number is mail a b x y secret red green blue - . ! end café"
+    words += more.split()
     vocabulary = {word: k for k, word in enumerate(["<unk>", *words])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
