@@ -18,7 +18,7 @@ import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-__all__ = ["MATCH", "Pattern", "UnknownRuleError", "class_of", "parse", "single"]
+__all__ = ["MATCH", "Pattern", "UnknownRuleError", "class_of", "parse", "runs", "single"]
 
 MATCH = 0
 """The instruction at which a match is complete."""
@@ -122,6 +122,17 @@ def class_of(source: str) -> Test:
 def single(test: Test) -> Pattern:
     """One character that `test` holds of."""
     return Pattern((None, _Read(test, MATCH)), 1)
+
+
+def runs(*tests: Test) -> Pattern:
+    """Characters of one kind, as many as follow each other."""
+    code: list[_Read | _Choose | _Look | None] = [None]
+    starts = []
+    for test in tests:
+        here = len(code)
+        code += [_Read(test, here + 1), _Choose((here, MATCH))]
+        starts.append(here)
+    return Pattern((*code, _Choose(tuple(starts))), len(code))
 
 
 # The tree of a pattern: what `parse` reads and `_emit` writes as instructions.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +11,7 @@ from typing import Any
 
 from canary.formats.automaton import Automaton
 from canary.tokens.fast import FastTokenizer
-from canary.tokens.pattern import Pattern, UnknownRuleError, parse, single
+from canary.tokens.pattern import Pattern, UnknownRuleError, parse, runs, single
 from canary.tokens.scanner import Level
 
 __all__ = ["Rules", "read_rules"]
@@ -280,7 +281,8 @@ def _level(part: Spec) -> list[Level]:
             )
         ]
     if kind == "Whitespace":
-        return [Level(parse(r"\w+|[^\w\s]+"), "Removed", invert=True)]
+        splitter = _splitter(part)
+        return [Level(runs(_joins(splitter, "a"), _joins(splitter, "-")), "Removed", invert=True)]
     if kind == "WhitespaceSplit":
         return [Level(_own_class(part), "Removed")]
     if kind == "Punctuation":
@@ -303,18 +305,22 @@ def _split_pattern(pattern: Spec) -> Pattern:
 
 def _own_class(part: Spec) -> Pattern:
     """The characters at which a pre-tokenizer without a pattern cuts, seen beside a letter."""
+    joins = _joins(_splitter(part), "a")
+    return single(lambda char: not joins(char))
+
+
+def _splitter(part: Spec) -> Any:
     from tokenizers import Tokenizer, models
 
     spec = json.loads(Tokenizer(models.BPE()).to_str())
-    splitter = Tokenizer.from_str(json.dumps({**spec, "pre_tokenizer": part})).pre_tokenizer
-    known: dict[str, bool] = {}
+    return Tokenizer.from_str(json.dumps({**spec, "pre_tokenizer": part})).pre_tokenizer
 
-    def cuts(char: str) -> bool:
-        if char not in known:
-            known[char] = splitter.pre_tokenize_str("a" + char)[0][0] == "a"
-        return known[char]
 
-    return single(cuts)
+def _joins(splitter: Any, before: str) -> Callable[[str], bool]:
+    """Whether a character stays in one piece with the one before it."""
+    return functools.cache(
+        lambda char: splitter.pre_tokenize_str(before + char)[0][0] == before + char
+    )
 
 
 def _flat(spec: Spec | None, name: str) -> list[Spec]:
