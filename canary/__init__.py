@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from canary.audits.auditing import audit as audit
     from canary.audits.auditing import exposure as exposure
+    from canary.audits.extracting import extract as extract
     from canary.corpus.canaries import CanarySet as CanarySet
     from canary.corpus.canaries import generate as generate
     from canary.corpus.discovery import discover as discover
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from canary.formats.format import Format as Format
     from canary.models.loading import load as load
     from canary.reports.html import report as report
+    from canary.reports.plotting import plot as plot
     from canary.scoring.texts import score as score
 
 __version__ = "0.1.0.dev0"
@@ -33,9 +35,11 @@ _HOMES = {
     "audit": "canary.audits.auditing",
     "discover": "canary.corpus.discovery",
     "exposure": "canary.audits.auditing",
+    "extract": "canary.audits.extracting",
     "generate": "canary.corpus.canaries",
     "inject": "canary.corpus.injection",
     "load": "canary.models.loading",
+    "plot": "canary.reports.plotting",
     "report": "canary.reports.html",
     "score": "canary.scoring.texts",
     "strip": "canary.corpus.stripping",
@@ -49,9 +53,11 @@ __all__ = [
     "audit",
     "discover",
     "exposure",
+    "extract",
     "generate",
     "inject",
     "load",
+    "plot",
     "report",
     "score",
     "strip",

@@ -24,6 +24,7 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("fuzz", settings.get_profile("canary"), derandomize=False)
 settings.load_profile("canary")
 
 NO_DATA = "set CANARY_DATA to the folder that holds the real data sets"
@@ -31,10 +32,20 @@ NO_DATA = "set CANARY_DATA to the folder that holds the real data sets"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests that take minutes, too")
+    parser.addoption(
+        "--fuzz", action="store_true", help="run tests/fuzz with 100,000 new cases in all"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--fuzz"):
+        settings.load_profile("fuzz")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
+        if config.getoption("--fuzz") and "fuzz" in item.path.parts:
+            item.add_marker(pytest.mark.timeout(3600))
         if "slow" in item.keywords and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; run it with --slow"))
         if "data" in item.keywords and not os.environ.get("CANARY_DATA"):

@@ -50,13 +50,17 @@ def exposure(
     ----------
     model : LanguageModel, or what `canary.load` takes
     canaries : CanarySet
-    method : {"auto", "enumeration", "sampling", "skew-normal"}
+    method : {"auto", "rank", "enumeration", "sampling", "skew-normal"}
         ``auto`` enumerates every candidate of a format where that takes no more than
-        `budget` queries, and compares with `draws` uniform draws elsewhere.
+        `budget` queries. Elsewhere it compares with `draws` uniform draws, and ranks by
+        branch and bound, within the budget, the canaries of which the draws leave that
+        possible: their exposures are exact. ``rank`` tries that for all, from the
+        likeliest on, and gives certain bounds where the budget ends before.
         ``skew-normal`` gives the estimate that otherwise stands beside the exposure as
         the exposure itself; it has no p-value.
     budget : int
-        Queries (tokens computed below the context) that enumeration may take per format.
+        Queries (tokens computed below the context) that enumeration, or branch and bound,
+        may take per format.
     draws : int
         Candidates drawn per format. Where it is enumerated they are a part of what is
         priced anyway, and only the skew-normal curve is fitted to them.
@@ -78,6 +82,9 @@ def exposure(
         If a format is not prefix-free.
     EstimationError
         If the skew-normal estimate was asked for and no curve can be fitted.
+    UnsupportedError
+        If ranks were asked for, and the format has no token tree or the model's states
+        cannot be reused.
     ModelError
         If a candidate is too long for the model, cannot be tokenized, or gets NaN.
     """
@@ -110,7 +117,8 @@ def audit(
     16 controls are drawn for each of their formats and stand behind them in the result.
 
     With `parts`, a folder, finished pieces are kept there as they come, and an audit that
-    was killed goes on when it is called again in the same way. They hold log-perplexities,
+    was killed goes on when it is called again in the same way. Of branch and bound only
+    the end is kept: a walk that was stopped begins anew. They hold log-perplexities,
     counts and ordinal numbers, no fill and no text, readable by their owner only; whoever
     also has the model can find a fill by its log-perplexity, as in the audit itself. They
     stay when the audit is done; remove the folder once its result is saved.

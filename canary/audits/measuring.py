@@ -11,6 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.audits.candidates import longest, notes_on
+from canary.audits.ranked import (
+    RANK,
+    RANK_AND_DRAWS,
+    beside_draws,
+    by_bounds,
+    kept_bounds,
+    outcome,
+    within,
+)
 from canary.audits.result import CanaryResult, FormatResult
 from canary.corpus.canaries import Canary, CanarySet
 from canary.errors import EstimationError, FormatError, InputError, UnsupportedError
@@ -20,7 +30,8 @@ from canary.models.base import LanguageModel
 from canary.records.shards import Run, Series
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher, Progress
-from canary.search.ranking import Priced, draw, rank_by_rows, rank_by_tree
+from canary.search.bounds import RankBounds
+from canary.search.ranking import Priced, draw, rank_by_bounds, rank_by_rows, rank_by_tree
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
 from canary.statistics.histogram import Histogram, HistogramBuilder
@@ -30,7 +41,7 @@ from canary.tokens.tree import TokenTree, compile_tree
 
 __all__ = ["EXPOSURE_METHODS", "METHODS", "Auditor", "Settings", "Stage"]
 
-METHODS = ("auto", "enumeration", "sampling")
+METHODS = ("auto", "rank", "enumeration", "sampling")
 """Those that give p-values, and so serve an audit."""
 
 EXPOSURE_METHODS = (*METHODS, SKEW_NORMAL)
@@ -39,7 +50,6 @@ Stage = Callable[[str, int], Progress]
 """Told the name of a stage and the queries it will take; gives what to tell of them."""
 
 # Each keeps what it draws apart from the canaries of the same seed, and from the others.
-_NOTES_STREAM = 0x6E6F7465
 _DRAWS_STREAM = 0x64726177
 _CURVE_STREAM = 0x63757276
 _MOST_STATES = 2**20  # a walk holds a batch per level, far fewer than that
@@ -125,16 +135,13 @@ class Auditor:
                 cure="put fixed text that no fill can contain after the last hole",
             )
         fills = [c.fill for c in canaries]
-        tokens, below = _longest(self.encoder, format, fills)
+        tokens, below = longest(self.encoder, format, fills)
         plan = self._plan(format, fills, below)
         shards = None if self.run is None else self.run.series(f"format-{number}")
         earlier = [] if shards is None else [shard.state for shard in shards]
         left = round(plan.queries * (1 - sum(state["share"] for state in earlier)))
-        batcher = Batcher(
-            self.model,
-            batch_size=self.settings.batch_size,
-            progress=self.stage(f"{plan.method} of {format.masked}", left),
-        )
+        name = "enumeration" if plan.method == "enumeration" else "uniform draws"
+        batcher = self._batcher(f"{name} of {format.masked}", left)
         batcher.check_length(tokens)
         noise_bits = self.model.facts.noise_bits(tokens)
         if plan.method == "enumeration":
@@ -143,6 +150,12 @@ class Auditor:
             )
         else:
             found = self._draw(number, batcher, format, fills, noise_bits=noise_bits, shards=shards)
+        reason = plan.reason
+        if plan.method in (RANK, RANK_AND_DRAWS):
+            kept = None if self.run is None else self.run.series(f"format-{number}-rank")
+            earlier += [] if kept is None else [shard.state for shard in kept]
+            found, done = self._rank(plan, format, fills, found, noise_bits=noise_bits, kept=kept)
+            reason = f"{reason}; {done}"
         skewed, fit = self._extrapolate(number, format, found)
         if skewed is not None and self.settings.method == SKEW_NORMAL:
             found = replace(found, exposures=skewed)
@@ -151,7 +164,7 @@ class Auditor:
             masked=format.masked,
             space_size=format.size,
             method=plan.method,
-            reason=plan.reason,
+            reason=reason,
             histogram=found.histogram,
             skew_normal=fit,
             candidates=found.candidates,
@@ -160,7 +173,7 @@ class Auditor:
             noise_bits=noise_bits,
             certificate=plan.certificate,
             seconds=time.perf_counter() - began + sum(state["seconds"] for state in earlier),
-            notes=_notes(self.encoder, format, canaries, self.settings.seed),
+            notes=notes_on(self.encoder, format, canaries, self.settings.seed),
         )
 
     def _plan(self, format: Format, fills: Sequence[str], below: int) -> _Plan:
@@ -170,14 +183,20 @@ class Auditor:
             return _Plan("uniform draws", "draws were asked for", drawn * below)
         try:
             if "reuse" not in self.model.facts.capabilities:
-                raise UnsupportedError("this model's states cannot be reused")
+                raise UnsupportedError(
+                    "this model's states cannot be reused", cure="use --method sampling"
+                )
             tree = compile_tree(format, self.encoder, among=fills)
             queries, certificate, obstacle = tree.queries(), tree.certificate, ""
         except UnsupportedError as error:
             # Whatever the tokenizer or model does, the whole rows of a small space can be
             # scored.
+            if self.settings.method == RANK:
+                raise
             tree, obstacle = None, f" row by row ({error.problem})"
             queries, certificate = format.size * below, "certified: every fill was encoded"
+        if self.settings.method == RANK:
+            return _Plan(RANK, "ranks were asked for", drawn * below, certificate, tree)
         if queries <= self.settings.budget:
             reason = (
                 f"all {format.size:,} candidates take {queries:,} queries{obstacle}, "
@@ -191,9 +210,11 @@ class Auditor:
         if self.settings.method == "enumeration":
             raise InputError(
                 f"{format.masked!r}: {short}",
-                cure=f"give a budget of at least {queries}, or use --method sampling",
+                cure=f"give a budget of at least {queries}, or use --method sampling or rank",
             )
-        return _Plan("uniform draws", short, drawn * below)
+        if tree is None:
+            return _Plan("uniform draws", short, drawn * below)
+        return _Plan(RANK_AND_DRAWS, short, drawn * below, certificate, tree)
 
     def _enumerate(
         self,
@@ -223,8 +244,6 @@ class Auditor:
                 shards=shards,
             )
         else:
-            memory = self.model.memory()
-            memory_bytes = min(memory.free_bytes // 4, _MOST_STATES * memory.bytes_per_held_token)
             ranking = rank_by_tree(
                 plan.tree,
                 batcher,
@@ -232,7 +251,7 @@ class Auditor:
                 self.encoder,
                 fills,
                 noise_bits=noise_bits,
-                memory_bytes=memory_bytes,
+                memory_bytes=self._memory_bytes(),
                 keep=keep,
                 shards=shards,
             )
@@ -288,6 +307,61 @@ class Auditor:
             np.sort(drawn.px_bits[drawn.others]),
         )
 
+    def _rank(
+        self,
+        plan: _Plan,
+        format: Format,
+        fills: Sequence[str],
+        drawn: _Found,
+        *,
+        noise_bits: float,
+        kept: Series | None,
+    ) -> tuple[_Found, str]:
+        """What branch and bound adds to draws, and how far it came."""
+        tree, budget = plan.tree, self.settings.budget
+        assert tree is not None
+        wanted = None
+        if plan.method == RANK_AND_DRAWS:
+            wanted = within(tree, drawn.exposures, budget=budget)
+
+        def walk() -> RankBounds:
+            return rank_by_bounds(
+                tree,
+                self._batcher(f"ranks of {format.masked}", budget),
+                format,
+                self.encoder,
+                fills,
+                rows=drawn.canaries,
+                noise_bits=noise_bits,
+                memory_bytes=self._memory_bytes(),
+                budget=budget,
+                wanted=wanted,
+            )
+
+        bounds = kept_bounds(kept, walk)
+        if plan.method == RANK:
+            exposures = by_bounds(bounds, space_size=format.size)
+        else:
+            exposures = beside_draws(bounds, drawn.exposures, space_size=format.size)
+        found = replace(
+            drawn,
+            exposures=exposures,
+            candidates=drawn.candidates + bounds.candidates,
+            queries=drawn.queries + bounds.queries,
+        )
+        return found, outcome(bounds)
+
+    def _batcher(self, name: str, queries: int) -> Batcher:
+        return Batcher(
+            self.model,
+            batch_size=self.settings.batch_size,
+            progress=self.stage(name, queries),
+        )
+
+    def _memory_bytes(self) -> int:
+        memory = self.model.memory()
+        return min(memory.free_bytes // 4, _MOST_STATES * memory.bytes_per_held_token)
+
     def _extrapolate(
         self, number: int, format: Format, found: _Found
     ) -> tuple[Sequence[Exposure] | None, SkewNormalFit | None]:
@@ -330,41 +404,6 @@ class _Found:
     candidates: int
     queries: int
     draws_px: NDArray[np.float64]
-
-
-def _longest(encoder: CandidateEncoder, format: Format, fills: Sequence[str]) -> tuple[int, int]:
-    """Most tokens of a candidate, and below its context, among the canaries and others."""
-    some = [*fills, *format.sample(min(format.size, 256), rng=np.random.default_rng(0))]
-    encodings = encoder.candidates(format, some)
-    below = (len(e.ids) - (encoder.context_length(format, e) or 1) for e in encodings)
-    return max(len(e.ids) for e in encodings), max(below)
-
-
-def _notes(
-    encoder: CandidateEncoder, format: Format, canaries: Sequence[Canary], seed: int
-) -> tuple[str, ...]:
-    """What may make the numbers say something else than they seem to."""
-    notes = []
-    injected = encoder.candidates(format, [c.fill for c in canaries if c.repetitions])
-    rng = np.random.default_rng([_NOTES_STREAM, seed])
-    others = encoder.candidates(format, format.sample(min(format.size, 1_000), rng=rng))
-    if injected and encoder.starts_bare(others):
-        notes.append(
-            "The tokenizer puts no token before a text and no start token was given, so the "
-            "first token of each candidate was not counted and the rest was computed as if "
-            "nothing stood before it. If training put a token before each text (an end-of-text "
-            "token, a newline), audit again with that start token: the numbers may be higher."
-        )
-    lengths = np.sort([len(e.ids) for e in others])
-    shorter = [np.searchsorted(lengths, len(e.ids), side="right") for e in injected]
-    # The share of candidates that are as short is like a p-value of each canary.
-    if injected and float(np.mean(shorter)) < 0.05 * len(lengths):
-        notes.append(
-            "The injected canaries are fewer tokens than nearly all other candidates: the "
-            "tokenizer was trained on them. What is measured is what tokenizer and model "
-            "learned together; even an untrained model would prefer these canaries."
-        )
-    return tuple(notes)
 
 
 def _results(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from canary.audits.extraction import Extraction
 from canary.errors import RecordError
 from canary.records.document import dump_document, load_document
 from canary.records.fields import from_fields
@@ -113,11 +114,11 @@ class FormatResult:
     space_size : int
         Exact number of candidates.
     method : str
-        ``"enumeration"`` or ``"uniform draws"``.
+        ``"enumeration"``, ``"rank"``, ``"rank and draws"`` or ``"uniform draws"``.
     reason : str
         Why this method, in a sentence.
     histogram : Histogram
-        Log-perplexities of the enumerated or drawn candidates, in bits.
+        Log-perplexities of the enumerated or else the drawn candidates, in bits.
     skew_normal : SkewNormalFit or None
         The curve fitted to uniform draws; None if none could be: fewer than 40 draws, all
         of one log-perplexity, or an impossible one.
@@ -196,6 +197,8 @@ class Audit:
     settings : dict
         What is needed to run it again: method, budget, draws, seed, start token,
         context, canary version.
+    extractions : tuple of Extraction
+        The likeliest candidates of the formats, without their fills.
     """
 
     canaries: tuple[CanaryResult, ...]
@@ -204,6 +207,7 @@ class Audit:
     controls_p: CombinedP | None
     model: Mapping[str, Any]
     settings: Mapping[str, Any]
+    extractions: tuple[Extraction, ...] = ()
 
     @property
     def injected(self) -> tuple[CanaryResult, ...]:
@@ -231,7 +235,7 @@ class Audit:
         return {n: tuple(c for c in self.canaries if c.repetitions == n) for n in groups}
 
     def summary(self) -> str:
-        """A few lines for a terminal: one per repetition count, then the p-values."""
+        """A few lines for a terminal: one per repetition count, the p-values, the methods."""
         planned = "" if self.canaries_in_corpus else " planned"
         lines = []
         for repetitions, group in self.by_repetitions().items():
@@ -245,6 +249,9 @@ class Audit:
         for name, combined in ((injected, self.injected_p), ("controls", self.controls_p)):
             if combined is not None:
                 lines.append(f"{name:>12}: p = {combined.p_value:.2g} (Fisher)")
+        for number, priced in enumerate(self.formats, 1):
+            name = "method" if len(self.formats) == 1 else f"format {number}"
+            lines.append(f"{name:>12}: {priced.method} ({priced.reason})")
         if self.natural:
             lines.append(f"{'found':>12}: no p-value, since they were not drawn at random")
         return "\n".join(lines)
@@ -258,6 +265,7 @@ class Audit:
             "controls_p": self.controls_p and self.controls_p.to_dict(),
             "model": dict(self.model),
             "settings": dict(self.settings),
+            "extractions": [e.hidden().to_dict() for e in self.extractions],
         }
 
     @classmethod
@@ -277,6 +285,8 @@ class Audit:
                 controls_p=_combined(data["controls_p"]),
                 model=dict(data["model"]),
                 settings=dict(data["settings"]),
+                # Audits of earlier versions have none.
+                extractions=tuple(Extraction.from_dict(e) for e in data.get("extractions", ())),
             )
             for priced in audit.formats:
                 if priced.space_size < 1:

@@ -1,4 +1,4 @@
-"""The commands after training: score, audit, exposure, report; and the demo of the whole job.
+"""The commands after training: score, audit, exposure, report, plot; and the demo of the whole job.
 
 Each body parses, calls, prints. What they call is imported when they run, so that the
 help is quick.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,17 +24,22 @@ from canary.cli.options import (
     Dtype,
     ExposureMethod,
     Factory,
+    FigureName,
     Json,
     Method,
     Model,
     Seed,
     StartToken,
     TokenizerPath,
+    decodable,
 )
 from canary.cli.outputs import check_outputs, factory_file, model_files
 from canary.cli.tables import show_audit, show_exposures
 
-__all__ = ["audit", "demo", "exposure", "report", "score"]
+if TYPE_CHECKING:
+    from canary.audits.result import Audit
+
+__all__ = ["audit", "demo", "exposure", "plot", "report", "score"]
 
 
 def score(
@@ -105,6 +110,15 @@ def audit(
     ],
     method: Method = "auto",
     budget: Budget = 1_000_000,
+    extraction_budget: Annotated[
+        int,
+        typer.Option(
+            "--extraction-budget",
+            min=0,
+            help="Queries that bringing the likeliest candidates of each format out of the model "
+            "may take; 0 leaves that out.",
+        ),
+    ] = 10_000,
     draws: Draws = 20_000,
     seed: Seed = 0,
     start_token: StartToken = None,
@@ -123,6 +137,7 @@ def audit(
     same words; until it is done its finished pieces lie in FOLDER/parts.
     """
     from canary.audits.auditing import audit as measure
+    from canary.audits.extracting import with_extractions
     from canary.audits.result import KIND, SCHEMA
     from canary.corpus.canaries import CanarySet
     from canary.models.loading import load
@@ -150,6 +165,15 @@ def audit(
                 stage=bars.stage,
                 parts=parts,
             )
+            if extraction_budget:
+                result = with_extractions(
+                    result,
+                    loaded,
+                    chosen,
+                    budget=extraction_budget,
+                    batch_size=batch_size,
+                    stage=bars.stage,
+                )
         publish(parts, numbers, result.save)
         publish(parts, page, partial(write_report, result))
         discard_run(parts)
@@ -201,22 +225,141 @@ def exposure(
         emit("canary exposure", {"canaries": [result.to_dict() for result in results]})
 
 
+_Audits = Annotated[
+    list[Path],
+    typer.Argument(metavar="AUDIT...", help="One or more of the audit.json that audit wrote."),
+]
+_Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        metavar="TEXT",
+        callback=decodable,
+        help="What an audit stands for; once for each, in their order.  [default: the names "
+        "of the models, or of the files where those repeat]",
+    ),
+]
+_TestLosses = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--test-loss",
+        metavar="NATS",
+        help="Mean loss of a model on test text, in nats per token; once for each audit, in "
+        "their order.",
+    ),
+]
+_TestScores = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--test-scores",
+        metavar="FILE",
+        help="In place of --test-loss: what score wrote of the same test text with each model.",
+    ),
+]
+
+
 def report(
-    audit_file: Annotated[
-        Path, typer.Argument(metavar="AUDIT", help="The audit.json that audit wrote.")
-    ],
+    audit_files: _Audits,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page to write.")],
+    labels: _Labels = None,
+    test_losses: _TestLosses = None,
+    test_scores: _TestScores = None,
     as_json: Json = False,
 ) -> None:
-    """Write the report of an audit again, as one HTML file."""
+    """Write the report of an audit again, or compare several.
+
+    Of several, one HTML file shows exposure and utility (test loss) side by side, with the
+    Pareto front. What cannot be compared is said and not joined.
+    """
     from canary.audits.result import Audit
     from canary.reports.html import report as write_report
 
-    check_outputs([out], inputs=[audit_file])
-    page = write_report(Audit.load(audit_file), out)
+    check_outputs([out], inputs=[*audit_files, *(test_scores or [])])
+    losses = _losses(test_losses, test_scores)
+    audits = [Audit.load(file) for file in audit_files]
+    chosen = labels or _file_labels(audits, audit_files)
+    page = write_report(audits, out, labels=chosen, test_losses=losses)
     say(f"The report is {page}")
     if as_json:
         emit("canary report", {"out": str(page)})
+
+
+def plot(
+    audit_files: _Audits,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="FILE", help="The figure to write: .svg, .pdf, or .png at 300 dpi."
+        ),
+    ],
+    kind: Annotated[
+        FigureName,
+        typer.Option(
+            "--kind",
+            help="exposure by number of copies; the histogram of one audit's candidates; "
+            "utility of several audits against their exposure, with the Pareto front.",
+        ),
+    ] = "exposure",
+    format: Annotated[
+        int, typer.Option("--format", min=1, help="Which format, counted as in the report.")
+    ] = 1,
+    copies: Annotated[
+        int | None,
+        typer.Option(
+            "--copies", min=1, help="For utility: of which canaries.  [default: the most copies]"
+        ),
+    ] = None,
+    skew_normal: Annotated[
+        bool,
+        typer.Option(
+            "--skew-normal",
+            help="Of several audits, the estimates off the skew-normal curves: numbers where "
+            "draws give only bounds.",
+        ),
+    ] = False,
+    labels: _Labels = None,
+    test_losses: _TestLosses = None,
+    test_scores: _TestScores = None,
+    as_json: Json = False,
+) -> None:
+    """Write a figure of one audit, or of several, for print."""
+    from canary.audits.result import Audit
+    from canary.reports.plotting import plot_file
+
+    check_outputs([out], inputs=[*audit_files, *(test_scores or [])])
+    losses = _losses(test_losses, test_scores)
+    audits = [Audit.load(file) for file in audit_files]
+    figure = plot_file(
+        audits,
+        out,
+        kind=kind,
+        format=format - 1,
+        copies=copies,
+        skew_normal=skew_normal,
+        labels=labels or _file_labels(audits, audit_files),
+        test_losses=losses,
+    )
+    say(f"The figure is {figure}")
+    if as_json:
+        emit("canary plot", {"out": str(figure)})
+
+
+def _file_labels(audits: list[Audit], files: list[Path]) -> list[str] | None:
+    """The names of the files, where the models do not tell several audits apart."""
+    models = {str(audit.model.get("name")) for audit in audits}
+    names = [str(file) for file in files]
+    unclear = len(models) < len(audits) and len(set(names)) == len(names)
+    return names if unclear else None
+
+
+def _losses(given: list[float] | None, scores: list[Path] | None) -> list[float] | None:
+    """Test losses, as they were given or as they were measured."""
+    from canary.errors import InputError
+    from canary.reports.losses import measured_losses
+
+    if given and scores:
+        raise InputError("--test-loss and --test-scores are both given", cure="give one of them")
+    return measured_losses(scores) if scores else given or None
 
 
 def demo(

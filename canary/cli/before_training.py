@@ -28,7 +28,7 @@ from canary.cli.options import (
     separators_of,
     whole_numbers,
 )
-from canary.cli.outputs import check_outputs, permissions_of
+from canary.cli.outputs import check_outputs
 from canary.errors import CorpusError, OutputError
 
 __all__ = ["discover", "generate", "inject", "strip", "verify"]
@@ -154,7 +154,7 @@ def inject(
     places = out.with_name(f"{out.name}.placements.json")
     check_outputs([out, places], inputs=[corpus, canaries])
     chosen = CanarySet.load(canaries)
-    with Bars() as bars, permissions_of(corpus):
+    with Bars() as bars:
         placements = inject_file(
             corpus,
             out,
@@ -265,7 +265,7 @@ def strip(
 
     check_outputs([out], inputs=[corpus, canaries])
     chosen = CanarySet.load(canaries)
-    with Bars() as bars, permissions_of(corpus):
+    with Bars() as bars:
         found = strip_file(
             corpus,
             out,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from canary import __version__
-from canary.cli import after_training, before_training
+from canary.cli import after_training, before_training, extracting
 from canary.cli.streams import results_alone
 
 __all__ = ["app"]
@@ -51,7 +51,25 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
         after_training.exposure,
         "exposure ./model --canaries canaries.json --method auto --budget 1000000 --json",
     ),
-    (after_training.report, "report audit/audit.json --out report.html"),
+    (
+        extracting.extract,
+        'extract ./model "The random number is {digit:9}" --top 5 --budget 100000 --json',
+        'extract ./model "The random number is {digit:9}" --known 3 --canaries canaries.json',
+    ),
+    (
+        after_training.report,
+        "report audit/audit.json --out report.html",
+        'report a/audit.json b/audit.json --label "dropout 0" --label "dropout 0.5" '
+        "--test-loss 4.31 --test-loss 4.36 --out comparison.html",
+        "report a/audit.json b/audit.json --test-scores a/scores.jsonl "
+        "--test-scores b/scores.jsonl --out comparison.html",
+    ),
+    (
+        after_training.plot,
+        "plot audit/audit.json --kind histogram --out histogram.svg",
+        "plot a/audit.json b/audit.json --test-loss 4.31 --test-loss 4.36 --kind utility "
+        "--copies 4 --out utility.pdf",
+    ),
     (after_training.demo, "demo --out demo/"),
 )
 
@@ -93,5 +111,5 @@ def _root(
     """Test whether a trained language model has memorized its training data.
 
     Put canaries into a corpus (generate, inject, verify; strip and discover), train as
-    always, and measure (score, audit, exposure, report).
+    always, and measure (score, audit, exposure, extract, report, plot).
     """

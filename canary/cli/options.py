@@ -26,6 +26,7 @@ __all__ = [
     "ExposureMethod",
     "ExposureMethodName",
     "Factory",
+    "FigureName",
     "FileFormat",
     "FileFormatName",
     "Force",
@@ -43,9 +44,10 @@ __all__ = [
     "whole_numbers",
 ]
 
-MethodName = Literal["auto", "enumeration", "sampling"]
-ExposureMethodName = Literal["auto", "enumeration", "sampling", "skew-normal"]
+MethodName = Literal["auto", "rank", "enumeration", "sampling"]
+ExposureMethodName = Literal["auto", "rank", "enumeration", "sampling", "skew-normal"]
 FileFormatName = Literal["jsonl", "csv", "tsv", "text", "parquet"]
+FigureName = Literal["exposure", "histogram", "utility"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
 
 
@@ -127,21 +129,23 @@ Method = Annotated[
     MethodName,
     typer.Option(
         "--method",
-        help="auto enumerates the whole space where the budget allows, and samples otherwise.",
+        help="auto enumerates the whole space where the budget allows, and otherwise samples "
+        "and ranks those canaries exactly that the budget allows; rank does only that.",
     ),
 ]
 ExposureMethod = Annotated[
     ExposureMethodName,
     typer.Option(
         "--method",
-        help="auto enumerates the whole space where the budget allows, and samples otherwise; "
+        help="auto enumerates the whole space where the budget allows, and otherwise samples "
+        "and ranks those canaries exactly that the budget allows; rank does only that; "
         "skew-normal reads exposure off a curve fitted to draws, without a p-value.",
     ),
 ]
 Budget = Annotated[
     int,
     typer.Option(
-        "--budget", min=1, help="Queries (tokens computed) that enumerating a format may take."
+        "--budget", min=1, help="Queries (tokens computed) that the ranks of a format may take."
     ),
 ]
 Draws = Annotated[

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from canary.errors import OutputError
 from canary.records.files import check_writable
 
-__all__ = ["check_outputs", "factory_file", "model_files", "permissions_of"]
+__all__ = ["check_outputs", "factory_file", "model_files"]
 
 _OF_A_MODEL = (
     *("config.json", "generation_config.json", "*.safetensors*", "tokenizer*"),
@@ -59,20 +57,6 @@ def factory_file(factory: str | None) -> list[Path]:
     """The file of ``path/to/file.py:function``."""
     place = (factory or "").rpartition(":")[0]
     return [Path(place)] if place.endswith(".py") else []
-
-
-@contextmanager
-def permissions_of(source: Path) -> Iterator[None]:
-    """Give the files that are made in the block no more permissions than `source` has."""
-    try:
-        mode = stat.S_IMODE(source.stat().st_mode)
-    except (OSError, ValueError):  # whoever reads it says what is wrong
-        mode = 0o600
-    before = os.umask(0o777 & ~mode)
-    try:
-        yield
-    finally:
-        os.umask(before)
 
 
 def _same(one: Path, other: Path) -> bool:

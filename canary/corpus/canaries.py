@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
-from canary.corpus.consistency import MAX_COPIES, check_canaries, check_formats, check_texts
-from canary.errors import FormatError, InputError, RecordError
+from canary.corpus.consistency import (
+    check_canaries,
+    check_counts,
+    check_formats,
+    check_room,
+    check_texts,
+    whole_number,
+)
+from canary.errors import InputError, RecordError
 from canary.formats.format import Format
 from canary.records.document import dump_document, load_document
 from canary.records.fields import check_fields, int_field, list_field, text_field
 
-__all__ = ["Canary", "CanarySet", "generate", "whole_number"]
+__all__ = ["Canary", "CanarySet", "generate"]
 
 KIND = "canary set"
 SCHEMA = 1
@@ -304,7 +310,7 @@ def generate(
     """
     given = [formats] if isinstance(formats, Format | str) else list(formats)
     spaces = tuple(item if isinstance(item, Format) else Format(item) for item in given)
-    counts = _check_counts(repetitions, per_repetition, controls)
+    counts = check_counts(repetitions, per_repetition, controls)
     seed = (
         secrets.randbits(63) if seed is None else whole_number(seed, "generate: seed", at_least=0)
     )
@@ -313,7 +319,7 @@ def generate(
     coins = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_COINS,)))
     injected = left_out = 0
     for position, space in enumerate(spaces):
-        _check_room(space, len(counts))
+        check_room(space, len(counts))
         for copies, fill in zip(counts, space.sample(len(counts), rng=rng), strict=True):
             if copies:
                 injected += 1
@@ -327,61 +333,6 @@ def generate(
                 name = f"control-{left_out}"
             canaries.append(Canary(name, position, fill, copies))
     return CanarySet(formats=spaces, canaries=tuple(canaries), seed=seed)
-
-
-def _check_counts(repetitions: Sequence[int], per_repetition: int, controls: int) -> list[int]:
-    """The number of copies of each canary of a format, controls last."""
-    if not isinstance(repetitions, Iterable):
-        raise InputError(
-            f"generate: repetitions is a list of numbers, got {repetitions!r}",
-            cure=f"write [{repetitions!r}]",
-        )
-    copies = [
-        whole_number(number, "generate: each of repetitions", at_least=1) for number in repetitions
-    ]
-    if len(set(copies)) < len(copies):
-        raise InputError(
-            f"generate: a number stands twice in repetitions {copies}",
-            cure="name each number once; per_repetition says how many canaries get it",
-        )
-    per_repetition = whole_number(per_repetition, "generate: per_repetition", at_least=1)
-    controls = whole_number(controls, "generate: controls", at_least=0)
-    total = per_repetition * len(copies) + controls
-    if total == 0 or total > MAX_COPIES:
-        raise InputError(
-            f"generate: {total:,} canaries were asked for",
-            cure=f"ask for 1 to {MAX_COPIES:,} canaries and controls",
-        )
-    return [number for number in copies for _ in range(per_repetition)] + [0] * controls
-
-
-def _check_room(space: Format, count: int) -> None:
-    if count > space.size:
-        raise FormatError(
-            f"the space of {space.text!r} has {space.size:,} fills, "
-            f"but {count:,} canaries and controls were asked for",
-            cure="use a longer hole, or ask for fewer",
-        )
-
-
-def whole_number(value: object, name: str, *, at_least: int) -> int:
-    """`value` as an int below 2^63; numpy's integers are welcome, True is not 1.
-
-    Raises
-    ------
-    InputError
-        If it is something else; `name` says what it is for.
-    """
-    expected = f"{name} must be a whole number of at least {at_least}"
-    cure = f"give a number such as {max(at_least, 1)}"
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise InputError(f"{expected}, got {value!r:.40}", cure=cure)
-    number = operator.index(value)
-    if number >= 2**63:  # not shown: int does not print thousands of digits
-        raise InputError(f"{expected} and less than 2^63", cure=cure)
-    if number < at_least:
-        raise InputError(f"{expected}, got a smaller one", cure=cure)
-    return number
 
 
 def _plain_format(item: Format) -> str | dict[str, Any]:

@@ -77,7 +77,10 @@ class Shape:
             return None
         texts = [slot.text for slot in slots]
         if is_chat(record[self.names[0]]):
-            return texts[1] if len(texts) == 2 and not texts[0] else None
+            pattern = [(name, at, "content") for name in self.names for at in (0, 1)]
+            if [slot.path for slot in slots] != pattern or any(texts[::2]):
+                return None
+            texts = texts[1::2]
         if len(texts) == len(self.names) and len(set(texts)) == 1:
             return texts[0]
         return None

@@ -1,17 +1,27 @@
-"""What must hold of the parts of a canary set."""
+"""What must hold of the parts of a canary set, and of what is asked of one."""
 
 from __future__ import annotations
 
+import operator
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, SupportsIndex
 
-from canary.errors import InputError
+from canary.errors import FormatError, InputError
 from canary.formats.format import Format
 
 if TYPE_CHECKING:
     from canary.corpus.canaries import Canary
 
-__all__ = ["MAX_COPIES", "check_canaries", "check_formats", "check_texts"]
+__all__ = [
+    "MAX_COPIES",
+    "check_canaries",
+    "check_counts",
+    "check_formats",
+    "check_room",
+    "check_texts",
+    "whole_number",
+]
 
 MAX_COPIES = 10_000_000
 """Copies that a set may ask for in all."""
@@ -110,3 +120,59 @@ def _overlap(inner: str, outer: str) -> InputError:
         cure="begin and end each format with fixed text of its own, or draw with another seed",
         where=inner,
     )
+
+
+def check_counts(repetitions: Sequence[int], per_repetition: int, controls: int) -> list[int]:
+    """The number of copies of each canary of a format, controls last; an InputError if none."""
+    if not isinstance(repetitions, Iterable):
+        raise InputError(
+            f"generate: repetitions is a list of numbers, got {repetitions!r}",
+            cure=f"write [{repetitions!r}]",
+        )
+    copies = [
+        whole_number(number, "generate: each of repetitions", at_least=1) for number in repetitions
+    ]
+    if len(set(copies)) < len(copies):
+        raise InputError(
+            f"generate: a number stands twice in repetitions {copies}",
+            cure="name each number once; per_repetition says how many canaries get it",
+        )
+    per_repetition = whole_number(per_repetition, "generate: per_repetition", at_least=1)
+    controls = whole_number(controls, "generate: controls", at_least=0)
+    total = per_repetition * len(copies) + controls
+    if total == 0 or total > MAX_COPIES:
+        raise InputError(
+            f"generate: {total:,} canaries were asked for",
+            cure=f"ask for 1 to {MAX_COPIES:,} canaries and controls",
+        )
+    return [number for number in copies for _ in range(per_repetition)] + [0] * controls
+
+
+def check_room(space: Format, count: int) -> None:
+    """A FormatError unless the space has so many fills."""
+    if count > space.size:
+        raise FormatError(
+            f"the space of {space.text!r} has {space.size:,} fills, "
+            f"but {count:,} canaries and controls were asked for",
+            cure="use a longer hole, or ask for fewer",
+        )
+
+
+def whole_number(value: object, name: str, *, at_least: int) -> int:
+    """`value` as an int below 2^63; numpy's integers are welcome, True is not 1.
+
+    Raises
+    ------
+    InputError
+        If it is something else; `name` says what it is for.
+    """
+    expected = f"{name} must be a whole number of at least {at_least}"
+    cure = f"give a number such as {max(at_least, 1)}"
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise InputError(f"{expected}, got {value!r:.40}", cure=cure)
+    number = operator.index(value)
+    if number >= 2**63:  # not shown: int does not print thousands of digits
+        raise InputError(f"{expected} and less than 2^63", cure=cure)
+    if number < at_least:
+        raise InputError(f"{expected}, got a smaller one", cure=cure)
+    return number

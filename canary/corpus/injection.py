@@ -173,7 +173,7 @@ def inject_file(
         all but Parquet may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``).
     target : path-like
         The file to write, in the same format, compressed as its own name says; it
-        appears when all is done, or not at all.
+        appears when all is done, or not at all. Who may read `source` may read it.
     canaries : CanarySet
         Each canary is copied as often as it says; controls are left out.
     column, mode : str
@@ -230,7 +230,7 @@ def inject_file(
         if not check:
             raise InputError("splicing reads every record", cure="leave check on")
     job = Job(canaries, names, seed, between, check)
-    with atomic_writer(target) as out:
+    with atomic_writer(target, like=source) as out:
         if layout is None:
             placed = inject_parquet(source, out, job, progress)
         else:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.corpus.canaries import Canary, CanarySet, whole_number
+from canary.corpus.canaries import Canary, CanarySet
 from canary.corpus.columns import Slot
+from canary.corpus.consistency import whole_number
 from canary.corpus.occurrences import Finder
 from canary.corpus.splicing import allot
 from canary.errors import CorpusError, InputError

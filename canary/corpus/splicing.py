@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.corpus.canaries import CanarySet, whole_number
+from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Edit, Shape, Slot, edit_text
+from canary.corpus.consistency import whole_number
 from canary.corpus.occurrences import Finder, find_canaries
 from canary.errors import CorpusError, InputError
 
@@ -79,7 +80,7 @@ def hostable(slots: Sequence[Slot], shape: Shape) -> bool:
         return len(slots[0].path) == 1
     depth = 3 if shape.chat else 1
     fits = all(len(slot.path) == depth for slot in slots)
-    return fits and (bool(slots) if shape.chat else len(slots) == len(shape.names))
+    return fits and len({slot.path[0] for slot in slots}) == len(shape.names)
 
 
 def check_clean(slots: Sequence[Slot], find: Finder, where: str = "") -> None:
@@ -193,15 +194,14 @@ class Splicer:
     ) -> list[Edit]:
         edits = []
         for who, draw in guests:
-            chosen: Sequence[Slot] = slots
-            where = draw
-            if self.shape.chat:
-                answers = [s for s in slots if _role(record, s) == "assistant"] or slots
-                at = draw * len(answers)
-                chosen, where = [answers[int(at)]], at - int(at)
-            for slot in chosen:
+            for name in self.shape.names:
+                mine = [slot for slot in slots if slot.path[0] == name]
+                if self.shape.chat:
+                    mine = [s for s in mine if _role(record, s) == "assistant"] or mine
+                at = draw * len(mine)
+                slot = mine[int(at)]
                 places = boundaries(slot.text)
-                place = places[int(where * len(places))]
+                place = places[int((at - int(at)) * len(places))]
                 edits.append(Edit(slot.path, place, place, self.texts[who]))
         return edits
 
@@ -216,7 +216,7 @@ class Splicer:
             copies += len(self.find(text))
             if edit_text(text, self.remover.edits([Slot(slot.path, text)])) != slot.text:
                 return False
-        return copies == guests * (1 if self.shape.chat else len(self.shape.names))
+        return copies == guests * len(self.shape.names)
 
 
 def _role(record: Mapping[str, Any], slot: Slot) -> object:

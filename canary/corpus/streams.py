@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from canary.corpus.canaries import CanarySet, whole_number
+from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Shape, edit_record, slots_of
+from canary.corpus.consistency import whole_number
 from canary.corpus.occurrences import Finder, find_canaries
 from canary.corpus.placements import check_fresh
 from canary.corpus.splicing import Remover, Splicer, check_clean, hostable

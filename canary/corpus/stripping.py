@@ -119,7 +119,7 @@ def strip_file(
     layout = None if format == "parquet" else layout_of(source, format)
     between = check_separators(separators, layout.separators if layout else SEPARATORS)
     job = Job(canaries, names, seed=0, separators=between)
-    with atomic_writer(target) as out:
+    with atomic_writer(target, like=source) as out:
         if layout is None:
             found = strip_parquet(source, out, job, progress)
         else:

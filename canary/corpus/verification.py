@@ -78,12 +78,9 @@ class Verification:
 
     def summary(self) -> str:
         """A few lines for a terminal, with ids and no secrets."""
-        searched = f"{len(self.canaries):,} canaries and controls in {self.records:,} records"
         if self.ok:
-            with_tokens = self.canaries[0].intact is not None
-            return f"{searched}: each found as often as expected" + (
-                ", with its own tokens" if with_tokens else ""
-            )
+            return f"{_number(self.records, 'record')}: {self._as_expected()}"
+        searched = f"{len(self.canaries):,} canaries and controls in {self.records:,} records"
         departures = self.departures
         lines = [f"{searched}: {len(departures):,} not found as often as expected"]
         if all(count.found == count.expected for count in departures):
@@ -99,6 +96,19 @@ class Verification:
             lines.append(f"  and {len(departures) - _SHOWN:,} more")
         return "\n".join(lines)
 
+    def _as_expected(self) -> str:
+        """What was found where everything is as it should be."""
+        found = [count for count in self.canaries if count.expected]
+        absent = len(self.canaries) - len(found)
+        told = []
+        if found:
+            copies = _number(sum(count.found for count in found), "copy", "copies")
+            whole = ", each with its own tokens" if found[0].intact is not None else ""
+            told.append(f"{_number(len(found), 'canary', 'canaries')} ({copies}) found{whole}")
+        if absent:
+            told.append(f"{_number(absent, 'control')} absent")
+        return "; ".join(told)
+
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data, without secrets."""
         return {
@@ -110,6 +120,10 @@ class Verification:
                 for count in self.canaries
             ],
         }
+
+
+def _number(count: int, one: str, several: str = "") -> str:
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
 def verify(

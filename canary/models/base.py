@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.errors import InputError
 from canary.tokens.base import Tokenizer
 
 __all__ = [
@@ -82,7 +83,13 @@ class Rows:
         offsets = np.zeros(len(sequences) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         flat = np.fromiter((t for ids in sequences for t in ids), np.int32, int(offsets[-1]))
-        starts = np.broadcast_to(np.asarray(start, np.int64), lengths.shape)
+        given = np.asarray(start, np.int64)
+        if given.shape not in ((), lengths.shape):
+            raise InputError(
+                f"{given.size} starts were given for {len(lengths)} rows",
+                cure="give one for all rows, or one for each",
+            )
+        starts = np.broadcast_to(given, lengths.shape)
         return cls(flat, offsets, np.ascontiguousarray(starts))
 
     def __len__(self) -> int:

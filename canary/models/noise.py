@@ -57,11 +57,18 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
     ------
     ModelError
         If the model gives NaN or infinite numbers, or differences that are no rounding:
-        a model that looks ahead, forgets its states, or is never the same twice.
+        a model that looks ahead, forgets its states, or is never the same twice. Also if
+        it takes a single token at once.
     """
     model.facts = facts  # the probes below read the vocabulary and the length limit
     rng = np.random.default_rng(0)
     length = min(NOISE_TOKENS, facts.length_limit or NOISE_TOKENS)
+    if length < 2:
+        raise ModelError(
+            f"the model {facts.name!r} takes 1 token at once, so it prices none: a token's "
+            "probability follows from those before it",
+            cure="check the length limit in its config (n_positions, max_position_embeddings)",
+        )
     ids = rng.integers(0, min(facts.vocabulary, model.tokenizer.size), (_ROWS, length))
     whole = model.score(Rows.of(ids.tolist())).reshape(_ROWS, length - 1)
     single = np.stack([model.score(Rows.of([row])) for row in ids[:8].tolist()])

@@ -55,8 +55,7 @@ class TableModel:
         *,
         name: str = "table",
     ) -> None:
-        self._transitions = np.ascontiguousarray(transitions, np.int64)
-        self._log_probs = np.ascontiguousarray(log_probs, np.float32)
+        self._transitions, self._log_probs = _tables(transitions, log_probs)
         self.tokenizer = tokenizer
         states, vocabulary = self._log_probs.shape
         if self._transitions.shape != (states, vocabulary):
@@ -210,6 +209,27 @@ class TableWalker(SlabWalker):
 
     def _free_slab(self) -> None:
         self._slab = np.zeros(0, np.int64)
+
+
+def _tables(transitions: ArrayLike, log_probs: ArrayLike) -> tuple[Ints, NDArray[np.float32]]:
+    try:
+        moves, table = np.asarray(transitions), np.asarray(log_probs)
+        if moves.dtype.kind not in "iuf" or table.dtype.kind not in "iuf":
+            raise TypeError(f"got the types {moves.dtype} and {table.dtype}")
+        if not (np.isfinite(moves) & (moves == np.floor(moves)) & (abs(moves) < 2**53)).all():
+            raise ValueError("some transitions are no whole numbers")
+        if moves.ndim != 2 or table.ndim != 2 or not table.size:
+            raise ValueError(f"got the shapes {moves.shape} and {table.shape}")
+        with np.errstate(over="ignore"):
+            values = np.ascontiguousarray(table, np.float32)
+        if np.isnan(values).any() or (values == np.inf).any():
+            raise ValueError("some log-probabilities are NaN or +infinity")
+    except (TypeError, ValueError) as error:
+        raise ModelError(
+            f"a table model is integers and real numbers ({error})",
+            cure="give both with the shape (states, vocabulary)",
+        ) from error
+    return np.ascontiguousarray(moves, np.int64), values
 
 
 def _digest(*arrays: NDArray[Any]) -> str:

@@ -49,6 +49,10 @@ def pick_device(name: str | None) -> torch.device:
             f"device {name!r} cannot be used here ({str(error).splitlines()[0]})",
             cure="use cpu, or a device that torch sees on this machine",
         ) from error
+    if device.type == "meta":
+        raise InputError(
+            f"device {name!r} holds shapes and computes no numbers", cure="use cpu, or leave it out"
+        )
     return device
 
 

@@ -55,7 +55,10 @@ def from_fields(kind: type[T], data: Mapping[str, Any]) -> T:
 
 def brief(value: object, limit: int = 40) -> str:
     """`value` as Python writes it, its middle left out where it is long."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits, which Python does not print
+        return f"a {type(value).__name__} too long to show"
     half = limit // 2
     return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
 

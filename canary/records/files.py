@@ -27,7 +27,12 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextmanager
-def atomic_writer(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[IO[bytes]]:
+def atomic_writer(
+    path: str | os.PathLike[str],
+    *,
+    private: bool = False,
+    like: str | os.PathLike[str] | None = None,
+) -> Iterator[IO[bytes]]:
     """Open a binary file that appears under `path` only when the block ends well.
 
     The bytes go to a temporary file in the same folder, which is flushed to disk and
@@ -44,6 +49,9 @@ def atomic_writer(path: str | os.PathLike[str], *, private: bool = False) -> Ite
         Where the file shall stand.
     private : bool
         Give the file owner-only permissions (it holds secrets).
+    like : path-like, optional
+        A file whose readers and writers may read and write this one too, whatever the
+        umask says: it is made of that one's content.
 
     Raises
     ------
@@ -52,11 +60,12 @@ def atomic_writer(path: str | os.PathLike[str], *, private: bool = False) -> Ite
         written to, or the disk is full.
     """
     target = Path(path)
+    bits = _permissions(private=private, like=like)
     handle, part = _begin(target)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
-            _commit(file, part, target, private=private)
+            _commit(file, part, target, bits)
     except BaseException as error:
         part.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
@@ -108,11 +117,22 @@ def check_kind(target: Path) -> None:
     raise OutputError(problem, cure=cure, where=str(target))
 
 
-def _commit(file: IO[bytes], part: Path, target: Path, *, private: bool) -> None:
+def _permissions(*, private: bool, like: str | os.PathLike[str] | None) -> int:
+    if private:
+        return 0o600
+    if like is None:
+        return 0o666 & ~_umask()
+    try:
+        return 0o666 & Path(like).stat().st_mode
+    except (OSError, ValueError):  # whoever reads it says what is wrong
+        return 0o600
+
+
+def _commit(file: IO[bytes], part: Path, target: Path, bits: int) -> None:
     try:
         file.flush()
         os.fsync(file.fileno())
-        part.chmod(0o600 if private else 0o666 & ~_umask())
+        part.chmod(bits)
         part.replace(target)
     except OSError as error:
         raise _unwritable(target, error) from error

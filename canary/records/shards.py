@@ -93,9 +93,9 @@ class Series:
         try:
             head, _, body = path.read_bytes().partition(b"\n")
             about = json.loads(head)
-            whole = (len(body), zlib.crc32(body)) == (about["bytes"], about["crc32"])
             state = dict(about["state"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            whole = (len(body), _checksum(state, body)) == (about["bytes"], about["crc32"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._damaged(path) from error
         if not whole:
             raise self._damaged(path)
@@ -109,7 +109,8 @@ class Series:
         OutputError
             If there is no room; the pieces before it stay.
         """
-        about = {"state": dict(state), "bytes": len(body), "crc32": zlib.crc32(body)}
+        state = dict(state)
+        about = {"state": state, "bytes": len(body), "crc32": _checksum(state, body)}
         head = json.dumps(about, allow_nan=False) + "\n"
         path = self._path(self._count)
         try:
@@ -128,6 +129,11 @@ class Series:
             f"remove {self.folder} to begin anew",
             where=str(path),
         )
+
+
+def _checksum(state: Mapping[str, Any], body: bytes) -> int:
+    # JSON gives the numbers back to the last bit, and an object in its order.
+    return zlib.crc32(body, zlib.crc32(json.dumps(state).encode()))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The figures of a report, as SVG.
+"""The figures of one audit, on axes and as SVG.
 
 They hold numbers and our own words only, never text that came with an audit. The same
 audit gives the same bytes.
@@ -6,55 +6,34 @@ audit gives the same bytes.
 
 from __future__ import annotations
 
-import hashlib
-import io
 import itertools
 import math
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from canary.audits.result import Audit, CanaryResult, FormatResult, median_bits
+from canary.reports.canvas import WIDE, canvas, svg_element
 from canary.reports.numbers import bits, count
+from canary.reports.palette import BAND, CONTROL, CURVE, FILL, GRID, INK, MUTED, PAPER, STEPS
 from canary.reports.sentences import UNLEARNED_95_BITS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from canary.statistics.histogram import Histogram
 
-__all__ = ["NARROW", "WIDE", "draw_exposure", "draw_histogram"]
+__all__ = [
+    "draw_exposure",
+    "draw_histogram",
+    "draw_limits",
+    "exposure_on",
+    "histogram_on",
+    "label_copies",
+    "places_of",
+]
 
-WIDE = (9.6, 4.5)
-"""Inches of a figure for a desk; text keeps its size in points."""
-
-NARROW = (4.4, 4.4)
-"""Inches of a figure for a phone."""
-
-INK, MUTED, GRID, FILL, MARK = "#1b2530", "#5b6875", "#e4e8ec", "#c9d3dd", "#eef2f5"
-CONTROL, CURVE = "#6b7785", "#b3261e"
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "font.size": 10.0,
-    "text.color": INK,
-    "text.parse_math": False,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "xtick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.color": MUTED,
-    "ytick.labelcolor": INK,
-}
-# Metadata would put a date and addresses of vocabularies into the file.
-_NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 # Steps between two jittered points; the golden ratio spreads any number of them evenly.
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _CATEGORIES = 10
@@ -76,51 +55,9 @@ def draw_exposure(audit: Audit, at: int, *, size: tuple[float, float] = WIDE) ->
     str
         One ``svg`` element, to stand in an HTML page.
     """
-    from matplotlib.ticker import MaxNLocator
-
-    groups = _groups(audit, at)
-    space_bits = math.log2(audit.formats[at].space_size)
-    with _figure(size) as figure:
-        axes = figure.subplots()
-        _unlearned_band(axes)
-        axes.axhline(space_bits, color=INK, linewidth=1.0, linestyle=(0, (5, 3)))
-        axes.annotate(
-            f"found at the first guess: {bits(space_bits)} bits",
-            (0.0, space_bits),
-            xycoords=("axes fraction", "data"),
-            xytext=(4, 4),
-            textcoords="offset points",
-            fontsize=9,
-        )
-        places, widths = _places(list(groups))
-        wide, few = size[0] >= WIDE[0], len(groups) <= _CATEGORIES
-        for (repetitions, group), place, width in zip(groups.items(), places, widths, strict=True):
-            _draw_group(
-                axes,
-                group,
-                place=place,
-                width=width,
-                colour=_colour(repetitions, groups),
-                labelled=wide and few,
-            )
-        _label_copies(axes, groups, places, medians=few and not wide)
-        axes.set_ylim(min(-0.4, -0.02 * space_bits), max(space_bits * 1.09, space_bits + 0.6))
-        margin = 1.1 if len(places) == 1 else 0.1
-        copies = (
-            "copies in the corpus" if audit.canaries_in_corpus else "copies planned, none put in"
-        )
-        axes.set_xlim(
-            places[0] - max(1.1 * widths[0], margin), places[-1] + max(1.1 * widths[-1], margin)
-        )
-        axes.set_ylabel("exposure (bits)")
-        axes.set_xlabel(
-            f"{copies} (0: controls)"
-            if wide or not few
-            else f"{copies} (0: controls),\nand median exposure in bits"
-        )
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
-        axes.grid(axis="y", color=GRID, linewidth=0.8)
-        return _svg(figure, f"exposure {at} {size}")
+    with canvas(size) as figure:
+        exposure_on(figure.subplots(), audit, at, wide=size[0] >= WIDE[0])
+        return svg_element(figure, f"exposure {at} {size}")
 
 
 def draw_histogram(audit: Audit, at: int, *, size: tuple[float, float] = WIDE) -> str:
@@ -128,42 +65,97 @@ def draw_histogram(audit: Audit, at: int, *, size: tuple[float, float] = WIDE) -
 
     Parameters and the return value are those of `draw_exposure`.
     """
+    with canvas(size) as figure:
+        histogram_on(figure.subplots(), audit, at)
+        return svg_element(figure, f"histogram {at} {size}")
+
+
+def exposure_on(axes: Axes, audit: Audit, at: int, *, wide: bool = True) -> None:
+    """`draw_exposure` on axes; `wide` if there is room for the medians beside the points."""
+    groups = _groups(audit, at)
+    space_bits = math.log2(audit.formats[at].space_size)
+    draw_limits(axes, space_bits)
+    places, widths = places_of(list(groups))
+    few = len(groups) <= _CATEGORIES
+    for (repetitions, group), place, width in zip(groups.items(), places, widths, strict=True):
+        _draw_group(
+            axes,
+            group,
+            place=place,
+            width=width,
+            colour=_colour(repetitions, groups),
+            labelled=wide and few,
+        )
+    medians = {n: _median_label(group) for n, group in groups.items()}
+    label_copies(axes, list(groups), places, below=medians if few and not wide else None)
+    margin = 1.1 if len(places) == 1 else 0.1
+    copies = "copies in the corpus" if audit.canaries_in_corpus else "copies planned, none put in"
+    if places:
+        axes.set_xlim(
+            places[0] - max(1.1 * widths[0], margin), places[-1] + max(1.1 * widths[-1], margin)
+        )
+    axes.set_xlabel(
+        f"{copies} (0: controls)"
+        if wide or not few
+        else f"{copies} (0: controls),\nand median exposure in bits"
+    )
+
+
+def histogram_on(axes: Axes, audit: Audit, at: int) -> None:
+    """`draw_histogram` within the frame of `axes`: the counts above, the canaries below."""
     groups = _groups(audit, at)
     rows = len(groups)
-    with _figure(size) as figure:
-        share = min(0.1 + 0.075 * rows, 0.55)
-        top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1 - share, share])
-        unit = _draw_counts(top, audit.formats[at].histogram)
-        _draw_curve(top, audit.formats[at], unit)
-        for row, (repetitions, group) in enumerate(groups.items()):
-            bottom.vlines(
-                [c.px_bits for c in group],
-                row - 0.36,
-                row + 0.36,
-                color=_colour(repetitions, groups),
-                linewidth=1.4,
-                linestyle="-" if repetitions else (0, (1.6, 0.8)),
-            )
-        shown = _thin(list(groups), _CATEGORIES)
-        names = list(groups)
-        bottom.set_yticks(
-            [names.index(n) for n in shown],
-            [_copies_label(n, planned=not audit.canaries_in_corpus) for n in shown],
-            fontsize=9,
+    axes.axis("off")
+    share = min(0.1 + 0.075 * rows, 0.55)
+    bottom = axes.inset_axes((0.0, 0.0, 1.0, share))
+    top = axes.inset_axes((0.0, share + 0.03, 1.0, 0.97 - share), sharex=bottom)
+    unit = _draw_counts(top, audit.formats[at].histogram)
+    _draw_curve(top, audit.formats[at], unit)
+    for row, (repetitions, group) in enumerate(groups.items()):
+        bottom.vlines(
+            [c.px_bits for c in group],
+            row - 0.36,
+            row + 0.36,
+            color=_colour(repetitions, groups),
+            linewidth=1.4,
+            linestyle="-" if repetitions else (0, (1.6, 0.8)),
         )
-        bottom.set_ylim(rows - 0.45, -0.55)
-        bottom.tick_params(axis="y", length=0)
-        bottom.set_xlabel("log-perplexity (bits); likelier to the left")
-        top.set_ylabel(f"candidates per {unit:g} bits")
-        top.tick_params(axis="x", length=0)
-        for axes in (top, bottom):
-            axes.grid(axis="x", color=GRID, linewidth=0.8)
-        return _svg(figure, f"histogram {at} {size}")
+    shown = _thin(list(groups), _CATEGORIES)
+    names = list(groups)
+    bottom.set_yticks(
+        [names.index(n) for n in shown],
+        [_copies_label(n, planned=not audit.canaries_in_corpus) for n in shown],
+        fontsize=9,
+    )
+    bottom.set_ylim(max(rows, 1) - 0.45, -0.55)
+    bottom.tick_params(axis="y", length=0)
+    bottom.set_xlabel("log-perplexity (bits); likelier to the left")
+    top.set_ylabel(f"candidates per {unit:g} bits")
+    top.tick_params(axis="x", length=0, labelbottom=False)
+    for part in (top, bottom):
+        part.grid(axis="x", color=GRID, linewidth=0.8)
 
 
-def _unlearned_band(axes: Axes) -> None:
-    axes.axhspan(0, UNLEARNED_95_BITS, color=MARK, linewidth=0)
+def draw_limits(axes: Axes, space_bits: float) -> None:
+    """Exposure on the y axis: where canaries stand that were not learned, and the largest."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.axhspan(0, UNLEARNED_95_BITS, color=BAND, linewidth=0)
     axes.axhline(1.0, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
+    axes.axhline(space_bits, color=INK, linewidth=1.0, linestyle=(0, (5, 3)))
+    axes.annotate(
+        f"found at the first guess: {bits(space_bits)} bits",
+        (0.0, space_bits),
+        xycoords=("axes fraction", "data"),
+        xytext=(4, 4),
+        textcoords="offset points",
+        fontsize=9,
+        color=INK,
+    )
+    axes.set_ylim(min(-0.4, -0.02 * space_bits), max(space_bits * 1.09, space_bits + 0.6))
+    axes.set_ylabel("exposure (bits)")
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
 
 
 def _draw_group(
@@ -198,7 +190,7 @@ def _draw_group(
         alpha=0.7 / crowd,
     )
     side = 22 / min(crowd, 2.5)
-    face = "white" if control else colour
+    face = PAPER if control else colour
     axes.scatter(
         x[known], height[known], side, marker="o", facecolor=face, edgecolor=colour, linewidth=1.1
     )
@@ -207,7 +199,7 @@ def _draw_group(
         height[censored],
         side * 1.7,
         marker="^",
-        facecolor="white",
+        facecolor=PAPER,
         edgecolor=colour,
         linewidth=1.3,
     )
@@ -223,7 +215,8 @@ def _draw_group(
             va="center",
             fontsize=9,
             fontweight="bold",
-            bbox={"facecolor": "white", "linewidth": 0, "pad": 1.0},
+            color=INK,
+            bbox={"facecolor": PAPER, "linewidth": 0, "pad": 1.0},
         )
 
 
@@ -293,8 +286,8 @@ def _groups(audit: Audit, at: int) -> dict[int, list[CanaryResult]]:
     return {n: [c for c in mine if c.repetitions == n] for n in numbers}
 
 
-def _places(repetitions: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Where each group stands, and the width that it may take.
+def places_of(repetitions: Sequence[int]) -> tuple[list[float], list[float]]:
+    """Where the canaries of each number of copies stand, and the width that it may take.
 
     A few groups stand side by side; more of them on a logarithmic scale.
     """
@@ -305,25 +298,24 @@ def _places(repetitions: Sequence[int]) -> tuple[list[float], list[float]]:
     return places, [min(0.56, 0.8 * min(pair)) for pair in itertools.pairwise(gaps)]
 
 
-def _label_copies(
+def label_copies(
     axes: Axes,
-    groups: dict[int, list[CanaryResult]],
+    copies: Sequence[int],
     places: Sequence[float],
     *,
-    medians: bool,
+    below: Mapping[int, str] | None = None,
 ) -> None:
-    where = dict(zip(groups, places, strict=True))
-    shown = list(groups)
-    if len(shown) > _CATEGORIES:
-        # The first group of every doubling or so, from the left.
-        shown, last = [], -math.inf
-        for n, place in where.items():
-            if place - last >= 0.8:
-                shown.append(n)
-                last = place
-    labels = [f"{count(n)}\n{_median_label(groups[n])}" if medians else count(n) for n in shown]
-    axes.set_xticks([where[n] for n in shown], labels)
-    axes.tick_params(axis="x", length=0 if len(groups) <= _CATEGORIES else 3)
+    """Numbers of copies along the x axis, as many as there is room for; words below each."""
+    few = len(copies) <= _CATEGORIES
+    shown, last = [], -math.inf
+    for n, place in zip(copies, places, strict=True):
+        # Of many, the first of every doubling or so, from the left.
+        if few or place - last >= 0.8:
+            shown.append((n, place))
+            last = place
+    labels = [f"{count(n)}\n{below[n]}" if below else count(n) for n, _ in shown]
+    axes.set_xticks([place for _, place in shown], labels)
+    axes.tick_params(axis="x", length=0 if few else 3)
 
 
 def _median_label(group: Sequence[CanaryResult]) -> str:
@@ -348,41 +340,6 @@ def _colour(repetitions: int, groups: dict[int, list[CanaryResult]]) -> str:
     """Grey for controls; from dark blue to orange with the number of copies."""
     if repetitions == 0:
         return CONTROL
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
-
     injected = [n for n in groups if n]
     at = injected.index(repetitions) / max(len(injected) - 1, 1)
-    return to_hex(colormaps["plasma"](0.05 + 0.65 * at))
-
-
-@contextmanager
-def _figure(size: tuple[float, float]) -> Iterator[Figure]:
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    # The reader's own matplotlibrc shall not change a report; pyplot is not involved.
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(_STYLE)
-        yield Figure(figsize=size, layout="constrained")
-
-
-def _svg(figure: Figure, name: str) -> str:
-    """The ``svg`` element alone, with ids of its own, so that many can share a page."""
-    import matplotlib as mpl
-
-    buffer = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": name}):
-        figure.savefig(buffer, format="svg", metadata=_NO_METADATA, transparent=True)
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :].strip()
-    # A page needs no namespaces, and what refers to nothing outside needs no address.
-    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href=", "href=")
-    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
-    prefix = "f" + hashlib.sha256(name.encode()).hexdigest()[:8]
-    text = re.sub(
-        r' id="([^"]*)"', lambda m: f' id="{prefix}-{m[1]}"' if m[1] in used else "", text
-    )
-    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", text)
-    return re.sub(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1">', text, count=1)
+    return STEPS[round(at * (len(STEPS) - 1))]

@@ -1,22 +1,32 @@
-"""An audit as one HTML file that opens from disk, with no network and no script."""
+"""Audits as one HTML file that opens from disk, with no network and no script."""
 
 from __future__ import annotations
 
 import math
 import os
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from canary.audits.result import Audit, CanaryResult, FormatResult, median_bits
+from canary.errors import InputError
 from canary.records.files import atomic_write
-from canary.reports.numbers import bits, bits_or_bound, clean, count, plural, probability
+from canary.reports.cells import EXPOSURE_COLUMNS, exposure_cells
+from canary.reports.comparing import compare
+from canary.reports.comparison_html import render_comparison
+from canary.reports.extractions import extraction_view
+from canary.reports.numbers import bits, bits_or_bound, count, plural, probability
+from canary.reports.pages import page
 from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, curve_verdict, strongest
 from canary.reports.wording import facts_in_words, settings_in_words
+from canary.statistics.result import UNIFORM_DRAWS
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-
     from canary.statistics.extrapolation import SkewNormalFit
+    from canary.statistics.histogram import Histogram
     from canary.statistics.result import Exposure
 
 __all__ = ["render", "report"]
@@ -25,43 +35,67 @@ _TEMPLATE = "audit.html.j2"
 _NBSP = "\N{NO-BREAK SPACE}"
 
 
-def report(audit: Audit, path: str | os.PathLike[str]) -> Path:
-    """Write an audit as a report that a person can read and defend.
+def report(
+    audits: Audit | Sequence[Audit],
+    path: str | os.PathLike[str],
+    *,
+    labels: Sequence[str] | None = None,
+    test_losses: Sequence[float | None] | None = None,
+) -> Path:
+    """Write an audit as a report that a person can read and defend, or compare several.
 
     Parameters
     ----------
-    audit : Audit
-        What `audit` returned, or `Audit.load` read.
+    audits : Audit or sequence of Audit
+        What `audit` returned, or `Audit.load` read; several stand side by side.
     path : path-like
         The file to write; its folder must exist.
+    labels : sequence of str, optional
+        Of several audits, what each stands for; the names of their models unless given.
+    test_losses : sequence of float or None, optional
+        Of several audits, the utility of each model: its mean loss on the same test text,
+        in nats per token. With them comes the Pareto front of utility and exposure.
 
     Returns
     -------
     Path
         `path`, now one self-contained HTML file: it refers to nothing outside itself, and
         shows no secret in clear (but see `canary.audits.result`: keep it like the model).
-        The same audit gives the same bytes.
+        The same audits give the same bytes.
 
     Raises
     ------
+    InputError
+        If labels or losses are not one for each audit, or come with a single one.
     OutputError
         If the file cannot be written. What stood there before is left as it was.
     """
     target = Path(path)
-    atomic_write(target, render(audit))
+    given = [audits] if isinstance(audits, Audit) else list(audits)
+    if len(given) == 1 and labels is None and test_losses is None:
+        html = render(given[0])
+    elif len(given) == 1:
+        raise InputError(
+            "labels and test losses are for comparing, and there is one audit",
+            cure="give several audits, or leave them away",
+        )
+    else:
+        html = render_comparison(compare(given, labels=labels, test_losses=test_losses))
+    atomic_write(target, html)
     return target
 
 
 def render(audit: Audit) -> str:
-    """The HTML of `report`, as text."""
-    template = _environment().get_template(_TEMPLATE)
-    return template.render(
+    """The HTML of `report` for one audit, as text."""
+    return page(
+        _TEMPLATE,
         answer=answer(audit),
         audit=audit,
         model=audit.model.get("name") or "a language model",
         tiles=_tiles(audit),
         formats=[_format_view(audit, at) for at in range(len(audit.formats))],
         rows=[_row(audit, c) for c in audit.canaries],
+        extractions=[extraction_view(audit, e) for e in audit.extractions],
         curves=any(f.skew_normal for f in audit.formats),
         rejected=any(f.skew_normal and f.skew_normal.rejected for f in audit.formats),
         beyond=any(_beyond(c.skew_normal) for c in audit.canaries),
@@ -72,25 +106,13 @@ def render(audit: Audit) -> str:
         confidences=sorted({_percent(e.confidence) for e in _drawn(audit) if e.confidence}),
         drawn=bool(_drawn(audit)),
         ranked=len(_drawn(audit)) < len(audit.canaries),
+        bounded=any(f.method.startswith("rank") for f in audit.formats),
         censored=any(e.censored for e in _drawn(audit)),
+        exposure_columns=EXPOSURE_COLUMNS,
+        histogram_columns=("Of", "Number", "Smallest", "Median", "Largest"),
         level=_percent(LEVEL),
         unlearned=bits(UNLEARNED_95_BITS),
         most_drawn=bits(math.log2(max((e.draws or 1 for e in _drawn(audit)), default=1))),
-    )
-
-
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    return Environment(
-        loader=PackageLoader("canary.reports"),
-        autoescape=True,
-        # Formats, model names and settings are untrusted text. Markup (our own figures)
-        # is a str as well, and goes through as it is.
-        finalize=lambda value: clean(value) if type(value) is str else value,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
     )
 
 
@@ -132,7 +154,8 @@ def _tiles(audit: Audit) -> list[tuple[str, str, str]]:
 def _format_view(audit: Audit, at: int) -> dict[str, Any]:
     from markupsafe import Markup
 
-    from canary.reports.figures import NARROW, WIDE, draw_exposure, draw_histogram
+    from canary.reports.canvas import NARROW, WIDE
+    from canary.reports.figures import draw_exposure, draw_histogram
 
     this = audit.formats[at]
     mine = [c for c in audit.canaries if c.format == at]
@@ -154,13 +177,17 @@ def _format_view(audit: Audit, at: int) -> dict[str, Any]:
     return {
         "masked": this.masked,
         "size": size,
-        "candidates": count(this.candidates),
+        "candidates": count(this.candidates if enumerated else this.histogram.total),
         "enumerated": enumerated,
+        "drawn": any(c.exposure.draws is not None for c in mine),
         "censored": any(c.exposure.censored for c in mine),
         "crowd": _crowd(mine, this.space_size) if audit.canaries_in_corpus else None,
         "facts": facts,
         "fit": this.skew_normal,
         "curve_verdict": curve_verdict(this.skew_normal),
+        "exposure_rows": [exposure_cells(group) for group in _by_copies(mine)],
+        "histogram_rows": [_candidate_cells(this.histogram)]
+        + [_px_cells(group) for group in _by_copies(mine)],
         "exposure_words": _exposure_words(mine, this.space_size),
         "histogram_words": _histogram_words(audit, at, mine),
         "figures": {
@@ -176,7 +203,7 @@ def _format_view(audit: Audit, at: int) -> dict[str, Any]:
 
 def _completeness(priced: FormatResult) -> str:
     """How it is known that no candidate was left out or counted twice."""
-    if priced.method != "enumeration":
+    if priced.method == UNIFORM_DRAWS:
         return "not needed: the draws are random candidates"
     certified, _, how = (priced.certificate or "").partition(": ")
     if certified == "certified":
@@ -204,15 +231,40 @@ def _crowd(mine: list[CanaryResult], space_size: int) -> dict[str, str] | None:
 def _exposure_words(mine: list[CanaryResult], space_size: int) -> str:
     """What the first figure shows, for those who do not see it."""
     groups = []
-    for repetitions in sorted({c.repetitions for c in mine}):
-        group = tuple(c for c in mine if c.repetitions == repetitions)
+    for group in _by_copies(mine):
         median, bound = median_bits(group)
-        name = "controls" if not repetitions else plural(repetitions, "copy", "copies")
+        copies = group[0].repetitions
+        name = plural(copies, "copy", "copies") if copies else "controls"
         groups.append(f"{name}: {'at least ' if bound else ''}{bits(median)}")
     return (
         "Exposure against number of copies. Median exposure in bits, "
         f"{'; '.join(groups)}. The largest possible is {bits(math.log2(space_size))}."
     )
+
+
+def _by_copies(mine: Sequence[CanaryResult]) -> list[tuple[CanaryResult, ...]]:
+    numbers = sorted({c.repetitions for c in mine})
+    return [tuple(c for c in mine if c.repetitions == n) for n in numbers]
+
+
+def _px_cells(group: Sequence[CanaryResult]) -> tuple[str, ...]:
+    px = [c.px_bits for c in group]
+    copies = group[0].repetitions
+    name = plural(copies, "copy", "copies") if copies else "controls"
+    values = (min(px), statistics.median(px), max(px))
+    return name, count(len(px)), *(f"{value:.2f}" for value in values)
+
+
+def _candidate_cells(histogram: Histogram) -> tuple[str, ...]:
+    """As `_px_cells`, to the width of a bin: the lower edges of the bins that hold them."""
+    counts = np.array(histogram.counts, np.int64)
+    total = int(counts.sum())
+    if not total:
+        return "candidates", "0", "–", "–", "–"
+    edges, filled = histogram.edges(), np.flatnonzero(counts)
+    middle = np.searchsorted(counts.cumsum(), total / 2)
+    bins = (filled[0], middle, filled[-1])
+    return "candidates", count(total), *(f"about {bits(edges[at])}" for at in bins)
 
 
 def _histogram_words(audit: Audit, at: int, mine: list[CanaryResult]) -> str:
@@ -256,6 +308,8 @@ def _row(audit: Audit, canary: CanaryResult) -> dict[str, str]:
         if e.rank_lower is not None and e.rank_upper is not None and e.rank_lower < e.rank_upper:
             # One break is allowed, before the range.
             place += f" ({count(e.rank_lower)}{_NBSP}to{_NBSP}{count(e.rank_upper)})"
+    elif e.draws is None:
+        place = f"{count(e.rank_lower or 0)}{_NBSP}to{_NBSP}{count(e.rank_upper or 0)}"
     else:
         place = f"{count(e.hits or 0)} of {count(e.draws or 0)}"
     return {
@@ -273,7 +327,8 @@ def _row(audit: Audit, canary: CanaryResult) -> dict[str, str]:
 
 
 def _drawn(audit: Audit) -> list[Exposure]:
-    return [c.exposure for c in audit.canaries if c.exposure.draws is not None]
+    """Exposures whose intervals rest on draws."""
+    return [c.exposure for c in audit.canaries if c.exposure.confidence is not None]
 
 
 def _percent(share: float) -> str:

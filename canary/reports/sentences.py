@@ -11,9 +11,11 @@ from canary.audits.result import Audit, CanaryResult, median_bits
 from canary.reports.numbers import bits, copies, count, odds, one_in, plural, probability
 from canary.reports.resolution import coarsest
 from canary.statistics.pvalues import fisher
+from canary.statistics.result import UNIFORM_DRAWS
 
 if TYPE_CHECKING:
     from canary.statistics.extrapolation import SkewNormalFit
+    from canary.statistics.result import Exposure
 
 __all__ = [
     "LEVEL",
@@ -81,7 +83,7 @@ class Group:
     bound : bool
         Whether the median is only a lower bound.
     exact : bool
-        Whether nothing was estimated from draws.
+        Whether every rank was counted.
     """
 
     repetitions: int
@@ -104,7 +106,7 @@ def strongest(audit: Audit) -> Group | None:
         groups, key=lambda n: (statistics.median(c.exposure.lower_bits for c in groups[n]), -n)
     )
     group = groups[first]
-    exact = all(c.exposure.draws is None for c in group)
+    exact = all(c.exposure.exact for c in group)
     return Group(first, len(group), *median_bits(group), exact)
 
 
@@ -296,7 +298,7 @@ def _and_controls(audit: Audit, joint: str = "while") -> str:
 def _likeliest(canary: CanaryResult) -> str:
     e = canary.exposure
     value = e.lower_bits if e.bits is None else e.bits
-    return _among(value, bound=e.censored, exact=e.draws is None)
+    return _among(value, bound=e.censored, exact=e.exact)
 
 
 def _outlier(injected: tuple[CanaryResult, ...]) -> tuple[CanaryResult, float] | None:
@@ -313,8 +315,8 @@ def _powerless(audit: Audit) -> bool:
     """Whether Fisher's test could not have reached `LEVEL`, whatever the model did."""
     best = [
         max(1 / audit.formats[c.format].space_size, sys.float_info.min)
-        if c.exposure.draws is None
-        else 1 / (1 + c.exposure.draws)
+        if (draws := _only_draws(c.exposure)) is None
+        else 1 / (1 + draws)
         for c in audit.injected
     ]
     shared = audit.injected_p.shared_draws if audit.injected_p else None
@@ -323,11 +325,16 @@ def _powerless(audit: Audit) -> bool:
 
 def _effort(audit: Audit) -> str:
     formats = {c.format for c in audit.injected}
-    drawn = [c.exposure.draws for c in audit.injected if c.exposure.draws is not None]
+    drawn = [draws for c in audit.injected if (draws := _only_draws(c.exposure)) is not None]
     if drawn:
         return plural(min(drawn), "draw")
     size = min(audit.formats[i].space_size for i in formats)
     return f"only {plural(size, 'possible secret')}"
+
+
+def _only_draws(exposure: Exposure) -> int | None:
+    """The number of draws where nothing else could have told how likely a canary is."""
+    return exposure.draws if exposure.method == UNIFORM_DRAWS else None
 
 
 def _the(number: int, singular: str, many: str = "") -> str:

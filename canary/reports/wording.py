@@ -63,7 +63,8 @@ def _or(empty: str) -> _Words:
 
 def _method(value: Any) -> str:
     return {
-        "auto": "enumeration where the budget allows it, uniform draws elsewhere",
+        "auto": "exact ranks where the budget allows them, uniform draws elsewhere",
+        "rank": "ranks by branch and bound, as was asked for",
         "sampling": "uniform draws, as was asked for",
         "enumeration": "enumeration, as was asked for",
     }.get(str(value)) or _shown(value)
@@ -123,7 +124,7 @@ _SETTINGS: dict[str, tuple[str, _Words]] = {
         lambda value: "no, none was put in" if value is False else _shown(value),
     ),
     "method": ("Method", _method),
-    "budget": ("Most queries for enumerating a format", _number),
+    "budget": ("Most queries for the ranks of a format", _number),
     "draws": ("Draws where a format is not enumerated", _number),
     "seed": ("Seed of the draws (not of the canaries)", _shown),
     "batch_size": ("Batch size", _or("found by trial")),

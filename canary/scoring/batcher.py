@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from canary.errors import InputError, ModelError, OutOfMemory
 from canary.models.base import Children, Expansion, LanguageModel, Nodes, Rows, Walker
 from canary.models.noise import not_finite
+from canary.scoring.checking import check_nodes, check_rows
 from canary.scoring.tuner import BatchTuner
 
 __all__ = ["Batcher", "Progress", "row_sums"]
@@ -88,6 +89,7 @@ class Batcher:
         OutOfMemory
             If not even one row fits.
         """
+        check_rows(rows, self.model.facts.vocabulary)
         self.check_length(int(rows.lengths.max(initial=0)))
         lengths, scored = rows.lengths, rows.scored
         first = np.zeros(len(rows) + 1, np.int64)
@@ -124,6 +126,7 @@ class Batcher:
         self, walker: Walker, nodes: Nodes, tokens: Children, *, keep: bool = True
     ) -> Expansion:
         """`walker.expand`, in halves where the whole does not fit into memory."""
+        check_nodes(nodes, tokens, self.model.facts.vocabulary)
         began = time.perf_counter()
         try:
             expansion = walker.expand(nodes, tokens, keep=keep)

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.corpus.jsonl import JsonLines
-from canary.corpus.lines import place, regular_size
+from canary.corpus.lines import Progress as ByteProgress
+from canary.corpus.lines import regular_size
 from canary.errors import CorpusError, InputError, ModelError, OutputError
 from canary.models.base import LanguageModel, Rows
 from canary.models.loading import load
 from canary.records.shards import open_run
 from canary.scoring.batcher import Batcher, row_sums
+from canary.scoring.blocks import Block, Meter, Watch, read_blocks
 from canary.scoring.identity import identity_of
 from canary.tokens.candidates import CandidateEncoder
 
 __all__ = ["ScoredFile", "parts_of", "score_file"]
 
-ByteProgress = Callable[[int, int], object]
-"""Called with the bytes done and the bytes to do in all."""
-
 _SERIES = "scores"
-_BLOCK_CHARACTERS = 2**18
-_BLOCK_TEXTS = 2**12
 _SHARD_BYTES = 2**24
 _SHARD_SECONDS = 2.0
-_HASH_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -135,7 +129,7 @@ def score_file(
     size = regular_size(source)
     _check_target(target, source)
     seam = load(model)
-    meter = _Meter(progress or (lambda done, total: None), size)
+    meter = Meter(progress or (lambda done, total: None), size)
     scorer = _Scorer.of(
         seam,
         source,
@@ -145,7 +139,7 @@ def score_file(
         overlap=overlap,
         batch_size=batch_size,
     )
-    watch = _Watch.of(source)
+    watch = Watch.of(source)
     identity = {
         "task": "score",
         "input": watch.digest(),
@@ -162,7 +156,7 @@ def score_file(
             tally.add(shard.state)
         resumed = tally.texts
         meter.reach(tally.offset)
-        for state, body in _shards(scorer, _blocks(source, column, tally.offset, tally.line)):
+        for state, body in _shards(scorer, read_blocks(source, column, tally.offset, tally.line)):
             watch.check()
             series.append(state, body)
             tally.add(state)
@@ -213,108 +207,7 @@ class _Tally:
             self.px_bits = None if state["px_bits"] is None else self.px_bits + state["px_bits"]
 
 
-@dataclass(frozen=True)
-class _Watch:
-    """Notices when a file that is read for hours is changed meanwhile."""
-
-    path: Path
-    stamp: tuple[int, ...]
-
-    @classmethod
-    def of(cls, path: Path) -> _Watch:
-        return cls(path, _stamp(path))
-
-    def digest(self) -> str:
-        digest = hashlib.sha256()
-        with self.path.open("rb") as file:
-            while part := file.read(_HASH_BYTES):
-                digest.update(part)
-        self.check()
-        return digest.hexdigest()
-
-    def check(self) -> None:
-        if _stamp(self.path) != self.stamp:
-            raise CorpusError(
-                "changed while it was read",
-                cure="start again when nothing else writes to it",
-                where=str(self.path),
-            )
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    status = path.stat()
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-@dataclass
-class _Meter:
-    """Tells how far a file is done, within a block by its share of the tokens."""
-
-    report: ByteProgress
-    size: int
-    at: int = 0
-    block: tuple[int, int, int] = (0, 0, 1)  # its end, its tokens done and to do
-
-    def reach(self, offset: int) -> None:
-        self.at = offset
-        self.report(offset, self.size)
-
-    def begin(self, end: int, tokens: int) -> None:
-        self.block = (end, 0, max(tokens, 1))
-
-    def add(self, tokens: int) -> None:
-        end, done, to_do = self.block
-        done += tokens
-        self.block = (end, done, to_do)
-        self.report(self.at + (end - self.at) * done // to_do, self.size)
-
-
-@dataclass
-class _Block:
-    """Texts that are scored together, and where in the file they end."""
-
-    lines: list[int] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    characters: int = 0
-    offset: int = 0
-    line: int = 0
-
-    @property
-    def full(self) -> bool:
-        return self.characters >= _BLOCK_CHARACTERS or len(self.texts) >= _BLOCK_TEXTS
-
-
-def _blocks(source: Path, column: str, offset: int, line: int) -> Iterator[_Block]:
-    """The texts from a byte offset on; the same blocks wherever a block before ended."""
-    block = _Block(offset=offset, line=line)
-    lines = JsonLines(source)
-    with source.open("rb") as file:
-        file.seek(offset)
-        for raw in file:
-            block.offset += len(raw)
-            block.line += 1
-            record = lines.read(raw, block.line)
-            if record is None:
-                continue
-            slots = lines.slots(record, (column,), block.line)
-            if [slot.path for slot in slots] != [(column,)]:
-                raise CorpusError(
-                    f"column {column!r} is a chat, not text",
-                    cure="write each chat as the text that the model was trained on",
-                    where=place(source, block.line),
-                )
-            text = slots[0].text
-            block.lines.append(block.line)
-            block.texts.append(text)
-            block.characters += len(text)
-            if block.full:
-                yield block
-                block = _Block(offset=block.offset, line=block.line)
-    if block.texts:
-        yield block
-
-
-def _shards(scorer: _Scorer, blocks: Iterable[_Block]) -> Iterator[tuple[dict[str, Any], bytes]]:
+def _shards(scorer: _Scorer, blocks: Iterable[Block]) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Blocks joined to shards that took a few seconds each, with their states."""
     body, part = bytearray(), _Tally()
     began = time.monotonic()
@@ -353,7 +246,7 @@ class _Scorer:
 
     encoder: CandidateEncoder
     batcher: Batcher
-    meter: _Meter
+    meter: Meter
     source: Path
     limit: int | None
     overlap: int | None
@@ -363,7 +256,7 @@ class _Scorer:
         cls,
         model: LanguageModel,
         source: Path,
-        meter: _Meter,
+        meter: Meter,
         *,
         start_token: str | None,
         context: str,
@@ -382,7 +275,7 @@ class _Scorer:
         batcher = Batcher(model, batch_size=batch_size, progress=meter.add)
         return cls(encoder, batcher, meter, source, limit, overlap)
 
-    def score(self, block: _Block) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def score(self, block: Block) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Bits and number of priced tokens of each text of a block."""
         windows: list[tuple[int, ...]] = []
         starts: list[int] = []
@@ -420,7 +313,7 @@ class _Scorer:
         for begin in range(step, len(ids) - self.overlap, step):
             yield ids[begin : begin + self.limit], self.overlap
 
-    def _encode(self, block: _Block) -> list[tuple[int, ...]]:
+    def _encode(self, block: Block) -> list[tuple[int, ...]]:
         try:
             return [encoding.ids for encoding in self.encoder.encode(block.texts)]
         except (ModelError, UnicodeEncodeError, TypeError):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from canary.statistics.histogram import Histogram, HistogramBuilder
 
-__all__ = ["Census", "CensusResult"]
+__all__ = ["Census", "CensusResult", "Limits"]
 
 Ints = NDArray[np.int64]
 
@@ -41,12 +41,12 @@ class CensusResult:
     kept_bits: NDArray[np.float64]
 
 
-class Census:
-    """Counts, for each canary, the candidates that are at least as likely.
+class Limits:
+    """Counts the others that are at least as likely as each canary, batch by batch.
 
     Costs within `noise_bits` of a canary's are ties of unknown order. The canary itself
-    is known by its number and counted once, whatever the noise did to its cost. Without
-    noise a tie is a tie and counts.
+    is known by its number and left out, whatever the noise did to its cost. Without noise a
+    tie is a tie and counts.
 
     Parameters
     ----------
@@ -55,6 +55,68 @@ class Census:
     index : int64 array of shape (k,)
         Number by which each canary is known: of its leaf, or of its fill.
     noise_bits : float
+    """
+
+    def __init__(self, px_bits: NDArray[np.float64], index: Ints, *, noise_bits: float) -> None:
+        self._index = np.asarray(index, np.int64)
+        # Three limits per canary: surely below, at most, not surely above.
+        below, not_above = px_bits - noise_bits, px_bits + noise_bits
+        self._below, self._at_most, self._not_above = below, px_bits, not_above
+        if noise_bits == 0.0:
+            self._below = np.nextafter(px_bits, np.inf)
+
+    def inside(self, bounds: tuple[int, int]) -> Ints:
+        """The canaries whose numbers lie in a half-open range."""
+        return np.flatnonzero((self._index >= bounds[0]) & (self._index < bounds[1]))
+
+    def count(
+        self,
+        ordered_bits: NDArray[np.float64],
+        costs_bits: NDArray[np.float64],
+        bounds: tuple[int, int],
+        index: Callable[[], Ints],
+    ) -> Ints:
+        """Others surely below each canary, at most as dear, and not surely above.
+
+        Parameters
+        ----------
+        ordered_bits, costs_bits : arrays of shape (m,)
+            A batch of candidates in ascending order, and in that of their numbers.
+        bounds, index
+            As in `Census.add`.
+
+        Returns
+        -------
+        int64 array of shape (3, k)
+        """
+        counts = np.stack(
+            [
+                np.searchsorted(ordered_bits, self._below, side="left"),
+                np.searchsorted(ordered_bits, self._at_most, side="right"),
+                np.searchsorted(ordered_bits, self._not_above, side="right"),
+            ]
+        )
+        inside = self.inside(bounds)
+        if len(inside) and len(costs_bits):
+            numbers = index()
+            order = np.argsort(numbers)
+            at = np.searchsorted(numbers, self._index[inside], sorter=order)
+            at = order[np.minimum(at, len(order) - 1)]
+            here = numbers[at] == self._index[inside]
+            canaries, own = inside[here], costs_bits[at[here]]
+            counts[0, canaries] -= own < self._below[canaries]
+            counts[1, canaries] -= own <= self._at_most[canaries]
+            counts[2, canaries] -= own <= self._not_above[canaries]
+        return counts
+
+
+class Census:
+    """Ranks of canaries among all candidates, and how those are distributed.
+
+    Parameters
+    ----------
+    px_bits, index, noise_bits
+        As in `Limits`.
     keep : int64 array of shape (d,), optional
         Different numbers of candidates whose costs are kept as they come by.
     """
@@ -69,8 +131,7 @@ class Census:
     ) -> None:
         self._px_bits, self._noise = px_bits, noise_bits
         self._index = np.asarray(index, np.int64)
-        # Three limits per canary: surely below, at most, not surely above.
-        self._limits = (px_bits - noise_bits, px_bits, px_bits + noise_bits)
+        self._limits = Limits(px_bits, index, noise_bits=noise_bits)
         self._counts = np.zeros((3, len(px_bits)), np.int64)
         self._histogram = HistogramBuilder()
         self._candidates = 0
@@ -99,20 +160,14 @@ class Census:
         O(m log m + k log m + m log d).
         """
         ordered = np.sort(costs_bits)
-        below, at_most, not_above = self._limits
-        self._counts[0] += np.searchsorted(ordered, below, side="left")
-        self._counts[1] += np.searchsorted(ordered, at_most, side="right")
-        self._counts[2] += np.searchsorted(ordered, not_above, side="right")
+        self._counts += self._limits.count(ordered, costs_bits, bounds, index)
         self._histogram.add(ordered, ordered=True)
         self._candidates += len(ordered)
-        inside = np.flatnonzero((self._index >= bounds[0]) & (self._index < bounds[1]))
         first, last = np.searchsorted(self._keep, bounds)
-        if len(ordered) and (len(inside) or first < last):
+        if len(ordered) and first < last:
             numbers = index()
-            self._uncount_itself(inside, costs_bits, numbers)
-            if first < last:
-                at = np.minimum(np.searchsorted(self._keep, numbers), last - 1)
-                self._kept.append(costs_bits[self._keep[at] == numbers])
+            at = np.minimum(np.searchsorted(self._keep, numbers), last - 1)
+            self._kept.append(costs_bits[self._keep[at] == numbers])
 
     def part(self) -> Census:
         """An empty census of the same canaries, for some of the candidates."""
@@ -141,21 +196,8 @@ class Census:
     def result(self) -> CensusResult:
         """The ranks over everything added."""
         lower, rank, upper = 1 + self._counts
-        if self._noise == 0.0:
-            lower = upper = rank
         histogram = self._histogram.build()
         return CensusResult(rank, lower, upper, histogram, self._candidates, self._kept_bits())
 
     def _kept_bits(self) -> NDArray[np.float64]:
         return np.sort(np.concatenate([np.zeros(0), *self._kept]))
-
-    def _uncount_itself(self, canaries: Ints, costs: NDArray[np.float64], index: Ints) -> None:
-        order = np.argsort(index)
-        at = np.searchsorted(index, self._index[canaries], sorter=order)
-        at = order[np.minimum(at, len(order) - 1)]
-        here = index[at] == self._index[canaries]
-        canaries, own = canaries[here], costs[at[here]]
-        below, at_most, not_above = (limit[canaries] for limit in self._limits)
-        self._counts[0, canaries] -= own < below
-        self._counts[1, canaries] -= own <= at_most
-        self._counts[2, canaries] -= own <= not_above

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -17,12 +17,22 @@ from canary.models.base import Context
 from canary.records.shards import Pace, Series
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.texts import score_encodings
+from canary.search.bounded import BoundedWalk
+from canary.search.bounds import RankBounds, most_leaves
 from canary.search.census import Census, CensusResult
 from canary.search.enumerate import enumerate_leaves, leaf_costs
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import MISSING, TokenTree
 
-__all__ = ["Draws", "Priced", "Ranking", "draw", "rank_by_rows", "rank_by_tree"]
+__all__ = [
+    "Draws",
+    "Priced",
+    "Ranking",
+    "draw",
+    "rank_by_bounds",
+    "rank_by_rows",
+    "rank_by_tree",
+]
 
 _LN2 = float(np.log(2))
 _ROWS_AT_ONCE = 2**12
@@ -103,7 +113,7 @@ def rank_by_tree(
         context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, index)
         priced = Priced(own / _LN2, np.full(len(own), context))
-        _check_agreement(batcher, priced, rows, noise_bits)
+        check_agreement(batcher, priced, rows, noise_bits)
 
         def count(census: Census, start: int, stop: int) -> int:
             spent = 0
@@ -161,6 +171,65 @@ def rank_by_rows(
         noise_bits=noise_bits,
         keep=keep,
         shards=shards,
+    )
+
+
+def rank_by_bounds(
+    tree: TokenTree,
+    batcher: Batcher,
+    format: Format,
+    encoder: CandidateEncoder,
+    fills: Sequence[str],
+    *,
+    rows: Priced,
+    noise_bits: float,
+    memory_bytes: int,
+    budget: int,
+    wanted: NDArray[np.bool_] | None = None,
+) -> RankBounds:
+    """Exact ranks of fills by branch and bound, and bounds where the budget ends before.
+
+    Parameters
+    ----------
+    rows : Priced
+        The fills as whole rows, with which the walk must agree.
+    budget : int
+        Queries that the walk may take. Finding the fills' own paths takes one more per
+        token of each.
+    wanted : bool array of shape (k,), optional
+        Fills worth the walk. The others get the bound that costs nothing: of all
+        candidates, at most ``2**B`` can be as likely, B being the bits below the context.
+
+    Raises
+    ------
+    ModelError
+        If a fill costs something else along the walk than as a whole row.
+    """
+    numbers = _leaf_numbers(tree, format, encoder, fills)
+    with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
+        context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
+        own, queries = leaf_costs(tree, walker, batcher, numbers)
+        priced = Priced(own / _LN2, np.full(len(own), context))
+        check_agreement(batcher, priced, rows, noise_bits)
+        chosen = np.arange(len(own)) if wanted is None else np.flatnonzero(wanted)
+        walk = BoundedWalk(
+            tree,
+            walker,
+            batcher,
+            numbers=numbers[chosen],
+            costs=own[chosen],
+            noise_bits=noise_bits,
+        )
+        walk.run(budget=budget)
+        found = walk.bounds()
+    free = most_leaves(priced.px_bits + noise_bits - context, np.full(len(own), tree.size))
+    lower, rank = np.ones((2, len(own)), np.int64)
+    exact = np.zeros(len(own), np.bool_)
+    lower[chosen], rank[chosen], exact[chosen] = found.lower, found.rank, found.exact
+    free[chosen] = found.upper
+    free = np.minimum(free, format.size)  # a tree may hold more leaves than fills
+    return replace(
+        found, lower=lower, rank=rank, upper=free, exact=exact, queries=found.queries + queries
     )
 
 
@@ -347,7 +416,7 @@ def _leaf_numbers(
     return numbers
 
 
-def _check_agreement(batcher: Batcher, walked: Priced, rows: Priced, noise_bits: float) -> None:
+def check_agreement(batcher: Batcher, walked: Priced, rows: Priced, noise_bits: float) -> None:
     difference = np.abs(walked.px_bits - rows.px_bits)
     worst = float(np.nanmax(difference, initial=0.0))  # both may be infinite
     if worst > noise_bits + 1e-9 * float(np.abs(rows.px_bits).max(initial=0.0)):

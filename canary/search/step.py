@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from canary.models.base import Children, Nodes, Walker
 from canary.scoring.batcher import Batcher
 from canary.tokens.tree import LEAF, TokenTree
 
-__all__ = ["Frontier", "Step", "expand", "root_frontier"]
+__all__ = ["Frontier", "Step", "expand", "joined", "root_frontier"]
 
 Ints = NDArray[np.int64]
 
@@ -161,6 +162,19 @@ def root_frontier(walker: Walker) -> Frontier:
         costs=np.array([context]),
         first_leaf=zero,
     )
+
+
+def joined(parts: Sequence[Frontier]) -> Frontier:
+    """The open nodes of several frontiers, one after the other; at least one is needed."""
+    width = max(part.paths.shape[1] for part in parts)
+    paths = np.zeros((sum(map(len, parts)), width), np.int32)
+    first = 0
+    for part in parts:
+        paths[first : first + len(part), : part.paths.shape[1]] = part.paths
+        first += len(part)
+    names = [name for name in Frontier.__dataclass_fields__ if name != "paths"]
+    others = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return Frontier(paths=paths, **others)
 
 
 def expand(batcher: Batcher, walker: Walker, tree: TokenTree, frontier: Frontier) -> Step:

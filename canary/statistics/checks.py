@@ -9,13 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
+from canary.records.fields import brief
 
-__all__ = ["check_confidence", "exact_size", "finite_array"]
+__all__ = ["LARGEST_BITS", "check_confidence", "exact_size", "finite_array", "real_array"]
+
+LARGEST_BITS = 1e100
+"""Beyond it no log-perplexity is one, and squares and sums would leave float64."""
 
 
 def check_confidence(confidence: float, where: str) -> None:
     """An EstimationError unless it lies between 0 and 1."""
-    if not 0.0 < confidence < 1.0:
+    if not (0.0 < confidence < 1.0 and 1.0 - confidence < 1.0):  # the latter: 1e-20 is as 0
         raise EstimationError(
             f"confidence must lie between 0 and 1, got {confidence!r}",
             cure="0.95 is usual",
@@ -31,34 +35,44 @@ def exact_size(space_size: SupportsIndex, where: str) -> int:
         size = 0
     if size < 1:
         raise EstimationError(
-            f"space_size must be a positive integer, got {space_size!r}",
+            f"space_size must be a positive integer, got {brief(space_size)}",
             cure="give the exact size of the format's space",
             where=where,
         )
     return size
 
 
+def real_array(values: ArrayLike, name: str, where: str, *, cure: str) -> NDArray[np.float64]:
+    """Real numbers of any shape, as float64; those that it cannot hold are infinite."""
+    try:
+        given = np.asarray(values)
+        if given.dtype.kind not in "biuf":
+            # A list of ints beyond int64 and None has the type object, and may be numbers.
+            given = np.asarray(values, None if given.dtype.kind in "cmMSUV" else np.float64)
+        if given.dtype.kind not in "biuf":
+            raise TypeError(f"got the type {given.dtype}")
+        with np.errstate(over="ignore"):
+            return given.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise EstimationError(
+            f"{name} must hold numbers ({error})", cure=cure, where=where
+        ) from error
+
+
 def finite_array(values: ArrayLike, name: str, where: str) -> NDArray[np.float64]:
     """One-dimensional finite numbers."""
-    try:
-        array = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise EstimationError(
-            f"{name} must hold numbers ({error})",
-            cure="give log-perplexities in bits",
-            where=where,
-        ) from error
+    array = real_array(values, name, where, cure="give log-perplexities in bits")
     if array.ndim != 1:
         raise EstimationError(
             f"{name} must have one dimension, got shape {array.shape}",
             cure="give one log-perplexity per candidate",
             where=where,
         )
-    bad = np.flatnonzero(~np.isfinite(array))
+    bad = np.flatnonzero(~(np.abs(array) <= LARGEST_BITS))
     if len(bad):
         raise EstimationError(
             f"{name} must be finite, got {array[bad[0]]} at position {bad[0]} "
-            f"({len(bad)} of {len(array)} values are not finite)",
+            f"({len(bad)} of {len(array)} values are not finite, or beyond {LARGEST_BITS:g})",
             cure="look for NaN or infinite logits in the model",
             where=where,
         )

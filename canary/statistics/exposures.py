@@ -1,4 +1,4 @@
-"""Exposure of canaries, from exact ranks and from uniform draws.
+"""Exposure of canaries, from exact ranks, from certain bounds, and from uniform draws.
 
 The exposure of a canary is ``log2|R| - log2 rank`` bits, with the rank being the number of
 candidates whose log-perplexity is at most the canary's. Ties count and so does the canary
@@ -12,16 +12,23 @@ from __future__ import annotations
 import math
 import operator
 import sys
+from dataclasses import replace
 from typing import SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.statistics.checks import check_confidence, exact_size, finite_array
-from canary.statistics.result import Exposure
+from canary.records.fields import brief
+from canary.statistics.checks import LARGEST_BITS, check_confidence, exact_size, finite_array
+from canary.statistics.result import UNIFORM_DRAWS, Exposure
 
-__all__ = ["exposure_by_draws", "exposure_by_rank"]
+__all__ = [
+    "exposure_by_bounds",
+    "exposure_by_bounds_and_draws",
+    "exposure_by_draws",
+    "exposure_by_rank",
+]
 
 
 def exposure_by_rank(
@@ -61,33 +68,105 @@ def exposure_by_rank(
     """
     where = "exposure_by_rank"
     size = exact_size(space_size, where)
-    try:
-        low, middle, high = (operator.index(value) for value in (lower, rank, upper))
-    except TypeError as error:
+    low, middle, high = _ranks(size, where, lower=lower, rank=rank, upper=upper)
+    return _counted("enumeration", low, middle, high, size)
+
+
+def exposure_by_bounds(
+    *,
+    lower: SupportsIndex,
+    upper: SupportsIndex,
+    space_size: SupportsIndex,
+    rank: SupportsIndex | None = None,
+) -> Exposure:
+    """Exposure of one canary whose rank lies between two bounds for certain.
+
+    Parameters
+    ----------
+    lower, upper : int
+        The rank is one of these or between them, whatever the noise of the model's
+        arithmetic did.
+    space_size : int
+        Exact size of the space, of any magnitude.
+    rank : int, optional
+        Where all candidates that may count were priced.
+
+    Returns
+    -------
+    Exposure
+        Its interval is certain, so it has no confidence; without `rank` it has no estimate
+        either. Its p-value is ``upper / space_size``: never less than ``rank / space_size``,
+        and so valid wherever the search stopped.
+
+    Raises
+    ------
+    EstimationError
+        Unless ``1 <= lower <= rank <= upper <= space_size``, all integers.
+
+    Examples
+    --------
+    >>> exposure_by_bounds(lower=10, upper=1_000, space_size=1_024_000).lower_bits
+    10.0
+    """
+    where = "exposure_by_bounds"
+    size = exact_size(space_size, where)
+    if rank is None:
+        low, _, high = _ranks(size, where, lower=lower, rank=lower, upper=upper)
+        return _counted("rank", low, None, high, size)
+    low, middle, high = _ranks(size, where, lower=lower, rank=rank, upper=upper)
+    return _counted("rank", low, middle, high, size)
+
+
+def exposure_by_bounds_and_draws(certain: Exposure, drawn: Exposure) -> Exposure:
+    """Exposure of one canary from bounds of its rank and from uniform draws together.
+
+    Parameters
+    ----------
+    certain, drawn : Exposure
+        The same canary's, of `exposure_by_bounds` and of `exposure_by_draws`.
+
+    Returns
+    -------
+    Exposure
+        Estimate and interval of `certain` where it has the rank. Elsewhere what the two
+        intervals have in common, with the confidence of the draws; their estimate, moved
+        into it. The p-value is `certain`'s where that is at most ``1 / (1 + draws)``, and
+        ``(2 + hits) / (1 + draws)`` elsewhere.
+
+    Notes
+    -----
+    Certain bounds hold always, so what is left of an interval after they cut it covers the
+    truth exactly when the interval did. Where nothing is left, the draws' interval missed,
+    and the bounds stand alone.
+
+    The smaller of two p-values is none. Let ``s = 1 / (1 + draws)``, fixed beforehand, and
+    S be the canaries with ``upper / |R| <= s``. If the canary was not learned, ``Pr[S] <= s``,
+    for ``upper`` is never below the rank. On S the p-value is ``upper / |R|``, elsewhere that
+    of the draws plus s. So for ``u < s``, ``Pr[p <= u] <= Pr[rank / |R| <= u] <= u``, and for
+    ``u >= s``, ``Pr[p <= u] <= Pr[S] + Pr[(1 + hits) / (1 + draws) <= u - s] <= u``. It holds
+    however the search was cut short, even if the draws decided that.
+    """
+    if drawn.draws is None or drawn.hits is None or certain.p_value is None:
         raise EstimationError(
-            f"ranks must be integers, got lower={lower!r}, rank={rank!r}, upper={upper!r}",
-            cure="count candidates, the canary included",
-            where=where,
-        ) from error
-    if not 1 <= low <= middle <= high <= size:
-        raise EstimationError(
-            "expected 1 <= lower <= rank <= upper <= space_size, "
-            f"got lower={low}, rank={middle}, upper={high}, space_size={size}",
-            cure="count the canary itself, and each candidate of the space once",
-            where=where,
+            "the exposures are not one of bounds and one of draws",
+            cure="give those of exposure_by_bounds and exposure_by_draws",
+            where="exposure_by_bounds_and_draws",
         )
-    return Exposure(
-        bits=_log2_ratio(size, middle),
-        lower_bits=_log2_ratio(size, high),
-        upper_bits=_log2_ratio(size, low),
-        confidence=None,
-        method="enumeration",
-        space_bits=math.log2(size),
-        # Rounded up where a float would underflow to an impossible p-value of 0.
-        p_value=max(high / size, sys.float_info.min),
-        rank=middle,
-        rank_lower=low,
-        rank_upper=high,
+    least = 1.0 / (1 + drawn.draws)
+    found = certain
+    if certain.p_value > least:
+        p_value = min(1.0, (2 + drawn.hits) * least)
+        found = replace(certain, p_value=p_value, draws=drawn.draws, hits=drawn.hits)
+    if certain.bits is not None:
+        return found
+    lower = max(certain.lower_bits, drawn.lower_bits)
+    upper = min(certain.upper_bits, drawn.upper_bits)
+    found = replace(found, method="rank and draws", draws=drawn.draws, hits=drawn.hits)
+    if lower > upper:
+        return found
+    bits = None if drawn.bits is None else min(max(drawn.bits, lower), upper)
+    return replace(
+        found, bits=bits, lower_bits=lower, upper_bits=upper, confidence=drawn.confidence
     )
 
 
@@ -163,7 +242,7 @@ def exposure_by_draws(
     where = "exposure_by_draws"
     size = exact_size(space_size, where)
     check_confidence(confidence, where)
-    if not 0.0 <= noise_bits < math.inf:
+    if not 0.0 <= noise_bits <= LARGEST_BITS:
         raise EstimationError(
             f"noise_bits must be finite and not negative, got {noise_bits!r}",
             cure="give what the model's facts say",
@@ -195,7 +274,7 @@ def exposure_by_draws(
             lower_bits=float(lower_bits[i]),
             upper_bits=float(upper_bits[i]),
             confidence=confidence,
-            method="uniform draws",
+            method=UNIFORM_DRAWS,
             space_bits=space_bits,
             p_value=float((1 + hits[i]) / (1 + n)),
             draws=n,
@@ -203,6 +282,51 @@ def exposure_by_draws(
         )
         for i in range(len(px))
     ]
+
+
+def _ranks(
+    size: int,
+    where: str,
+    *,
+    lower: SupportsIndex,
+    rank: SupportsIndex,
+    upper: SupportsIndex,
+) -> tuple[int, int, int]:
+    """Ranks as integers, in their order and within the space."""
+    try:
+        low, middle, high = (operator.index(value) for value in (lower, rank, upper))
+    except TypeError as error:
+        raise EstimationError(
+            f"ranks must be integers, got lower={brief(lower)}, rank={brief(rank)}, "
+            f"upper={brief(upper)}",
+            cure="count candidates, the canary included",
+            where=where,
+        ) from error
+    if not 1 <= low <= middle <= high <= size:
+        raise EstimationError(
+            "expected 1 <= lower <= rank <= upper <= space_size, "
+            f"got lower={brief(low)}, rank={brief(middle)}, upper={brief(high)}, "
+            f"space_size={brief(size)}",
+            cure="count the canary itself, and each candidate of the space once",
+            where=where,
+        )
+    return low, middle, high
+
+
+def _counted(method: str, low: int, rank: int | None, high: int, size: int) -> Exposure:
+    return Exposure(
+        bits=None if rank is None else _log2_ratio(size, rank),
+        lower_bits=_log2_ratio(size, high),
+        upper_bits=_log2_ratio(size, low),
+        confidence=None,
+        method=method,
+        space_bits=math.log2(size),
+        # Rounded up where a float would underflow to an impossible p-value of 0.
+        p_value=max(high / size, sys.float_info.min),
+        rank=rank,
+        rank_lower=low,
+        rank_upper=high,
+    )
 
 
 def _clopper_pearson(

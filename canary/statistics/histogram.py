@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError
+from canary.statistics.checks import LARGEST_BITS
 
 __all__ = ["Histogram", "HistogramBuilder"]
 
 _MOST_BINS = 4096
+_LEAST_WIDTH = 2.0**-64
+_EXACT = 2.0**52  # bins from 0 whose numbers and edges are exact
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class HistogramBuilder:
     """
 
     def __init__(self, width_bits: float = 0.125) -> None:
-        if math.frexp(width_bits)[0] != 0.5:
+        if math.frexp(width_bits)[0] != 0.5 or not _LEAST_WIDTH <= width_bits <= LARGEST_BITS:
             raise EstimationError(
                 f"the width of bins must be a positive power of two, got {width_bits!r}",
                 cure="0.125 bits is usual",
@@ -112,7 +115,17 @@ class HistogramBuilder:
         values = values[np.searchsorted(values, -np.inf, "right") : np.searchsorted(values, np.inf)]
         if not len(values):
             return
-        while values[-1] - values[0] > _MOST_BINS * self.width_bits:
+        farthest = max(-values[0], values[-1])
+        if farthest > LARGEST_BITS:
+            raise EstimationError(
+                f"{farthest:g} is no log-perplexity in bits",
+                cure="look for overflow in the model's numbers",
+                where="HistogramBuilder.add",
+            )
+        while (
+            values[-1] - values[0] > _MOST_BINS * self.width_bits
+            or farthest > _EXACT * self.width_bits
+        ):
             self._coarsen()
         first = int(np.floor(values[0] / self.width_bits))
         last = int(np.floor(values[-1] / self.width_bits))

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from canary.errors import EstimationError
+from canary.records.fields import brief
+from canary.statistics.checks import real_array
 from canary.statistics.combined import CombinedP
 
 __all__ = ["fisher"]
@@ -69,12 +71,7 @@ def fisher(p_values: ArrayLike, *, shared_draws: SupportsIndex | None = None) ->
     from scipy.special import gammaincc
 
     where = "fisher"
-    try:
-        p = np.asarray(p_values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise EstimationError(
-            f"p_values must hold numbers ({error})", cure="give one per canary", where=where
-        ) from error
+    p = real_array(p_values, "p_values", where, cure="give one per canary")
     if p.ndim != 1 or not len(p):
         raise EstimationError(
             f"p_values must hold at least one number in one dimension, got shape {p.shape}",
@@ -113,7 +110,7 @@ def _draws(shared_draws: SupportsIndex, where: str) -> int:
         draws = 0
     if draws < 1:
         raise EstimationError(
-            f"shared_draws must be a positive integer, got {shared_draws!r}",
+            f"shared_draws must be a positive integer, got {brief(shared_draws)}",
             cure="give the number of draws, or None for p-values from exact ranks",
             where=where,
         )

@@ -9,7 +9,10 @@ from typing import Any
 
 from canary.records.fields import from_fields
 
-__all__ = ["SKEW_NORMAL", "Exposure"]
+__all__ = ["SKEW_NORMAL", "UNIFORM_DRAWS", "Exposure"]
+
+UNIFORM_DRAWS = "uniform draws"
+"""The method whose exposures rest on draws alone."""
 
 SKEW_NORMAL = "skew-normal"
 """The method whose exposures are unbounded and have no p-value."""
@@ -29,7 +32,9 @@ class Exposure:
         Confidence of the interval; None where it is certain, to within the noise of the
         model's arithmetic.
     method : str
-        ``"enumeration"``, ``"uniform draws"`` or ``"skew-normal"``.
+        ``"enumeration"``, ``"rank"`` (all candidates that may count were priced, or bounds
+        stand where the budget ended before), ``"rank and draws"`` (such bounds cut the
+        interval of the draws), ``"uniform draws"`` or ``"skew-normal"``.
     space_bits : float
         log2|R|, the largest exposure that there is; a skew-normal estimate may exceed it.
     p_value : float or None
@@ -38,9 +43,10 @@ class Exposure:
         bounds how often it is too high.
     rank, rank_lower, rank_upper : int or None
         Candidates with Px <= Px(canary), the canary included, and its bounds; None for
-        an estimate from draws.
+        an estimate from draws. Where only the bounds are known, `rank` is None.
     draws, hits : int or None
-        Candidates drawn, and those among them with Px <= Px(canary).
+        Candidates drawn, and those among them with Px <= Px(canary); None where neither
+        the interval nor the p-value rests on draws.
     tail_bits : float or None
         Of a skew-normal estimate, the whole tail of the curve: ``-log2 F(Px)`` beside the
         ``-log2 (F(Px) - F(0))`` of `bits`. None if the curve has nothing there at all.
@@ -62,8 +68,13 @@ class Exposure:
 
     @property
     def censored(self) -> bool:
-        """Whether only a lower bound is known: no draw was as likely as the canary."""
+        """Whether only bounds are known: no draw was as likely, or the search did not end."""
         return self.bits is None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the rank was counted, to within the noise of the model's arithmetic."""
+        return self.rank is not None
 
     @property
     def unbounded(self) -> bool:
@@ -82,6 +93,8 @@ class Exposure:
         A TypeError names a field of another type, a ValueError one that does not go with
         the method: a p-value of a skew-normal estimate, or a missing one of another.
         """
+        if not isinstance(data, Mapping):
+            raise TypeError(f"an exposure must be an object, got {type(data).__name__}")
         unbounded = data.get("method") == SKEW_NORMAL
         open_ended = unbounded and data.get("upper_bits", 0.0) is None
         found = from_fields(cls, {**data, "upper_bits": 0.0} if open_ended else data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -63,9 +64,10 @@ def test_auto_chooses_by_budget_and_says_why() -> None:
     assert "within the budget" in small.reason
     assert small.candidates == 100
     assert small.queries >= 10
-    assert large.method == "uniform draws"
+    assert large.method == "rank and draws"
     assert "111,110 queries" in large.reason
-    assert large.candidates == 50
+    assert re.search(r"branch and bound ranked \d+ of 10 canaries exactly, with", large.reason)
+    assert large.histogram.total == 50 < large.candidates
     assert [c.format for c in found.canaries] == [c.format for c in canaries]
     with pytest.raises(InputError, match="budget of at least 111110"):
         exposure(build("table"), canaries, method="enumeration", budget=1000)

@@ -20,6 +20,7 @@ import time
 
 import numpy as np
 import torch
+from spread import spread
 from tokenizers import Tokenizer, models
 
 from canary.formats.format import Format
@@ -98,9 +99,7 @@ def main() -> None:
                 "batch": batcher._nodes.size,
                 "bare_per_cpu_second": round(statistics.median(bare)),
                 "walk_per_cpu_second": round(statistics.median(walk)),
-                "ratio": round(statistics.median(ratios), 3),
-                "ratio_least": round(min(ratios), 3),
-                "ratio_most": round(max(ratios), 3),
+                **spread("ratio", ratios),
                 "outside_model": round(statistics.median(outside), 3),
             }
         )

@@ -1,10 +1,10 @@
 """Formats: how long compiling and drawing take.
 
-    python tests/benchmarks/formats.py [--fills 100000] [--rounds 3]
+    python tests/benchmarks/formats.py [--fills 100000] [--rounds 3] [--words 267735]
 
-One JSON line, medians of processor seconds over the rounds: to make each format anew, and to
-draw and spell so many different fills of it. `words` is eight words of a made-up list of
-267,735, of which a hundredth as many fills are drawn.
+One JSON line, processor seconds over the rounds: to make each format anew, and to
+draw and spell so many different fills of it. `words` is eight words of a made-up list of so
+many, of which a hundredth as many fills are drawn.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import argparse
 import json
 import random
 import resource
-import statistics
 import time
 
 import numpy as np
+from spread import spread
 
 from canary.formats.checksums import credit_card
 from canary.formats.format import Format
@@ -27,15 +27,14 @@ FORMATS = {
     "cards": "The card is {credit_card}",
     "uuid": "The key is {uuid}",
 }
-WORDS = 267_735
 
 
-def vocabulary() -> list[str]:
+def vocabulary(count: int) -> list[str]:
     rng = random.Random(0)
     parts = [c + v for c in "bcdfghjklmnprstvwz" for v in "aeiou"]
     parts += ["er", "ing", "s", "ed", "an", "on"]
     words: set[str] = set()
-    while len(words) < WORDS:
+    while len(words) < count:
         words.add("".join(rng.choices(parts, k=rng.randint(2, 5))))
     return sorted(words)
 
@@ -55,18 +54,21 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fills", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--words", type=int, default=267_735)
     options = parser.parse_args()
     cases = [(name, text, None, options.fills) for name, text in FORMATS.items()]
-    cases.append(("words", "The words are {word:8}.", vocabulary(), options.fills // 100))
+    cases.append(
+        ("words", "The words are {word:8}.", vocabulary(options.words), options.fills // 100)
+    )
     result: dict[str, object] = {"benchmark": "formats"}
     for name, text, words, fills in cases:
         rounds = [measure(text, words, fills) for _ in range(options.rounds)]
         result[name] = {
             "bits": round(rounds[0][2], 1),
             "edges": rounds[0][3],
-            "compile_seconds": round(statistics.median(r[0] for r in rounds), 4),
+            **spread("compile_seconds", [r[0] for r in rounds], digits=4),
             "fills": fills,
-            "draw_seconds": round(statistics.median(r[1] for r in rounds), 4),
+            **spread("draw_seconds", [r[1] for r in rounds], digits=4),
         }
     result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(json.dumps(result))

@@ -26,6 +26,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from spread import spread
+
 from canary.corpus.canaries import CanarySet, generate
 from canary.corpus.injection import inject_file
 from canary.corpus.stripping import strip_file
@@ -121,9 +123,11 @@ def main() -> None:
             ]
             for mode in ("record", "splice")
         }
-    rates = {job: megabytes / statistics.median(found) for job, found in times.items()}
-    ratios = {
-        job: statistics.median(a / b for a, b in zip(times["plain"], found, strict=True))
+    figures = {
+        job: {
+            "rate": round(megabytes / statistics.median(found), 1),
+            **spread("ratio", [a / b for a, b in zip(times["plain"], found, strict=True)]),
+        }
         for job, found in times.items()
     }
     print(
@@ -132,8 +136,7 @@ def main() -> None:
                 "benchmark": "injection",
                 "megabytes": round(megabytes, 1),
                 "line": options.line,
-                "rates": {job: round(rate, 1) for job, rate in rates.items()},
-                "ratios": {job: round(ratio, 3) for job, ratio in ratios.items()},
+                "jobs": figures,
                 "peaks_mib": peaks,
             }
         )

@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 
 import torch
+from spread import spread
 from tokenizers import Tokenizer, models
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -95,9 +96,7 @@ def main() -> None:
                 "threads": options.threads,
                 "bare_per_cpu_second": round(statistics.median(rate for rate, _ in rates)),
                 "scored_per_cpu_second": round(statistics.median(rate for _, rate in rates)),
-                "ratio": round(statistics.median(ratios), 3),
-                "ratio_least": round(min(ratios), 3),
-                "ratio_most": round(max(ratios), 3),
+                **spread("ratio", ratios),
             }
         )
     )

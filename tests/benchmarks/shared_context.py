@@ -18,6 +18,7 @@ import time
 import numpy as np
 import torch
 import transformers
+from spread import spread
 
 from canary.models.base import Children, Context, Nodes
 from canary.models.forwards import CausalForward
@@ -76,9 +77,7 @@ def measure(context: int, *, nodes: int, rounds: int) -> dict[str, float]:
         "context_tokens": context,
         "shared_s": round(statistics.median(seconds[True]), 4),
         "copied_s": round(statistics.median(seconds[False]), 4),
-        "ratio": round(statistics.median(ratios), 2),
-        "ratio_low": round(min(ratios), 2),
-        "ratio_high": round(max(ratios), 2),
+        **spread("ratio", ratios, digits=2),
         "largest_difference_nats": error,
     }
 
@@ -91,7 +90,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     found = [measure(p, nodes=options.nodes, rounds=options.rounds) for p in (40, 256)]
-    print(json.dumps({"nodes": options.nodes, "threads": options.threads, "contexts": found}))
+    about = {"nodes": options.nodes, "threads": options.threads}
+    print(json.dumps({"benchmark": "shared_context", **about, "contexts": found}))
 
 
 if __name__ == "__main__":

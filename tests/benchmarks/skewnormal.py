@@ -16,6 +16,7 @@ import time
 
 import numpy as np
 from scipy.stats import skewnorm
+from spread import spread
 
 from canary.statistics.skewfit import fit_skew_normal, log_likelihood
 from canary.statistics.skewnormal import SkewNormal
@@ -44,11 +45,9 @@ def main() -> None:
             {
                 "benchmark": "skewnormal",
                 "draws": options.draws,
-                "canary_cpu_seconds": round(statistics.median(ours), 3),
+                **spread("canary_cpu_seconds", ours),
                 "scipy_cpu_seconds": round(statistics.median(theirs), 3),
-                "ratio": round(statistics.median(ratios), 1),
-                "ratio_least": round(min(ratios), 1),
-                "ratio_most": round(max(ratios), 1),
+                **spread("ratio", ratios, digits=1),
                 "gain_nats_least": float(f"{min(gains):.3g}"),
             }
         )

@@ -2,7 +2,7 @@
 
     .venv/bin/python tests/benchmarks/startup.py
 
-Prints one line of JSON: medians in seconds over `runs` fresh processes. `import_seconds`
+Prints one line of JSON: seconds over `runs` fresh processes. `import_seconds`
 is the import alone, `help_seconds` the whole command as a user waits for it, and
 `python_seconds` what an interpreter that does nothing takes of that.
 """
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from spread import spread
 
 IMPORT = "import time; t = time.perf_counter(); import canary; print(time.perf_counter() - t)"
 
@@ -44,8 +45,10 @@ def main() -> None:
         "help_seconds": [wall([command, "--help"]) for _ in range(runs)],
         "python_seconds": [wall([sys.executable, "-c", "pass"]) for _ in range(runs)],
     }
-    medians = {name: round(statistics.median(times), 4) for name, times in measured.items()}
-    print(json.dumps({"benchmark": "startup", "runs": runs, **medians}))
+    figures = {"benchmark": "startup", "runs": runs}
+    for name, times in measured.items():
+        figures |= spread(name, times)
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

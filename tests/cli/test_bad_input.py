@@ -13,6 +13,8 @@ from canary.corpus.canaries import generate
 
 GENERATE = ("generate", "The code is {digit:9}", "--force", "--out", "old/file")
 INJECT = ("inject", "corpus.jsonl", "--canaries", "canaries.json", "--out", "old/file")
+STRIP = ("strip", *INJECT[1:])
+DISCOVER = ("discover", "corpus.jsonl", "{digit:9}", "--force", "--out", "old/file")
 VERIFY = ("verify", "corpus.jsonl", "--canaries", "canaries.json")
 AUDIT = ("audit", "./model", "--canaries", "canaries.json", "--out", "old", "--draws", "9")
 EXPOSURE = ("exposure", "./model", "--canaries", "canaries.json", "--draws", "9")
@@ -23,6 +25,13 @@ REPORT = ("report", "old/audit.json", "--out", "old/file")
 def corpus(text):
     def prepare():
         Path("corpus.jsonl").write_text(text)
+
+    return prepare
+
+
+def raw_corpus(data):
+    def prepare():
+        Path("corpus.jsonl").write_bytes(data)
 
     return prepare
 
@@ -102,6 +111,11 @@ def wrong_factory():
     Path("mine.py").write_text("def build(config):\n    raise KeyError('width')\n")
 
 
+def one_position():
+    shutil.rmtree("model")
+    save_model(small_model(positions=1), Path("model"))
+
+
 def nothing():
     pass
 
@@ -129,6 +143,41 @@ TABLE = {
         ("corpus.jsonl:3", "not valid JSON", "mend the line"),
     ),
     "invalid JSON, verify": (corpus('{"text": "a"}\n{'), VERIFY, ("corpus.jsonl:2", "mend")),
+    "invalid UTF-8": (
+        raw_corpus(b'{"text": "a"}\n{"text": "\xff"}\n'),
+        INJECT,
+        ("corpus.jsonl:2", "is not UTF-8 (byte 11 of the line)", "save the corpus as UTF-8"),
+    ),
+    "invalid UTF-8, verify": (
+        raw_corpus(b'{"text": "a"}\n\xff\n'),
+        VERIFY,
+        ("corpus.jsonl:2", "is not UTF-8"),
+    ),
+    "invalid UTF-8, strip": (
+        raw_corpus(b'{"text": "a"}\n\xff\n'),
+        STRIP,
+        ("corpus.jsonl:2", "is not UTF-8"),
+    ),
+    "invalid UTF-8, discover": (
+        raw_corpus(b'{"text": "a"}\n\xff\n'),
+        DISCOVER,
+        ("corpus.jsonl:2", "is not UTF-8"),
+    ),
+    "invalid UTF-8, score": (
+        raw_corpus(b'{"text": "a"}\n\xff\n'),
+        SCORE,
+        ("corpus.jsonl:2", "is not UTF-8"),
+    ),
+    "invalid JSON, strip": (corpus('{"text": "a"}\n{'), STRIP, ("corpus.jsonl:2", "mend")),
+    "invalid JSON, discover": (corpus('{"text": "a"}\n{'), DISCOVER, ("corpus.jsonl:2", "mend")),
+    "invalid JSON, score": (corpus('{"text": "a"}\n{'), SCORE, ("corpus.jsonl:2", "mend")),
+    "empty corpus, strip": (corpus(""), STRIP, ("holds no record", "at least one")),
+    "empty corpus, discover": (corpus(""), DISCOVER, ("holds no record", "at least one")),
+    "empty corpus, score": (corpus(""), SCORE, ("holds no record", "at least one")),
+    "missing column, strip": (nothing, (*STRIP, "--column", "body"), ("no column 'body'",)),
+    "missing column, discover": (nothing, (*DISCOVER, "--column", "body"), ("no column 'body'",)),
+    "missing column, score": (nothing, (*SCORE, "--column", "body"), ("no column 'body'",)),
+    "nothing to discover": (nothing, DISCOVER, ("holds no secret", "look for other formats")),
     "empty corpus": (corpus(""), INJECT, ("corpus.jsonl", "holds no record", "at least one")),
     "empty corpus, verify": (corpus("\n"), VERIFY, ("holds no record",)),
     "no corpus": (Path("corpus.jsonl").unlink, INJECT, ("corpus.jsonl", "check the path")),
@@ -286,6 +335,19 @@ TABLE = {
         (*AUDIT, "--device", "abacus"),
         ("'abacus' cannot be used here", "use cpu"),
     ),
+    "device without numbers": (
+        nothing,
+        (*AUDIT, "--device", "meta"),
+        ("'meta' holds shapes", "use cpu"),
+    ),
+    "device without numbers, score": (nothing, (*SCORE, "--device", "meta"), ("'meta'", "use cpu")),
+    "model of one position": (
+        one_position,
+        AUDIT,
+        ("'model' takes 1 token at once", "n_positions"),
+    ),
+    "model of one position, exposure": (one_position, EXPOSURE, ("takes 1 token at once",)),
+    "model of one position, score": (one_position, SCORE, ("takes 1 token at once",)),
     "unknown method": (
         nothing,
         (*EXPOSURE, "--method", "guessing"),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tracemalloc
 
 import pytest
+from datasets import Dataset
 
 from canary.corpus.canaries import generate
 from canary.corpus.injection import inject_file
+from canary.corpus.stripping import strip_file
 from canary.corpus.verification import verify
 from canary.errors import CorpusError, InputError, OutputError
 
@@ -127,6 +130,20 @@ def test_seeds(tmp_path, seed):
     (tmp_path / "in.jsonl").write_bytes(GOOD)
     with pytest.raises(InputError, match="seed must be a whole number"):
         inject_file(tmp_path / "in.jsonl", tmp_path / "out.jsonl", CANARIES, seed=seed)
+
+
+@pytest.mark.parametrize("bits", [0o600, 0o640, 0o644])
+@pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz", "x.parquet"])
+def test_who_may_read_the_source_may_read_the_target(tmp_path, name, bits):
+    source, target, back = tmp_path / "in.jsonl", tmp_path / name, tmp_path / f"back-{name}"
+    source.write_bytes(GOOD)
+    if name.endswith("parquet"):
+        source = tmp_path / "in.parquet"
+        Dataset.from_dict({"text": ["a"]}).to_parquet(source)
+    source.chmod(bits)
+    inject_file(source, target, CANARIES)
+    strip_file(target, back, CANARIES)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (target, back)] == [bits, bits]
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, RuntimeError, OSError])

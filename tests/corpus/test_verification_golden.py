@@ -38,10 +38,18 @@ def test_what_was_injected_is_found(tmp_path):
         (c.id, c.repetitions, c.repetitions) for c in canaries
     ]
     assert result.records == 20 + sum(c.repetitions for c in canaries)
-    assert (
-        result.summary()
-        == "96 canaries and controls in 1,380 records: each found as often as expected"
+    # Two formats: 8 canaries of each of 1, 4, 16 and 64 copies, and 16 controls.
+    assert result.summary() == (
+        "1,380 records: 64 canaries (1,360 copies) found; 32 controls absent"
     )
+
+
+def test_what_is_not_there_is_not_named(tmp_path):
+    corpus = _write(tmp_path / "x.jsonl", "code 1")
+    for repetitions, told in ((1, "1 canary (1 copy) found"), (0, "1 control absent")):
+        fill = "1" if repetitions else "2"
+        canaries = CanarySet((Format("code {digit:1}"),), (Canary("c", 0, fill, repetitions),), 0)
+        assert verify(corpus, canaries).summary() == f"1 record: {told}"
 
 
 def test_departures_are_named(tmp_path):

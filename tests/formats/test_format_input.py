@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from canary.corpus.canaries import CanarySet
 from canary.errors import FormatError
 from canary.formats.format import Format
 
@@ -123,6 +124,15 @@ def test_a_fill_outside_the_space_is_not_repeated():
             space.candidate(fill)
         assert not fill or fill not in str(caught.value)
     assert 1234 not in space
+
+
+@pytest.mark.parametrize("fill", [None, 123456789, b"123456789", ("1",)], ids=repr)
+def test_a_fill_that_is_no_text(fill):
+    space = Format("{digit:9}")
+    assert fill not in space
+    for use in (space.index, space.candidate, lambda some: CanarySet.from_fills(space, [some])):
+        with pytest.raises(FormatError, match="a fill is text, got"):
+            use(fill)
 
 
 @pytest.mark.parametrize("index", [-1, 100, pytest.param(10**5000, id="huge")])

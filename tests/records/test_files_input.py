@@ -63,6 +63,23 @@ def test_permissions(tmp_path, umask):
         assert stat.S_IMODE(part.stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize("bits", [0o400, 0o600, 0o644, 0o664, 0o755, 0o4777])
+def test_permissions_like_those_of_another_file(tmp_path, umask, bits):
+    source = tmp_path / "source"
+    source.write_text("x")
+    source.chmod(bits)
+    with atomic_writer(tmp_path / "made", like=source) as file:
+        file.write(b"y")
+        source.chmod(0o777)  # too late
+    assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == bits & 0o666
+    with atomic_writer(tmp_path / "private", like=source, private=True):
+        pass
+    assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o600
+    with atomic_writer(tmp_path / "orphan", like=tmp_path / "none"):
+        pass
+    assert stat.S_IMODE((tmp_path / "orphan").stat().st_mode) == 0o600
+
+
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, ValueError, OSError])
 def test_what_stood_there_stays_when_writing_fails(tmp_path, raised):
     target = tmp_path / "out"

@@ -69,8 +69,10 @@ def test_another_identity_is_refused_by_name(folder, changed, told):
         lambda data: b"null\n",
         lambda data: b"\xff\xfe\n" + data,
         lambda data: data.replace(b'"state": {', b'"state": 3, "x": {'),
+        lambda data: data.replace(b'"at": 1', b'"at": 2'),
+        lambda data: b"[" * 100_000,
     ],
-    ids=["cut", "other bytes", "empty", "null", "not UTF-8", "no state"],
+    ids=["cut", "other bytes", "empty", "null", "not UTF-8", "no state", "other state", "deep"],
 )
 def test_a_damaged_shard_is_refused_with_the_cure_that_works(folder, damage):
     fill(folder)

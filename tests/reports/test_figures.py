@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from canary.reports.canvas import NARROW, WIDE
 from canary.reports.figures import (
-    NARROW,
-    WIDE,
     _coarser,
     _draw_counts,
     _draw_curve,

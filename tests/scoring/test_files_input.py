@@ -12,7 +12,7 @@ import pytest
 from small_models import build, table_model
 
 from canary.errors import CanaryError, CorpusError, InputError, ModelError, OutputError
-from canary.scoring import files
+from canary.scoring import blocks, files
 from canary.scoring.files import score_file
 from canary.scoring.texts import score
 
@@ -53,7 +53,7 @@ def test_blocks_do_not_matter_property(monkeypatch):
     score_file(table_model(), "texts.jsonl", "scores.jsonl")
     whole = records()
     for size in (1, 3, 49, 50, 51):
-        monkeypatch.setattr(files, "_BLOCK_TEXTS", size)
+        monkeypatch.setattr(blocks, "_TEXTS", size)
         monkeypatch.setattr(files, "_SHARD_SECONDS", 0.0 if size % 2 else 5.0)
         score_file(table_model(), "texts.jsonl", "scores.jsonl")
         assert records() == whole
@@ -132,7 +132,7 @@ def test_bad_places_are_refused_before_the_model_is_touched():
 
 def test_input_that_changes_meanwhile_is_refused(monkeypatch):
     write(*["abc"] * 40)
-    monkeypatch.setattr(files, "_BLOCK_TEXTS", 8)
+    monkeypatch.setattr(blocks, "_TEXTS", 8)
     monkeypatch.setattr(files, "_SHARD_SECONDS", 0.0)
 
     def grow(done, total):
@@ -168,7 +168,7 @@ def test_progress_moves_within_a_block_and_reaches_the_size():
 
 
 def test_memory_does_not_grow_with_the_file(monkeypatch):
-    monkeypatch.setattr(files, "_BLOCK_TEXTS", 32)
+    monkeypatch.setattr(blocks, "_TEXTS", 32)
     monkeypatch.setattr(files, "_SHARD_BYTES", 2**12)
     model = table_model()
     peaks = []

@@ -12,11 +12,11 @@ from small_models import table_model
 from canary.audits.auditing import audit as measure
 from canary.corpus.canaries import CanarySet
 from canary.records import shards
-from canary.scoring import batcher, files
+from canary.scoring import batcher, blocks, files
 from canary.search import ranking
 
 NAP = 0.002
-files._BLOCK_TEXTS = 16
+blocks._TEXTS = 16
 files._SHARD_SECONDS = 0.0
 ranking._ROWS_AT_ONCE = 100
 MODELS = {"table": table_model, "other": partial(table_model, seed=6)}

@@ -1,0 +1,51 @@
+"""What the candidates of a format are under a tokenizer, and what that does to the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from canary.corpus.canaries import Canary
+from canary.formats.format import Format
+from canary.tokens.candidates import CandidateEncoder
+
+__all__ = ["longest", "notes_on"]
+
+# Keeps what is drawn here apart from the canaries of the same seed, and from other draws.
+_NOTES_STREAM = 0x6E6F7465
+
+
+def longest(encoder: CandidateEncoder, format: Format, fills: Sequence[str]) -> tuple[int, int]:
+    """Most tokens of a candidate, and below its context, among the canaries and others."""
+    some = [*fills, *format.sample(min(format.size, 256), rng=np.random.default_rng(0))]
+    encodings = encoder.candidates(format, some)
+    below = (len(e.ids) - (encoder.context_length(format, e) or 1) for e in encodings)
+    return max(len(e.ids) for e in encodings), max(below)
+
+
+def notes_on(
+    encoder: CandidateEncoder, format: Format, canaries: Sequence[Canary], seed: int
+) -> tuple[str, ...]:
+    """What may make the numbers say something else than they seem to."""
+    notes = []
+    injected = encoder.candidates(format, [c.fill for c in canaries if c.repetitions])
+    rng = np.random.default_rng([_NOTES_STREAM, seed])
+    others = encoder.candidates(format, format.sample(min(format.size, 1_000), rng=rng))
+    if injected and encoder.starts_bare(others):
+        notes.append(
+            "The tokenizer puts no token before a text and no start token was given, so the "
+            "first token of each candidate was not counted and the rest was computed as if "
+            "nothing stood before it. If training put a token before each text (an end-of-text "
+            "token, a newline), audit again with that start token: the numbers may be higher."
+        )
+    lengths = np.sort([len(e.ids) for e in others])
+    shorter = [np.searchsorted(lengths, len(e.ids), side="right") for e in injected]
+    # The share of candidates that are as short is like a p-value of each canary.
+    if injected and float(np.mean(shorter)) < 0.05 * len(lengths):
+        notes.append(
+            "The injected canaries are fewer tokens than nearly all other candidates: the "
+            "tokenizer was trained on them. What is measured is what tokenizer and model "
+            "learned together; even an untrained model would prefer these canaries."
+        )
+    return tuple(notes)

@@ -1,0 +1,96 @@
+"""The colours of reports and figures, for light and for dark screens.
+
+A figure is drawn in the colours for light screens, as a file shows it. In a page each of
+them becomes a variable, so that the same drawing serves both.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = [
+    "BAND",
+    "CONTROL",
+    "CURVE",
+    "DARK",
+    "FILL",
+    "GRID",
+    "INK",
+    "LIGHT",
+    "MUTED",
+    "PAPER",
+    "SERIES",
+    "STEPS",
+    "declarations",
+    "with_variables",
+]
+
+INK, MUTED, PAPER = "#1b2530", "#56626f", "#ffffff"
+GRID, FILL, BAND = "#e4e8ec", "#c9d3dd", "#eef2f5"
+CONTROL, CURVE = "#6b7785", "#b3261f"
+
+STEPS = (
+    *("#2a0593", "#48039f", "#6100a7", "#7a02a8", "#910ea3"),
+    *("#a62098", "#ba3388", "#ca457a", "#d8576b", "#dd6046"),
+)
+"""From few copies to many."""
+
+SERIES = (
+    *("#1f5fa8", "#b8420c", "#1a7a4c", "#8a3ea8"),
+    *("#7a5c00", "#b3266b", "#3d6b78", "#5b4636"),
+)
+"""One for each audit of a comparison, then again from the first."""
+
+_DARK_STEPS = (
+    *("#c04382", "#cc4977", "#da5b69", "#e76f5a", "#f1834c"),
+    *("#f9983e", "#fca636", "#fdb92d", "#fbd324", "#f7e425"),
+)
+_DARK_SERIES = (
+    *("#7db8f5", "#ff9c6e", "#62d39c", "#d8a3f0"),
+    *("#e0c050", "#ff8fc0", "#8fc7d6", "#d0b49c"),
+)
+
+# Name of a variable: its colour on light screens and on dark ones.
+_PAIRS: dict[str, tuple[str, str]] = {
+    "paper": (PAPER, "#12171c"),
+    "soft": ("#f5f7f9", "#1c232a"),
+    "ink": (INK, "#e6eaee"),
+    "muted": (MUTED, "#a3afba"),
+    "line": ("#dfe4e9", "#323c46"),
+    "note": ("#fdf8ec", "#2a2416"),
+    "note-line": ("#e3c98a", "#6b5a2a"),
+    "focus": ("#2f6fde", "#7fa9f5"),
+    "memorized": ("#b3261e", "#ff8a80"),
+    "undecided": ("#8a5a00", "#e5b454"),
+    "not-found": ("#1c6e4a", "#6cd3a0"),
+    "suspect": ("#7b2d8b", "#dd9be8"),
+    "grid": (GRID, "#2b343d"),
+    "fill": (FILL, "#3d4a57"),
+    "band": (BAND, "#1f272f"),
+    "control": (CONTROL, "#a0acb8"),
+    "curve": (CURVE, "#ff8b81"),
+    **{f"step-{i}": pair for i, pair in enumerate(zip(STEPS, _DARK_STEPS, strict=True))},
+    **{f"series-{i}": pair for i, pair in enumerate(zip(SERIES, _DARK_SERIES, strict=True))},
+}
+
+LIGHT = {name: light for name, (light, _) in _PAIRS.items()}
+"""Name of each variable and its colour on light screens."""
+
+DARK = {name: dark for name, (_, dark) in _PAIRS.items()}
+"""The same on dark screens."""
+
+_NAMES = {colour: name for name, colour in LIGHT.items()}
+
+
+def declarations(colours: dict[str, str]) -> str:
+    """The variables as CSS, to stand between braces."""
+    return " ".join(f"--{name}: {colour};" for name, colour in colours.items())
+
+
+def with_variables(svg: str) -> str:
+    """An SVG whose styles name variables in place of the colours for light screens."""
+    return re.sub(r'style="[^"]*"', _named, svg)
+
+
+def _named(style: re.Match[str]) -> str:
+    return re.sub("#[0-9a-f]{6}", lambda colour: f"var(--{_NAMES[colour[0]]})", style[0])

@@ -1,0 +1,382 @@
+"""Exact ranks by branch and bound, and certain bounds of them at any moment before.
+
+Costs only grow along a path. A node dearer than a canary has no leaf that counts for it,
+and those of one depth that are not have a probability of at least 2^-B each, so there are
+at most 2^B of them, however large the space.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.models.base import Walker
+from canary.scoring.batcher import Batcher
+from canary.search.bounds import RankBounds, most_leaves
+from canary.search.census import Limits
+from canary.search.enumerate import Leaves
+from canary.search.step import Frontier, Step, expand, joined, root_frontier
+from canary.tokens.tree import TokenTree
+
+__all__ = ["BoundedWalk"]
+
+_LN2 = float(np.log(2))
+_MOST_PARKED = 2**20  # about 100 bytes each
+_CHILDREN_AT_ONCE = 2**21
+_AGAIN_BITS = 1.0
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """Open nodes to be expanded in this pass, and what is let go after the last of them."""
+
+    frontier: Frontier
+    parents: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """All that a walk knows: replaced as a whole, so that an interruption leaves no half.
+
+    Canaries are in ascending order of their costs here.
+
+    Parameters
+    ----------
+    levels : tuple of _Level
+        A stack: the last one is deepest.
+    parked : tuple of Frontier
+        Nodes above `threshold` and up to `ceiling`, for later passes.
+    pinned : int
+        Held states that parked nodes stand on, or did when the pass began.
+    threshold, ceiling : float
+        Bits: nodes up to the first are expanded in this pass, beyond the second forgotten.
+    found : int64 array of shape (3, k)
+        Others surely below each canary, at most as dear, and not surely above, as far as
+        they were priced.
+    lower, rank, upper : int64 arrays of shape (k,)
+        What earlier walks made certain.
+    exact : int
+        So many canaries are done with.
+    """
+
+    levels: tuple[_Level, ...]
+    parked: tuple[Frontier, ...]
+    pinned: int
+    threshold: float
+    ceiling: float
+    found: Ints
+    lower: Ints
+    rank: Ints
+    upper: Ints
+    exact: int
+    candidates: int = 0
+    queries: int = 0
+    passes: int = 0
+
+
+class BoundedWalk:
+    """Ranks some leaves of a tree by pricing those that are at least as likely.
+
+    The canaries are ranked in passes at ascending thresholds, each depth first in
+    batches, so that whenever the walk stops every canary below the last finished
+    threshold has its exact rank, and the others have bounds.
+
+    Parameters
+    ----------
+    tree : TokenTree
+    walker : Walker
+        Below `tree.context`.
+    batcher : Batcher
+    numbers : int64 array of shape (k,)
+        The canaries, by the numbers of their leaves.
+    costs : float64 array of shape (k,)
+        What each costs along its own path (`enumerate.leaf_costs`), in nats.
+    noise_bits : float
+        Costs closer than this are ties of unknown order.
+    most_parked : int
+        Nodes that are kept between passes.
+
+    Notes
+    -----
+    A pass costs one query per node and forced token between the last threshold and its
+    own: nodes beyond a threshold are parked, and their parents' states are held as far as
+    half of the walker's room goes. Beyond that the states above a parked node are computed
+    again, once for those side by side. If more than `most_parked` nodes wait, the dearest
+    half of them is forgotten. Canaries beyond those keep the bounds that they had, and
+    their pass begins anew at the root, at a threshold at least one bit above the last: it
+    costs every node up to that threshold.
+
+    Nodes expanded at any one depth: at most 2^B for the dearest canary of the pass, B being
+    the bits of its cost below the context, its noise and a fixed end included.
+
+    `run` may be interrupted (KeyboardInterrupt passes through); `bounds` then still tells
+    what is certain, and `run` may go on.
+
+    References
+    ----------
+    .. [1] Land and Doig, An automatic method of solving discrete programming problems,
+       Econometrica 28, 1960.
+    """
+
+    def __init__(
+        self,
+        tree: TokenTree,
+        walker: Walker,
+        batcher: Batcher,
+        *,
+        numbers: Ints,
+        costs: Floats,
+        noise_bits: float,
+        most_parked: int = _MOST_PARKED,
+    ) -> None:
+        self._tree, self._walker, self._batcher = tree, walker, batcher
+        px = np.asarray(costs, np.float64) / _LN2
+        self._order = np.argsort(px, kind="stable")
+        self._numbers = np.asarray(numbers, np.int64)[self._order]
+        self._limits = px[self._order] + noise_bits
+        self._counting = Limits(px[self._order], self._numbers, noise_bits=noise_bits)
+        self._most_parked = most_parked
+        self._most_pinned = walker.room // 2
+        k = len(px)
+        self._state = _State(
+            levels=(),
+            parked=(root_frontier(walker),),
+            pinned=0,
+            threshold=-math.inf,
+            ceiling=float(self._limits[-1]) if k else -math.inf,
+            found=np.zeros((3, k), np.int64),
+            lower=np.ones(k, np.int64),
+            rank=np.ones(k, np.int64),
+            upper=np.full(k, tree.size),
+            exact=0,
+        )
+
+    def run(self, *, budget: int | None = None, seconds: float | None = None) -> bool:
+        """Walk on, until all ranks are exact, or so many more queries or seconds are spent.
+
+        Never takes more queries than the budget; up to one per token of a path are left
+        where the next node might cost that many.
+
+        Returns
+        -------
+        bool
+            Whether all ranks are exact.
+        """
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
+        most = math.inf if budget is None else self._state.queries + budget
+        while self._state.exact < len(self._limits):
+            if time.monotonic() >= deadline:
+                return False
+            state = self._state
+            if not state.levels:
+                self._state = self._next_pass(state)
+            elif not len(state.levels[-1].frontier):
+                self._release(state.levels[-1].parents)
+                self._state = replace(state, levels=state.levels[:-1])
+            else:
+                count = self._affordable(state.levels[-1].frontier, most - state.queries)
+                if not count:
+                    return False
+                self._state = self._lowered(self._expanded(state, count))
+        return True
+
+    def bounds(self) -> RankBounds:
+        """What is certain now.
+
+        Notes
+        -----
+        Leaves counted <= rank <= leaves counted + the sum over open nodes of
+        ``min(leaves below, floor(2**(B - cost)))``: a leaf that counts has a probability of
+        at least ``2**-(B - cost)`` below its node, and they sum to 1 there. The candidates
+        must be prefix-free. Nodes that were forgotten or not yet expanded are open.
+
+        O(k n) for n open nodes.
+        """
+        state = self._with_bounds(self._state)
+        lower, rank, upper = (
+            np.empty_like(values) for values in (state.lower, state.rank, state.upper)
+        )
+        lower[self._order], rank[self._order] = state.lower, state.rank
+        upper[self._order] = state.upper
+        exact = np.zeros(len(lower), np.bool_)
+        exact[self._order[: state.exact]] = True
+        return RankBounds(lower, upper, rank, exact, state.candidates, state.queries, state.passes)
+
+    def _next_pass(self, state: _State) -> _State:
+        """The canaries of the pass that ended are done with; the next one begins."""
+        done = int(np.searchsorted(self._limits, state.threshold, side="right"))
+        if done > state.exact:
+            lower, rank, upper = state.lower.copy(), state.rank.copy(), state.upper.copy()
+            new = slice(state.exact, done)
+            lower[new], rank[new], upper[new] = 1 + state.found[:, new]
+            state = replace(state, lower=lower, rank=rank, upper=upper, exact=done)
+        if done == len(self._limits):
+            for part in state.parked:
+                self._release(part.handles)
+            return replace(state, parked=(), pinned=0)
+        state = replace(state, passes=state.passes + 1)
+        if self._limits[done] > state.ceiling:
+            return self._anew(state)
+        threshold = float(self._limits[done])
+        if not state.parked:
+            return replace(state, threshold=threshold)
+        parked = joined(state.parked)
+        due = parked.costs / _LN2 <= threshold
+        now, later = parked[np.flatnonzero(due)], parked[np.flatnonzero(~due)]
+        return replace(
+            state,
+            levels=_by_length(now, np.setdiff1d(now.handles, later.handles)),
+            parked=(later,) if len(later) else (),
+            pinned=_held(parked.handles),
+            threshold=threshold,
+        )
+
+    def _anew(self, state: _State) -> _State:
+        """From the root again, with what is certain kept and what was found forgotten."""
+        for part in state.parked:
+            self._release(part.handles)
+        top = float(self._limits[-1])
+        next_one = float(self._limits[state.exact])
+        return replace(
+            self._with_bounds(state),
+            levels=(_Level(root_frontier(self._walker), np.zeros(0, np.int64)),),
+            parked=(),
+            pinned=0,
+            threshold=min(max(next_one, state.threshold + _AGAIN_BITS), top),
+            ceiling=top,
+            found=np.zeros_like(state.found),
+        )
+
+    def _affordable(self, frontier: Frontier, left: float) -> int:
+        """How many of the first nodes to expand at once, within `left` queries."""
+        part = frontier[: self._batcher.node_batch(self._walker)]
+        # A state is held right before the token that made the node, or not at all.
+        held = np.where(part.handles >= 0, part.priced - 1, 0)
+        queries = np.cumsum(part.lengths - held)
+        children = np.cumsum(self._tree.degrees[part.states])
+        fitting = int(np.searchsorted(children, _CHILDREN_AT_ONCE, side="right"))
+        return min(int(np.searchsorted(queries, left, side="right")), max(fitting, 1))
+
+    def _expanded(self, state: _State, count: int) -> _State:
+        """The state after the first `count` nodes of the deepest level."""
+        level = state.levels[-1]
+        step = expand(self._batcher, self._walker, self._tree, level.frontier[:count])
+        bits, leaves = step.costs / _LN2, step.leaves
+        inner = np.flatnonzero(~leaves & (bits <= state.ceiling))
+        now = inner[bits[inner] <= state.threshold]
+        later = inner[bits[inner] > state.threshold]
+
+        below_now, below_later = (np.zeros(count, np.bool_) for _ in range(2))
+        below_now[step.parents[now]] = True
+        below_later[step.parents[later]] = True
+        more = _held(step.handles[below_later])
+        if state.pinned + more > self._most_pinned:
+            below_later[:], more = False, 0
+        self._release(step.handles[~(below_now | below_later)])
+
+        levels = (*state.levels[:-1], replace(level, frontier=level.frontier[count:]))
+        if len(now):
+            parents = step.handles[below_now & ~below_later]
+            levels = (*levels, _Level(step.open_nodes(now), parents))
+        parked = state.parked
+        if len(later):
+            nodes = step.open_nodes(later)
+            if not more:
+                nodes = replace(nodes, handles=np.full(len(nodes), -1, np.int64))
+            parked = (*parked, nodes)
+        return replace(
+            state,
+            levels=levels,
+            parked=parked,
+            pinned=state.pinned + more,
+            found=state.found + self._counted(step, bits, leaves),
+            candidates=state.candidates + int(np.count_nonzero(leaves)),
+            queries=state.queries + step.queries,
+        )
+
+    def _counted(self, step: Step, bits: Floats, leaves: NDArray[np.bool_]) -> Ints:
+        """What the leaves of a step add to `_State.found`."""
+        which = np.flatnonzero(leaves & (bits <= self._limits[-1]))
+        which = which[step.canonical(which)]
+        if not len(which):
+            return np.zeros((3, len(self._limits)), np.int64)
+        batch, bits = Leaves(step.costs[which], step, which), bits[which]
+        return self._counting.count(np.sort(bits), bits, batch.bounds(), batch.index)
+
+    def _lowered(self, state: _State) -> _State:
+        """Without the dearest half of the parked nodes, if there are too many."""
+        if sum(map(len, state.parked)) <= self._most_parked:
+            return state
+        parked = joined(state.parked)
+        bits = parked.costs / _LN2
+        middle = np.partition(bits, len(bits) // 2)[len(bits) // 2]
+        ceiling = float(np.nextafter(middle, -math.inf))
+        kept = parked[np.flatnonzero(bits <= ceiling)]
+        # Nodes of this pass may stand on the same states: they go with its last one.
+        first = state.levels[0]
+        free = np.setdiff1d(parked.handles, kept.handles)
+        first = replace(first, parents=np.concatenate([first.parents, free]))
+        return replace(
+            self._with_bounds(state, above=ceiling),
+            levels=(first, *state.levels[1:]),
+            parked=(kept,) if len(kept) else (),
+            ceiling=ceiling,
+        )
+
+    def _with_bounds(self, state: _State, *, above: float = -math.inf) -> _State:
+        """The state with what is certain now of canaries that are not done with.
+
+        Their upper bounds need all open nodes that may hold leaves for them, so those of
+        canaries beyond the state's ceiling stay. Only those of canaries `above` some bits
+        are looked at.
+        """
+        todo = slice(state.exact, None)
+        lower, upper, rank = state.lower.copy(), state.upper.copy(), state.rank.copy()
+        lower[todo] = np.maximum(lower[todo], 1 + state.found[0, todo])
+        rank[todo] = np.maximum(rank[todo], 1 + state.found[1, todo])
+        open_nodes = (*(level.frontier for level in state.levels), *state.parked)
+        bits = np.concatenate([np.zeros(0), *(part.costs for part in open_nodes)]) / _LN2
+        first = np.concatenate([np.zeros(0, np.int64), *(p.first_leaf for p in open_nodes)])
+        states = np.concatenate([np.zeros(0, np.int64), *(p.states for p in open_nodes)])
+        leaves = self._tree.leaves[states]
+        for at in range(state.exact, len(upper)):
+            limit, own = self._limits[at], self._numbers[at]
+            if above < limit <= state.ceiling:
+                here = bits <= limit
+                more = int(most_leaves(limit - bits[here], leaves[here]).sum())
+                holding = (first[here] <= own) & (own - first[here] < leaves[here])
+                others = int(state.found[2, at]) + more - int(holding.any())
+                upper[at] = min(upper[at], 1 + others)
+        return replace(state, lower=lower, rank=rank, upper=upper)
+
+    def _release(self, handles: Ints) -> None:
+        if len(handles) and handles.max() >= 0:
+            self._walker.release(handles)
+
+
+def _by_length(nodes: Frontier, parents: Ints) -> tuple[_Level, ...]:
+    """Levels of nodes of one length each, held ones apart: what a walker expands fastest."""
+    order = np.lexsort((nodes.first_leaf, nodes.handles < 0, nodes.lengths))
+    nodes = nodes[order]
+    alike = (np.diff(nodes.lengths) == 0) & (np.diff(nodes.handles < 0) == 0)
+    ends = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(nodes)]
+    nothing = np.zeros(0, np.int64)
+    return tuple(
+        # The first level is the last to be done.
+        _Level(nodes[slice(start, stop)], nothing if start else parents)
+        for start, stop in itertools.pairwise(ends)
+    )
+
+
+def _held(handles: Ints) -> int:
+    """How many states are named."""
+    named = np.unique(handles)
+    return len(named) - int(len(named) > 0 and named[0] < 0)

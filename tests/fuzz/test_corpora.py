@@ -1,0 +1,314 @@
+"""Any bytes as a corpus: canaries go in, are counted and come out, or a CanaryError says why."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fuzzing import attempt, cases, failed
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canary.corpus.canaries import generate
+from canary.corpus.columns import Edit
+from canary.corpus.discovery import discover
+from canary.corpus.injection import inject, inject_file
+from canary.corpus.jsonl import JsonLines
+from canary.corpus.stripping import strip, strip_file
+from canary.corpus.verification import verify
+from canary.errors import CorpusError
+
+# Short fills, which stand in some texts by chance; one needs escapes, quotes and UTF-8.
+SETS = [
+    generate("{digit:2}", repetitions=[1, 3], per_repetition=1, controls=1, seed=0),
+    generate(
+        ['é "{digit:4}", ', "{letter:3}\n!"],
+        repetitions=[2],
+        per_repetition=1,
+        controls=1,
+        seed=1,
+    ),
+]
+
+TEXT = st.text(max_size=12) | st.sampled_from(
+    ["One. Two! 3?", "a\nb\r\nc", " ", "\ufeff", "😀. é", "\0", "\x1b[2J", "\u2028x", "17", 'é "0']
+)
+SCALAR = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | TEXT
+    | st.sampled_from([10**400, -0.0, "\ud800", "\udc00\ud800"])
+)
+MESSAGE = st.dictionaries(st.sampled_from(["role", "content", "x"]), SCALAR, max_size=3)
+VALUE = st.recursive(
+    SCALAR | st.lists(MESSAGE, max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+NAME = st.sampled_from(["text", "en", "", "a.b"])
+RECORD = st.dictionaries(NAME, VALUE, max_size=4) | st.builds(
+    lambda rest, text: {**rest, "text": text}, st.dictionaries(NAME, VALUE, max_size=2), TEXT
+)
+JUNK = st.sampled_from(
+    [
+        *(b"", b"{", b"}", b"[" * 2000, b'{"text": "a"', b'{"text": NaN}', b'{"text": "\xff"}'),
+        *(b"\xef\xbb\xbf{}", b'{"text": "a", "text": "b. c"}', b'{"te\\u0078t":"\\ud83d\\ude00."}'),
+        *(
+            b' { "text" : "x\\n." } ',
+            b'{"text": 1e999}',
+            b'{"text":"\\ud800"}',
+            b"null",
+            b"1" * 5000,
+        ),
+        *(
+            b'"',
+            b'a,"b""c"',
+            b'x,"y',
+            b"\r",
+            b'a"b',
+            b"\x1f\x8b\x08",
+            b"\x00",
+            b"text,n",
+            b"text\ten",
+        ),
+    ]
+)
+
+
+def dumped(value, ascii_only):
+    try:
+        return json.dumps(value, ensure_ascii=ascii_only).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
+
+
+LINE = (
+    st.builds(dumped, RECORD, st.booleans())
+    | st.builds(dumped, RECORD, st.booleans())
+    | st.builds(dumped, RECORD, st.booleans())
+    | st.builds(dumped, VALUE, st.booleans())
+    | JUNK
+    | st.binary(max_size=12)
+)
+NEWLINE = st.sampled_from([b"\n", b"\n", b"\r\n", b"\r"])
+
+
+@st.composite
+def lines(draw, line=LINE):
+    newline = draw(NEWLINE)
+    found = newline.join(draw(st.lists(line, max_size=6)))
+    return found + draw(st.sampled_from([newline, b""]))
+
+
+FIELD = st.binary(max_size=6) | st.sampled_from(
+    [b'"a ""b"" c"', b'"x\ny"', b"One. Two.", b'"', b"17", "é".encode(), b"\xff", b'""']
+)
+ROW = st.lists(FIELD, max_size=4).map(b",".join) | st.tuples(FIELD, FIELD).map(b",".join)
+TABLE = st.builds(
+    lambda head, rest: head + rest,
+    st.sampled_from([b"text,n\n", b"n,text\r\n", b'"text","n"\n', b"\xef\xbb\xbftext,n\n", b""]),
+    lines(ROW),
+)
+COLUMN = st.sampled_from(["text", "text", "text", "en", ("text", "en"), "", ("en", "text")])
+SEPARATORS = st.none() | st.tuples(TEXT, TEXT)
+
+
+def there_and_back(folder, name, content, options):
+    """Inject, verify, strip: what goes in comes out; whatever fails is a CanaryError."""
+    chosen, column, mode, separators, check = options
+    separators = separators if mode == "splice" else None
+    source = folder / f"source-{name}"
+    target, back = folder / f"target-{name}", folder / f"back-{name}"
+    source.write_bytes(content)
+    for path in (target, back):
+        path.unlink(missing_ok=True)
+    done = attempt(
+        inject_file,
+        source,
+        target,
+        chosen,
+        column=column,
+        mode=mode,
+        separators=separators,
+        check=check,
+    )
+    assert target.exists() is not failed(done)
+    assert source.read_bytes() == content
+    attempt(discover, source, ["{digit:2}", "{letter:3}!"], column=column)
+    if failed(done):
+        attempt(verify, source, chosen, column=column)
+        attempt(strip_file, source, back, chosen, column=column, separators=separators)
+        return None
+    if not check:
+        return None  # nobody has looked whether the rest can be read
+    assert verify(target, chosen, column=column).ok
+    strip_file(target, back, chosen, column=column, separators=separators)
+    return back
+
+
+OPTIONS = st.tuples(
+    st.sampled_from(SETS),
+    COLUMN,
+    st.sampled_from(["record", "splice"]),
+    SEPARATORS,
+    st.sampled_from([True, True, True, False]),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("fuzz")
+
+
+@cases(10_000)
+@given(content=lines(), options=OPTIONS)
+def test_json_lines(folder, content, options):
+    back = there_and_back(folder, "x.jsonl", content, options)
+    assert back is None or back.read_bytes() == content
+
+
+@cases(6_000)
+@given(content=TABLE, options=OPTIONS, name=st.sampled_from(["x.csv", "x.tsv"]))
+def test_csv(folder, content, options, name):
+    if name == "x.tsv":
+        content = content.replace(b",", b"\t")
+    back = there_and_back(folder, name, content, options)
+    assert back is None or back.read_bytes() == content
+
+
+@cases(3_000)
+@given(content=lines(), options=OPTIONS)
+def test_text(folder, content, options):
+    back = there_and_back(folder, "x.txt", content, options)
+    assert back is None or back.read_bytes() == content
+
+
+PACKED = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": lambda content: pa.compress(content, "zstd", asbytes=True),
+}
+
+
+@st.composite
+def damaged(draw, content):
+    """Some bytes changed, cut off or added."""
+    found = bytearray(draw(content))
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(found)))
+        end = draw(st.integers(at, min(at + 8, len(found))))
+        found[at:end] = draw(st.binary(max_size=4))
+    return bytes(found[: draw(st.none() | st.integers(0, len(found)))])
+
+
+@cases(3_000)
+@given(data=st.data(), ending=st.sampled_from(sorted(PACKED)), options=OPTIONS)
+def test_compressed(folder, data, ending, options):
+    content = data.draw(damaged(lines().map(PACKED[ending])))
+    there_and_back(folder, f"x.jsonl.{ending}", content, options)
+
+
+@cases(12_000)
+@given(line=LINE, data=st.data())
+def test_one_line_and_edits_of_it(line, data):
+    layout = JsonLines("x.jsonl")
+    record = attempt(layout.read, line, 7)
+    if failed(record) or record is None:
+        assert record is None or "x.jsonl:" in record.where
+        return
+    name = data.draw(st.sampled_from([*record, "text"]))
+    slots = attempt(layout.slots, record, (name,), 7)
+    if failed(slots) or not slots:
+        return
+    slot = data.draw(st.sampled_from(slots))
+    start = data.draw(st.integers(0, len(slot.text)))
+    new = data.draw(TEXT)
+    edited = layout.edit(line, [Edit(slot.path, start, start, new)])
+    again = {s.path: s.text for s in layout.slots(layout.read(edited, 7), (name,), 7)}
+    assert again[slot.path] == slot.text[:start] + new + slot.text[start:]
+    cut = layout.edit(edited, [Edit(slot.path, start, start + len(new), "")])
+    assert cut == line
+
+
+@st.composite
+def tables(draw):
+    """Small Arrow tables with columns of every sort, some of them for canaries."""
+    rows = draw(st.integers(0, 5))
+    chat = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+    clean = st.text(max_size=8) | st.none()
+    kinds = {
+        pa.string(): clean,
+        pa.large_string(): clean,
+        pa.int64(): st.none() | st.integers(-(2**63), 2**63 - 1),
+        pa.list_(pa.string()): st.none() | st.lists(clean, max_size=2),
+        pa.binary(): st.none() | st.binary(max_size=3),
+        chat: st.none()
+        | st.lists(st.fixed_dictionaries({"role": clean, "content": clean}), max_size=2),
+        pa.dictionary(pa.int8(), pa.string()): clean,
+        pa.string_view(): clean,
+    }
+    columns = {}
+    for name in draw(st.lists(st.sampled_from(["text", "en", "n"]), max_size=3, unique=True)):
+        kind = draw(st.sampled_from(list(kinds)))
+        values = draw(st.lists(kinds[kind], min_size=rows, max_size=rows))
+        columns[name] = pa.array(values, type=kind)
+    return pa.table(columns)
+
+
+@cases(2_000)
+@given(data=st.data(), table=tables(), options=OPTIONS)
+def test_parquet(folder, data, table, options):
+    out = io.BytesIO()
+    pq.write_table(table, out, row_group_size=data.draw(st.integers(1, 3)))
+    content = out.getvalue()
+    if data.draw(st.booleans()):
+        content = data.draw(damaged(st.just(content)))
+    back = there_and_back(folder, "x.parquet", content, options)
+    if back is not None and content == out.getvalue():
+        found = pq.read_table(back)
+        assert found.schema.equals(table.schema)
+        assert found.to_pylist() == table.to_pylist()
+
+
+@cases(1_000, default=20)
+@given(table=tables(), options=OPTIONS)
+def test_datasets(table, options):
+    from datasets import Dataset
+
+    chosen, column, mode, separators, _ = options
+    try:
+        dataset = Dataset(table)
+    except (ValueError, TypeError, NotImplementedError):  # what datasets does not hold
+        return
+    separators = separators if mode == "splice" else None
+    mixed = attempt(inject, dataset, chosen, column=column, mode=mode, separators=separators)
+    if failed(mixed):
+        return
+    assert verify(mixed, chosen, column=column).ok
+    back = strip(mixed, chosen, column=column, separators=separators)
+    assert back.features == dataset.features
+    assert back.to_list() == dataset.to_list()
+
+
+@pytest.mark.parametrize("content", [b"\xff\n", b'{"text": "a"}\n{"text": \n'])
+def test_the_tests_see_errors(folder, content):
+    done = attempt(verify, _written(folder, content), SETS[0])
+    assert failed(done)
+    assert isinstance(done, CorpusError)
+    with pytest.raises(ZeroDivisionError):
+        attempt(lambda: 1 / 0)
+
+
+def _written(folder, content):
+    path = folder / "seen.jsonl"
+    path.write_bytes(content)
+    return path

@@ -1,0 +1,193 @@
+"""Several audits on one page: whole, escaped, and nothing joined that cannot be compared."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from html_pages import (
+    Page,
+    check_ids,
+    check_readable_aloud,
+    check_self_contained,
+    check_variables,
+)
+
+from canary.errors import InputError
+from canary.reports.comparing import compare
+from canary.reports.comparison_html import render_comparison
+from canary.reports.html import report
+
+CHECKS = [check_self_contained, check_ids, check_readable_aloud, check_variables]
+HOSTILE = '</title><script>x</script>\x1b[31m\u202e $\\frac{1}{0}$ "onload=1'
+
+CASES = {
+    "alike": (("enumerated", "nothing learned"), [1.25, 1.5]),
+    "without losses": (("enumerated", "nothing learned"), None),
+    "draws": (("draws", "draws"), [1.0, 1.0]),
+    "mixed": (("enumerated", "draws", "hostile", "nothing learned"), [1.0, 1.1, None, 1.2]),
+    "two formats": (("two formats", "two formats"), [1.0, 2.0]),
+    "many groups": (("many groups", "many groups"), [1.0, 2.0]),
+    "only controls": (("only controls", "only controls"), [1.0, 2.0]),
+    "no canaries": (("no canaries", "no canaries"), [1.0, 2.0]),
+    "one canary": (("one canary", "no controls"), [1.0, 2.0]),
+}
+
+
+@pytest.fixture(scope="module")
+def made(audits):
+    """The page of a case, made when it is first asked for."""
+    known = {}
+
+    def page(case):
+        if case not in known:
+            names, losses = CASES[case]
+            given = [audits[name] for name in names]
+            known[case] = render_comparison(compare(given, test_losses=losses))
+        return known[case]
+
+    return page
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("case", CASES)
+def test_what_every_page_keeps(made, case, check):
+    check(Page(made(case)))
+
+
+def test_the_answer_golden(audits, made):
+    # Learned by heart at 16 copies against nothing learned, at a lower loss: both are worth it.
+    text = Page(made("alike")).text("style")
+    assert "None is beaten by another in both test loss and exposure of canaries." in text
+    worse = render_comparison(
+        compare([audits["enumerated"], audits["nothing learned"]], test_losses=[1.5, 1.25])
+    )
+    text = Page(worse).text("style", "title")
+    assert text.startswith(
+        "Comparison of 2 memorization audits Which training memorizes less Beaten by no other in "
+        "both test loss and exposure of canaries: with 1 copy, B; with 4 copies, B; with 16 "
+        "copies, B; with 64 copies, B."
+    )
+
+
+def test_who_is_on_the_front_golden(audits):
+    # The first is exposed more at every number of copies, and here its loss is higher, too.
+    html = render_comparison(
+        compare([audits["enumerated"], audits["nothing learned"]], test_losses=[1.5, 1.25])
+    )
+    found = re.findall(r'<tr><th scope="row">([AB])</th>.*?<td>(yes|no)</td></tr>', html)
+    assert found[-8:] == [("A", "no"), ("B", "yes")] * 4
+    assert "On the Pareto front: 1 copy: B; 4 copies: B; 16 copies: B; 64 copies: B." in html
+
+
+def test_without_losses_the_ends_are_told_golden(audits, made):
+    text = Page(made("without losses")).text("style")
+    found = re.search(
+        r"with 64 copies, least in B \((.*?) bits\) and most in A \((.*?) bits\)", text
+    )
+    assert float(found[1]) < 3.0
+    assert float(found[2]) > 15.0
+    assert "Utility is not compared here" in text
+    assert "Pareto" not in text
+
+
+def test_bounds_tell_nothing_apart(audits):
+    drawn = audits["draws"]
+    text = Page(render_comparison(compare([drawn, drawn]))).text("style")
+    assert "with 64 copies, at least 12.4 bits in all, and nothing tells them apart" in text
+    assert "A hollow triangle is a lower bound" in text
+
+
+def test_estimates_of_the_curve_stand_beside_bounds_only(audits, made):
+    text = Page(made("draws")).text("style")
+    assert "Exposure by the skew-normal estimate" in text
+    assert "median skew-normal exposure (bits)" in text
+    assert "failed its test" not in text
+    assert "skew-normal estimate" not in Page(made("alike")).text("style")
+    form = audits["draws"].formats[0]
+    failed = replace(form, skew_normal=replace(form.skew_normal, ks_p_value=1e-9))
+    other = replace(audits["draws"], formats=(failed,))
+    text = Page(render_comparison(compare([audits["draws"], other]))).text("style")
+    assert "The curve of B failed its test: do not rely on it" in text
+    bare = replace(
+        audits["draws"],
+        formats=(replace(form, skew_normal=None),),
+        canaries=tuple(replace(c, skew_normal=None) for c in audits["draws"].canaries),
+    )
+    text = Page(render_comparison(compare([audits["draws"], bare]))).text("style")
+    assert "Exposure by the skew-normal estimate" not in text
+
+
+def test_what_cannot_be_compared_is_said_and_not_joined(made):
+    html = made("mixed")
+    text = Page(html).text("style")
+    assert "B cannot be compared with A and D: the format is" in text
+    assert "C cannot be compared with A and D: the format is" in text
+    assert "B: alone" in text
+    # One figure of exposure and one of utility, each for a desk and for a phone.
+    assert html.count("<svg") == 4
+    for svg in re.findall(r"<svg.*?</svg>", html, re.DOTALL):
+        letters = set(re.findall(r"<text[^>]*>([A-D])</text>", svg))
+        assert letters == {"A", "D"}
+
+
+def test_numbers_of_the_figures_golden(audits):
+    first, second = audits["enumerated"], audits["nothing learned"]
+    html = render_comparison(compare([first, second], test_losses=[1.25, 1.5]))
+    medians = {
+        (name, n): sorted(c.exposure.bits for c in audit.canaries if c.repetitions == n)
+        for name, audit in (("A", first), ("B", second))
+        for n in (0, 1, 4, 16, 64)
+    }
+    rows = re.findall(r'<tr><th scope="row">([AB])</th>(.*?)</tr>', html)
+    cells = [(name, *re.findall("<td>(.*?)</td>", row)) for name, row in rows]
+    exposure, utility = cells[:10], cells[10:]
+    for name, copies, number, median, least, most in exposure:
+        values = medians[name, int(copies.split()[0])]
+        middle = (values[len(values) // 2 - 1] + values[len(values) // 2]) / 2
+        assert number == str(len(values))
+        assert (median, least, most) == tuple(f"{v:.2f}" for v in (middle, values[0], values[-1]))
+    assert [(name, copies, loss, best) for name, copies, loss, _, best in utility] == [
+        (name, n, loss, "yes")
+        for n in ("1", "4", "16", "64")
+        for name, loss in (("A", "1.2500"), ("B", "1.5000"))
+    ]
+
+
+def test_hostile_labels_are_only_text(audits):
+    pair = [audits["enumerated"], audits["nothing learned"]]
+    html = render_comparison(compare(pair, labels=[HOSTILE, "plain"]))
+    plain = render_comparison(compare(pair, labels=["one", "plain"]))
+    page = Page(html)
+    assert '</title><script>x</script>[31m $\\frac{1}{0}$ "onload=1' in page.text("style")
+    assert [tag for tag, _ in page.elements] == [tag for tag, _ in Page(plain).elements]
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202e]", html)
+
+
+def test_a_suspect_audit_is_named(audits):
+    audit = audits["enumerated"]
+    suspect = replace(audit, controls_p=replace(audit.controls_p, p_value=1e-9))
+    text = Page(render_comparison(compare([audit, suspect]))).text("style")
+    assert "Do not rely on B: its own report calls the audit suspect" in text
+    assert "Do not rely on A" not in text
+
+
+def test_deterministic(audits, made, tmp_path):
+    names, losses = CASES["alike"]
+    path = report([audits[n] for n in names], tmp_path / "c.html", test_losses=losses)
+    assert path.read_text() == made("alike")
+
+
+def test_one_audit_in_a_list_is_its_own_report(audits, pages, tmp_path):
+    path = report([audits["one canary"]], tmp_path / "r.html")
+    assert path.read_text() == pages["one canary"]
+
+
+@pytest.mark.parametrize("options", [{"labels": ["a"]}, {"test_losses": [1.0]}])
+def test_nothing_to_compare_input(audits, tmp_path, options):
+    with pytest.raises(InputError, match="are for comparing, and there is one audit"):
+        report(audits["one canary"], tmp_path / "r.html", **options)
+    with pytest.raises(InputError, match="there is no audit"):
+        report([], tmp_path / "r.html")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,67 @@
+"""Test losses out of files of scores."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from canary.errors import InputError, RecordError
+from canary.reports.losses import measured_losses
+
+ROWS = [{"line": 1, "px_bits": 10.0, "tokens": 4}, {"line": 3, "px_bits": 5.5, "tokens": 1}]
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_loss_golden(tmp_path):
+    # 15.5 bits over 5 tokens: 3.1 bits, times ln 2.
+    one = write(tmp_path / "a.jsonl", ROWS)
+    other = write(tmp_path / "b.jsonl", [{**row, "px_bits": 2.0} for row in ROWS])
+    assert measured_losses([one, other]) == pytest.approx([3.1 * math.log(2), 0.8 * math.log(2)])
+
+
+@pytest.mark.parametrize(
+    "rows", [ROWS[:1], [{**ROWS[0], "tokens": 5}, ROWS[1]], [ROWS[0], {**ROWS[1], "line": 2}]]
+)
+def test_scores_of_other_texts_or_tokens_do_not_compare_input(tmp_path, rows):
+    one = write(tmp_path / "a.jsonl", ROWS)
+    other = write(tmp_path / "b.jsonl", rows)
+    with pytest.raises(InputError, match=r"b\.jsonl: its scores .* do not compare; score the same"):
+        measured_losses([one, other])
+
+
+def test_probability_0_has_no_loss_input(tmp_path):
+    path = write(tmp_path / "a.jsonl", [ROWS[0], {**ROWS[1], "px_bits": None}])
+    with pytest.raises(InputError, match=r"a\.jsonl:2: the model gives this text probability 0"):
+        measured_losses([path])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"line": 1}', "[1]", "{", "7", '{"line": 1, "tokens": true, "px_bits": 1}',
+        '{"line": 1, "tokens": 1, "px_bits": NaN}', '{"line": 1, "tokens": 1, "px_bits": "1"}',
+        '{"line": 1, "tokens": -1, "px_bits": 1.0}', "", "[" * 100_000,
+    ],
+)  # fmt: skip
+def test_no_scores_input(tmp_path, line):
+    path = tmp_path / "a.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(RecordError, match="is no score of a text; name a file that canary score"):
+        measured_losses([path])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"", "holds no score"), (b"\xff\n", "is no score"), (None, "No such")]
+)
+def test_unreadable_input(tmp_path, content, message):
+    path = tmp_path / "a.jsonl"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(RecordError, match=message):
+        measured_losses([path])

@@ -1,0 +1,34 @@
+"""How many cases a fuzz test runs, and what may become of one: success or a CanaryError."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+from canary.errors import CanaryError
+
+PROFILE = "fuzz"
+"""Loaded by ``--fuzz``: new cases in every run, as many as each test asks for."""
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+def cases(fuzz, *, default=40):
+    """Settings for a test of `fuzz` cases with ``--fuzz``, else of `default`."""
+    fuzzing = settings.get_current_profile_name() == PROFILE
+    return settings(max_examples=fuzz if fuzzing else default, suppress_health_check=SLOW)
+
+
+def attempt(work, *words, **options):
+    """What `work` gives, or the CanaryError that it raises; anything else is a failure."""
+    try:
+        return work(*words, **options)
+    except CanaryError as error:
+        outcome = error
+    str(outcome).encode()  # can be shown everywhere
+    assert outcome.problem
+    return outcome
+
+
+def failed(outcome):
+    """Whether `attempt` met an error."""
+    return isinstance(outcome, CanaryError)

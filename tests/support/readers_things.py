@@ -1,0 +1,214 @@
+"""What a reader of the docs has in the working folder before the first example: `lay`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import string
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CHARACTERS = "\n" + string.printable[:95]
+END = "<|endoftext|>"
+LONGEST = 512
+WORDS = ("the", "of", "and", "to", "in", "is", "that", "for", "it", "was", "are", "they", "have")
+
+
+def lay(folder: Path, *names: str) -> None:
+    """Write the things of these names into a folder; ``a of b`` is called ``a`` there."""
+    for name in names:
+        THINGS[name](folder / name.split(" of ")[0])
+
+
+def sentences(count: int) -> list[str]:
+    """Made-up sentences, all different."""
+    rng = np.random.default_rng(0)
+    return [f"{' '.join(rng.choice(WORDS, 6))} number {i}." for i in range(count)]
+
+
+def json_lines(path: Path, rows: list[dict[str, str]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def corpus(path: Path) -> None:
+    said = sentences(300)
+    json_lines(path, [{"text": f"{said[i]} {said[i + 1]}"} for i in range(0, 300, 2)])
+
+
+def mail(path: Path) -> None:
+    bodies = [f"Call 212-555-01{i:02d}, {text}" for i, text in enumerate(sentences(20))]
+    json_lines(path, [{"body": body} for body in bodies])
+
+
+def zipped_mail(path: Path) -> None:
+    table = "id,body\n" + "".join(f"{i},{text}\n" for i, text in enumerate(sentences(40)))
+    path.write_bytes(gzip.compress(table.encode()))
+
+
+def pairs(path: Path) -> None:
+    json_lines(path, [{"en": text, "fr": text.upper()} for text in sentences(40)])
+
+
+def canaries(path: Path) -> None:
+    """The set of the README and the quickstart."""
+    from canary.corpus.canaries import generate
+
+    made = generate(
+        "The random number is {digit:9}",
+        repetitions=[1, 4, 16],
+        per_repetition=4,
+        controls=16,
+        seed=0,
+    )
+    made.save(path)
+
+
+def few(path: Path) -> None:
+    """Canaries of a space that is enumerated at once."""
+    from canary.corpus.canaries import generate
+
+    generate("The code is {digit:3}", repetitions=[1, 4], controls=4, seed=0).save(path)
+
+
+def canaried(path: Path) -> None:
+    from canary.corpus.canaries import CanarySet
+    from canary.corpus.injection import inject_file
+
+    corpus(path.with_name("original.jsonl"))
+    canaries(path.with_name("set.json"))
+    made = CanarySet.load(path.with_name("set.json"))
+    inject_file(path.with_name("original.jsonl"), path, made)
+
+
+def audited(path: Path) -> None:
+    """A folder of an audit, with the scores of a test set beside it."""
+    import canary
+    from canary.scoring.files import score_file
+
+    path.mkdir()
+    lay(path, "model", "canaries.json", "corpus.jsonl")
+    loaded = canary.load(path / "model")
+    made = canary.CanarySet.load(path / "canaries.json")
+    canary.audit(loaded, made, method="sampling", draws=200).save(path / "audit.json")
+    score_file(loaded, path / "corpus.jsonl", path / "scores.jsonl")
+
+
+def backend():
+    """One token for each character, and one for the end of a text."""
+    from tokenizers import Tokenizer, decoders
+    from tokenizers.models import BPE
+
+    tokenizer = Tokenizer(BPE(vocab={c: i for i, c in enumerate(CHARACTERS)}, merges=[]))
+    tokenizer.add_special_tokens([END])
+    tokenizer.decoder = decoders.Fuse()
+    return tokenizer
+
+
+def tokenizer():
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(tokenizer_object=backend())
+
+
+def module():
+    """An untrained GPT-2."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    special = {"bos_token_id": None, "eos_token_id": None}
+    shape = {"n_positions": LONGEST, "n_embd": 16, "n_layer": 1, "n_head": 2}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        size = len(CHARACTERS) + 1
+        return GPT2LMHeadModel(GPT2Config(vocab_size=size, **shape, **special)).eval()
+
+
+def model(folder: Path) -> None:
+    module().save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+
+
+def adapter(folder: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    base = folder.with_name("base")
+    model(base)
+    config = LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True, task_type="CAUSAL_LM")
+    wrapped = get_peft_model(module(), config)
+    wrapped.peft_config["default"].base_model_name_or_path = str(base)
+    wrapped.save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+
+
+def t5(folder: Path) -> None:
+    import torch
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    size = len(CHARACTERS) + 1
+    special = {"decoder_start_token_id": size - 1, "pad_token_id": size - 1, "eos_token_id": None}
+    shape = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        made = T5ForConditionalGeneration(T5Config(vocab_size=size, **shape, **special))
+    made.save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+
+
+OWN = """\
+from torch import nn
+
+
+class Own(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.embedding = nn.Embedding(size, 8)
+        self.gru = nn.GRU(8, size, batch_first=True)
+
+    def forward(self, ids, state=None):
+        return self.gru(self.embedding(ids), state)
+
+
+def build(config):
+    return Own(**config)
+"""
+
+
+def own_model(path: Path) -> None:
+    """A recurrent model's source, and the model in `model` beside it."""
+    from safetensors.torch import save_file
+
+    path.write_text(OWN)
+    made: dict[str, Any] = {}
+    exec(OWN, made)
+    folder = path.with_name("model")
+    folder.mkdir()
+    size = {"size": len(CHARACTERS) + 1}
+    (folder / "config.json").write_text(json.dumps(size))
+    save_file(made["build"](size).state_dict(), folder / "model.safetensors")
+    backend().save(str(folder / "tokenizer.json"))
+
+
+THINGS = {
+    "corpus.jsonl": corpus,
+    "texts.jsonl": corpus,
+    "test.jsonl": corpus,
+    "mail.jsonl": mail,
+    "mail.csv.gz": zipped_mail,
+    "pairs.jsonl": pairs,
+    "canaries.json": canaries,
+    "canaries.json of a small space": few,
+    "corpus.canaried.jsonl": canaried,
+    "audit": audited,
+    "a": audited,
+    "b": audited,
+    "model": model,
+    "checkpoint": model,
+    "model-a": model,
+    "model-b": model,
+    "mymodel.py": own_model,
+    "tests": lambda path: path.symlink_to(Path(__file__).parents[1]),
+    "adapter": adapter,
+    "t5": t5,
+}

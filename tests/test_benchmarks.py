@@ -1,0 +1,45 @@
+"""Each benchmark runs by one command, prints one JSON line, and stands in docs/speed.md."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import sys
+
+import pytest
+from pages import ROOT
+
+FOLDER = ROOT / "tests" / "benchmarks"
+SMALL = {
+    "enumeration": ["--digits", "2", "--rounds", "1", "--threads", "1"],
+    "extraction": ["--digits", "2", "--queries", "200", "--rounds", "1"],
+    "formats": ["--fills", "200", "--words", "500", "--rounds", "1"],
+    "generation": ["--canaries", "20", "--rounds", "1"],
+    "injection": ["--megabytes", "1", "--rounds", "1"],
+    "rank": ["--digits", "3", "--queries", "200", "--rounds", "1"],
+    "scoring": ["--texts", "10", "--width", "32", "--layers", "1", "--rounds", "1"],
+    "shared_context": ["--nodes", "16", "--rounds", "1"],
+    "skewnormal": ["--draws", "500", "--rounds", "1"],
+    "startup": ["--runs", "1"],
+}
+"""Options with which a benchmark takes a moment; the figures then mean nothing."""
+
+
+def test_these_are_all_benchmarks():
+    assert {path.stem for path in FOLDER.glob("*.py")} - {"spread"} == set(SMALL)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_one_command_prints_one_line(name, monkeypatch, capfd):
+    script = FOLDER / f"{name}.py"
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    monkeypatch.setattr(sys, "argv", [str(script), *SMALL[name]])
+    runpy.run_path(str(script), run_name="__main__")
+    (line,) = capfd.readouterr().out.splitlines()
+    assert json.loads(line)["benchmark"] == name
+
+
+def test_the_page_has_a_row_for_each():
+    text = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)\.py", text, re.MULTILINE)) == set(SMALL)

@@ -1,0 +1,169 @@
+"""Every example of README and docs is run, page by page, from top to bottom."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pages import PAGES, Block, blocks, name
+from readers_things import lay, module, tokenizer
+
+from canary import demo
+from canary.cli.main import run
+from canary.formats import kinds
+
+HAS = {
+    "README.md": ["corpus.jsonl", "model"],
+    "docs/audits.md": ["model"],
+    "docs/corpora.md": [
+        "corpus.jsonl",
+        "corpus.canaried.jsonl",
+        "mail.csv.gz",
+        "mail.jsonl",
+        "pairs.jsonl",
+        "canaries.json",
+        "model",
+    ],
+    "docs/long-runs.md": ["texts.jsonl", "canaries.json of a small space", "model"],
+    "docs/models.md": ["checkpoint", "adapter", "t5"],
+    "docs/own-models.md": ["canaries.json"],
+    "docs/quickstart.md": ["corpus.jsonl", "model"],
+    "docs/records.md": ["audit", "canaries.json"],
+    "docs/reference/cli.md": ["corpus.jsonl", "texts.jsonl", "mail.jsonl", "model", "a", "b"],
+    "docs/reports.md": ["canaries.json of a small space", "model-a", "model-b", "test.jsonl"],
+    "docs/scoring.md": ["model"],
+    "docs/speed.md": ["tests"],
+}
+"""What lies in the working folder of a page's reader, who would bring it along.
+
+Of a page that is not here: a model and canaries, if it speaks of ``./model``.
+"""
+
+NOT_RUN = {
+    "make demo": "sets up an environment; `canary demo` is run",
+    "make test": "it is what runs this, and CI runs the other targets beside it",
+    "pip install": "changes the environment in which the tests run",
+    ".venv/bin/python tests/support/references.py": "writes into the repository; a test compares",
+    "CANARY_DATA": "needs data that is not shipped, and hours",
+}
+"""How blocks begin that are not run, and why; each is marked in its page."""
+
+RUN = [page for page in PAGES if blocks(page)]
+
+
+def reason(block: Block) -> str | None:
+    return next((why for start, why in NOT_RUN.items() if block.text.startswith(start)), None)
+
+
+@pytest.fixture
+def reader(tmp_path, monkeypatch, request):
+    """The working folder of a page's reader, and what the reader holds in Python."""
+    page = request.param
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    # What a page registers is gone after it.
+    monkeypatch.setattr(kinds, "KINDS", dict(kinds.KINDS))
+    monkeypatch.setattr("canary.formats.format.KINDS", kinds.KINDS)
+    # The demo in small; in full it takes a minute, and its own tests look at it.
+    tiny = demo.Settings("The code is {digit:4}", (1, 8), 2, 4, 60, 16, 1)
+    monkeypatch.setattr(demo, "run", functools.partial(demo.run, settings=tiny))
+    text, names = page.read_text(encoding="utf-8"), {"__name__": "example"}
+    usual = ["model", "canaries.json"] if "./model" in text else []
+    lay(tmp_path, *HAS.get(name(page), usual))
+    if "load_dataset" in text:
+        monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    if name(page) == "docs/models.md":
+        names |= {"module": module(), "tokenizer": tokenizer()}
+    return page, names
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft
+@pytest.mark.parametrize("reader", RUN, ids=name, indirect=True)
+def test_examples_run(reader, capfd):
+    page, names = reader
+    for block in blocks(page):
+        if reason(block):
+            continue
+        capfd.readouterr()
+        if block.language == "sh":
+            for line in block.text.replace("\\\n", " ").splitlines():
+                run_line(line)
+        elif block.language == "text":
+            examples = block.text.partition("Example")[2]
+            for line in re.findall(r"^ +(canary .*)$", examples, re.MULTILINE):
+                with the_model_of(line):
+                    run_line(line)
+        elif block.language == "python":
+            save(block.text)
+            exec(compile(block.text, str(page), "exec"), names)
+            said = capfd.readouterr().out.splitlines()
+            for expected in re.findall(r"^ *print\(.*\)  # (.+)$", block.text, re.MULTILINE):
+                assert expected in said
+        elif block.language == "json":
+            json.loads(block.text)
+
+
+@contextmanager
+def the_model_of(line: str) -> Iterator[None]:
+    """For the help's example with a factory, a model of the reader's own as ``model``."""
+    if "--factory" not in line:
+        yield
+        return
+    Path("model").rename("other")
+    lay(Path(), "mymodel.py")
+    yield
+    shutil.rmtree("model")
+    Path("other").rename("model")
+
+
+def run_line(line: str) -> None:
+    """One line of a shell: `canary` in this process, everything else in bash."""
+    if line.startswith("canary "):
+        code = run(words_of(line))
+    elif line.strip():
+        code = subprocess.run(["bash", "-euo", "pipefail", "-c", line]).returncode
+    else:
+        return
+    assert code == 0, line
+
+
+def words_of(line: str) -> list[str]:
+    """The words that bash makes of what stands behind `canary`."""
+    script = f"canary() {{ printf '%s\\0' \"$@\"; }}; {line}"
+    done = subprocess.run(["bash", "-euc", script], capture_output=True, check=True)
+    return done.stdout.decode().split("\0")[:-1]
+
+
+def save(code: str) -> None:
+    """Write a block that begins with the comment ``# file.py`` to the file it names."""
+    named = re.match(r"# (\w+\.py)\n", code)
+    if named:
+        Path(named[1]).write_text(code)
+
+
+def all_blocks() -> Iterator[tuple[Path, Block]]:
+    return ((page, block) for page in RUN for block in blocks(page))
+
+
+def test_what_is_not_run_is_marked_and_nothing_else():
+    for page, block in all_blocks():
+        assert block.marked == (reason(block) is not None), (name(page), block.text)
+    begun = {start for start in NOT_RUN for _, b in all_blocks() if b.text.startswith(start)}
+    assert begun == set(NOT_RUN)
+
+
+def test_blocks_are_of_the_languages_that_are_run_or_shown():
+    languages = {block.language for _, block in all_blocks()}
+    assert languages <= {"sh", "python", "json", "text"}
+    assert all(page.is_file() for page in (Path(__file__).parents[1] / page for page in HAS))

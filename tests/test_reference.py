@@ -1,0 +1,50 @@
+"""The reference is whole and as the code is now."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pages import PAGES, fences, name
+from references import BEHIND, COMMANDS, PARTS, PYTHON, command_line, documented, full, python
+from typer.main import get_command
+
+import canary
+from canary.cli.commands import app
+
+AGAIN = "behind the code; run tests/support/references.py"
+
+
+def test_command_line_is_what_the_help_says():
+    assert COMMANDS.read_text(encoding="utf-8") == command_line(), AGAIN
+
+
+def test_every_command_is_there_with_all_its_options():
+    written = COMMANDS.read_text(encoding="utf-8").partition(BEHIND)[2]
+    shown = dict(
+        re.findall(r"^## canary (\S+)\n(.*?)(?=^## |\Z)", written, re.MULTILINE | re.DOTALL)
+    )
+    commands = get_command(app).commands
+    assert list(shown) == list(commands)
+    for command, text in shown.items():
+        options = {o for p in commands[command].params for o in p.opts if o.startswith("--")}
+        assert options <= set(re.findall(r"--[a-z-]+", text)), command
+
+
+def test_python_is_what_the_exports_are():
+    assert PYTHON.read_text(encoding="utf-8") == python(), AGAIN
+
+
+def test_every_export_is_there_once():
+    found = sorted(documented(PYTHON) & {full(getattr(canary, n)) for n in canary.__all__})
+    assert found == sorted(full(getattr(canary, name)) for name in canary.__all__)
+    assert not documented(PYTHON) & documented(PARTS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_what_examples_import_is_there(page):
+    everything = documented(PYTHON) | documented(PARTS)
+    imported = re.compile(r"^from (canary\.[\w.]+) import (.+)$", re.MULTILINE)
+    for block in fences(page, "python"):
+        for module, names in imported.findall(block):
+            assert {f"{module}.{n.strip()}" for n in names.split(",")} <= everything
