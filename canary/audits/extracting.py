@@ -146,7 +146,7 @@ def extract(
             "probability 0",
             cure="check which tokens the model forbids, or the context before the candidate",
         )
-    fills = [format.unrank(int(leaf)) for leaf in found.leaves]
+    fills = [fill for fill in tree.fills(found.leaves) if fill is not None]
     candidates = _candidates(
         found, fills, own, size=format.size, context_bits=context_bits, noise_bits=noise_bits
     )
@@ -312,7 +312,8 @@ def _completions(
             greedy = complete(tree, walker, batcher, width=1)
             wide = complete(tree, walker, batcher, width=beam)
         right = [
-            end.leaf is not None and rest.unrank(end.leaf) == fill[known:] for end in (greedy, wide)
+            end.leaf is not None and tree.fills([end.leaf]) == [fill[known:]]
+            for end in (greedy, wide)
         ]
         made.append(
             Completion(name, known, right[0], right[1], beam, greedy.queries + wide.queries)

@@ -182,6 +182,13 @@ class Automaton:
                 return
             state = targets[edge]
 
+    def occurs(self, part: str) -> bool:
+        """Whether `part` stands anywhere within some text."""
+        states = np.arange(len(self.counts))
+        for char in part:
+            states = self._read(states, char)
+        return bool(states.size)
+
     def __iter__(self) -> Iterator[str]:
         """The texts in the order of their index."""
         pending = [("", 0)]

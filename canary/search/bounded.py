@@ -305,6 +305,7 @@ class BoundedWalk:
     def _counted(self, step: Step, bits: Floats, leaves: NDArray[np.bool_]) -> Ints:
         """What the leaves of a step add to `_State.found`."""
         which = np.flatnonzero(leaves & (bits <= self._limits[-1]))
+        which = which[step.canonical(which)]
         if not len(which):
             return np.zeros((3, len(self._limits)), np.int64)
         batch, bits = Leaves(step.costs[which], step, which), bits[which]

@@ -57,6 +57,7 @@ def complete(tree: TokenTree, walker: Walker, batcher: Batcher, *, width: int) -
         stay, go = order[order < len(costs)], order[order >= len(costs)] - len(costs)
         go = go[np.isfinite(step.costs[go])]
         done = go[step.leaves[go]]
+        done = done[step.canonical(done)]
         leaves = np.concatenate([leaves[stay], step.first_leaf[done]])
         costs = np.concatenate([costs[stay], step.costs[done]])
         frontier = step.open_nodes(go[~step.leaves[go]])

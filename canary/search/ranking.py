@@ -22,7 +22,7 @@ from canary.search.bounds import RankBounds, most_leaves
 from canary.search.census import Census, CensusResult
 from canary.search.enumerate import enumerate_leaves, leaf_costs
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.tree import TokenTree
+from canary.tokens.tree import MISSING, TokenTree
 
 __all__ = [
     "Draws",
@@ -92,7 +92,7 @@ def rank_by_tree(
     keep: Ints | None = None,
     shards: Series | None = None,
 ) -> Ranking:
-    """Rank fills among all leaves of the tree, keeping the costs of some, given by index.
+    """Rank fills among all leaves of the tree; `keep` the costs of fills, given by index.
 
     Costs `tree.queries()` queries and one per token of each canary; memory does not
     grow with the space. With `shards`, finished ranges of leaves are kept there and not
@@ -105,7 +105,10 @@ def rank_by_tree(
         model's states do not carry what came before, or the tree is not its tokenizer's.
     """
     rows, row_queries = _price_canaries(batcher, format, encoder, fills)
-    index = np.array([format.index(fill) for fill in fills], np.int64)
+    index = _leaf_numbers(tree, format, encoder, fills)
+    if keep is not None:
+        kept = format.automaton.unrank_many(keep.tolist())
+        keep = _leaf_numbers(tree, format, encoder, kept)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
         context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, index)
@@ -141,7 +144,7 @@ def rank_by_rows(
     keep: Ints | None = None,
     shards: Series | None = None,
 ) -> Ranking:
-    """Rank fills among all candidates, each scored as a whole row: for small spaces.
+    """Rank fills among all candidates, each scored as a whole row; `keep` as in the tree.
 
     Works with any tokenizer. Costs one query per candidate and token after the context.
     With `shards`, finished ranges of candidates are kept there and not scored again.
@@ -175,9 +178,10 @@ def rank_by_bounds(
     tree: TokenTree,
     batcher: Batcher,
     format: Format,
+    encoder: CandidateEncoder,
     fills: Sequence[str],
-    rows: Priced,
     *,
+    rows: Priced,
     noise_bits: float,
     memory_bytes: int,
     budget: int,
@@ -201,7 +205,7 @@ def rank_by_bounds(
     ModelError
         If a fill costs something else along the walk than as a whole row.
     """
-    numbers = np.array([format.index(fill) for fill in fills], np.int64)
+    numbers = _leaf_numbers(tree, format, encoder, fills)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
         context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, numbers)
@@ -223,6 +227,7 @@ def rank_by_bounds(
     exact = np.zeros(len(own), np.bool_)
     lower[chosen], rank[chosen], exact[chosen] = found.lower, found.rank, found.exact
     free[chosen] = found.upper
+    free = np.minimum(free, format.size)  # a tree may hold more leaves than fills
     return replace(
         found, lower=lower, rank=rank, upper=free, exact=exact, queries=found.queries + queries
     )
@@ -388,6 +393,27 @@ def _price_canaries(
             cure="check which tokens the model forbids, or leave these canaries out",
         )
     return priced, queries
+
+
+def _leaf_numbers(
+    tree: TokenTree, format: Format, encoder: CandidateEncoder, fills: Sequence[str]
+) -> Ints:
+    """The leaves of fills, found by their encodings.
+
+    Raises
+    ------
+    ModelError
+        If one is not in the tree.
+    """
+    numbers = tree.numbers([encoding.ids for encoding in encoder.candidates(format, fills)])
+    missing = int((numbers == MISSING).sum())
+    if missing:
+        raise ModelError(
+            f"the tokens of {missing:,} fills of {format.masked!r} are not in its tree "
+            f"({tree.certificate})",
+            cure="use --method sampling",
+        )
+    return numbers
 
 
 def check_agreement(batcher: Batcher, walked: Priced, rows: Priced, noise_bits: float) -> None:

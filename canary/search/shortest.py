@@ -264,6 +264,7 @@ class _Walk:
     def _see_leaves(self, step: Step) -> None:
         leaves = step.leaves
         good = np.flatnonzero(leaves & (step.costs < self.best.limit))
+        good = good[step.canonical(good)]
         least = float(step.costs[leaves & (step.costs >= self.best.limit)].min(initial=np.inf))
         if len(good):
             best, out = self.best.with_leaves(step.costs[good], step.first_leaf[good], self.queries)

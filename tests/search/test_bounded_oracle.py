@@ -205,7 +205,7 @@ def test_open_nodes_theory() -> None:
         context = -float(watched.context_log_probs.sum()) / math.log(2)
         assert walk.run()
         bits = float(case.px[case.numbers[0]]) - context
-        most = max(count for depth, count in watched.depths.items() if depth)
+        most = max((count for depth, count in watched.depths.items() if depth), default=0)
         assert most <= 2 ** (bits + 1e-4)
         free = most_leaves(np.array([bits]), np.array([case.tree.size]))[0]
         assert case.ranks()[0] <= free <= 2 ** (bits + 0.01)
