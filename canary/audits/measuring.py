@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from canary.audits.candidates import longest, notes_on
 from canary.audits.ranked import (
+    FEW_HITS,
     RANK,
     RANK_AND_DRAWS,
     beside_draws,
+    beside_weighed,
     by_bounds,
     kept_bounds,
     outcome,
@@ -35,6 +37,7 @@ from canary.search.ranking import (
     Priced,
     check_agreement,
     draw,
+    leaf_numbers,
     rank_by_bounds,
     rank_by_rows,
     rank_by_tree,
@@ -63,6 +66,7 @@ Stage = Callable[[str, int], Progress]
 _DRAWS_STREAM = 0x64726177
 _CURVE_STREAM = 0x63757276
 _WEIGHED_STREAM = 0x77656967
+_WIDTH = 4_000  # nodes per level of importance draws beside branch and bound
 _MOST_STATES = 2**20  # a walk holds a batch per level, far fewer than that
 
 
@@ -165,8 +169,14 @@ class Auditor:
         if plan.method in (RANK, RANK_AND_DRAWS):
             kept = None if self.run is None else self.run.series(f"format-{number}-rank")
             earlier += [] if kept is None else [shard.state for shard in kept]
+            drawn = found.exposures
             found, done = self._rank(plan, format, fills, found, noise_bits=noise_bits, kept=kept)
             reason = f"{reason}; {done}"
+            if plan.method == RANK_AND_DRAWS:
+                found, more = self._weigh_some(
+                    number, plan, format, fills, found=found, drawn=drawn, noise_bits=noise_bits
+                )
+                reason += more
         if plan.method == IMPORTANCE:
             found = self._weigh(number, plan, format, fills, found, noise_bits=noise_bits)
         skewed, fit = self._extrapolate(number, format, found)
@@ -237,7 +247,8 @@ class Auditor:
             )
         if tree is None:
             return _Plan("uniform draws", short, drawn * below)
-        return _Plan(RANK_AND_DRAWS, short, drawn * below, certificate, tree)
+        width = min(_WIDTH, self.settings.budget // below)
+        return _Plan(RANK_AND_DRAWS, short, drawn * below, certificate, tree, width)
 
     def _enumerate(
         self,
@@ -393,7 +404,7 @@ class Auditor:
                 tree,
                 walker,
                 batcher,
-                np.array([format.index(fill) for fill in fills], np.int64),
+                leaf_numbers(tree, format, self.encoder, fills),
                 width=plan.width,
                 rng=np.random.default_rng([_WEIGHED_STREAM, self.settings.seed, number]),
                 noise_bits=noise_bits,
@@ -406,6 +417,35 @@ class Auditor:
             exposures=exposure_by_importance(ranks.counts, drawn.exposures, space_size=format.size),
             queries=drawn.queries + ranks.queries,
         )
+
+    def _weigh_some(
+        self,
+        number: int,
+        plan: _Plan,
+        format: Format,
+        fills: Sequence[str],
+        *,
+        found: _Found,
+        drawn: Sequence[Exposure],
+        noise_bits: float,
+    ) -> tuple[_Found, str]:
+        """What importance draws add for those that neither draws nor the walk tell much of."""
+        few = [
+            not certain.exact and (by_draws.hits or 0) < FEW_HITS
+            for certain, by_draws in zip(found.exposures, drawn, strict=True)
+        ]
+        if not plan.width or not any(few):
+            return found, ""
+        before = replace(found, exposures=drawn)
+        weighed = self._weigh(number, plan, format, fills, before, noise_bits=noise_bits)
+        exposures = [
+            beside_weighed(certain, by_weight) if wanted else certain
+            for certain, by_weight, wanted in zip(
+                found.exposures, weighed.exposures, few, strict=True
+            )
+        ]
+        done = f", and importance draws told of {sum(few)} more"
+        return replace(weighed, exposures=exposures), done
 
     def _batcher(self, name: str, queries: int) -> Batcher:
         return Batcher(

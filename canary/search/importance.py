@@ -316,8 +316,9 @@ def _enter(
 
 
 def _leaves_of(step: Step, first: int) -> tuple[Floats, Ints, Ints]:
-    """Costs, numbers and nodes of the leaves of a step that are not impossible."""
+    """Costs, numbers and nodes of the leaves of a step that are canonical and not impossible."""
     which = np.flatnonzero(step.leaves & np.isfinite(step.costs))
+    which = which[step.canonical(which)]
     return step.costs[which], step.first_leaf[which], first + step.parents[which]
 
 

@@ -28,7 +28,9 @@ __all__ = [
     "Draws",
     "Priced",
     "Ranking",
+    "check_agreement",
     "draw",
+    "leaf_numbers",
     "rank_by_bounds",
     "rank_by_rows",
     "rank_by_tree",
@@ -105,10 +107,10 @@ def rank_by_tree(
         model's states do not carry what came before, or the tree is not its tokenizer's.
     """
     rows, row_queries = _price_canaries(batcher, format, encoder, fills)
-    index = _leaf_numbers(tree, format, encoder, fills)
+    index = leaf_numbers(tree, format, encoder, fills)
     if keep is not None:
         kept = format.automaton.unrank_many(keep.tolist())
-        keep = _leaf_numbers(tree, format, encoder, kept)
+        keep = leaf_numbers(tree, format, encoder, kept)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
         context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, index)
@@ -205,7 +207,7 @@ def rank_by_bounds(
     ModelError
         If a fill costs something else along the walk than as a whole row.
     """
-    numbers = _leaf_numbers(tree, format, encoder, fills)
+    numbers = leaf_numbers(tree, format, encoder, fills)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
         context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, numbers)
@@ -395,7 +397,7 @@ def _price_canaries(
     return priced, queries
 
 
-def _leaf_numbers(
+def leaf_numbers(
     tree: TokenTree, format: Format, encoder: CandidateEncoder, fills: Sequence[str]
 ) -> Ints:
     """The leaves of fills, found by their encodings.
@@ -417,6 +419,7 @@ def _leaf_numbers(
 
 
 def check_agreement(batcher: Batcher, walked: Priced, rows: Priced, noise_bits: float) -> None:
+    """Refuse costs along the walk that are not those of whole rows, to within the noise."""
     difference = np.abs(walked.px_bits - rows.px_bits)
     worst = float(np.nanmax(difference, initial=0.0))  # both may be infinite
     if worst > noise_bits + 1e-9 * float(np.abs(rows.px_bits).max(initial=0.0)):

@@ -7,6 +7,7 @@ import pytest
 from small_models import build
 
 from canary.audits.auditing import audit, exposure
+from canary.audits.ranked import FEW_HITS
 from canary.audits.result import Audit
 from canary.corpus.canaries import generate
 from canary.errors import FormatError, ModelError, UnsupportedError
@@ -64,10 +65,13 @@ def test_every_budget_gives_what_holds(tmp_path) -> None:
                 assert e.method == "enumeration"
             elif e.exact:
                 assert (e.rank, e.method) == (truth.rank, "rank")
-            else:
-                assert e.method == "rank and draws"
+            elif e.method == "rank and draws":
                 assert (e.confidence, e.draws) == (0.95, 400)
+                assert e.hits >= FEW_HITS or budget < 10
                 assert e.rank_lower <= truth.rank <= e.rank_upper
+            else:
+                assert e.method == "importance draws"
+                assert e.hits < FEW_HITS
     assert all(c.exposure.exact for c in found.canaries)
 
 
@@ -124,3 +128,25 @@ def test_the_end_of_a_walk_is_kept_a_begun_one_is_not(tmp_path, monkeypatch, nam
     again = audit(build(name), canaries, **options)
     assert again.canaries == first.canaries
     assert again.formats[0].reason == first.formats[0].reason
+
+
+def test_importance_draws_tell_of_the_rest_coverage() -> None:
+    """Beyond the reach of draws and budget: intervals that hold, far narrower than draws give."""
+    canaries = generate("The {digit:6}", repetitions=[1], per_repetition=2, controls=14, seed=4)
+    model = build("table")
+    truth = exposure(model, canaries, method="enumeration", budget=10**7)
+    held, widths = [], []
+    for seed in range(4):
+        options = {"budget": 6_000, "draws": 200, "seed": seed}
+        found = audit(model, canaries, **options)
+        by_draws = exposure(model, canaries, method="sampling", **options)
+        for exact, drawn, c in zip(truth, by_draws, found.canaries, strict=True):
+            if c.exposure.method == "importance draws" and c.exposure.confidence is not None:
+                e = c.exposure
+                held.append(e.lower_bits <= exact.exposure.bits <= e.upper_bits)
+                before = drawn.exposure.upper_bits - drawn.exposure.lower_bits
+                widths.append((e.upper_bits - e.lower_bits) / before)
+        assert "importance draws told of" in found.formats[0].reason
+    assert len(held) >= 20
+    assert np.mean(held) >= 0.9
+    assert np.median(widths) < 1.0
