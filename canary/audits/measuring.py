@@ -26,22 +26,32 @@ from canary.corpus.canaries import Canary, CanarySet
 from canary.errors import EstimationError, FormatError, InputError, UnsupportedError
 from canary.formats.format import Format
 from canary.formats.sampling import draw_indices
-from canary.models.base import LanguageModel
+from canary.models.base import Context, LanguageModel
 from canary.records.shards import Run, Series
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher, Progress
 from canary.search.bounds import RankBounds
-from canary.search.ranking import Priced, draw, rank_by_bounds, rank_by_rows, rank_by_tree
+from canary.search.ranking import (
+    Priced,
+    check_agreement,
+    draw,
+    rank_by_bounds,
+    rank_by_rows,
+    rank_by_tree,
+)
+from canary.search.sampled import rank_by_importance
+from canary.statistics.checks import LARGEST_BITS
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
 from canary.statistics.histogram import Histogram, HistogramBuilder
-from canary.statistics.result import SKEW_NORMAL, Exposure
+from canary.statistics.result import IMPORTANCE, SKEW_NORMAL, Exposure
+from canary.statistics.weighted import exposure_by_importance
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import TokenTree, compile_tree
 
 __all__ = ["EXPOSURE_METHODS", "METHODS", "Auditor", "Settings", "Stage"]
 
-METHODS = ("auto", "rank", "enumeration", "sampling")
+METHODS = ("auto", "rank", "enumeration", "sampling", "importance")
 """Those that give p-values, and so serve an audit."""
 
 EXPOSURE_METHODS = (*METHODS, SKEW_NORMAL)
@@ -52,6 +62,7 @@ Stage = Callable[[str, int], Progress]
 # Each keeps what it draws apart from the canaries of the same seed, and from the others.
 _DRAWS_STREAM = 0x64726177
 _CURVE_STREAM = 0x63757276
+_WEIGHED_STREAM = 0x77656967
 _MOST_STATES = 2**20  # a walk holds a batch per level, far fewer than that
 
 
@@ -156,6 +167,8 @@ class Auditor:
             earlier += [] if kept is None else [shard.state for shard in kept]
             found, done = self._rank(plan, format, fills, found, noise_bits=noise_bits, kept=kept)
             reason = f"{reason}; {done}"
+        if plan.method == IMPORTANCE:
+            found = self._weigh(number, plan, format, fills, found, noise_bits=noise_bits)
         skewed, fit = self._extrapolate(number, format, found)
         if skewed is not None and self.settings.method == SKEW_NORMAL:
             found = replace(found, exposures=skewed)
@@ -191,12 +204,22 @@ class Auditor:
         except UnsupportedError as error:
             # Whatever the tokenizer or model does, the whole rows of a small space can be
             # scored.
-            if self.settings.method == RANK:
+            if self.settings.method in (RANK, "importance"):
                 raise
             tree, obstacle = None, f" row by row ({error.problem})"
             queries, certificate = format.size * below, "certified: every fill was encoded"
         if self.settings.method == RANK:
             return _Plan(RANK, "ranks were asked for", drawn * below, certificate, tree)
+        if self.settings.method == "importance":
+            width = max(1, min(drawn, self.settings.budget // below))
+            return _Plan(
+                IMPORTANCE,
+                f"importance draws were asked for, {width:,} nodes per level",
+                drawn * below,
+                certificate,
+                tree,
+                width,
+            )
         if queries <= self.settings.budget:
             reason = (
                 f"all {format.size:,} candidates take {queries:,} queries{obstacle}, "
@@ -292,7 +315,7 @@ class Auditor:
         exposures = exposure_by_draws(
             drawn.canaries.px_bits,
             # A candidate of probability 0 is a miss like any other.
-            np.minimum(drawn.px_bits, np.finfo(np.float64).max),
+            np.minimum(drawn.px_bits, LARGEST_BITS),
             space_size=format.size,
             noise_bits=noise_bits,
         )
@@ -351,6 +374,39 @@ class Auditor:
         )
         return found, outcome(bounds)
 
+    def _weigh(
+        self,
+        number: int,
+        plan: _Plan,
+        format: Format,
+        fills: Sequence[str],
+        drawn: _Found,
+        *,
+        noise_bits: float,
+    ) -> _Found:
+        """What importance draws add to uniform ones."""
+        tree = plan.tree
+        assert tree is not None
+        batcher = self._batcher(f"{IMPORTANCE} of {format.masked}", self.settings.budget)
+        with self.model.open(Context(tree.context), memory_bytes=self._memory_bytes()) as walker:
+            ranks = rank_by_importance(
+                tree,
+                walker,
+                batcher,
+                np.array([format.index(fill) for fill in fills], np.int64),
+                width=plan.width,
+                rng=np.random.default_rng([_WEIGHED_STREAM, self.settings.seed, number]),
+                noise_bits=noise_bits,
+                check=lambda bits: check_agreement(
+                    batcher, Priced(bits, None), drawn.canaries, noise_bits
+                ),
+            )
+        return replace(
+            drawn,
+            exposures=exposure_by_importance(ranks.counts, drawn.exposures, space_size=format.size),
+            queries=drawn.queries + ranks.queries,
+        )
+
     def _batcher(self, name: str, queries: int) -> Batcher:
         return Batcher(
             self.model,
@@ -389,6 +445,7 @@ class _Plan:
     queries: int
     certificate: str | None = None
     tree: TokenTree | None = None
+    width: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,8 +44,8 @@ __all__ = [
     "whole_numbers",
 ]
 
-MethodName = Literal["auto", "rank", "enumeration", "sampling"]
-ExposureMethodName = Literal["auto", "rank", "enumeration", "sampling", "skew-normal"]
+MethodName = Literal["auto", "rank", "enumeration", "sampling", "importance"]
+ExposureMethodName = Literal["auto", "rank", "enumeration", "sampling", "importance", "skew-normal"]
 FileFormatName = Literal["jsonl", "csv", "tsv", "text", "parquet"]
 FigureName = Literal["exposure", "histogram", "utility"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
@@ -130,7 +130,8 @@ Method = Annotated[
     typer.Option(
         "--method",
         help="auto enumerates the whole space where the budget allows, and otherwise samples "
-        "and ranks those canaries exactly that the budget allows; rank does only that.",
+        "and ranks those canaries exactly that the budget allows; rank does only that; "
+        "importance draws what is likely more often, and weights it.",
     ),
 ]
 ExposureMethod = Annotated[
@@ -139,6 +140,7 @@ ExposureMethod = Annotated[
         "--method",
         help="auto enumerates the whole space where the budget allows, and otherwise samples "
         "and ranks those canaries exactly that the budget allows; rank does only that; "
+        "importance draws what is likely more often, and weights it; "
         "skew-normal reads exposure off a curve fitted to draws, without a p-value.",
     ),
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from canary.errors import InputError
 
@@ -32,8 +32,7 @@ Column = str | Sequence[str]
 """The name of a column of texts or chats, or the names of the two columns of a pair."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """A text and the keys and indices that lead to it from its record."""
 
     path: tuple[str | int, ...]

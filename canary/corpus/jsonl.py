@@ -84,6 +84,8 @@ class JsonLines:
 
     def slots(self, record: Mapping[str, Any], names: tuple[str, ...], number: int) -> list[Slot]:
         """The texts in the named columns: strings, or chats."""
+        if len(names) == 1 and isinstance(text := record.get(names[0]), str):  # nearly always
+            return [Slot(names, text)]
         for name in names:
             if name not in record:
                 raise CorpusError(

@@ -125,8 +125,7 @@ def inject_lines(
             "holds no record", cure="name a corpus with at least one", where=str(source)
         )
     if job.separators is not None:
-        lines = read_lines(source, progress=progress, done=size, total=2 * size)
-        return _splice(source, out, layout, job, survey=survey, lines=lines)
+        return _splice(source, out, layout, job, survey=survey, progress=progress)
     places, owners = arrange(survey.pieces - layout.head - survey.open_ended, job.copies, job.seed)
     records = [
         layout.render(survey.columns, survey.shape, text, survey.newline) for text in job.texts
@@ -264,13 +263,20 @@ def _splice(
     job: Job,
     *,
     survey: _Survey,
-    lines: Iterator[tuple[int, bytes]],
+    progress: Progress | None,
 ) -> Placed:
     assert job.separators is not None
     guests = assign(survey.homes, job.copies, job.seed)
     splicer = Splicer.of(job.canaries, job.separators, survey.shape)
+    size = regular_size(source)
+    if layout.by_line:
+        chunks = read_chunks(source, progress=progress, done=size, total=2 * size)
+        parts = _cut_out(chunks, guests)
+    else:
+        lines = read_lines(source, progress=progress, done=size, total=2 * size)
+        parts = ((at, *piece) for at, piece in enumerate(layout.pieces(lines)))
     checksum = 0
-    for at, (number, piece) in enumerate(layout.pieces(lines)):
+    for at, number, piece in parts:
         checksum = zlib.crc32(piece, checksum)
         if at not in guests:
             out.write(piece)
@@ -310,6 +316,33 @@ def changed(source: Path) -> CorpusError:
         cure="inject again when nothing else writes to it",
         where=str(source),
     )
+
+
+def _cut_out(
+    chunks: Iterable[bytes], wanted: Iterable[int]
+) -> Iterator[tuple[int | None, int, bytes]]:
+    """The wanted lines (from 0, ascending), each with its number from 1, and what is between.
+
+    Chunks end where lines do. Lines that are not wanted are not cut apart; they have no
+    place of their own, which is None.
+    """
+    waiting = iter(wanted)
+    place = next(waiting, -1)
+    at = 0  # ends of line that have gone out
+    for chunk in chunks:
+        total = chunk.count(b"\n") + (not chunk.endswith(b"\n"))
+        begin = 0
+        if at <= place < at + total:
+            ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + 1
+            ends = np.append(ends[: total - 1], len(chunk))
+            while at <= place < at + total:
+                start = int(ends[place - at - 1]) if place > at else 0
+                stop = int(ends[place - at])
+                yield None, 0, chunk[begin:start]
+                yield place, place + 1, chunk[start:stop]
+                begin, place = stop, next(waiting, -1)
+        yield None, 0, chunk[begin:]
+        at += total
 
 
 def _merge(pieces: Iterable[bytes], placed: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:

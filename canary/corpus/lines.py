@@ -174,7 +174,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, Callable[[], int]]]:
 def read_chunks(
     path: Path, *, progress: Progress | None = None, done: int = 0, total: int = 0
 ) -> Iterator[bytes]:
-    """The bytes of a file in chunks; parameters and errors as those of `read_lines`."""
+    """The lines of a file, many at once; parameters and errors as those of `read_lines`."""
     reported = start = done
     for chunk, position in _chunks(path):
         yield chunk
@@ -190,7 +190,7 @@ def _chunks(path: Path) -> Iterator[tuple[bytes, int]]:
     try:
         with open_reader(path) as (stream, file):
             while chunk := stream.read(_CHUNK):
-                yield chunk, file.tell()
+                yield chunk + stream.readline(), file.tell()
     except READ_ERRORS as error:
         raise unreadable(path, error) from error
 

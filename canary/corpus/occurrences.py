@@ -31,8 +31,9 @@ class Finder:
     def __call__(self, text: str) -> list[tuple[int, int, str]]:
         """Start, stop and name of each occurrence, from left to right; they may overlap."""
         found: list[tuple[int, int, str]] = []
-        for search in self._searches:
-            found += search(text)
+        for stem, search in self._searches:
+            if stem in text:
+                found += search(text)
         if len(found) > 1:
             found.sort()
         return found
@@ -53,16 +54,17 @@ def find_canaries(
     return Finder(groups.values())
 
 
-def _search(names: Mapping[str, str]) -> Callable[[str], list[tuple[int, int, str]]]:
+def _search(
+    names: Mapping[str, str],
+) -> tuple[str, Callable[[str], list[tuple[int, int, str]]]]:
+    """What must stand in a text, and the search in such a text."""
     stem = _shared_start(names)
     if len(stem) < 2:
-        return _by_pattern(names)
+        return stem, _by_pattern(names)
     lengths = sorted({len(key) for key in names})
 
     def search(text: str) -> list[tuple[int, int, str]]:
         hits: list[tuple[int, int, str]] = []
-        if stem not in text:
-            return hits
         at = text.find(stem)
         while at >= 0:
             for length in lengths:
@@ -72,7 +74,7 @@ def _search(names: Mapping[str, str]) -> Callable[[str], list[tuple[int, int, st
             at = text.find(stem, at + 1)
         return hits
 
-    return search
+    return stem, search
 
 
 def _shared_start(keys: Collection[str]) -> str:

@@ -216,8 +216,9 @@ def _tables(transitions: ArrayLike, log_probs: ArrayLike) -> tuple[Ints, NDArray
         moves, table = np.asarray(transitions), np.asarray(log_probs)
         if moves.dtype.kind not in "iuf" or table.dtype.kind not in "iuf":
             raise TypeError(f"got the types {moves.dtype} and {table.dtype}")
-        if not (np.isfinite(moves) & (moves == np.floor(moves)) & (abs(moves) < 2**53)).all():
+        if not (np.isfinite(moves) & (moves == np.floor(moves))).all():
             raise ValueError("some transitions are no whole numbers")
+        moves = np.clip(moves.astype(np.float64), -1, 2**53)  # what is beyond leads nowhere
         if moves.ndim != 2 or table.ndim != 2 or not table.size:
             raise ValueError(f"got the shapes {moves.shape} and {table.shape}")
         with np.errstate(over="ignore"):

@@ -13,7 +13,14 @@ from small_models import build
 from canary.audits.auditing import audit, exposure
 from canary.audits.result import Audit, median_bits
 from canary.corpus.canaries import generate
-from canary.errors import EstimationError, FormatError, InputError, ModelError, RecordError
+from canary.errors import (
+    EstimationError,
+    FormatError,
+    InputError,
+    ModelError,
+    RecordError,
+    UnsupportedError,
+)
 from canary.formats.format import Format
 from canary.scoring.texts import score
 
@@ -54,6 +61,45 @@ def test_methods_agree() -> None:
     ]
     assert sum(inside) >= 53  # 57 expected at 95 %; below 53 once in a hundred such seeds
     assert {d.exposure.method for d in drawn} == {"uniform draws"}
+
+
+def test_importance_agrees_with_enumeration() -> None:
+    """An eighth of the nodes: the true rank lies in the interval for nearly every canary."""
+    canaries = generate("The {digit:4}", repetitions=[1], per_repetition=40, controls=8, seed=2)
+    exact = exposure(build("lstm"), canaries)
+    found = audit(build("lstm"), canaries, method="importance", draws=150)
+    (about,) = found.formats
+    assert about.method == "importance draws"
+    assert about.reason == "importance draws were asked for"
+    assert about.certificate is not None
+    inside = []
+    for weighed, ranked in zip(found.canaries, exact, strict=True):
+        this, true = weighed.exposure, ranked.exposure
+        assert this.method == "importance draws"
+        assert this.draws == 150
+        assert this.p_value <= 1.0
+        assert weighed.px_bits == pytest.approx(ranked.px_bits, abs=1e-3)
+        inside.append(this.lower_bits <= true.bits + 1e-9 and true.bits <= this.upper_bits + 1e-9)
+        assert this.upper_bits - this.lower_bits < 3.5
+    assert sum(inside) >= 45
+    uniform = exposure(build("lstm"), canaries, method="sampling", draws=150)
+    rare = [at for at, ranked in enumerate(exact) if ranked.exposure.bits >= 5.0]
+    assert len(rare) >= 2
+    for at in rare:
+        this, that = found.canaries[at].exposure, uniform[at].exposure
+        assert this.upper_bits - this.lower_bits < that.upper_bits - that.lower_bits
+    assert Audit.from_dict(json.loads(json.dumps(found.to_dict()))).canaries == found.canaries
+
+
+def test_importance_needs_a_tree_and_keeps_to_the_budget() -> None:
+    canaries = generate("AB {digit:6}", repetitions=[1], per_repetition=2, controls=1, seed=3)
+    found = audit(build("table"), canaries, method="importance", draws=500, budget=1_200)
+    (about,) = found.formats
+    # Beside 503 rows of six digits and the canaries' own paths: 1,200 / 6 nodes per level.
+    assert 600 < about.queries - 503 * 6 - 3 * 6 <= 1_200
+    varied = generate("a {choice:b|bc|d}.", repetitions=[1], per_repetition=1, controls=1, seed=0)
+    with pytest.raises(UnsupportedError, match="continue each other"):
+        exposure(build("table"), varied, method="importance")
 
 
 def test_auto_chooses_by_budget_and_says_why() -> None:

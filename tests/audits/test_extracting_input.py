@@ -68,13 +68,34 @@ def test_known_characters_that_no_fill_has_are_refused_unseen_input():
     assert "7x" not in str(caught.value)
 
 
-def test_nan_is_refused_degenerate():
-    row = np.full(SIZE, -np.log(SIZE))
-    row[3] = np.nan
+class Failing:
+    """A model whose walks give NaN, in the context's price or below it."""
+
+    def __init__(self, *, context):
+        model = flat_model()
+        self.tokenizer, self.facts, self.memory = model.tokenizer, model.facts, model.memory
+        self.score, self._open, self._context = model.score, model.open, context
+
+    def open(self, context, *, memory_bytes):
+        walker = self._open(context, memory_bytes=memory_bytes)
+        if self._context:
+            walker.context_log_probs[:] = np.nan
+        else:
+            expand = walker.expand
+
+            def failing(nodes, tokens, *, keep=True):
+                found = expand(nodes, tokens, keep=keep)
+                found.log_probs.reshape(-1)[0] = np.nan
+                return found
+
+            walker.expand = failing
+        return walker
+
+
+@pytest.mark.parametrize("context", [False, True])
+def test_nan_is_refused_degenerate(context):
     with pytest.raises(ModelError, match="not finite numbers"):
-        extract(flat_model(row), "a{digit:2}")
-    with pytest.raises(ModelError, match="not finite numbers"):  # in the context's own price
-        extract(flat_model(row), "a3{letter:1}")
+        extract(Failing(context=context), "ab{digit:2}")
 
 
 def test_probability_0_for_every_candidate_is_refused_degenerate():

@@ -19,7 +19,7 @@ from command_line import ENTRY, ENVIRONMENT, files, strict
 HEAR = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
 LISTENING = [*ENTRY[:-1], HEAR + ENTRY[-1]]
 # Small pieces, so that a test need not run long.
-PIECES = "from canary.scoring import files as f; f._BLOCK_TEXTS, f._SHARD_SECONDS = 64, 0; "
+PIECES = "from canary.scoring import blocks, files; blocks._TEXTS, files._SHARD_SECONDS = 64, 0; "
 AUDIT = ("--canaries", "canaries.json", "--method", "sampling")
 
 
