@@ -11,6 +11,7 @@ texts of letters.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import random
 import resource
@@ -38,6 +39,7 @@ FORMATS = {
 }
 
 
+@functools.cache
 def merges(size: int) -> list[tuple[str, str]]:
     """Merges that make a vocabulary of `size`, shorter tokens first."""
     rng = random.Random(0)
