@@ -106,7 +106,7 @@ def main() -> None:
         for name, cells in covered.items()
     }
     cells = len(SETTINGS) * len(options.width) * len(RANKS)
-    print(json.dumps({"benchmark": "importance intervals", "cells": cells, **table}))
+    print(json.dumps({"benchmark": "importance_intervals", "cells": cells, **table}))
 
 
 if __name__ == "__main__":
