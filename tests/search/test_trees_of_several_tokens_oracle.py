@@ -132,3 +132,27 @@ def test_ties_are_walked_once_each() -> None:
     by_rows = rank_by_rows(Batcher(model), format, encoder, fills, noise_bits=0.0)
     assert found.census.candidates == format.size
     np.testing.assert_array_equal(found.census.rank, by_rows.census.rank)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "unigram"])
+def test_rank_and_extraction_agree_with_rows(name: str) -> None:
+    """Other walks over the same trees, by what users call."""
+    model, format = tiny_gpt2(name), Format(FORMATS[0])
+    fills = list(format)
+    rows = Rows.of([e.ids for e in CandidateEncoder(model.tokenizer).candidates(format, fills)])
+    costs = -row_sums(model.score(rows), rows)
+    noise = model.facts.noise_bits(int(rows.lengths.max())) * np.log(2)
+    found = canary.extract(model, format, top=5, budget=10_000)
+    assert found.proven
+    best = [costs[fills.index(candidate.fill)] for candidate in found.candidates]
+    np.testing.assert_allclose(best, np.sort(costs)[:5], atol=noise)
+    canaries = canary.CanarySet.from_fills(format, [found.candidates[0].fill, "123"])
+    for result, fill in zip(
+        canary.exposure(model, canaries, method="rank", budget=10_000),
+        (c.fill for c in canaries),
+        strict=True,
+    ):
+        rank = int((costs <= costs[fills.index(fill)]).sum())
+        bits = np.log2(format.size)
+        assert result.exposure.lower_bits - 1e-9 <= bits - np.log2(rank)
+        assert bits - np.log2(rank) <= result.exposure.upper_bits + 1e-9
