@@ -70,13 +70,13 @@ def test_importance_agrees_with_enumeration() -> None:
     found = audit(build("lstm"), canaries, method="importance", draws=150)
     (about,) = found.formats
     assert about.method == "importance draws"
-    assert about.reason == "importance draws were asked for"
+    assert about.reason == "importance draws were asked for, 150 nodes per level"
     assert about.certificate is not None
     inside = []
     for weighed, ranked in zip(found.canaries, exact, strict=True):
         this, true = weighed.exposure, ranked.exposure
         assert this.method == "importance draws"
-        assert this.draws == 150
+        assert this.draws in (150, None)  # none where bounds are certain enough
         assert this.p_value <= 1.0
         assert weighed.px_bits == pytest.approx(ranked.px_bits, abs=1e-3)
         inside.append(this.lower_bits <= true.bits + 1e-9 and true.bits <= this.upper_bits + 1e-9)
