@@ -34,7 +34,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
     ),
     (
         before_training.strip,
-        "strip corpus.canaried.jsonl --canaries canaries.json --out corpus.jsonl",
+        "strip corpus.canaried.jsonl --canaries canaries.json --out corpus.stripped.jsonl",
     ),
     (
         before_training.discover,

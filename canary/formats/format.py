@@ -117,6 +117,22 @@ class Format:
         """
         return self.automaton.prefix_free_before(self.suffix)
 
+    def check_prefix_free(self) -> None:
+        """Refuse a format whose candidates continue each other.
+
+        Raises
+        ------
+        FormatError
+            A candidate that continues another costs at least as much, so the shorter ones
+            would always win, and rank means nothing.
+        """
+        if not self.prefix_free:
+            raise FormatError(
+                f"{self.masked!r} is not prefix-free: some candidates continue others, and the "
+                "shorter ones would always win",
+                cure="put fixed text that no fill can contain after the last hole",
+            )
+
     @property
     def size(self) -> int:
         """Number of fills, |R|; exact."""

@@ -12,7 +12,7 @@ from small_models import build
 
 from canary.audits.auditing import audit, exposure
 from canary.audits.result import Audit, median_bits
-from canary.corpus.canaries import generate
+from canary.corpus.canaries import CanarySet, generate
 from canary.errors import (
     EstimationError,
     FormatError,
@@ -224,7 +224,7 @@ def test_audit_input() -> None:
             audit(model, canaries, **{name: 0})
     with pytest.raises(InputError, match="seed=-1"):
         audit(model, canaries, seed=-1)
-    ambiguous = generate("a {choice:b|bc}", repetitions=[1], per_repetition=1, controls=0, seed=0)
+    ambiguous = CanarySet.from_fills(Format("a {choice:b|bc}"), ["b"])
     with pytest.raises(FormatError, match="not prefix-free"):
         audit(model, ambiguous)
     long = generate("a" * 70 + "{digit:3}", repetitions=[1], controls=0, seed=0)

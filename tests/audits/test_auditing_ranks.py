@@ -11,8 +11,9 @@ from small_models import build
 from canary.audits.auditing import audit, exposure
 from canary.audits.ranked import FEW_HITS
 from canary.audits.result import Audit
-from canary.corpus.canaries import generate
+from canary.corpus.canaries import CanarySet, generate
 from canary.errors import FormatError, ModelError, UnsupportedError
+from canary.formats.format import Format
 from canary.search.bounded import BoundedWalk
 
 TEXTS = ["The code {digit:3}.", "AB {digit:2}-{choice:1|23|24}"]
@@ -95,7 +96,7 @@ def test_draws_choose_the_canaries_that_are_walked(monkeypatch) -> None:
 
 
 def test_ranks_that_cannot_be_had_input() -> None:
-    ambiguous = generate("a {choice:b|bc}", repetitions=[1], per_repetition=1, controls=0, seed=0)
+    ambiguous = CanarySet.from_fills(Format("a {choice:b|bc}"), ["b"])
     with pytest.raises(FormatError, match="not prefix-free"):
         audit(build("table"), ambiguous, method="rank")
     canaries = generate("The {digit:3}", repetitions=[1], controls=1, seed=5)

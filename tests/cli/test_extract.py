@@ -84,7 +84,7 @@ def test_ctrl_c_prints_what_was_found_and_exits_130(command, model, monkeypatch)
     assert found["candidates"]
     assert found["proven"] is False
     assert "until it was interrupted" in outcome.err
-    assert outcome.err.endswith("stopped; files are whole or absent\n")
+    assert outcome.err.endswith("stopped; no file was left half-written\n")
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_whole_flow_finds_what_was_learned(command, workplace):
     assert injected.code == 0
     assert injected.document["copies"] == 4 * 33
     assert injected.document["total_lines"] == 40 + 4 * 33
-    assert "132 copies of 8 canaries went into new.jsonl, now 172 lines" in injected.err
+    assert "132 copies of 8 canaries went into new.jsonl, now 172 records" in injected.err
     assert mode("new.jsonl.placements.json") == 0o600
 
     verified = command(*VERIFY)
