@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from tokenizers import Tokenizer
 
-    from canary.audits.measuring import Stage
     from canary.audits.result import Audit
+    from canary.audits.settings import Stage
 
 __all__ = ["FULL", "CharacterLSTM", "Settings", "build", "characters", "prose", "run", "train"]
 

@@ -24,6 +24,7 @@ SMALL = {
     "shared_context": ["--nodes", "16", "--rounds", "1"],
     "skewnormal": ["--draws", "500", "--rounds", "1"],
     "startup": ["--runs", "1"],
+    "tree": ["--rounds", "1", "--vocabulary", "2000"],
 }
 """Options with which a benchmark takes a moment; the figures then mean nothing."""
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from canary.audits.measuring import METHODS, Auditor, Settings, Stage
+from canary.audits.measuring import Auditor
 from canary.audits.result import Audit, CanaryResult
+from canary.audits.settings import METHODS, Settings, Stage
 from canary.corpus.canaries import Canary, CanarySet
 from canary.errors import InputError
 from canary.formats.format import Format

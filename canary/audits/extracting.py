@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.audits.extraction import Candidate, Completion, Extraction
-from canary.audits.measuring import Stage
 from canary.audits.result import Audit
+from canary.audits.settings import Stage
 from canary.corpus.canaries import CanarySet
 from canary.errors import FormatError, InputError, ModelError, UnsupportedError
 from canary.formats.format import Format

@@ -13,6 +13,7 @@ import typer
 
 from canary.cli.console import Bars, emit, say
 from canary.cli.options import (
+    Beside,
     CanaryFile,
     Columns,
     ContextText,
@@ -23,6 +24,7 @@ from canary.cli.options import (
     Seed,
     Separators,
     TokenizerPath,
+    beside_of,
     columns_of,
     decodable,
     separators_of,
@@ -132,6 +134,7 @@ def inject(
         ),
     ] = "record",
     separators: Separators = None,
+    beside: Beside = None,
     check: Annotated[
         bool,
         typer.Option(
@@ -164,6 +167,7 @@ def inject(
             file_format=file_format,
             mode=mode,
             separators=separators_of(separators),
+            beside=beside_of(beside),
             check=check,
             progress=bars.file(corpus.name),
         )
@@ -253,6 +257,7 @@ def strip(
     column: Columns = None,
     file_format: FileFormat = None,
     separators: Separators = None,
+    beside: Beside = None,
     as_json: Json = False,
 ) -> None:
     """Take the canaries out of a corpus again.
@@ -273,6 +278,7 @@ def strip(
             column=columns_of(column),
             file_format=file_format,
             separators=separators_of(separators),
+            beside=beside_of(beside),
             progress=bars.file(corpus.name),
         )
     say(

@@ -13,6 +13,7 @@ from canary.records.fields import brief
 
 __all__ = [
     "BatchSize",
+    "Beside",
     "Budget",
     "CanaryFile",
     "Column",
@@ -38,6 +39,7 @@ __all__ = [
     "Separators",
     "StartToken",
     "TokenizerPath",
+    "beside_of",
     "columns_of",
     "decodable",
     "separators_of",
@@ -111,6 +113,15 @@ Separators = Annotated[
         metavar="BEFORE AFTER",
         help=r"Around a spliced canary; \n and \t are understood.  [default: \n and a space; "
         "spaces in CSV and text]",
+    ),
+]
+Beside = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--beside",
+        metavar="COLUMN=TEXT",
+        callback=decodable,
+        help="Text in another column of the canaries' own records; may be given several times.",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")]
@@ -227,6 +238,19 @@ def columns_of(names: list[str] | None) -> str | tuple[str, ...]:
     if not names:
         return "text"
     return names[0] if len(names) == 1 else tuple(names)
+
+
+def beside_of(given: list[str] | None) -> dict[str, str]:
+    """Texts by column, from ``COLUMN=TEXT``."""
+    found = {}
+    for item in given or []:
+        name, equals, text = item.partition("=")
+        if not name or not equals or name in found:
+            raise typer.BadParameter(
+                f"{item[:40]!r} is not COLUMN=TEXT, each column once", param_hint="'--beside'"
+            )
+        found[name] = text
+    return found
 
 
 def separators_of(given: tuple[str, str] | None) -> tuple[str, str] | None:

@@ -12,19 +12,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from canary.errors import InputError
+from canary.errors import CorpusError, InputError
 
 __all__ = [
     "Column",
     "Edit",
     "Shape",
     "Slot",
+    "check_beside",
     "column_names",
     "copies_in",
     "edit_record",
     "edit_text",
     "edited_slots",
     "is_chat",
+    "refuse_chat",
     "slots_of",
 ]
 
@@ -51,10 +53,21 @@ class Edit:
 
 @dataclass(frozen=True)
 class Shape:
-    """How the records of a corpus hold text: in which columns, and whether as chats."""
+    """How the records of a corpus hold text.
+
+    Parameters
+    ----------
+    names : tuple of str
+        In which columns.
+    chat : bool
+        Whether as chats.
+    beside : tuple of (str, str)
+        Other columns and the text that a record of its own holds there.
+    """
 
     names: tuple[str, ...]
     chat: bool = False
+    beside: tuple[tuple[str, str], ...] = ()
 
     def values(self, text: str) -> dict[str, Any]:
         """What a record of its own holds for a canary in its columns.
@@ -62,18 +75,23 @@ class Shape:
         The two columns of a pair hold the same text; a chat is an empty question and
         the canary as its answer, since training often counts the answers only.
         """
+        beside: dict[str, Any] = dict(self.beside)
         if not self.chat:
-            return dict.fromkeys(self.names, text)
-        return {
+            return beside | dict.fromkeys(self.names, text)
+        return beside | {
             name: [{"role": "user", "content": ""}, {"role": "assistant", "content": text}]
             for name in self.names
         }
 
     def owner(self, record: Mapping[str, Any], slots: Sequence[Slot]) -> str | None:
         """The text of which `record` would be a record of its own; None if of none."""
-        others = (value for name, value in record.items() if name not in self.names)
-        if not all(_is_empty(value) for value in others):
-            return None
+        beside = dict(self.beside)
+        for name, value in record.items():
+            if name in beside:
+                if value != beside[name]:
+                    return None
+            elif name not in self.names and not _is_empty(value):
+                return None
         texts = [slot.text for slot in slots]
         if is_chat(record[self.names[0]]):
             pattern = [(name, at, "content") for name in self.names for at in (0, 1)]
@@ -111,6 +129,40 @@ def column_names(column: Column) -> tuple[str, ...]:
             cure="name one column, or the two of a parallel pair",
         )
     return names
+
+
+def check_beside(
+    beside: Mapping[str, str] | None, names: tuple[str, ...], mode: str = "record"
+) -> tuple[tuple[str, str], ...]:
+    """The texts beside a canary in a record of its own, by column.
+
+    Raises
+    ------
+    InputError
+        If they are no texts, stand in the columns of the canary, or are given for splices.
+    """
+    found = tuple((beside or {}).items())
+    if found and mode != "record":
+        raise InputError(
+            "texts beside a canary were given, but a spliced one has its host's beside it",
+            cure="leave beside out, or inject records (mode='record')",
+        )
+    for name, text in found:
+        if name in names or not isinstance(name, str) or not isinstance(text, str) or not text:
+            raise InputError(
+                f"beside names the column {name!r:.40}, which holds the canary or gets no text",
+                cure='give other columns and their texts, as in {"source": "What is the code?"}',
+            )
+    return found
+
+
+def refuse_chat(name: str, where: str = "") -> CorpusError:
+    """What to say of a column beside the canary's that holds chats."""
+    return CorpusError(
+        f"column {name!r} holds chats, and beside a canary stands a text",
+        cure="name a column of texts with beside",
+        where=where,
+    )
 
 
 def is_chat(value: object) -> bool:

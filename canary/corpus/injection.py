@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.columns import Column, column_names, slots_of
+from canary.corpus.columns import Column, Shape, check_beside, column_names, slots_of
 from canary.corpus.compression import open_writer
 from canary.corpus.file_formats import check_target, file_format_of, layout_of
 from canary.corpus.line_files import Job, inject_lines
@@ -52,6 +52,7 @@ def inject(
     split: str = SPLIT,
     mode: str = "record",
     separators: Sequence[str] | None = None,
+    beside: Mapping[str, str] | None = None,
     hosts: Sequence[Any] | None = None,
 ) -> D:
     r"""Put canaries into a dataset, as rows of their own or within its texts.
@@ -75,6 +76,9 @@ def inject(
         boundary of a sentence: into an answer of a chat, into both texts of a pair.
     separators : (str, str), optional
         What stands before and after a spliced canary, ``("\n", " ")`` unless given.
+    beside : mapping of str to str, optional
+        Other columns of rows of their own, and the text there: what a sequence-to-sequence
+        model reads, say, when it is to give the canary. Without it they are empty.
     hosts : sequence, optional
         For a stream: rows, by what they hold in `column`, after or in which the canaries
         go. Each must occur exactly once. Without them the stream is read once to find
@@ -104,9 +108,10 @@ def inject(
     check_drawn(canaries)
     names = column_names(column)
     between = check_separators(separators) if mode == "splice" else None
+    others = check_beside(beside, names, mode)
     rows = choose_split(dataset, split)
     if is_stream(rows):
-        shape = check_stream(rows, names)
+        shape = check_stream(rows, names, others)
         mixed = inject_stream(rows, canaries, shape, separators=between, seed=seed, hosts=hosts)
     elif hosts is not None:
         raise InputError(
@@ -114,7 +119,8 @@ def inject(
             cure="leave hosts out: its rows can be counted",
         )
     else:
-        mixed = _inject_rows(rows, canaries, names, between, seed)
+        shape = check_dataset(rows, names, others)
+        mixed = _inject_rows(rows, canaries, shape, between, seed)
     result: D = replace_split(dataset, split, mixed)
     return result
 
@@ -122,11 +128,11 @@ def inject(
 def _inject_rows(
     dataset: Any,
     canaries: CanarySet,
-    names: tuple[str, ...],
+    shape: Shape,
     separators: tuple[str, str] | None,
     seed: int,
 ) -> Any:
-    shape = check_dataset(dataset, names)
+    names = shape.names
     copies = [canary.repetitions for canary in canaries.injected]
     find = find_canaries(canaries, canaries)
     homes = bytearray()
@@ -156,6 +162,7 @@ def inject_file(
     file_format: str | None = None,
     mode: str = "record",
     separators: Sequence[str] | None = None,
+    beside: Mapping[str, str] | None = None,
     check: bool = True,
     progress: Progress | None = None,
 ) -> Placements:
@@ -182,6 +189,8 @@ def inject_file(
         What stands before and after a spliced canary: a newline and a space in JSON
         lines and Parquet, spaces in CSV and text unless given. In CSV, canaries that
         need quotes go into fields that have them already.
+    beside : mapping of str to str, optional
+        As for `inject`.
     seed : int
         Decides the places. Every arrangement of the copies among the records is equally
         likely. The same input and seed give the same bytes.
@@ -229,7 +238,8 @@ def inject_file(
         between = check_separators(separators, layout.separators if layout else SEPARATORS)
         if not check:
             raise InputError("splicing reads every record", cure="leave check on")
-    job = Job(canaries, names, seed, between, check)
+    others = check_beside(beside, names, mode)
+    job = Job(canaries, names, seed, between, check, others)
     with atomic_writer(target, like=source) as out:
         if layout is None:
             placed = inject_parquet(source, out, job, progress)

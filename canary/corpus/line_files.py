@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.columns import Shape, Slot, is_chat
+from canary.corpus.columns import Shape, Slot, is_chat, refuse_chat
 from canary.corpus.lines import (
     Layout,
     Progress,
@@ -46,6 +46,8 @@ class Job:
         Around spliced canaries; None for records of their own.
     check : bool
         Whether every record is read and checked.
+    beside : tuple of (str, str)
+        Other columns of records of their own, and the texts there.
     """
 
     canaries: CanarySet
@@ -53,6 +55,7 @@ class Job:
     seed: int
     separators: tuple[str, str] | None = None
     check: bool = True
+    beside: tuple[tuple[str, str], ...] = ()
 
     @property
     def copies(self) -> list[int]:
@@ -97,10 +100,15 @@ class _Survey:
     open_ended: bool = False
     homes: bytearray = field(default_factory=bytearray)
 
-    def note(self, record: Mapping[str, Any], names: tuple[str, ...], piece: bytes) -> None:
+    def note(
+        self, record: Mapping[str, Any], layout: Layout, job: Job, piece: bytes, number: int
+    ) -> None:
         """Take the first record as the pattern of those to come."""
+        for name, _ in job.beside:
+            if any(len(slot.path) > 1 for slot in layout.slots(record, (name,), number)):
+                raise refuse_chat(name, place(layout.path, number))
         self.columns = tuple(record)
-        self.shape = Shape(names, chat=is_chat(record[names[0]]))
+        self.shape = Shape(job.names, chat=is_chat(record[job.names[0]]), beside=job.beside)
         self.newline = end_of_line(piece) or b"\n"
 
 
@@ -166,7 +174,7 @@ def strip_lines(
         records += 1
         if not any(find(slot.text) for slot in slots):
             out.write(piece)
-        elif Shape(names).owner(record, slots) in own:
+        elif Shape(names, beside=job.beside).owner(record, slots) in own:
             gone += 1
         else:
             edits = remover.edits(slots)
@@ -219,7 +227,7 @@ def _survey(
             continue
         slots = layout.slots(record, job.names, number)
         if survey.columns is None:
-            survey.note(record, job.names, piece)
+            survey.note(record, layout, job, piece, number)
         for slot in slots:
             if find(slot.text):
                 check_fresh(slots, find, place(source, number))
@@ -240,7 +248,7 @@ def _count(
         record = layout.read(piece, number)
         if record is not None:
             layout.slots(record, job.names, number)
-            survey.note(record, job.names, piece)
+            survey.note(record, layout, job, piece, number)
             break
     last = b""
     if layout.by_line:

@@ -39,6 +39,11 @@ class Layout(Protocol):
     """How records stand in one file."""
 
     @property
+    def path(self) -> Path:
+        """The file."""
+        ...
+
+    @property
     def head(self) -> int:
         """Pieces at the beginning that no record may go before: a header is one."""
         ...

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from canary.corpus.columns import Edit, Shape, Slot, edit_record, edited_slots, slots_of
+from canary.corpus.columns import (
+    Edit,
+    Shape,
+    Slot,
+    edit_record,
+    edited_slots,
+    refuse_chat,
+    slots_of,
+)
 from canary.corpus.line_files import Job, Placed, changed
 from canary.corpus.lines import Progress, regular_size, unreadable
 from canary.corpus.occurrences import find_canaries
@@ -34,7 +43,7 @@ def inject_parquet(source: Path, out: IO[bytes], job: Job, progress: Progress | 
     """
     before = _state(source)
     with _opened(source) as file:
-        shape = _shape(file, job.names, source)
+        shape = _shape_of(file, job, source)
         rows = file.metadata.num_rows
         meter = _Meter(progress, before[0], rows, passes=2)
         homes = _survey(file, source, shape, job, meter) if job.check else bytearray()
@@ -86,7 +95,7 @@ def strip_parquet(
         return _without(_edited(table, edits), left_out)
 
     with _opened(source) as file:
-        shape = _shape(file, job.names, source)
+        shape = _shape_of(file, job, source)
         meter = _Meter(progress, size, file.metadata.num_rows)
         _write(out, file, (stripped(start, table) for start, table in _tables(file, meter)))
     return gone, cuts
@@ -138,6 +147,13 @@ def _state(path: Path) -> tuple[int, int, int]:
     regular_size(path)
     status = path.stat()
     return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def _shape_of(file: Any, job: Job, path: Path) -> Shape:
+    for name, _ in job.beside:
+        if _shape(file, (name,), path).chat:
+            raise refuse_chat(name, str(path))
+    return replace(_shape(file, job.names, path), beside=job.beside)
 
 
 def _shape(file: Any, names: tuple[str, ...], path: Path) -> Shape:
@@ -222,14 +238,15 @@ def _survey(file: Any, source: Path, shape: Shape, job: Job, meter: _Meter) -> b
 
 
 def _own_rows(file: Any, shape: Shape, texts: Sequence[str], source: Path) -> Any:
-    """A table with a row for each text, null but for the columns of `shape`."""
+    """A table with a row for each text, null but for what `shape` holds."""
     import pyarrow as pa
 
     schema = file.schema_arrow
     values = [shape.values(text) for text in texts]
+    holding = {*shape.names, *dict(shape.beside)}
     arrays = []
     for field in schema:
-        if field.name in shape.names:
+        if field.name in holding:
             arrays.append(pa.array([row[field.name] for row in values], type=field.type))
         elif not field.nullable:
             raise CorpusError(

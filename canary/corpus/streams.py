@@ -42,7 +42,9 @@ def is_stream(dataset: object) -> bool:
     return isinstance(dataset, IterableDataset)
 
 
-def check_stream(stream: IterableDataset, names: tuple[str, ...]) -> Shape:
+def check_stream(
+    stream: IterableDataset, names: tuple[str, ...], beside: tuple[tuple[str, str], ...] = ()
+) -> Shape:
     """How the columns `names` of a stream hold text; by its first row if it does not say.
 
     Raises
@@ -58,7 +60,7 @@ def check_stream(stream: IterableDataset, names: tuple[str, ...]) -> Shape:
         if not first:
             raise CorpusError("the dataset is empty", cure="give one with rows")
         features = Features({name: _feature(value) for name, value in first[0].items()})
-    return check_features(features, names)
+    return check_features(features, names, beside)
 
 
 def _feature(value: object) -> Any:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.columns import Column, Edit, column_names, edited_slots, slots_of
+from canary.corpus.columns import (
+    Column,
+    Edit,
+    Shape,
+    check_beside,
+    column_names,
+    edited_slots,
+    slots_of,
+)
 from canary.corpus.compression import open_writer
 from canary.corpus.file_formats import check_target, file_format_of, layout_of
 from canary.corpus.line_files import Job, strip_lines
@@ -57,6 +65,7 @@ def strip(
     column: Column = "text",
     split: str = SPLIT,
     separators: Sequence[str] | None = None,
+    beside: Mapping[str, str] | None = None,
 ) -> D:
     r"""Take canaries out of a dataset: the rows that `inject` was given.
 
@@ -71,6 +80,8 @@ def strip(
         As they were given to `inject`.
     separators : (str, str), optional
         As they were given to `inject`, ``("\\n", " ")`` unless given.
+    beside : mapping of str to str, optional
+        As it was given to `inject`.
 
     Returns
     -------
@@ -85,11 +96,12 @@ def strip(
     check_drawn(canaries)
     names = column_names(column)
     between = check_separators(separators)
+    others = check_beside(beside, names)
     rows: Any = choose_split(dataset, split)
     if is_stream(rows):
-        stripped = strip_stream(rows, canaries, check_stream(rows, names), between)
+        stripped = strip_stream(rows, canaries, check_stream(rows, names, others), between)
     else:
-        stripped = _strip_rows(rows, canaries, names, between)
+        stripped = _strip_rows(rows, canaries, check_dataset(rows, names, others), between)
     result: D = replace_split(dataset, split, stripped)
     return result
 
@@ -102,6 +114,7 @@ def strip_file(
     column: Column = "text",
     file_format: str | None = None,
     separators: Sequence[str] | None = None,
+    beside: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Stripped:
     """Take canaries out of a file: the corpus that `inject_file` was given.
@@ -118,7 +131,8 @@ def strip_file(
     check_target(source, target, format)
     layout = None if format == "parquet" else layout_of(source, format)
     between = check_separators(separators, layout.separators if layout else SEPARATORS)
-    job = Job(canaries, names, seed=0, separators=between)
+    others = check_beside(beside, names)
+    job = Job(canaries, names, seed=0, separators=between, beside=others)
     with atomic_writer(target, like=source) as out:
         if layout is None:
             found = strip_parquet(source, out, job, progress)
@@ -129,9 +143,9 @@ def strip_file(
 
 
 def _strip_rows(
-    dataset: Any, canaries: CanarySet, names: tuple[str, ...], separators: tuple[str, str]
+    dataset: Any, canaries: CanarySet, shape: Shape, separators: tuple[str, str]
 ) -> Any:
-    shape = check_dataset(dataset, names)
+    names = shape.names
     find = find_canaries(canaries, canaries.injected)
     own = {canaries.text(canary) for canary in canaries.injected}
     remover = Remover(canaries, separators)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.corpus.columns import Edit, Shape, edit_record
+from canary.corpus.columns import Edit, Shape, edit_record, refuse_chat
 from canary.errors import CorpusError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ def replace_split(dataset: Any, split: str, rows: Any) -> Any:
     return type(dataset)({**dataset, split: rows}) if is_split(dataset) else rows
 
 
-def check_dataset(dataset: Any, names: tuple[str, ...]) -> Shape:
+def check_dataset(
+    dataset: Any, names: tuple[str, ...], beside: tuple[tuple[str, str], ...] = ()
+) -> Shape:
     """Check that `dataset` is a `datasets.Dataset` with rows, and with text in its columns.
 
     Raises
@@ -80,14 +82,21 @@ def check_dataset(dataset: Any, names: tuple[str, ...]) -> Shape:
             f"a {type(dataset).__name__} is no datasets.Dataset, nor a stream or splits of it",
             cure="load it with datasets, or use a file",
         )
-    shape = check_features(dataset.features, names)
+    shape = check_features(dataset.features, names, beside)
     if len(dataset) == 0:
         raise CorpusError("the dataset is empty", cure="give one with rows")
     return shape
 
 
-def check_features(features: Mapping[str, Any], names: tuple[str, ...]) -> Shape:
+def check_features(
+    features: Mapping[str, Any],
+    names: tuple[str, ...],
+    beside: tuple[tuple[str, str], ...] = (),
+) -> Shape:
     """How the columns `names` hold text, from the features of a dataset."""
+    for name, _ in beside:
+        if check_features(features, (name,)).chat:
+            raise refuse_chat(name)
     chats = []
     for name in names:
         if name not in features:
@@ -107,7 +116,7 @@ def check_features(features: Mapping[str, Any], names: tuple[str, ...]) -> Shape
         raise CorpusError(
             "one column holds texts and the other chats", cure="name two columns of texts"
         )
-    return Shape(names, chat=chats[0])
+    return Shape(names, chat=chats[0], beside=beside)
 
 
 def _holds_chats(feature: Any) -> bool:

@@ -70,13 +70,13 @@ def test_importance_agrees_with_enumeration() -> None:
     found = audit(build("lstm"), canaries, method="importance", draws=150)
     (about,) = found.formats
     assert about.method == "importance draws"
-    assert about.reason == "importance draws were asked for"
+    assert about.reason == "importance draws were asked for, 150 nodes per level"
     assert about.certificate is not None
     inside = []
     for weighed, ranked in zip(found.canaries, exact, strict=True):
         this, true = weighed.exposure, ranked.exposure
         assert this.method == "importance draws"
-        assert this.draws == 150
+        assert this.draws in (150, None)  # none where bounds are certain enough
         assert this.p_value <= 1.0
         assert weighed.px_bits == pytest.approx(ranked.px_bits, abs=1e-3)
         inside.append(this.lower_bits <= true.bits + 1e-9 and true.bits <= this.upper_bits + 1e-9)
@@ -97,9 +97,8 @@ def test_importance_needs_a_tree_and_keeps_to_the_budget() -> None:
     (about,) = found.formats
     # Beside 503 rows of six digits and the canaries' own paths: 1,200 / 6 nodes per level.
     assert 600 < about.queries - 503 * 6 - 3 * 6 <= 1_200
-    varied = generate("a {choice:b|bc|d}.", repetitions=[1], per_repetition=1, controls=1, seed=0)
-    with pytest.raises(UnsupportedError, match="continue each other"):
-        exposure(build("table"), varied, method="importance")
+    with pytest.raises(UnsupportedError, match="states cannot be reused"):
+        exposure(build("by_rows"), canaries, method="importance")
 
 
 def test_auto_chooses_by_budget_and_says_why() -> None:

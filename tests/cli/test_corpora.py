@@ -114,3 +114,18 @@ def test_coin_flips(command, workplace):
     tossed = [c for c in made if c.tossed]
     assert len(tossed) == 32
     assert 0 < sum(c.control for c in tossed) < 32
+
+
+def test_a_text_beside_the_canary(command, workplace):
+    rows = [json.dumps({"src": f"un {n}", "tgt": f"one {n}"}) + "\n" for n in range(5)]
+    Path("pairs.jsonl").write_text("".join(rows))
+    options = ("--canaries", "canaries.json", "--column", "tgt", "--beside", "src=a = b")
+    assert command("inject", "pairs.jsonl", *options, "--out", "new.jsonl").code == 0
+    records = [json.loads(line) for line in Path("new.jsonl").read_text().splitlines()]
+    assert [r["src"] for r in records if "The code is" in r["tgt"]] == ["a = b"] * 18
+    assert command("strip", "new.jsonl", *options, "--out", "back.jsonl").code == 0
+    assert Path("back.jsonl").read_bytes() == Path("pairs.jsonl").read_bytes()
+    for wrong in ("src", "=x", "src=x"):
+        refused = command("inject", "pairs.jsonl", *options, "--beside", wrong, "--out", "no")
+        assert refused.code == 2
+        assert "is not COLUMN=TEXT" in refused.err

@@ -13,7 +13,7 @@ from typer.main import get_command
 from canary import __version__
 from canary.audits.auditing import audit, exposure
 from canary.audits.extracting import extract
-from canary.audits.measuring import EXPOSURE_METHODS, METHODS
+from canary.audits.settings import EXPOSURE_METHODS, METHODS
 from canary.cli import after_training, before_training, extracting
 from canary.cli.commands import app
 from canary.cli.options import (

@@ -37,8 +37,8 @@ def samples(synthetic: SyntheticTree, width: int, runs: int, **options):
 @pytest.mark.parametrize("kind", ["normal", "student"])
 def test_counts_are_unbiased_at_every_cost_theory(kind: str) -> None:
     """Means of 200 counts lie within 4 standard errors; their variance is as estimated."""
-    synthetic = SyntheticTree(2.0, 1, kind=kind, depth=4, degree=6)
-    ranks = np.array([1, 6, 36, 216, 1296])
+    synthetic = SyntheticTree(2.0, 1, kind=kind, depth=5, degree=6)  # two levels are wider
+    ranks = np.array([1, 6, 36, 216, 7776])
     limits = np.sort(synthetic.costs)[ranks - 1]
     counts = [[s.count(limit) for limit in limits] for s in samples(synthetic, 130, 200)]
     totals = np.array([[count.total for count in row] for row in counts])
@@ -57,7 +57,7 @@ def test_any_guide_leaves_counts_unbiased_theory() -> None:
     wrong = Guide(np.array([2.0]), np.array([0.0]), 0.01, np.linspace(0, 8, 1500)[None])
     rng, batcher = np.random.default_rng(0), Batcher(synthetic, batch_size=64)
     totals = [
-        sample_nodes(synthetic.tree, synthetic, batcher, width=12, rng=rng, guide=wrong)
+        sample_nodes(synthetic.tree, synthetic, batcher, width=6, rng=rng, guide=wrong)
         .count(limit)
         .total
         for _ in range(800)

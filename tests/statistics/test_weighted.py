@@ -111,7 +111,7 @@ def uniform(hits: int, draws: int = 99) -> Exposure:
 
 
 def test_exposure_golden() -> None:
-    """Rank 1 + 50 of 2^20, from 34 to 86; its p-value is that of draws beside bounds."""
+    """Rank 1 + 50 of 2^20, from 34 to 86; p beside bounds is (2 + 0) / 100."""
     (found,) = exposure_by_importance([rank_count(weighed())], [uniform(0)], space_size=2**20)
     assert found.method == "importance draws"
     assert found.bits == pytest.approx(20 - math.log2(51))

@@ -17,6 +17,13 @@ EDGES = {
 }
 
 
+class Digits:
+    """Reads a leaf: its tokens after the context, as digits."""
+
+    def fills(self, rows, numbers):
+        return ["".join(map(str, row[1:])) for row in rows]
+
+
 class SyntheticTree:
     """A complete tree of `depth` levels of `degree` choices, and a model that prices it.
 
@@ -60,7 +67,9 @@ class SyntheticTree:
             forced_offsets=np.zeros(states * k + 1, np.int64),
             first_leaf=np.tile(np.arange(k), states) * np.repeat(below, k),
             leaves=k * below,
+            canonical=True,
             certificate="by construction",
+            reader=Digits(),
         )
 
     def memory(self) -> Memory:
