@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,8 +100,12 @@ class TextGraph:
 
     def spell(self, symbols: Sequence[str]) -> Iterator[str]:
         """The texts that the model gets as these symbols; nearly always one."""
-        pending: list[tuple[int, State, int, str]] = [(0, self._scanner.start, 0, "")]
-        texts = self._texts
+        texts, (state, begun, ways) = self._texts, self._beginning
+        pending = [
+            (state, scanned, len(read), begun)
+            for scanned, read in ways
+            if tuple(symbols[: len(read)]) == read
+        ]
         while pending:
             state, scanned, at, text = pending.pop()
             if texts.final[state] and at == len(symbols) and self._scanner.ends(scanned):
@@ -111,6 +116,22 @@ class TextGraph:
                     end = at + len(read)
                     if tuple(symbols[at:end]) == tuple(symbol for symbol, _ in read):
                         pending.append((int(texts.targets[edge]), after, end, text + char))
+
+    @cached_property
+    def _beginning(self) -> tuple[int, str, list[tuple[State, tuple[str, ...]]]]:
+        """What all texts begin with: the state after it, and how it may be read."""
+        texts, state, text = self._texts, 0, ""
+        ways: list[tuple[State, tuple[str, ...]]] = [(self._scanner.start, ())]
+        while not texts.final[state] and texts.offsets[state + 1] - texts.offsets[state] == 1:
+            edge = int(texts.offsets[state])
+            char = texts.chars[edge]
+            ways = [
+                (after, (*read, *(symbol for symbol, _ in more)))
+                for scanned, read in ways
+                for more, after in _read(self._rules, self._scanner, scanned, char, state == 0)
+            ]
+            state, text = int(texts.targets[edge]), text + char
+        return state, text, ways
 
     @classmethod
     def _packed(

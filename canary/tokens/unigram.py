@@ -32,7 +32,7 @@ Rivals = frozenset[tuple[Symbols, float]]
 
 _MARGIN = 1e-6  # of scores; far above the rounding of a sum of a thousand
 _DIGITS = 9  # to which scores of states are told apart
-_MOST_CELLS = 50_000_000
+_MOST_STATES = 4_000
 
 
 class UnigramMachine:
@@ -64,7 +64,6 @@ class UnigramMachine:
         self._queue: list[Rivals] = []
 
         self._rows: dict[int, NDArray[np.int32]] = {}
-        self._most = _MOST_CELLS // max(1, len(tokens))
         self._usual: list[int] = []
         for token in tokens:
             self._usual.append(self._after(token, {}, ()))
@@ -131,7 +130,7 @@ class UnigramMachine:
             (text, round(way, _DIGITS)) for text, way in ahead.items() if self._winning(text, way)
         )
         if rivals not in self._states:
-            if len(self._queue) >= self._most and len(self._usual) == len(self._tokens):
+            if len(self._queue) >= _MOST_STATES and len(self._usual) == len(self._tokens):
                 return self._usual[self._number[token]]
             self._states[rivals] = len(self._queue)
             self._queue.append(rivals)

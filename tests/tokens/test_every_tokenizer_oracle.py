@@ -272,6 +272,18 @@ def test_a_space_of_one_fill_is_a_tree_with_one_leaf() -> None:
         check(format, encoder, tree)
 
 
+def test_rows_that_are_not_in_the_tree_have_no_number() -> None:
+    format = Format("{choice:red|green|blue} end of it")
+    encoder = an_encoder("gpt2", format.text)
+    tree = compile_tree(format, encoder)
+    row = [*encoder.candidates(format, ["red"])[0].ids]
+    assert (np.diff(tree.forced_offsets) > 0).any()
+    for at in range(len(row)):
+        assert tree.numbers([[*row[:at], 1, *row[at + 1 :]]]).tolist() == [MISSING]
+    assert tree.numbers([row[:-1], [*row, 5], [], row]).tolist()[:3] == [MISSING] * 3
+    assert tree.fills([tree.numbers([row])[0]]) == ["red"]
+
+
 def test_context_and_start_token_stand_before_the_root() -> None:
     format = Format("{digit:3} end")
     encoder = CandidateEncoder(as_tokenizer(trained("gpt2")), "<s>", "The code is ")
