@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from canary.reports.numbers import clean
 __all__ = ["Bars", "emit", "emit_lines", "resumable", "say", "show_table"]
 
 _NAME_WIDTH = 48
+_USUAL_WIDTH = 80
 
 
 def say(text: str) -> None:
@@ -150,7 +152,7 @@ class Bars:
             file=sys.stderr,
             disable=sys.stderr is None or not sys.stderr.isatty(),
             leave=False,
-            dynamic_ncols=True,
+            **_width(),
             **options,
         )
         return self._bar
@@ -159,3 +161,12 @@ class Bars:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+def _width() -> dict[str, Any]:
+    """How wide a bar is: as the terminal, now and later; some say that they have no columns."""
+    try:
+        unknown = os.get_terminal_size(sys.stderr.fileno()).columns == 0
+    except (AttributeError, OSError, ValueError):
+        unknown = True
+    return {"ncols": _USUAL_WIDTH} if unknown else {"dynamic_ncols": True}
