@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from canary.audits.auditing import audit as audit
     from canary.audits.auditing import exposure as exposure
+    from canary.audits.extracting import extract as extract
     from canary.corpus.canaries import CanarySet as CanarySet
     from canary.corpus.canaries import generate as generate
     from canary.corpus.discovery import discover as discover
@@ -34,6 +35,7 @@ _HOMES = {
     "audit": "canary.audits.auditing",
     "discover": "canary.corpus.discovery",
     "exposure": "canary.audits.auditing",
+    "extract": "canary.audits.extracting",
     "generate": "canary.corpus.canaries",
     "inject": "canary.corpus.injection",
     "load": "canary.models.loading",
@@ -51,6 +53,7 @@ __all__ = [
     "audit",
     "discover",
     "exposure",
+    "extract",
     "generate",
     "inject",
     "load",

@@ -30,14 +30,16 @@ import torch
 from torch import Tensor, nn
 
 import canary
+from canary.audits.extracting import with_extractions
 from canary.records.files import atomic_write, make_folder
+from canary.reports.extractions import extraction_sentence
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from tokenizers import Tokenizer
 
-    from canary.audits.measuring import Stage
     from canary.audits.result import Audit
+    from canary.audits.settings import Stage
 
 __all__ = ["FULL", "CharacterLSTM", "Settings", "build", "characters", "prose", "run", "train"]
 
@@ -93,7 +95,7 @@ def run(
     stage: Stage | None = None,
     say: Callable[[str], object] | None = None,
 ) -> Audit:
-    """Inject, verify, train, audit, report.
+    """Inject, verify, train, audit, extract, report.
 
     Parameters
     ----------
@@ -157,8 +159,11 @@ def run(
         say(f"Trained: {settings.epochs} epochs, {loss_bits:.2f} bits per character in the last")
         loaded = canary.load(model, tokenizer=tokenizer)
         audit = canary.audit(loaded, canaries, start_token=START, seed=seed, stage=stage)
+        audit = with_extractions(audit, loaded, canaries, stage=stage)
     audit = replace(audit, settings={**audit.settings, "canaries_in_corpus": inject})
     say(f"Audited: {audit.formats[0].reason}")
+    for extraction in audit.extractions:
+        say(f"Extracted: {extraction_sentence(audit, extraction)}")
 
     canaries.save(out / "canaries.json")
     lines = [json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts]

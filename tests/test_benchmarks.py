@@ -13,13 +13,18 @@ from pages import ROOT
 FOLDER = ROOT / "tests" / "benchmarks"
 SMALL = {
     "enumeration": ["--digits", "2", "--rounds", "1", "--threads", "1"],
+    "extraction": ["--digits", "2", "--queries", "200", "--rounds", "1"],
     "formats": ["--fills", "200", "--words", "500", "--rounds", "1"],
     "generation": ["--canaries", "20", "--rounds", "1"],
+    "importance": ["--width", "150", "--runs", "1", "--digits", "3"],
+    "importance_intervals": ["--trees", "1", "--runs", "1", "--width", "100"],
     "injection": ["--megabytes", "1", "--rounds", "1"],
+    "rank": ["--digits", "3", "--queries", "200", "--rounds", "1"],
     "scoring": ["--texts", "10", "--width", "32", "--layers", "1", "--rounds", "1"],
     "shared_context": ["--nodes", "16", "--rounds", "1"],
     "skewnormal": ["--draws", "500", "--rounds", "1"],
     "startup": ["--runs", "1"],
+    "tree": ["--rounds", "1", "--vocabulary", "2000"],
 }
 """Options with which a benchmark takes a moment; the figures then mean nothing."""
 

@@ -66,8 +66,26 @@ def test_all_files_are_there_and_fit_together(tiny):
     assert audit.formats[0].method == "enumeration"
     assert audit.formats[0].candidates == 10**4
     assert audit.settings["canaries_in_corpus"] is True
-    assert len(said) == 5
+    assert len(said) == 6
     assert all("\n" not in line for line in said)
+
+
+def test_it_ends_by_extracting_what_is_repeated(tiny):
+    """As many candidates as canaries went in; the likeliest is one of 30 copies."""
+    _, audit, said = tiny
+    (found,) = audit.extractions
+    repeated = {c.id for c in audit.canaries if c.repetitions == 30}
+    assert len(found.candidates) == found.top == 4
+    assert found.candidates[0].canary in repeated
+    assert found.candidates[0].proven
+    assert all(c.fill is None for c in found.candidates)
+    assert found.queries < 1_000 < found.random_guesses
+    for c in found.candidates:
+        if c.canary:  # the audit ranked all candidates: the place must be the same
+            exposure = next(a.exposure for a in audit.canaries if a.id == c.canary)
+            assert c.exposure_lower_bits <= exposure.bits + 1e-9
+            assert c.exposure_upper_bits >= exposure.bits - 1e-9
+    assert [line for line in said if line.startswith("Extracted: ")]
 
 
 def test_no_secret_leaves_the_manifest_and_the_corpus(tiny):
@@ -203,7 +221,11 @@ def test_progress_adds_up(tmp_path):
     # Every character, and the end of each sentence, predicted from the start character on.
     each_epoch = sum(len(text) + 1 for text in texts(tmp_path))
     assert stages["training"] == [TINY.epochs * each_epoch] * 2
-    assert list(stages) == ["training", "enumeration of The code is ••••"]
+    assert list(stages) == [
+        "training",
+        "enumeration of The code is ••••",
+        "extraction from The code is ••••",
+    ]
 
 
 def test_folder_that_cannot_be_written_is_found_out_before_the_work(tmp_path):

@@ -37,12 +37,16 @@ HAS = {
     "docs/models.md": ["checkpoint", "adapter", "t5"],
     "docs/own-models.md": ["canaries.json"],
     "docs/quickstart.md": ["corpus.jsonl", "model"],
-    "docs/records.md": ["audit"],
-    "docs/reference/cli.md": ["corpus.jsonl", "texts.jsonl", "mail.jsonl", "model"],
+    "docs/records.md": ["audit", "canaries.json"],
+    "docs/reference/cli.md": ["corpus.jsonl", "texts.jsonl", "mail.jsonl", "model", "a", "b"],
+    "docs/reports.md": ["canaries.json of a small space", "model-a", "model-b", "test.jsonl"],
     "docs/scoring.md": ["model"],
     "docs/speed.md": ["tests"],
 }
-"""What lies in the working folder of a page's reader, who would bring it along."""
+"""What lies in the working folder of a page's reader, who would bring it along.
+
+Of a page that is not here: a model and canaries, if it speaks of ``./model``.
+"""
 
 NOT_RUN = {
     "make demo": "sets up an environment; `canary demo` is run",
@@ -74,8 +78,9 @@ def reader(tmp_path, monkeypatch, request):
     # The demo in small; in full it takes a minute, and its own tests look at it.
     tiny = demo.Settings("The code is {digit:4}", (1, 8), 2, 4, 60, 16, 1)
     monkeypatch.setattr(demo, "run", functools.partial(demo.run, settings=tiny))
-    lay(tmp_path, *HAS.get(name(page), []))
     text, names = page.read_text(encoding="utf-8"), {"__name__": "example"}
+    usual = ["model", "canaries.json"] if "./model" in text else []
+    lay(tmp_path, *HAS.get(name(page), usual))
     if "load_dataset" in text:
         monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     if name(page) == "docs/models.md":

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from canary.audits.measuring import METHODS, Auditor, Settings, Stage
+from canary.audits.measuring import Auditor
 from canary.audits.result import Audit, CanaryResult
+from canary.audits.settings import METHODS, Settings, Stage
 from canary.corpus.canaries import Canary, CanarySet
 from canary.errors import InputError
 from canary.formats.format import Format
@@ -50,12 +51,14 @@ def exposure(
     ----------
     model : LanguageModel, or what `canary.load` takes
     canaries : CanarySet
-    method : {"auto", "rank", "enumeration", "sampling", "skew-normal"}
+    method : {"auto", "rank", "enumeration", "sampling", "importance", "skew-normal"}
         ``auto`` enumerates every candidate of a format where that takes no more than
         `budget` queries. Elsewhere it compares with `draws` uniform draws, and ranks by
         branch and bound, within the budget, the canaries of which the draws leave that
         possible: their exposures are exact. ``rank`` tries that for all, from the
         likeliest on, and gives certain bounds where the budget ends before.
+        ``importance`` draws likely candidates more often and weights them: `draws` nodes
+        per level of the token tree, within `budget` queries, beside as many uniform draws.
         ``skew-normal`` gives the estimate that otherwise stands beside the exposure as
         the exposure itself; it has no p-value.
     budget : int

@@ -2,89 +2,61 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.audits.candidates import longest, notes_on
+from canary.audits.planning import Plan, plan_for
 from canary.audits.ranked import (
+    FEW_HITS,
     RANK,
     RANK_AND_DRAWS,
     beside_draws,
+    beside_weighed,
     by_bounds,
     kept_bounds,
     outcome,
     within,
 )
 from canary.audits.result import CanaryResult, FormatResult
+from canary.audits.settings import Settings, Stage
 from canary.corpus.canaries import Canary, CanarySet
-from canary.errors import EstimationError, FormatError, InputError, UnsupportedError
+from canary.errors import EstimationError, FormatError
 from canary.formats.format import Format
 from canary.formats.sampling import draw_indices
-from canary.models.base import LanguageModel
+from canary.models.base import Context, LanguageModel
 from canary.records.shards import Run, Series
-from canary.records.versions import versions
 from canary.scoring.batcher import Batcher, Progress
-from canary.search.bounded import RankBounds
-from canary.search.ranking import Priced, draw, rank_by_bounds, rank_by_rows, rank_by_tree
+from canary.search.bounds import RankBounds
+from canary.search.ranking import (
+    Priced,
+    check_agreement,
+    draw,
+    leaf_numbers,
+    rank_by_bounds,
+    rank_by_rows,
+    rank_by_tree,
+)
+from canary.search.sampled import rank_by_importance
+from canary.statistics.checks import LARGEST_BITS
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
 from canary.statistics.histogram import Histogram, HistogramBuilder
-from canary.statistics.result import SKEW_NORMAL, Exposure
+from canary.statistics.result import IMPORTANCE, SKEW_NORMAL, Exposure
+from canary.statistics.weighted import exposure_by_importance
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.tree import TokenTree, compile_tree
 
-__all__ = ["EXPOSURE_METHODS", "METHODS", "Auditor", "Settings", "Stage"]
-
-METHODS = ("auto", "rank", "enumeration", "sampling")
-"""Those that give p-values, and so serve an audit."""
-
-EXPOSURE_METHODS = (*METHODS, SKEW_NORMAL)
-
-Stage = Callable[[str, int], Progress]
-"""Told the name of a stage and the queries it will take; gives what to tell of them."""
+__all__ = ["Auditor"]
 
 # Each keeps what it draws apart from the canaries of the same seed, and from the others.
 _DRAWS_STREAM = 0x64726177
 _CURVE_STREAM = 0x63757276
+_WEIGHED_STREAM = 0x77656967
 _MOST_STATES = 2**20  # a walk holds a batch per level, far fewer than that
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How an audit was asked for."""
-
-    method: str
-    budget: int
-    draws: int
-    seed: int
-    start_token: str | None
-    context: str
-    batch_size: int | None
-
-    def __post_init__(self) -> None:
-        if self.method not in EXPOSURE_METHODS:
-            raise InputError(
-                f"unknown method {self.method!r}", cure=f"use one of {', '.join(EXPOSURE_METHODS)}"
-            )
-        for name in ("budget", "draws"):
-            if getattr(self, name) < 1:
-                raise InputError(
-                    f"{name}={getattr(self, name)}, at least 1 was expected",
-                    cure=f"give a larger {name}",
-                )
-        if self.seed < 0:
-            raise InputError(f"seed={self.seed} is negative", cure="give a seed of 0 or more")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The settings as plain data, with the versions of what computed."""
-        shown = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**shown, "versions": versions()}
 
 
 @dataclass(frozen=True)
@@ -136,7 +108,7 @@ class Auditor:
             )
         fills = [c.fill for c in canaries]
         tokens, below = longest(self.encoder, format, fills)
-        plan = self._plan(format, fills, below)
+        plan = plan_for(self.model.facts, self.encoder, self.settings, format, fills, below=below)
         shards = None if self.run is None else self.run.series(f"format-{number}")
         earlier = [] if shards is None else [shard.state for shard in shards]
         left = round(plan.queries * (1 - sum(state["share"] for state in earlier)))
@@ -154,8 +126,16 @@ class Auditor:
         if plan.method in (RANK, RANK_AND_DRAWS):
             kept = None if self.run is None else self.run.series(f"format-{number}-rank")
             earlier += [] if kept is None else [shard.state for shard in kept]
+            drawn = found.exposures
             found, done = self._rank(plan, format, fills, found, noise_bits=noise_bits, kept=kept)
             reason = f"{reason}; {done}"
+            if plan.method == RANK_AND_DRAWS:
+                found, more = self._weigh_some(
+                    number, plan, format, fills, found=found, drawn=drawn, noise_bits=noise_bits
+                )
+                reason += more
+        if plan.method == IMPORTANCE:
+            found = self._weigh(number, plan, format, fills, found, noise_bits=noise_bits)
         skewed, fit = self._extrapolate(number, format, found)
         if skewed is not None and self.settings.method == SKEW_NORMAL:
             found = replace(found, exposures=skewed)
@@ -176,50 +156,10 @@ class Auditor:
             notes=notes_on(self.encoder, format, canaries, self.settings.seed),
         )
 
-    def _plan(self, format: Format, fills: Sequence[str], below: int) -> _Plan:
-        """What to do, for candidates of `below` tokens below their context."""
-        drawn = min(self.settings.draws, format.size)
-        if self.settings.method in ("sampling", SKEW_NORMAL):
-            return _Plan("uniform draws", "draws were asked for", drawn * below)
-        try:
-            if "reuse" not in self.model.facts.capabilities:
-                raise UnsupportedError(
-                    "this model's states cannot be reused", cure="use --method sampling"
-                )
-            tree = compile_tree(format, self.encoder, among=fills)
-            queries, certificate, obstacle = tree.queries(), tree.certificate, ""
-        except UnsupportedError as error:
-            # Whatever the tokenizer or model does, the whole rows of a small space can be
-            # scored.
-            if self.settings.method == RANK:
-                raise
-            tree, obstacle = None, f" row by row ({error.problem})"
-            queries, certificate = format.size * below, "certified: every fill was encoded"
-        if self.settings.method == RANK:
-            return _Plan(RANK, "ranks were asked for", drawn * below, certificate, tree)
-        if queries <= self.settings.budget:
-            reason = (
-                f"all {format.size:,} candidates take {queries:,} queries{obstacle}, "
-                "within the budget"
-            )
-            return _Plan("enumeration", reason, queries, certificate, tree)
-        short = (
-            f"enumeration would take {_about(queries)} queries{obstacle}, "
-            f"the budget is {self.settings.budget:,}"
-        )
-        if self.settings.method == "enumeration":
-            raise InputError(
-                f"{format.masked!r}: {short}",
-                cure=f"give a budget of at least {queries}, or use --method sampling or rank",
-            )
-        if tree is None:
-            return _Plan("uniform draws", short, drawn * below)
-        return _Plan(RANK_AND_DRAWS, short, drawn * below, certificate, tree)
-
     def _enumerate(
         self,
         number: int,
-        plan: _Plan,
+        plan: Plan,
         batcher: Batcher,
         format: Format,
         fills: Sequence[str],
@@ -292,7 +232,7 @@ class Auditor:
         exposures = exposure_by_draws(
             drawn.canaries.px_bits,
             # A candidate of probability 0 is a miss like any other.
-            np.minimum(drawn.px_bits, np.finfo(np.float64).max),
+            np.minimum(drawn.px_bits, LARGEST_BITS),
             space_size=format.size,
             noise_bits=noise_bits,
         )
@@ -309,7 +249,7 @@ class Auditor:
 
     def _rank(
         self,
-        plan: _Plan,
+        plan: Plan,
         format: Format,
         fills: Sequence[str],
         drawn: _Found,
@@ -329,8 +269,9 @@ class Auditor:
                 tree,
                 self._batcher(f"ranks of {format.masked}", budget),
                 format,
+                self.encoder,
                 fills,
-                drawn.canaries,
+                rows=drawn.canaries,
                 noise_bits=noise_bits,
                 memory_bytes=self._memory_bytes(),
                 budget=budget,
@@ -349,6 +290,68 @@ class Auditor:
             queries=drawn.queries + bounds.queries,
         )
         return found, outcome(bounds)
+
+    def _weigh(
+        self,
+        number: int,
+        plan: Plan,
+        format: Format,
+        fills: Sequence[str],
+        drawn: _Found,
+        *,
+        noise_bits: float,
+    ) -> _Found:
+        """What importance draws add to uniform ones."""
+        tree = plan.tree
+        assert tree is not None
+        batcher = self._batcher(f"{IMPORTANCE} of {format.masked}", self.settings.budget)
+        with self.model.open(Context(tree.context), memory_bytes=self._memory_bytes()) as walker:
+            ranks = rank_by_importance(
+                tree,
+                walker,
+                batcher,
+                leaf_numbers(tree, format, self.encoder, fills),
+                width=plan.width,
+                rng=np.random.default_rng([_WEIGHED_STREAM, self.settings.seed, number]),
+                noise_bits=noise_bits,
+                check=lambda bits: check_agreement(
+                    batcher, Priced(bits, None), drawn.canaries, noise_bits
+                ),
+            )
+        return replace(
+            drawn,
+            exposures=exposure_by_importance(ranks.counts, drawn.exposures, space_size=format.size),
+            queries=drawn.queries + ranks.queries,
+        )
+
+    def _weigh_some(
+        self,
+        number: int,
+        plan: Plan,
+        format: Format,
+        fills: Sequence[str],
+        *,
+        found: _Found,
+        drawn: Sequence[Exposure],
+        noise_bits: float,
+    ) -> tuple[_Found, str]:
+        """What importance draws add for those that neither draws nor the walk tell much of."""
+        few = [
+            not certain.exact and (by_draws.hits or 0) < FEW_HITS
+            for certain, by_draws in zip(found.exposures, drawn, strict=True)
+        ]
+        if not plan.width or not any(few):
+            return found, ""
+        before = replace(found, exposures=drawn)
+        weighed = self._weigh(number, plan, format, fills, before, noise_bits=noise_bits)
+        exposures = [
+            beside_weighed(certain, by_weight) if wanted else certain
+            for certain, by_weight, wanted in zip(
+                found.exposures, weighed.exposures, few, strict=True
+            )
+        ]
+        done = f", and importance draws told of {sum(few)} more"
+        return replace(weighed, exposures=exposures), done
 
     def _batcher(self, name: str, queries: int) -> Batcher:
         return Batcher(
@@ -377,17 +380,6 @@ class Auditor:
 
     def _draws_rng(self, number: int) -> np.random.Generator:
         return np.random.default_rng([_DRAWS_STREAM, self.settings.seed, number])
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """How one format is measured, and why."""
-
-    method: str
-    reason: str
-    queries: int
-    certificate: str | None = None
-    tree: TokenTree | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -421,10 +413,6 @@ def _results(
         )
         for i, c in enumerate(canaries)
     ]
-
-
-def _about(count: int) -> str:
-    return f"{count:,}" if count < 10**15 else f"2^{math.log2(count):.0f}"
 
 
 def _silent(_name: str, _queries: int) -> Progress:

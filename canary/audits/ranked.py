@@ -6,20 +6,23 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.records.shards import Series
-from canary.search.bounded import RankBounds
+from canary.search.bounds import RankBounds
 from canary.statistics.exposures import exposure_by_bounds, exposure_by_bounds_and_draws
 from canary.statistics.result import Exposure
 from canary.tokens.tree import TokenTree
 
 __all__ = [
+    "FEW_HITS",
     "RANK",
     "RANK_AND_DRAWS",
     "beside_draws",
+    "beside_weighed",
     "by_bounds",
     "kept_bounds",
     "outcome",
@@ -29,6 +32,9 @@ __all__ = [
 RANK = "rank"
 RANK_AND_DRAWS = "rank and draws"
 """Methods of a format that is ranked by branch and bound, without and with draws."""
+
+FEW_HITS = 50
+"""With fewer draws as likely as a canary, importance draws say more of its rank."""
 
 
 def within(tree: TokenTree, drawn: Sequence[Exposure], *, budget: int) -> NDArray[np.bool_]:
@@ -57,11 +63,14 @@ def kept_bounds(shards: Series | None, walk: Callable[[], RankBounds]) -> RankBo
 
 
 def by_bounds(bounds: RankBounds, *, space_size: int) -> list[Exposure]:
-    """The exposures that bounds give by themselves."""
+    """The exposures that bounds give by themselves.
+
+    A tree may hold more leaves than there are candidates; ranks are those of candidates.
+    """
     return [
         exposure_by_bounds(
             lower=int(bounds.lower[i]),
-            upper=int(bounds.upper[i]),
+            upper=min(int(bounds.upper[i]), space_size),
             rank=int(bounds.rank[i]) if bounds.exact[i] else None,
             space_size=space_size,
         )
@@ -75,6 +84,34 @@ def beside_draws(
     """The exposures that bounds and draws give together."""
     certain = by_bounds(bounds, space_size=space_size)
     return [exposure_by_bounds_and_draws(*both) for both in zip(certain, drawn, strict=True)]
+
+
+def beside_weighed(walked: Exposure, weighed: Exposure) -> Exposure:
+    """The exposure of importance draws, cut by the ranks that a walk leaves possible.
+
+    Only what is certain cuts: two intervals that each hold at 95 % would hold together at
+    90 %. Both p-values are of the same two kinds (`exposure_by_bounds_and_draws`), of the
+    largest rank that is certain, or of the same uniform draws; so the smaller one is that
+    of both certain ranks together.
+    """
+    first = max(walked.rank_lower or 1, weighed.rank_lower or 1)
+    lasts = [e.rank_upper for e in (walked, weighed) if e.rank_upper is not None]
+    upper = min(weighed.upper_bits, weighed.space_bits - math.log2(first))
+    lower = weighed.lower_bits
+    if lasts:
+        lower = max(lower, weighed.space_bits - math.log2(min(lasts)))
+    p_values = [e.p_value for e in (walked, weighed) if e.p_value is not None]
+    if walked.exact or lower > upper:
+        return replace(walked, p_value=min(p_values, default=None))
+    return replace(
+        weighed,
+        bits=None if weighed.bits is None else min(max(weighed.bits, lower), upper),
+        lower_bits=lower,
+        upper_bits=upper,
+        p_value=min(p_values, default=None),
+        rank_lower=first,
+        rank_upper=min(lasts, default=None),
+    )
 
 
 def outcome(bounds: RankBounds) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from canary.audits.extraction import Extraction
 from canary.errors import RecordError
 from canary.records.document import dump_document, load_document
 from canary.records.fields import from_fields
@@ -196,6 +197,8 @@ class Audit:
     settings : dict
         What is needed to run it again: method, budget, draws, seed, start token,
         context, canary version.
+    extractions : tuple of Extraction
+        The likeliest candidates of the formats, without their fills.
     """
 
     canaries: tuple[CanaryResult, ...]
@@ -204,6 +207,7 @@ class Audit:
     controls_p: CombinedP | None
     model: Mapping[str, Any]
     settings: Mapping[str, Any]
+    extractions: tuple[Extraction, ...] = ()
 
     @property
     def injected(self) -> tuple[CanaryResult, ...]:
@@ -261,6 +265,7 @@ class Audit:
             "controls_p": self.controls_p and self.controls_p.to_dict(),
             "model": dict(self.model),
             "settings": dict(self.settings),
+            "extractions": [e.hidden().to_dict() for e in self.extractions],
         }
 
     @classmethod
@@ -280,6 +285,8 @@ class Audit:
                 controls_p=_combined(data["controls_p"]),
                 model=dict(data["model"]),
                 settings=dict(data["settings"]),
+                # Audits of earlier versions have none.
+                extractions=tuple(Extraction.from_dict(e) for e in data.get("extractions", ())),
             )
             for priced in audit.formats:
                 if priced.space_size < 1:

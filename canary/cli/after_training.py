@@ -110,6 +110,15 @@ def audit(
     ],
     method: Method = "auto",
     budget: Budget = 1_000_000,
+    extraction_budget: Annotated[
+        int,
+        typer.Option(
+            "--extraction-budget",
+            min=0,
+            help="Queries that bringing the likeliest candidates of each format out of the model "
+            "may take; 0 leaves that out.",
+        ),
+    ] = 10_000,
     draws: Draws = 20_000,
     seed: Seed = 0,
     start_token: StartToken = None,
@@ -128,6 +137,7 @@ def audit(
     same words; until it is done its finished pieces lie in FOLDER/parts.
     """
     from canary.audits.auditing import audit as measure
+    from canary.audits.extracting import with_extractions
     from canary.audits.result import KIND, SCHEMA
     from canary.corpus.canaries import CanarySet
     from canary.models.loading import load
@@ -155,6 +165,15 @@ def audit(
                 stage=bars.stage,
                 parts=parts,
             )
+            if extraction_budget:
+                result = with_extractions(
+                    result,
+                    loaded,
+                    chosen,
+                    budget=extraction_budget,
+                    batch_size=batch_size,
+                    stage=bars.stage,
+                )
         publish(parts, numbers, result.save)
         publish(parts, page, partial(write_report, result))
         discard_run(parts)

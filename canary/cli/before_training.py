@@ -181,15 +181,15 @@ def inject(
             where=str(places),
         ) from error
     copies = sum(map(len, placements.lines.values()))
-    now = f"now {placements.total_lines:,} lines" if mode == "record" else "within its texts"
+    now = f"now {placements.total_lines:,} records" if mode == "record" else "within its texts"
     say(f"{copies:,} copies of {len(placements.lines):,} canaries went into {out}, {now}")
     say(f"{out} holds the secrets; whoever may read {corpus} may read it")
     say(f"Where each copy went is in {places}, readable by you alone")
     if placements.separators is not None:
         before, after = map(ascii, placements.separators)
         say(
-            f"They stand between {before} and {after}: name the first as --context to verify "
-            "with a tokenizer and to audit"
+            f"They stand between {before} and {after}: give --context {before} to verify with a "
+            "tokenizer and to audit"
         )
     if as_json:
         emit(
@@ -283,7 +283,7 @@ def strip(
         )
     say(
         f"{found.records:,} records went and {found.cuts:,} copies were cut out of others; "
-        f"{out} holds none"
+        f"{out} holds no canary"
     )
     if as_json:
         emit("canary strip", {"out": str(out), "records": found.records, "cuts": found.cuts})

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from canary import __version__
-from canary.cli import after_training, before_training
+from canary.cli import after_training, before_training, extracting
 from canary.cli.streams import results_alone
 
 __all__ = ["app"]
@@ -34,7 +34,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
     ),
     (
         before_training.strip,
-        "strip corpus.canaried.jsonl --canaries canaries.json --out corpus.jsonl",
+        "strip corpus.canaried.jsonl --canaries canaries.json --out corpus.stripped.jsonl",
     ),
     (
         before_training.discover,
@@ -50,6 +50,11 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
     (
         after_training.exposure,
         "exposure ./model --canaries canaries.json --method auto --budget 1000000 --json",
+    ),
+    (
+        extracting.extract,
+        'extract ./model "The random number is {digit:9}" --top 5 --budget 100000 --json',
+        'extract ./model "The random number is {digit:9}" --known 3 --canaries canaries.json',
     ),
     (
         after_training.report,
@@ -106,5 +111,5 @@ def _root(
     """Test whether a trained language model has memorized its training data.
 
     Put canaries into a corpus (generate, inject, verify; strip and discover), train as
-    always, and measure (score, audit, exposure, report, plot).
+    always, and measure (score, audit, exposure, extract, report, plot).
     """

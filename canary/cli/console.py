@@ -14,7 +14,7 @@ from canary.cli.streams import tell, write_result
 from canary.errors import OutputError
 from canary.reports.numbers import clean
 
-__all__ = ["Bars", "emit", "resumable", "say", "show_table"]
+__all__ = ["Bars", "emit", "emit_lines", "resumable", "say", "show_table"]
 
 _NAME_WIDTH = 48
 
@@ -56,8 +56,27 @@ def emit(kind: str, body: Mapping[str, Any], *, schema: int = 1) -> None:
         If `body` holds NaN or an infinity.
     """
     document = {"kind": kind, "schema": schema, **body}
+    _write_result(json.dumps(document, allow_nan=False, indent=1) + "\n")
+
+
+def emit_lines(lines: Iterable[str]) -> None:
+    """Lines for people on stdout, where they are what the command was asked for.
+
+    Control characters are taken out, and what is not ASCII is written as Python does, so
+    that any terminal can take it.
+
+    Raises
+    ------
+    OutputError
+        If stdout cannot be written to.
+    """
+    text = "".join(f"{clean(line)}\n" for line in lines)
+    _write_result(text.encode("ascii", "backslashreplace").decode())
+
+
+def _write_result(text: str) -> None:
     try:
-        write_result(json.dumps(document, allow_nan=False, indent=1) + "\n")
+        write_result(text)
     except BrokenPipeError:
         raise
     except OSError as error:

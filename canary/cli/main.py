@@ -125,7 +125,7 @@ def _signals_stop() -> Iterator[None]:
 
 
 def _stopped(number: int) -> int:
-    tell("stopped; files are whole or absent\n")
+    tell("stopped; no file was left half-written\n")
     return 128 + number
 
 

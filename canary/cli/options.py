@@ -46,11 +46,14 @@ __all__ = [
     "whole_numbers",
 ]
 
-MethodName = Literal["auto", "rank", "enumeration", "sampling"]
-ExposureMethodName = Literal["auto", "rank", "enumeration", "sampling", "skew-normal"]
+MethodName = Literal["auto", "rank", "enumeration", "sampling", "importance"]
+ExposureMethodName = Literal["auto", "rank", "enumeration", "sampling", "importance", "skew-normal"]
 FileFormatName = Literal["jsonl", "csv", "tsv", "text", "parquet"]
 FigureName = Literal["exposure", "histogram", "utility"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
+
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 
 
 def decodable(param: typer.CallbackParam, value: Any) -> Any:
@@ -70,6 +73,17 @@ def decodable(param: typer.CallbackParam, value: Any) -> Any:
                 "has bytes that are no UTF-8 text", cure="give it as UTF-8", where=name or ""
             ) from error
     return value
+
+
+def unescaped(text: str) -> str:
+    r"""Text with ``\n``, ``\t``, ``\r`` and ``\\`` as the characters they stand for."""
+    return re.sub(r"\\([ntr\\])", lambda found: _ESCAPES[found[1]], text)
+
+
+def _written(param: typer.CallbackParam, value: str | None) -> str | None:
+    """`decodable`, with what backslashes stand for."""
+    decodable(param, value)
+    return None if value is None else unescaped(value)
 
 
 Json = Annotated[
@@ -141,7 +155,8 @@ Method = Annotated[
     typer.Option(
         "--method",
         help="auto enumerates the whole space where the budget allows, and otherwise samples "
-        "and ranks those canaries exactly that the budget allows; rank does only that.",
+        "and ranks those canaries exactly that the budget allows; rank does only that; "
+        "importance draws what is likely more often, and weights it.",
     ),
 ]
 ExposureMethod = Annotated[
@@ -150,6 +165,7 @@ ExposureMethod = Annotated[
         "--method",
         help="auto enumerates the whole space where the budget allows, and otherwise samples "
         "and ranks those canaries exactly that the budget allows; rank does only that; "
+        "importance draws what is likely more often, and weights it; "
         "skew-normal reads exposure off a curve fitted to draws, without a p-value.",
     ),
 ]
@@ -173,15 +189,18 @@ StartToken = Annotated[
     typer.Option(
         "--start-token",
         metavar="TOKEN",
-        callback=decodable,
+        callback=_written,
         help="A token that stood before each text in training, if the tokenizer puts none "
-        "there itself; for packed data usually the end-of-text token.",
+        r"there itself; for packed data usually the end-of-text token. \n is understood.",
     ),
 ]
 ContextText = Annotated[
     str,
     typer.Option(
-        "--context", metavar="TEXT", callback=decodable, help="Text before every candidate."
+        "--context",
+        metavar="TEXT",
+        callback=_written,
+        help=r"Text before every candidate; \n and \t are understood.",
     ),
 ]
 TokenizerPath = Annotated[
@@ -252,10 +271,5 @@ def beside_of(given: list[str] | None) -> dict[str, str]:
 
 
 def separators_of(given: tuple[str, str] | None) -> tuple[str, str] | None:
-    r"""The separators with ``\n``, ``\t`` and ``\r`` as the characters they stand for."""
-    if given is None:
-        return None
-    first, second = (
-        part.replace(r"\n", "\n").replace(r"\t", "\t").replace(r"\r", "\r") for part in given
-    )
-    return first, second
+    """The separators with what backslashes stand for."""
+    return None if given is None else (unescaped(given[0]), unescaped(given[1]))

@@ -17,6 +17,7 @@ __all__ = ["show_audit", "show_exposures"]
 
 def show_audit(audit: Audit) -> None:
     """The groups of an audit by number of copies, its p-values, and its answer."""
+    from canary.reports.extractions import extraction_sentence
     from canary.reports.sentences import answer, curve_verdict
 
     groups = audit.by_repetitions().items()
@@ -36,6 +37,9 @@ def show_audit(audit: Audit) -> None:
         which = f"Format {number}: " if len(audit.formats) > 1 else ""
         say(f"{which}Method: {priced.method}: {priced.reason}")
         say(f"{which}{curve_verdict(priced.skew_normal)}")
+    for extraction in audit.extractions:
+        which = f"{extraction.masked}: " if len(audit.extractions) > 1 else ""
+        say(f"{which}{extraction_sentence(audit, extraction)}")
     found = answer(audit)
     say(f"{found.label}. {found.sentence}")
 

@@ -296,7 +296,8 @@ def generate(
     Raises
     ------
     FormatError
-        If a format is not valid or its space is smaller than the secrets asked.
+        If a format is not valid or not prefix-free, or its space is smaller than the
+        secrets asked.
     InputError
         If a number does not serve, or a drawn text happens to lie within another.
 
@@ -319,6 +320,7 @@ def generate(
     coins = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_COINS,)))
     injected = left_out = 0
     for position, space in enumerate(spaces):
+        space.check_prefix_free()  # nothing could rank them after training
         check_room(space, len(counts))
         for copies, fill in zip(counts, space.sample(len(counts), rng=rng), strict=True):
             if copies:

@@ -140,6 +140,36 @@ class Automaton:
         # A final state counts its own text before those of its edges.
         return index if self.final[state] else None
 
+    def after(self, text: str) -> Automaton | None:
+        """The automaton of what may follow `text`, or None if nothing begins so.
+
+        It is minimal again: its states are states of this one.
+        """
+        start = 0
+        for wanted in text:
+            _, _, _, targets, edges = self._row(start)
+            edge = edges.get(wanted)
+            if edge is None:
+                return None
+            start = targets[edge]
+        # Edges lead to greater states, so one pass sees every source before its targets.
+        reached = np.zeros(len(self.counts), np.bool_)
+        reached[start] = True
+        for state in range(start, len(self.counts)):
+            if reached[state]:
+                reached[self.targets[self.offsets[state] : self.offsets[state + 1]]] = True
+        states = np.flatnonzero(reached)
+        numbers = np.cumsum(reached) - 1
+        edges_of = np.repeat(reached, np.diff(self.offsets))
+        degrees = np.diff(self.offsets)[states]
+        return Automaton(
+            offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(degrees)]),
+            chars=tuple(self.chars[i] for i in np.flatnonzero(edges_of)),
+            targets=numbers[self.targets[edges_of]].astype(np.int32),
+            final=self.final[states],
+            counts=tuple(self.counts[state] for state in states),
+        )
+
     def ends(self, text: str, start: int) -> Iterator[int]:
         """Where the texts that begin at `text[start]` end, from the shortest on."""
         state = 0
@@ -151,6 +181,13 @@ class Automaton:
             if edge is None:
                 return
             state = targets[edge]
+
+    def occurs(self, part: str) -> bool:
+        """Whether `part` stands anywhere within some text."""
+        states = np.arange(len(self.counts))
+        for char in part:
+            states = self._read(states, char)
+        return bool(states.size)
 
     def __iter__(self) -> Iterator[str]:
         """The texts in the order of their index."""

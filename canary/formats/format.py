@@ -66,9 +66,11 @@ class Format:
 
     text: str
     words: tuple[str, ...] | None = field(repr=False)
+    known: str = field(repr=False)
 
     def __init__(self, text: str, *, words: Iterable[str] | None = None) -> None:
         object.__setattr__(self, "text", text)
+        object.__setattr__(self, "known", "")
         object.__setattr__(self, "words", None if words is None else _check_words(words))
         _ = self.automaton  # what is wrong with the text shows now, not at first use
         if self.words is not None and "_words" not in self.__dict__:
@@ -84,9 +86,9 @@ class Format:
 
     @cached_property
     def prefix(self) -> str:
-        """The fixed text before the first hole."""
+        """The fixed text before the first hole, and then what is known of the fill."""
         first = self._pieces[0]
-        return first.text if isinstance(first, Literal) else ""
+        return (first.text if isinstance(first, Literal) else "") + self.known
 
     @cached_property
     def suffix(self) -> str:
@@ -114,6 +116,22 @@ class Format:
         usually mends it.
         """
         return self.automaton.prefix_free_before(self.suffix)
+
+    def check_prefix_free(self) -> None:
+        """Refuse a format whose candidates continue each other.
+
+        Raises
+        ------
+        FormatError
+            A candidate that continues another costs at least as much, so the shorter ones
+            would always win, and rank means nothing.
+        """
+        if not self.prefix_free:
+            raise FormatError(
+                f"{self.masked!r} is not prefix-free: some candidates continue others, and the "
+                "shorter ones would always win",
+                cure="put fixed text that no fill can contain after the last hole",
+            )
 
     @property
     def size(self) -> int:
@@ -146,6 +164,43 @@ class Format:
     def portable(self) -> bool:
         """Whether it means the same in every process: no hole is of a registered kind."""
         return all(KINDS[piece.kind].builtin for piece in self._pieces if isinstance(piece, Hole))
+
+    def given(self, known: str) -> Format:
+        """The same format where the first characters of the fill are known.
+
+        They become fixed text: its fills are what may follow, and its space holds those
+        alone. `masked` stays as it was.
+
+        Raises
+        ------
+        FormatError
+            If no fill begins with `known`. The message does not repeat it.
+
+        Examples
+        --------
+        >>> ssn = Format("My SSN is {digit:3}-{digit:2}-{digit:4}.").given("078-")
+        >>> ssn.size
+        1000000
+        >>> ssn.candidate("05-1120")
+        'My SSN is 078-05-1120.'
+        """
+        rest = self.automaton.after(known)
+        if rest is None:
+            raise FormatError(
+                f"no fill begins with these {len(known)} characters",
+                cure="give the first characters of a fill",
+                where=place(self.text, 0),
+            )
+        format = object.__new__(Format)
+        format.__dict__.update(
+            text=self.text,
+            words=self.words,
+            known=self.known + known,
+            automaton=rest,
+            _pieces=self._pieces,
+            _parts=self._parts,
+        )
+        return format
 
     def candidate(self, fill: str) -> str:
         """The format with `fill` in its holes.

@@ -17,6 +17,7 @@ from canary.records.files import atomic_write
 from canary.reports.cells import EXPOSURE_COLUMNS, exposure_cells
 from canary.reports.comparing import compare
 from canary.reports.comparison_html import render_comparison
+from canary.reports.extractions import extraction_view
 from canary.reports.numbers import bits, bits_or_bound, count, plural, probability
 from canary.reports.pages import page
 from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, curve_verdict, strongest
@@ -94,6 +95,7 @@ def render(audit: Audit) -> str:
         tiles=_tiles(audit),
         formats=[_format_view(audit, at) for at in range(len(audit.formats))],
         rows=[_row(audit, c) for c in audit.canaries],
+        extractions=[extraction_view(audit, e) for e in audit.extractions],
         curves=any(f.skew_normal for f in audit.formats),
         rejected=any(f.skew_normal and f.skew_normal.rejected for f in audit.formats),
         beyond=any(_beyond(c.skew_normal) for c in audit.canaries),

@@ -66,6 +66,7 @@ def _method(value: Any) -> str:
         "auto": "exact ranks where the budget allows them, uniform draws elsewhere",
         "rank": "ranks by branch and bound, as was asked for",
         "sampling": "uniform draws, as was asked for",
+        "importance": "importance draws, as was asked for",
         "enumeration": "enumeration, as was asked for",
     }.get(str(value)) or _shown(value)
 

@@ -10,77 +10,28 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.models.base import Walker
 from canary.scoring.batcher import Batcher
+from canary.search.bounds import RankBounds, most_leaves
 from canary.search.census import Limits
 from canary.search.enumerate import Leaves
 from canary.search.step import Frontier, Step, expand, joined, root_frontier
 from canary.tokens.tree import TokenTree
 
-__all__ = ["BoundedWalk", "RankBounds", "most_leaves"]
+__all__ = ["BoundedWalk"]
 
 _LN2 = float(np.log(2))
 _MOST_PARKED = 2**20  # about 100 bytes each
 _CHILDREN_AT_ONCE = 2**21
 _AGAIN_BITS = 1.0
 
-# By how much the probabilities below a node may exceed 1 in sum: a float32 softmax is off by
-# about 1e-6 a token, and a path has fewer than hundreds of them.
-_SLACK_BITS = 1e-3
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class RankBounds:
-    """What a walk knows of each canary's rank, in the order in which they were given.
-
-    Parameters
-    ----------
-    lower, upper : int64 arrays of shape (k,)
-        The rank lies between them: for certain, to within the noise.
-    rank : int64 array of shape (k,)
-        Candidates with Px <= Px(canary), the canary included, where it is `exact`;
-        elsewhere those that were found so far.
-    exact : bool array of shape (k,)
-        Whether every candidate that may count was priced. Then `lower` and `upper`
-        differ by the ties only that the noise leaves undecided.
-    candidates : int
-        Leaves that were priced, those of passes that began anew more than once.
-    queries : int
-        Tokens computed below the context.
-    passes : int
-        Thresholds at which the walk stood.
-    """
-
-    lower: Ints
-    upper: Ints
-    rank: Ints
-    exact: NDArray[np.bool_]
-    candidates: int
-    queries: int
-    passes: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """The bounds as plain data: numbers only, nothing of a fill."""
-        arrays = {
-            name: getattr(self, name).tolist() for name in ("lower", "upper", "rank", "exact")
-        }
-        return {**vars(self), **arrays}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> RankBounds:
-        """The inverse of `to_dict`."""
-        arrays = {name: np.array(data[name], np.int64) for name in ("lower", "upper", "rank")}
-        return cls(**{**data, **arrays, "exact": np.array(data["exact"], np.bool_)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +55,7 @@ class _State:
     parked : tuple of Frontier
         Nodes above `threshold` and up to `ceiling`, for later passes.
     pinned : int
-        Held states that parked nodes stand on.
+        Held states that parked nodes stand on, or did when the pass began.
     threshold, ceiling : float
         Bits: nodes up to the first are expanded in this pass, beyond the second forgotten.
     found : int64 array of shape (3, k)
@@ -284,7 +235,7 @@ class BoundedWalk:
             state,
             levels=_by_length(now, np.setdiff1d(now.handles, later.handles)),
             parked=(later,) if len(later) else (),
-            pinned=_held(later.handles),
+            pinned=_held(parked.handles),
             threshold=threshold,
         )
 
@@ -354,6 +305,7 @@ class BoundedWalk:
     def _counted(self, step: Step, bits: Floats, leaves: NDArray[np.bool_]) -> Ints:
         """What the leaves of a step add to `_State.found`."""
         which = np.flatnonzero(leaves & (bits <= self._limits[-1]))
+        which = which[step.canonical(which)]
         if not len(which):
             return np.zeros((3, len(self._limits)), np.int64)
         batch, bits = Leaves(step.costs[which], step, which), bits[which]
@@ -376,7 +328,6 @@ class BoundedWalk:
             self._with_bounds(state, above=ceiling),
             levels=(first, *state.levels[1:]),
             parked=(kept,) if len(kept) else (),
-            pinned=_held(kept.handles),
             ceiling=ceiling,
         )
 
@@ -409,21 +360,6 @@ class BoundedWalk:
     def _release(self, handles: Ints) -> None:
         if len(handles) and handles.max() >= 0:
             self._walker.release(handles)
-
-
-def most_leaves(bits: Floats, leaves: Ints) -> Ints:
-    """How many leaves below a node can cost at most so many bits below it, rounded up.
-
-    Parameters
-    ----------
-    bits : float64 array of shape (n,)
-        0 or more.
-    leaves : int64 array of shape (n,)
-        All leaves below.
-    """
-    few = bits < 62.0
-    bound = np.exp2(np.where(few, bits, 0.0) + _SLACK_BITS).astype(np.int64)
-    return np.where(few, np.minimum(bound, leaves), leaves)
 
 
 def _by_length(nodes: Frontier, parents: Ints) -> tuple[_Level, ...]:

@@ -45,7 +45,7 @@ class Limits:
     """Counts the others that are at least as likely as each canary, batch by batch.
 
     Costs within `noise_bits` of a canary's are ties of unknown order. The canary itself
-    is known by its index and left out, whatever the noise did to its cost. Without noise a
+    is known by its number and left out, whatever the noise did to its cost. Without noise a
     tie is a tie and counts.
 
     Parameters
@@ -53,7 +53,7 @@ class Limits:
     px_bits : float64 array of shape (k,)
         Log-perplexity of each canary.
     index : int64 array of shape (k,)
-        Index of each canary in the format.
+        Number by which each canary is known: of its leaf, or of its fill.
     noise_bits : float
     """
 
@@ -66,7 +66,7 @@ class Limits:
             self._below = np.nextafter(px_bits, np.inf)
 
     def inside(self, bounds: tuple[int, int]) -> Ints:
-        """The canaries whose indices lie in a half-open range."""
+        """The canaries whose numbers lie in a half-open range."""
         return np.flatnonzero((self._index >= bounds[0]) & (self._index < bounds[1]))
 
     def count(
@@ -81,7 +81,7 @@ class Limits:
         Parameters
         ----------
         ordered_bits, costs_bits : arrays of shape (m,)
-            A batch of candidates in ascending order, and in that of their indices.
+            A batch of candidates in ascending order, and in that of their numbers.
         bounds, index
             As in `Census.add`.
 
@@ -118,7 +118,7 @@ class Census:
     px_bits, index, noise_bits
         As in `Limits`.
     keep : int64 array of shape (d,), optional
-        Different indices of candidates whose costs are kept as they come by.
+        Different numbers of candidates whose costs are kept as they come by.
     """
 
     def __init__(
@@ -150,9 +150,9 @@ class Census:
         ----------
         costs_bits : array of shape (m,)
         bounds : (int, int)
-            All their indices lie in this half-open range.
+            All their numbers lie in this half-open range.
         index : callable
-            Gives the indices, shape (m,); called only if a canary or one of those to be
+            Gives the numbers, shape (m,); called only if a canary or one of those to be
             kept may be among them.
 
         Notes
@@ -176,8 +176,8 @@ class Census:
     def to_dict(self) -> dict[str, Any]:
         """What was counted, as plain data: numbers only, nothing of a fill.
 
-        The kept costs ascend. Beside their indices, gaps would tell fills: who has the seed
-        of the draws knows which indices were drawn, and the canaries are left out.
+        The kept costs ascend. Beside their numbers, gaps would tell fills: who has the seed
+        of the draws knows which candidates were drawn, and the canaries are left out.
         """
         return {
             "counts": self._counts.tolist(),

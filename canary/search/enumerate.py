@@ -36,12 +36,12 @@ class Leaves:
     which: Ints | None
 
     def index(self) -> Ints:
-        """Index of each leaf in the format, shape (m,)."""
+        """Number of each leaf in the tree, shape (m,)."""
         first = self.step.first_leaf
         return first if self.which is None else first[self.which]
 
     def bounds(self) -> tuple[int, int]:
-        """All indices lie in this half-open range; cheaper than `index`."""
+        """All numbers lie in this half-open range; cheaper than `index`."""
         frontier, leaves = self.step.frontier, self.step.tree.leaves
         return (
             int(frontier.first_leaf.min()),
@@ -66,7 +66,7 @@ def enumerate_leaves(
     start: int = 0,
     stop: int | None = None,
 ) -> Iterator[tuple[Leaves, int]]:
-    """Price the leaves of `tree`, each once.
+    """Price the canonical leaves of `tree`, each once.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def enumerate_leaves(
         Below `tree.context`.
     batcher : Batcher
     start, stop : int
-        Only the leaves with an index in this half-open range; all unless given. Subtrees
+        Only the leaves with a number in this half-open range; all unless given. Subtrees
         outside it are not entered, so ranges side by side cost what one walk costs and
         the nodes above their ends once more.
 
@@ -102,10 +102,11 @@ def enumerate_leaves(
         level.taken = min(part.stop, len(level.frontier))
         step = expand(batcher, walker, tree, level.frontier[part])
         leaves, inside = step.leaves, step.overlap(start, stop)
-        if inside.all() and leaves.all():
+        if tree.canonical and inside.all() and leaves.all():
             yield Leaves(step.costs, step, None), step.queries
             continue
         which = np.flatnonzero(leaves & inside)
+        which = which[step.canonical(which)]
         yield Leaves(step.costs[which], step, which), step.queries
         levels.append(_Level(step.open_nodes(np.flatnonzero(~leaves & inside)), step.handles))
 
@@ -118,7 +119,7 @@ def leaf_costs(
     Parameters
     ----------
     index : int64 array of shape (n,)
-        Leaves by their index in the format; repeats are allowed.
+        Leaves by their number in the tree; repeats are allowed.
 
     Returns
     -------

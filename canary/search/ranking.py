@@ -17,17 +17,20 @@ from canary.models.base import Context
 from canary.records.shards import Pace, Series
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.texts import score_encodings
-from canary.search.bounded import BoundedWalk, RankBounds, most_leaves
+from canary.search.bounded import BoundedWalk
+from canary.search.bounds import RankBounds, most_leaves
 from canary.search.census import Census, CensusResult
 from canary.search.enumerate import enumerate_leaves, leaf_costs
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.tree import TokenTree
+from canary.tokens.tree import MISSING, TokenTree
 
 __all__ = [
     "Draws",
     "Priced",
     "Ranking",
+    "check_agreement",
     "draw",
+    "leaf_numbers",
     "rank_by_bounds",
     "rank_by_rows",
     "rank_by_tree",
@@ -91,7 +94,7 @@ def rank_by_tree(
     keep: Ints | None = None,
     shards: Series | None = None,
 ) -> Ranking:
-    """Rank fills among all leaves of the tree, keeping the costs of some, given by index.
+    """Rank fills among all leaves of the tree; `keep` the costs of fills, given by index.
 
     Costs `tree.queries()` queries and one per token of each canary; memory does not
     grow with the space. With `shards`, finished ranges of leaves are kept there and not
@@ -104,7 +107,10 @@ def rank_by_tree(
         model's states do not carry what came before, or the tree is not its tokenizer's.
     """
     rows, row_queries = _price_canaries(batcher, format, encoder, fills)
-    index = np.array([format.index(fill) for fill in fills], np.int64)
+    index = leaf_numbers(tree, format, encoder, fills)
+    if keep is not None:
+        kept = format.automaton.unrank_many(keep.tolist())
+        keep = leaf_numbers(tree, format, encoder, kept)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
         context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, index)
@@ -140,7 +146,7 @@ def rank_by_rows(
     keep: Ints | None = None,
     shards: Series | None = None,
 ) -> Ranking:
-    """Rank fills among all candidates, each scored as a whole row: for small spaces.
+    """Rank fills among all candidates, each scored as a whole row; `keep` as in the tree.
 
     Works with any tokenizer. Costs one query per candidate and token after the context.
     With `shards`, finished ranges of candidates are kept there and not scored again.
@@ -174,9 +180,10 @@ def rank_by_bounds(
     tree: TokenTree,
     batcher: Batcher,
     format: Format,
+    encoder: CandidateEncoder,
     fills: Sequence[str],
-    rows: Priced,
     *,
+    rows: Priced,
     noise_bits: float,
     memory_bytes: int,
     budget: int,
@@ -200,7 +207,7 @@ def rank_by_bounds(
     ModelError
         If a fill costs something else along the walk than as a whole row.
     """
-    numbers = np.array([format.index(fill) for fill in fills], np.int64)
+    numbers = leaf_numbers(tree, format, encoder, fills)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
         context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, numbers)
@@ -222,6 +229,7 @@ def rank_by_bounds(
     exact = np.zeros(len(own), np.bool_)
     lower[chosen], rank[chosen], exact[chosen] = found.lower, found.rank, found.exact
     free[chosen] = found.upper
+    free = np.minimum(free, format.size)  # a tree may hold more leaves than fills
     return replace(
         found, lower=lower, rank=rank, upper=free, exact=exact, queries=found.queries + queries
     )
@@ -389,7 +397,29 @@ def _price_canaries(
     return priced, queries
 
 
+def leaf_numbers(
+    tree: TokenTree, format: Format, encoder: CandidateEncoder, fills: Sequence[str]
+) -> Ints:
+    """The leaves of fills, found by their encodings.
+
+    Raises
+    ------
+    ModelError
+        If one is not in the tree.
+    """
+    numbers = tree.numbers([encoding.ids for encoding in encoder.candidates(format, fills)])
+    missing = int((numbers == MISSING).sum())
+    if missing:
+        raise ModelError(
+            f"the tokens of {missing:,} fills of {format.masked!r} are not in its tree "
+            f"({tree.certificate})",
+            cure="use --method sampling",
+        )
+    return numbers
+
+
 def check_agreement(batcher: Batcher, walked: Priced, rows: Priced, noise_bits: float) -> None:
+    """Refuse costs along the walk that are not those of whole rows, to within the noise."""
     difference = np.abs(walked.px_bits - rows.px_bits)
     worst = float(np.nanmax(difference, initial=0.0))  # both may be infinite
     if worst > noise_bits + 1e-9 * float(np.abs(rows.px_bits).max(initial=0.0)):

@@ -33,7 +33,7 @@ class Frontier:
     costs : float64 array of shape (n,)
         Nats, of the context and of the priced part of the path.
     first_leaf : int64 array of shape (n,)
-        Index of the first leaf below.
+        Number of the first leaf below.
     """
 
     states: Ints
@@ -90,12 +90,29 @@ class Step:
 
     @property
     def first_leaf(self) -> Ints:
-        """Index of the first leaf below each child (a leaf's own index), shape (m,)."""
+        """Number of the first leaf below each child (a leaf's own number), shape (m,)."""
         found: Ints = self.frontier.first_leaf[self.parents] + self.tree.first_leaf[self.edges]
         return found
 
+    def canonical(self, which: Ints) -> NDArray[np.bool_]:
+        """Which leaves at the positions `which` the tokenizer itself would give, shape (k,).
+
+        True for all, at no cost, unless the tree holds others; then each is encoded again.
+        """
+        if self.tree.canonical or not len(which):
+            return np.ones(len(which), np.bool_)
+        edges, parents = self.edges[which], self.parents[which]
+        paths, lengths = self.frontier.paths[parents].tolist(), self.frontier.lengths[parents]
+        context, tokens = self.tree.context.tolist(), self.tree.tokens[edges].tolist()
+        rows = [
+            [*context, *path[:length], token]
+            for path, length, token in zip(paths, lengths.tolist(), tokens, strict=True)
+        ]
+        fills = self.tree.reader.fills(rows, self.first_leaf[which])
+        return np.array([fill is not None for fill in fills], np.bool_)
+
     def overlap(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Which children have a leaf with an index in the half-open range, shape (m,)."""
+        """Which children have a leaf with a number in the half-open range, shape (m,)."""
         if start <= 0 and stop >= self.tree.size:
             return np.ones(len(self.edges), np.bool_)
         targets, first = self.tree.targets[self.edges], self.first_leaf

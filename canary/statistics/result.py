@@ -9,7 +9,10 @@ from typing import Any
 
 from canary.records.fields import from_fields
 
-__all__ = ["SKEW_NORMAL", "UNIFORM_DRAWS", "Exposure"]
+__all__ = ["IMPORTANCE", "SKEW_NORMAL", "UNIFORM_DRAWS", "Exposure"]
+
+IMPORTANCE = "importance draws"
+"""The method that draws what is likely more often, and weights it."""
 
 UNIFORM_DRAWS = "uniform draws"
 """The method whose exposures rest on draws alone."""
@@ -34,7 +37,8 @@ class Exposure:
     method : str
         ``"enumeration"``, ``"rank"`` (all candidates that may count were priced, or bounds
         stand where the budget ended before), ``"rank and draws"`` (such bounds cut the
-        interval of the draws), ``"uniform draws"`` or ``"skew-normal"``.
+        interval of the draws), ``"uniform draws"``, ``"importance draws"`` or
+        ``"skew-normal"``.
     space_bits : float
         log2|R|, the largest exposure that there is; a skew-normal estimate may exceed it.
     p_value : float or None
@@ -45,11 +49,14 @@ class Exposure:
         Candidates with Px <= Px(canary), the canary included, and its bounds; None for
         an estimate from draws. Where only the bounds are known, `rank` is None.
     draws, hits : int or None
-        Candidates drawn, and those among them with Px <= Px(canary); None where neither
+        Candidates drawn uniformly, and those among them with Px <= Px(canary); None where neither
         the interval nor the p-value rests on draws.
     tail_bits : float or None
         Of a skew-normal estimate, the whole tail of the curve: ``-log2 F(Px)`` beside the
         ``-log2 (F(Px) - F(0))`` of `bits`. None if the curve has nothing there at all.
+    effective_draws : float or None
+        Of importance draws: how many uniform hits would tell as much of the rank. None
+        where all that count were found.
     """
 
     bits: float | None
@@ -65,6 +72,7 @@ class Exposure:
     draws: int | None = None
     hits: int | None = None
     tail_bits: float | None = None
+    effective_draws: float | None = None
 
     @property
     def censored(self) -> bool:

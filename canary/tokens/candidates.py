@@ -83,14 +83,24 @@ class CandidateEncoder:
         bare = not format.prefix and not self.context and not self._start
         special = all(_special_first(e) for e in encodings)
         if len({e.ids[0] for e in encodings}) > 1 or (bare and not special):
-            raise InputError(
-                f"the format {format.masked!r} begins with a hole, and this tokenizer puts no "
-                "token before a text, so the first token of the fill would have no probability",
-                cure="name what stood before each text in training with start_token "
-                "(--start-token; for packed data usually the end-of-text token), "
-                "or begin the format with fixed text",
-            )
+            raise self.begins_with_a_hole(format)
         return encodings
+
+    @property
+    def start(self) -> tuple[int, ...]:
+        """The start token before every text, if one was named."""
+        return self._start
+
+    @staticmethod
+    def begins_with_a_hole(format: Format) -> InputError:
+        """That the first token of a candidate depends on its fill."""
+        return InputError(
+            f"the format {format.masked!r} begins with a hole, and this tokenizer puts no "
+            "token before a text, so the first token of the fill would have no probability",
+            cure="name what stood before each text in training with start_token "
+            "(--start-token; for packed data usually the end-of-text token), "
+            "or begin the format with fixed text",
+        )
 
     def starts_bare(self, encodings: Sequence[Encoding]) -> bool:
         """Whether nothing stands before a text: no special token, start token or context."""

@@ -56,6 +56,20 @@ class FastTokenizer:
         """SHA-256 of everything that decides how it encodes."""
         return hashlib.sha256(json.dumps(self._spec, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Everything that decides how it encodes, as `tokenizer.json` says it."""
+        return self._spec
+
+    def template(self, text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The special tokens that it puts before a text and after it."""
+        encoding = self._backend.encode(text, add_special_tokens=True)
+        special = encoding.special_tokens_mask
+        before = next((i for i, flag in enumerate(special) if not flag), len(special))
+        after = next((i for i, flag in enumerate(special[::-1]) if not flag), 0)
+        ids = tuple(encoding.ids)
+        return ids[:before], ids[len(ids) - after :]
+
     def single_characters(self, alphabet: Collection[str]) -> bool:
         """Whether each character of such text becomes a token by itself, by construction.
 

@@ -18,10 +18,13 @@ class CharLSTM(nn.Module):
     602,379 parameters; the paper says "approximately 600,000".
     """
 
-    def __init__(self, vocabulary: int, embedding: int, units: int, layers: int) -> None:
+    def __init__(
+        self, vocabulary: int, embedding: int, units: int, layers: int, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, embedding)
-        self.lstm = nn.LSTM(embedding, units, layers, batch_first=True)
+        self.lstm = nn.LSTM(embedding, units, layers, batch_first=True, dropout=dropout)
+        self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(units, vocabulary)
 
     def forward(self, ids: Tensor, state: State | None = None) -> tuple[Tensor, State]:
@@ -31,7 +34,7 @@ class CharLSTM(nn.Module):
         (layers, batch, units).
         """
         hidden, state = self.lstm(self.embedding(ids), state)
-        logits: Tensor = self.output(hidden)
+        logits: Tensor = self.output(self.dropout(hidden))
         return logits, state
 
 
@@ -42,6 +45,7 @@ def build(config: Mapping[str, Any]) -> CharLSTM:
         embedding=config["embedding"],
         units=config["units"],
         layers=config["layers"],
+        dropout=config.get("dropout", 0.0),
     )
 
 

@@ -12,8 +12,15 @@ from small_models import build
 
 from canary.audits.auditing import audit, exposure
 from canary.audits.result import Audit, median_bits
-from canary.corpus.canaries import generate
-from canary.errors import EstimationError, FormatError, InputError, ModelError, RecordError
+from canary.corpus.canaries import CanarySet, generate
+from canary.errors import (
+    EstimationError,
+    FormatError,
+    InputError,
+    ModelError,
+    RecordError,
+    UnsupportedError,
+)
 from canary.formats.format import Format
 from canary.scoring.texts import score
 
@@ -56,6 +63,44 @@ def test_methods_agree() -> None:
     assert {d.exposure.method for d in drawn} == {"uniform draws"}
 
 
+def test_importance_agrees_with_enumeration() -> None:
+    """An eighth of the nodes: the true rank lies in the interval for nearly every canary."""
+    canaries = generate("The {digit:4}", repetitions=[1], per_repetition=40, controls=8, seed=2)
+    exact = exposure(build("lstm"), canaries)
+    found = audit(build("lstm"), canaries, method="importance", draws=150)
+    (about,) = found.formats
+    assert about.method == "importance draws"
+    assert about.reason == "importance draws were asked for, 150 nodes per level"
+    assert about.certificate is not None
+    inside = []
+    for weighed, ranked in zip(found.canaries, exact, strict=True):
+        this, true = weighed.exposure, ranked.exposure
+        assert this.method == "importance draws"
+        assert this.draws in (150, None)  # none where bounds are certain enough
+        assert this.p_value <= 1.0
+        assert weighed.px_bits == pytest.approx(ranked.px_bits, abs=1e-3)
+        inside.append(this.lower_bits <= true.bits + 1e-9 and true.bits <= this.upper_bits + 1e-9)
+        assert this.upper_bits - this.lower_bits < 3.5
+    assert sum(inside) >= 45
+    uniform = exposure(build("lstm"), canaries, method="sampling", draws=150)
+    rare = [at for at, ranked in enumerate(exact) if ranked.exposure.bits >= 5.0]
+    assert len(rare) >= 2
+    for at in rare:
+        this, that = found.canaries[at].exposure, uniform[at].exposure
+        assert this.upper_bits - this.lower_bits < that.upper_bits - that.lower_bits
+    assert Audit.from_dict(json.loads(json.dumps(found.to_dict()))).canaries == found.canaries
+
+
+def test_importance_needs_a_tree_and_keeps_to_the_budget() -> None:
+    canaries = generate("AB {digit:6}", repetitions=[1], per_repetition=2, controls=1, seed=3)
+    found = audit(build("table"), canaries, method="importance", draws=500, budget=1_200)
+    (about,) = found.formats
+    # Beside 503 rows of six digits and the canaries' own paths: 1,200 / 6 nodes per level.
+    assert 600 < about.queries - 503 * 6 - 3 * 6 <= 1_200
+    with pytest.raises(UnsupportedError, match="states cannot be reused"):
+        exposure(build("by_rows"), canaries, method="importance")
+
+
 def test_auto_chooses_by_budget_and_says_why() -> None:
     canaries = generate(["The {digit:2}", "AB {digit:6}"], repetitions=[1], controls=2, seed=3)
     found = audit(build("table"), canaries, budget=1000, draws=50)
@@ -73,13 +118,20 @@ def test_auto_chooses_by_budget_and_says_why() -> None:
         exposure(build("table"), canaries, method="enumeration", budget=1000)
 
 
-def test_a_small_space_is_enumerated_by_rows_under_any_tokenizer() -> None:
-    """Not prefix-free by itself but by its end, so there is no tree; rows do."""
+@pytest.mark.parametrize(
+    ("name", "certificate"),
+    [
+        ("table", "certified: all 3 fills were encoded"),
+        ("by_rows", "certified: every fill was encoded"),  # a model without states has no tree
+    ],
+)
+def test_a_small_space_is_enumerated_by_tree_or_by_rows(name: str, certificate: str) -> None:
+    """Fills that continue each other, told apart by the end of the format."""
     canaries = generate("a {choice:b|bc|d}.", repetitions=[1], per_repetition=1, controls=1, seed=0)
-    found = audit(build("table"), canaries)
-    assert found.formats[0].certificate == "certified: every fill was encoded"
+    found = audit(build(name), canaries)
+    assert found.formats[0].certificate == certificate
     for result, canary in zip(found.canaries, canaries, strict=True):
-        wanted = brute_rank(build("table"), canaries.formats[0], canary.fill)
+        wanted = brute_rank(build(name), canaries.formats[0], canary.fill)
         assert result.exposure.rank == wanted
 
 
@@ -172,7 +224,7 @@ def test_audit_input() -> None:
             audit(model, canaries, **{name: 0})
     with pytest.raises(InputError, match="seed=-1"):
         audit(model, canaries, seed=-1)
-    ambiguous = generate("a {choice:b|bc}", repetitions=[1], per_repetition=1, controls=0, seed=0)
+    ambiguous = CanarySet.from_fills(Format("a {choice:b|bc}"), ["b"])
     with pytest.raises(FormatError, match="not prefix-free"):
         audit(model, ambiguous)
     long = generate("a" * 70 + "{digit:3}", repetitions=[1], controls=0, seed=0)
@@ -243,9 +295,10 @@ def test_both_methods_fit_the_curve_to_the_same_draws() -> None:
     a = audit(model, canaries, method="enumeration", draws=300, seed=5).formats[0].skew_normal
     b = audit(model, canaries, method="sampling", draws=300, seed=5).formats[0].skew_normal
     assert a == b
-    # Whole rows of a space without a tree, too.
+    # Whole rows, too.
     words = "|".join(f"{i}x" for i in range(120)) + "|1xy"
     canaries = generate(f"a {{choice:{words}}}.", repetitions=[1], controls=4, seed=9)
+    model = build("by_rows")
     a = audit(model, canaries, method="enumeration", draws=80, seed=5).formats[0]
     b = audit(model, canaries, method="sampling", draws=80, seed=5).formats[0]
     assert a.certificate == "certified: every fill was encoded"

@@ -5,9 +5,9 @@
 The model, the bare step and the clock are those of `enumeration.py`: an LSTM of 600,000
 parameters with random weights, so that nothing is learned and the walk is as broad as it
 can be. A round times the bare step at several batch sizes and keeps the best, then ranks
-one canary among 10^digits candidates until so many queries are spent. One JSON line:
-queries per second of both, their ratio with its spread, which share of the walk lay
-outside the model's forward, and the nodes that were parked for a second, dearer canary.
+canaries among 10^digits candidates until so many queries are spent; nodes are parked for
+the dearer ones. One JSON line: queries per second of both, their ratio with its spread,
+and which share of the walk lay outside the model's forward.
 """
 
 from __future__ import annotations

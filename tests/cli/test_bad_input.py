@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import files, save_model, shows_secret, small_model
 
-from canary.corpus.canaries import generate
+from canary.corpus.canaries import CanarySet, generate
 
 GENERATE = ("generate", "The code is {digit:9}", "--force", "--out", "old/file")
 INJECT = ("inject", "corpus.jsonl", "--canaries", "canaries.json", "--out", "old/file")
@@ -42,6 +42,10 @@ def canaries(*formats, **options):
         generate(formats, **{**numbers, **options}).save("canaries.json")
 
     return prepare
+
+
+def found(format, fill):
+    return lambda: CanarySet.from_fills(format, [fill]).save("canaries.json")
 
 
 def manifest(change):
@@ -316,8 +320,13 @@ TABLE = {
         ("begins with a hole", "--start-token"),
     ),
     "format that is not prefix-free": (
-        canaries("Code {digit:1}{choice:a|ab}"),
+        found("Code {digit:1}{choice:a|ab}", "1a"),
         AUDIT,
+        ("not prefix-free", "after the last hole"),
+    ),
+    "canaries of a format that is not prefix-free": (
+        nothing,
+        ("generate", "Code {digit:1}{choice:a|ab}", "--out", "new.json"),
         ("not prefix-free", "after the last hole"),
     ),
     "unknown start token": (

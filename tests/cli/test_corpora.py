@@ -31,7 +31,7 @@ def test_in_and_out_again(command, workplace, name, mode):
     assert injected.code == 0
     assert injected.document["mode"] == mode
     assert injected.document["separators"] == ([" ", " "] if mode == "splice" else None)
-    assert ("name the first as --context" in injected.err) is (mode == "splice")
+    assert ("give --context " in injected.err) is (mode == "splice")
     kept = json.loads(Path(f"{new}.placements.json").read_text())
     assert (kept["mode"], kept["separators"]) == (mode, injected.document["separators"])
     assert command("verify", new, *CANARIES).code == 0

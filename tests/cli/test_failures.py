@@ -78,7 +78,7 @@ def test_interrupted_injection_exits_130_and_leaves_nothing(command, workplace, 
         "inject", "corpus.jsonl", "--canaries", "canaries.json", "--out", "old/file", "--json"
     )
     assert outcome.code == 130
-    assert (outcome.out, outcome.err) == ("", "stopped; files are whole or absent\n")
+    assert (outcome.out, outcome.err) == ("", "stopped; no file was left half-written\n")
     assert files(workplace) == before
 
 
@@ -164,7 +164,7 @@ def test_signals_clean_up_as_ctrl_c_does(command, workplace, monkeypatch, number
     finally:
         ours = signal.signal(number, found)
     assert outcome.code == code
-    assert (outcome.out, outcome.err) == ("", "stopped; files are whole or absent\n")
+    assert (outcome.out, outcome.err) == ("", "stopped; no file was left half-written\n")
     assert files(workplace) == before
     assert ours is signal.SIG_DFL
 

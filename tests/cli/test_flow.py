@@ -18,6 +18,7 @@ GENERATE = (
 )
 INJECT = ("inject", "corpus.jsonl", "--canaries", "canaries.json", "--out", "new.jsonl", "--json")
 VERIFY = ("verify", "new.jsonl", "--canaries", "canaries.json", "--json")
+SET = ("--canaries", "canaries.json")
 SAMPLING = ("--method", "sampling", "--draws", "300")
 
 
@@ -56,7 +57,7 @@ def test_whole_flow_finds_what_was_learned(command, workplace):
     assert injected.code == 0
     assert injected.document["copies"] == 4 * 33
     assert injected.document["total_lines"] == 40 + 4 * 33
-    assert "132 copies of 8 canaries went into new.jsonl, now 172 lines" in injected.err
+    assert "132 copies of 8 canaries went into new.jsonl, now 172 records" in injected.err
     assert mode("new.jsonl.placements.json") == 0o600
 
     verified = command(*VERIFY)
@@ -87,6 +88,14 @@ def test_whole_flow_finds_what_was_learned(command, workplace):
     assert measured.document["canaries"] == audited.document["canaries"]
     assert "control-16" in measured.err
 
+    # The ranks that branch and bound counts are those of enumeration, to within the noise.
+    ranks = command("audit", "model", *SET, "--out", "c", "--method", "rank", "--draws", "300")
+    assert "branch and bound ranked all" in ranks.err
+    assert "branch and bound" in Path("c/report.html").read_text()
+    for ranked, counted in zip(Audit.load("c/audit.json").canaries, audit.canaries, strict=True):
+        assert ranked.exposure.rank_lower <= counted.exposure.rank_upper
+        assert counted.exposure.rank_lower <= ranked.exposure.rank_upper
+
     # Of what was learned, so few draws only tell that it is at least so much.
     drawn = command("exposure", "model", "--canaries", "canaries.json", "--json", *SAMPLING)
     unhit = [c for c in drawn.document["canaries"] if c["exposure"]["bits"] is None]
@@ -96,7 +105,16 @@ def test_whole_flow_finds_what_was_learned(command, workplace):
     assert "at least" in again.err
 
 
-@pytest.mark.parametrize("words", [SAMPLING, ("--start-token", "\n", *SAMPLING)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        SAMPLING,
+        ("--start-token", "\n", *SAMPLING),
+        ("--method", "rank", "--budget", "300", "--draws", "300"),
+        ("--budget", "300", "--draws", "300"),
+    ],
+    ids=["draws", "start token", "bounds", "bounds and draws"],
+)
 def test_no_secret_is_shown_or_written(command, workplace, model, words):
     shown = []
     for call in (

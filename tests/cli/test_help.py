@@ -12,8 +12,9 @@ from typer.main import get_command
 
 from canary import __version__
 from canary.audits.auditing import audit, exposure
-from canary.audits.measuring import EXPOSURE_METHODS, METHODS
-from canary.cli import after_training, before_training
+from canary.audits.extracting import extract
+from canary.audits.settings import EXPOSURE_METHODS, METHODS
+from canary.cli import after_training, before_training, extracting
 from canary.cli.commands import app
 from canary.cli.options import (
     DtypeName,
@@ -33,12 +34,14 @@ from canary.formats.kinds import KINDS
 from canary.models.torch_support import dtype_named
 from canary.reports.plotting import Kind
 from canary.scoring.files import score_file
+from canary.search.shortest import STOPS
 
 COMMANDS = get_command(app).commands
 SHARED = [
     (after_training.audit, audit),
     (after_training.exposure, exposure),
     (after_training.score, score_file),
+    (extracting.extract, extract),
     (before_training.generate, generate),
     (before_training.inject, inject_file),
     (before_training.verify, verify),
@@ -64,7 +67,7 @@ def test_help_lists_every_command(command):
 
 def test_commands_of_this_version():
     before = {"generate", "inject", "verify", "strip", "discover"}
-    after = {"score", "audit", "exposure", "report", "plot"}
+    after = {"score", "audit", "exposure", "extract", "report", "plot"}
     assert set(COMMANDS) == before | after | {"demo"}
 
 
@@ -74,7 +77,7 @@ def test_example_in_help_is_parsed_by_its_command(command, name):
     assert outcome.code == 0
     assert "--json" in outcome.out
     examples = re.split("Examples?:\n", outcome.out)[1].strip().splitlines()
-    assert len(examples) == {"audit": 3, "report": 3, "plot": 2}.get(name, 1)
+    assert len(examples) == {"audit": 3, "extract": 2, "report": 3, "plot": 2}.get(name, 1)
     for line in examples:
         example = shlex.split(line)
         assert example[:2] == ["canary", name]
@@ -92,7 +95,8 @@ def test_kinds_of_holes_are_in_the_help(command):
 @pytest.mark.parametrize(("cli", "api"), SHARED, ids=lambda f: f"{f.__module__}.{f.__name__}")
 def test_defaults_are_those_of_the_functions(cli, api):
     ours, theirs = (inspect.signature(f).parameters for f in (cli, api))
-    shared = (ours.keys() & theirs.keys()) - {"model", "canaries", "corpus", "formats"}
+    shared = (ours.keys() & theirs.keys()) - {"model", "corpus", "formats", "format"}
+    shared -= {"canaries"} if cli is not extracting.extract else set()
     assert shared
     for name in shared:
         default = ours[name].default
@@ -106,6 +110,8 @@ def test_defaults_are_those_of_the_functions(cli, api):
 def test_choices_are_those_of_the_functions():
     assert set(get_args(MethodName)) == set(METHODS)
     assert set(get_args(ExposureMethodName)) == set(EXPOSURE_METHODS)
+    stop = inspect.signature(extracting.extract, eval_str=True).parameters["stop"].annotation
+    assert get_args(get_args(stop)[0]) == STOPS
     assert get_args(FileFormatName) == FILE_FORMATS
     assert get_args(FigureName) == get_args(Kind)
     for name in get_args(DtypeName):

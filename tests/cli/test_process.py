@@ -19,7 +19,7 @@ from command_line import ENTRY, ENVIRONMENT, files, strict
 HEAR = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
 LISTENING = [*ENTRY[:-1], HEAR + ENTRY[-1]]
 # Small pieces, so that a test need not run long.
-PIECES = "from canary.scoring import files as f; f._BLOCK_TEXTS, f._SHARD_SECONDS = 64, 0; "
+PIECES = "from canary.scoring import blocks, files; blocks._TEXTS, files._SHARD_SECONDS = 64, 0; "
 AUDIT = ("--canaries", "canaries.json", "--method", "sampling")
 
 
@@ -115,7 +115,7 @@ def test_ctrl_c_while_the_command_is_still_starting():
     )
     words = [ENTRY[0], "-c", held + ENTRY[2], "--version"]
     done = subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, check=False)
-    assert (done.returncode, done.stderr) == (130, "stopped; files are whole or absent\n")
+    assert (done.returncode, done.stderr) == (130, "stopped; no file was left half-written\n")
 
 
 def test_nothing_but_the_result_is_on_stdout(workplace, model):
@@ -182,7 +182,7 @@ def test_ctrl_c_in_an_audit_exits_130_and_leaves_nothing_half_written(workplace,
         words, b"uniform draws of The code is", lambda running: running.send_signal(signal.SIGINT)
     )
     assert code == 130
-    assert "stopped; files are whole or absent" in shown
+    assert "stopped; no file was left half-written" in shown
     assert "Traceback" not in shown
     after = files(workplace)
     parts = {name for name in after if name.startswith("old/parts/")}

@@ -83,13 +83,16 @@ def canaried(path: Path) -> None:
 
 
 def audited(path: Path) -> None:
-    """What `canary audit` writes."""
+    """A folder of an audit, with the scores of a test set beside it."""
     import canary
+    from canary.scoring.files import score_file
 
-    lay(path.parent, "model", "canaries.json")
     path.mkdir()
-    made = canary.CanarySet.load(path.with_name("canaries.json"))
-    canary.audit(path.with_name("model"), made, draws=200).save(path / "audit.json")
+    lay(path, "model", "canaries.json", "corpus.jsonl")
+    loaded = canary.load(path / "model")
+    made = canary.CanarySet.load(path / "canaries.json")
+    canary.audit(loaded, made, method="sampling", draws=200).save(path / "audit.json")
+    score_file(loaded, path / "corpus.jsonl", path / "scores.jsonl")
 
 
 def backend():
@@ -190,6 +193,7 @@ def own_model(path: Path) -> None:
 THINGS = {
     "corpus.jsonl": corpus,
     "texts.jsonl": corpus,
+    "test.jsonl": corpus,
     "mail.jsonl": mail,
     "mail.csv.gz": zipped_mail,
     "pairs.jsonl": pairs,
@@ -197,8 +201,12 @@ THINGS = {
     "canaries.json of a small space": few,
     "corpus.canaried.jsonl": canaried,
     "audit": audited,
+    "a": audited,
+    "b": audited,
     "model": model,
     "checkpoint": model,
+    "model-a": model,
+    "model-b": model,
     "mymodel.py": own_model,
     "tests": lambda path: path.symlink_to(Path(__file__).parents[1]),
     "adapter": adapter,

@@ -1,0 +1,229 @@
+"""What extraction returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from canary.records.fields import from_fields
+
+__all__ = ["Candidate", "Completion", "Extraction"]
+
+_STOPPED = {
+    "proof": "the proof was complete",
+    "memory": "the frontier was cut short to keep memory bounded",
+    "paper": "twice the batches until the first candidate were done",
+    "budget": "the budget of queries ended",
+    "seconds": "the time ended",
+    "interrupted": "it was interrupted",
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A candidate that a search brought out of a model.
+
+    Parameters
+    ----------
+    fill : str or None
+        What stands in the holes; not shown by `repr`. None where it is kept hidden.
+    px_bits : float
+        Log-perplexity of the whole candidate, total, in bits.
+    proven : bool
+        Whether no candidate further down, and none that was not found, is likelier; to
+        within the noise of the model.
+    found_after : int
+        Queries that were spent when it was found.
+    exposure_lower_bits, exposure_upper_bits : float
+        What its place implies for its exposure. They are equal where all candidates that
+        may be as likely were found.
+    canary : str or None
+        Id of the canary that it is, if it is one of the set that was given.
+    """
+
+    fill: str | None = field(repr=False)
+    px_bits: float
+    proven: bool
+    found_after: int
+    exposure_lower_bits: float
+    exposure_upper_bits: float
+    canary: str | None = None
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Whether a secret is completed from its first characters.
+
+    Parameters
+    ----------
+    secret : str
+        Id of the canary, or the place among the candidates found, as ``"candidate 1"``.
+    known : int
+        How many characters were given.
+    greedy, beam : bool
+        Whether greedy search and beam search gave the rest.
+    width : int
+        Of the beam.
+    queries : int
+        Of both searches.
+    """
+
+    secret: str
+    known: int
+    greedy: bool
+    beam: bool
+    width: int
+    queries: int
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """The likeliest candidates of a format under a model, and how surely.
+
+    Parameters
+    ----------
+    format : str
+        The format's text.
+    masked : str
+        A candidate with its fill hidden, for showing.
+    space_size : int
+        Exact number of candidates.
+    top : int
+        How many were asked for.
+    candidates : tuple of Candidate
+        In order of log-perplexity, the likeliest first; fewer than asked if the search ended
+        before, or if the others have probability 0.
+    context_bits : float
+        The part of every log-perplexity that comes before the fill.
+    rest_bits : float or None
+        Every other candidate costs at least this; None if no other has a probability above 0.
+        Up to this cost the answer is proven.
+    queries : int
+        Tokens computed below the context.
+    batches : int
+    dropped : int
+        Open nodes that were dropped to keep memory bounded.
+    stopped : str
+        What ended the search: ``"proof"``, ``"memory"``, ``"paper"``, ``"budget"``,
+        ``"seconds"`` or ``"interrupted"``.
+    noise_bits : float
+        Log-perplexities closer than this may stand in either order.
+    certificate : str
+        How it is known that the token tree holds every candidate once.
+    seconds : float
+        Wall-clock time that it took.
+    model, settings : dict
+        The model's facts, and what is needed to run it again.
+    completions : tuple of Completion
+        Of known characters, where that was asked.
+    notes : tuple of str
+        What the reader of the numbers must know.
+    """
+
+    format: str
+    masked: str
+    space_size: int
+    top: int
+    candidates: tuple[Candidate, ...]
+    context_bits: float
+    rest_bits: float | None
+    queries: int
+    batches: int
+    dropped: int
+    stopped: str
+    noise_bits: float
+    certificate: str
+    seconds: float
+    model: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    completions: tuple[Completion, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def proven(self) -> bool:
+        """Whether all that was asked for was found and is proven."""
+        full = len(self.candidates) == self.top or self.rest_bits is None
+        return full and all(c.proven for c in self.candidates)
+
+    @property
+    def random_guesses(self) -> float:
+        """How many candidates one must guess at random, on average, to hit a given one."""
+        return (self.space_size + 1) / 2
+
+    @property
+    def why_stopped(self) -> str:
+        """What ended the search, in words."""
+        return _STOPPED[self.stopped]
+
+    def hidden(self) -> Extraction:
+        """The same without the fills, for what must not hold secrets."""
+        return replace(self, candidates=tuple(replace(c, fill=None) for c in self.candidates))
+
+    def summary(self, *, show_secrets: bool = False) -> str:
+        """A few lines for a terminal: the candidates, masked unless asked, and how surely."""
+        lines = []
+        for place, c in enumerate(self.candidates, 1):
+            shown = c.fill if show_secrets and c.fill is not None else self.masked
+            proof = "proven" if c.proven else "not proven"
+            name = f", {c.canary}" if c.canary else ""
+            lines.append(f"{place:>3}. {shown}  {c.px_bits:.2f} bits, {proof}{name}")
+        lines.append(self.verdict())
+        return "\n".join(lines)
+
+    def verdict(self) -> str:
+        """How surely, at what cost, and against what random guessing costs; one line."""
+        if self.proven:
+            how = "proven to within the noise" if self.noise_bits else "proven"
+        elif not self.candidates:
+            how = f"nothing found, every candidate costs at least {self.rest_bits:.2f} bits"
+        else:
+            how = f"proven up to {self.rest_bits:.2f} bits only"
+        return (
+            f"{how}; {self.queries:,} queries, random guessing takes "
+            f"{guesses(self.random_guesses)} guesses on average"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data; it holds the fills unless they are `hidden`."""
+        return {
+            **vars(self),
+            "candidates": [dict(vars(c)) for c in self.candidates],
+            "model": dict(self.model),
+            "settings": dict(self.settings),
+            "completions": [dict(vars(c)) for c in self.completions],
+            "notes": list(self.notes),
+            "proven": self.proven,
+            "random_guesses": self.random_guesses,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Extraction:
+        """The inverse of `to_dict`; a KeyError, TypeError or ValueError says what does not fit."""
+        kept = {k: v for k, v in data.items() if k not in ("proven", "random_guesses")}
+        found = from_fields(
+            cls,
+            {
+                **kept,
+                "candidates": tuple(from_fields(Candidate, c) for c in data["candidates"]),
+                "completions": tuple(from_fields(Completion, c) for c in data["completions"]),
+                "model": dict(data["model"]),
+                "settings": dict(data["settings"]),
+                "notes": tuple(data["notes"]),
+            },
+        )
+        if found.stopped not in _STOPPED or found.space_size < 1:
+            raise ValueError("an extraction stopped for no known reason, or has no candidates")
+        flags = [c.proven for c in found.candidates]
+        flags += [flag for c in found.completions for flag in (c.greedy, c.beam)]
+        if not all(isinstance(flag, bool) for flag in flags):
+            raise TypeError("proven, greedy and beam must be true or false")
+        if not all(isinstance(note, str) for note in found.notes):
+            raise TypeError("notes must be a list of texts")
+        return found
+
+
+def guesses(number: float) -> str:
+    """A number of guesses as people read it."""
+    return f"{number:,.0f}" if number < 10**15 else f"2^{math.log2(number):.0f}"

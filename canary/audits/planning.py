@@ -1,0 +1,115 @@
+"""Which method the budget allows for a format, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from canary.audits.ranked import RANK, RANK_AND_DRAWS
+from canary.audits.settings import Settings
+from canary.errors import InputError, UnsupportedError
+from canary.formats.format import Format
+from canary.models.base import ModelFacts
+from canary.statistics.result import IMPORTANCE, SKEW_NORMAL
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.tree import TokenTree, compile_tree
+
+__all__ = ["Plan", "plan_for"]
+
+_WIDTH = 4_000  # nodes per level of importance draws beside branch and bound
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one format is measured, and why.
+
+    Parameters
+    ----------
+    method, reason : str
+        As in `FormatResult`.
+    queries : int
+        Of the stage that is sure to be done: enumeration or uniform draws.
+    certificate, tree
+        Of the token tree, where there is one.
+    width : int
+        Nodes per level of importance draws; 0 for none.
+    """
+
+    method: str
+    reason: str
+    queries: int
+    certificate: str | None = None
+    tree: TokenTree | None = None
+    width: int = 0
+
+
+def plan_for(
+    facts: ModelFacts,
+    encoder: CandidateEncoder,
+    settings: Settings,
+    format: Format,
+    fills: Sequence[str],
+    *,
+    below: int,
+) -> Plan:
+    """What to do for a format whose candidates have `below` tokens below their context.
+
+    Raises
+    ------
+    InputError
+        If enumeration was asked for and the budget does not allow it.
+    UnsupportedError
+        If a method was asked for that needs a token tree, and there is none.
+    """
+    drawn = min(settings.draws, format.size)
+    if settings.method in ("sampling", SKEW_NORMAL):
+        return Plan("uniform draws", "draws were asked for", drawn * below)
+    try:
+        if "reuse" not in facts.capabilities:
+            raise UnsupportedError(
+                "this model's states cannot be reused", cure="use --method sampling"
+            )
+        tree = compile_tree(format, encoder, among=fills)
+        queries, certificate, obstacle = tree.queries(), tree.certificate, ""
+    except UnsupportedError as error:
+        # Whatever the tokenizer or model does, the whole rows of a small space can be
+        # scored.
+        if settings.method in (RANK, "importance"):
+            raise
+        tree, obstacle = None, f" row by row ({error.problem})"
+        queries, certificate = format.size * below, "certified: every fill was encoded"
+    if settings.method == RANK:
+        return Plan(RANK, "ranks were asked for", drawn * below, certificate, tree)
+    if settings.method == "importance":
+        width = max(1, min(drawn, settings.budget // below))
+        return Plan(
+            IMPORTANCE,
+            f"importance draws were asked for, {width:,} nodes per level",
+            drawn * below,
+            certificate,
+            tree,
+            width,
+        )
+    if queries <= settings.budget:
+        reason = (
+            f"all {format.size:,} candidates take {queries:,} queries{obstacle}, within the budget"
+        )
+        return Plan("enumeration", reason, queries, certificate, tree)
+    short = (
+        f"enumeration would take {_about(queries)} queries{obstacle}, "
+        f"the budget is {settings.budget:,}"
+    )
+    if settings.method == "enumeration":
+        raise InputError(
+            f"{format.masked!r}: {short}",
+            cure=f"give a budget of at least {queries}, or use --method sampling or rank",
+        )
+    if tree is None:
+        return Plan("uniform draws", short, drawn * below)
+    width = min(_WIDTH, settings.budget // below)
+    return Plan(RANK_AND_DRAWS, short, drawn * below, certificate, tree, width)
+
+
+def _about(count: int) -> str:
+    return f"{count:,}" if count < 10**15 else f"2^{math.log2(count):.0f}"

@@ -1,0 +1,175 @@
+"""The command extract: the likeliest candidates of a format, in clear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from canary.cli.console import Bars, emit, emit_lines, say, show_table
+from canary.cli.options import (
+    BatchSize,
+    ContextText,
+    Device,
+    Dtype,
+    Factory,
+    Json,
+    Model,
+    StartToken,
+    TokenizerPath,
+    decodable,
+)
+from canary.reports.numbers import bits, count, plural
+
+if TYPE_CHECKING:
+    from canary.audits.extraction import Extraction
+    from canary.formats.format import Format
+
+__all__ = ["extract"]
+
+
+def extract(
+    model: Model,
+    format: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT",
+            callback=decodable,
+            help="What the secret looks like, such as {digit:9} within text; characters that "
+            "are known are written as text.",
+        ),
+    ],
+    top: Annotated[int, typer.Option("--top", min=1, help="How many candidates.")] = 1,
+    budget: Annotated[
+        int,
+        typer.Option("--budget", min=1, help="Queries (tokens computed) that it may take."),
+    ] = 1_000_000,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--seconds", min=0.0, help="Time that it may take.  [default: no limit]"),
+    ] = None,
+    stop: Annotated[
+        Literal["proof", "paper"],
+        typer.Option(
+            "--stop",
+            help="proof goes on until nothing can be likelier; paper stops after twice the "
+            "batches until the first candidate, for comparison.",
+        ),
+    ] = "proof",
+    known: Annotated[
+        int | None,
+        typer.Option(
+            "--known",
+            min=0,
+            metavar="COUNT",
+            help="Also say whether greedy and beam search complete each secret from so many of "
+            "its first characters: each canary of --canaries, else each candidate found.",
+        ),
+    ] = None,
+    canaries: Annotated[
+        Path | None,
+        typer.Option("--canaries", metavar="FILE", help="To say which canary each candidate is."),
+    ] = None,
+    start_token: StartToken = None,
+    context: ContextText = "",
+    tokenizer: TokenizerPath = None,
+    factory: Factory = None,
+    dtype: Dtype = None,
+    device: Device = None,
+    batch_size: BatchSize = None,
+    as_json: Json = False,
+) -> None:
+    """Bring the likeliest candidates of a format out of a model.
+
+    They are printed in clear on stdout, the likeliest first, with log-perplexity (Px), the
+    exposure that their place implies, whether that is proven, and after how many queries
+    each was found. When the budget ends, or on Ctrl-C, what was found is printed, and up
+    to which cost it is proven.
+    """
+    from canary.audits.extracting import extract as search
+    from canary.corpus.canaries import CanarySet
+    from canary.formats.format import Format
+    from canary.models.loading import load
+
+    chosen = None if canaries is None else CanarySet.load(canaries)
+    known_formats = () if chosen is None else chosen.formats
+    wanted = next((f for f in known_formats if f.text == format), None) or Format(format)
+    say(f"Loading {model}")
+    loaded = load(model, tokenizer=tokenizer, dtype=dtype, device=device, factory=factory)
+    with Bars() as bars:
+        result = search(
+            loaded,
+            wanted,
+            top=top,
+            budget=budget,
+            seconds=seconds,
+            stop=stop,
+            known=known,
+            canaries=chosen,
+            start_token=start_token,
+            context=context,
+            batch_size=batch_size,
+            stage=bars.stage,
+        )
+    if as_json:
+        emit("canary extraction", result.to_dict())
+    else:
+        emit_lines(_lines(result, wanted))
+    _explain(result)
+    if result.stopped == "interrupted":
+        raise KeyboardInterrupt
+
+
+def _lines(result: Extraction, format: Format) -> Iterator[str]:
+    """The candidates as columns."""
+    if not result.candidates:
+        return
+    yield "place  Px, bits  exposure, bits  proven    queries  canary        candidate"
+    for place, found in enumerate(result.candidates, 1):
+        low, high = bits(found.exposure_lower_bits), bits(found.exposure_upper_bits)
+        assert found.fill is not None
+        text = format.candidate(found.fill)
+        yield (
+            f"{place:>5}  {found.px_bits:>8.2f}  {low if low == high else f'{low} to {high}':>14}"
+            f"  {'yes' if found.proven else 'no':>6}  {found.found_after:>9,}"
+            f"  {found.canary or '-':<12}  {text}"
+        )
+
+
+def _explain(result: Extraction) -> None:
+    """How surely, at what cost, and what follows; for people, with no secret in it."""
+    for note in result.notes:
+        say(note)
+    say(_proof(result))
+    why = "" if result.proven else f", until {result.why_stopped}"
+    say(
+        f"{plural(result.queries, 'query', 'queries')} in {result.seconds:.1f} s{why}; guessing "
+        f"at random takes {count(round(result.random_guesses))} guesses on average"
+    )
+    if result.dropped:
+        say(f"{count(result.dropped)} beginnings were dropped to keep memory bounded")
+    if result.completions:
+        first = result.completions[0]
+        say(f"Completed from the first {plural(first.known, 'character')}:")
+        show_table(
+            ("secret", "greedy", f"beam of {first.width}"),
+            ((c.secret, _yes(c.greedy), _yes(c.beam)) for c in result.completions),
+        )
+
+
+def _proof(result: Extraction) -> str:
+    noise = f" (to within the model's noise, {result.noise_bits:.2g} bits)"
+    within = noise if result.noise_bits else ""
+    if result.proven and result.rest_bits is None:
+        return f"Proven{within}: no other candidate has a probability above 0"
+    if result.proven:
+        return f"Proven{within}: every other candidate costs at least {result.rest_bits:.2f} bits"
+    if not result.candidates:
+        return f"Nothing found; every candidate costs at least {result.rest_bits:.2f} bits"
+    return f"Proven up to {result.rest_bits:.2f} bits{within}: what costs more may not be the best"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

@@ -1,0 +1,68 @@
+"""Completion as a text field would do it: greedy and beam search below what is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from canary.models.base import Walker
+from canary.scoring.batcher import Batcher
+from canary.search.step import expand, root_frontier
+from canary.tokens.tree import TokenTree
+
+__all__ = ["Completed", "complete"]
+
+
+@dataclass(frozen=True)
+class Completed:
+    """Where a beam search ended.
+
+    Parameters
+    ----------
+    leaf : int or None
+        Number of the likeliest leaf that it found; None if the model gives all that it
+        tried probability 0.
+    cost : float
+        Nats, of the whole candidate; infinity if there is none.
+    queries : int
+    """
+
+    leaf: int | None
+    cost: float
+    queries: int
+
+
+def complete(tree: TokenTree, walker: Walker, batcher: Batcher, *, width: int) -> Completed:
+    """The likeliest leaf that a beam of `width` prefixes finds; 1 is greedy search.
+
+    In each step every prefix is continued by one token choice, and the `width` likeliest of
+    all continuations go on. Leaves stay in the beam as they are. A likelier leaf may be
+    missed: nothing is proven.
+
+    Raises
+    ------
+    ModelError
+        If the model gives NaN.
+    """
+    frontier, held = root_frontier(walker), np.zeros(0, np.int64)
+    leaves, costs, queries = np.zeros(0, np.int64), np.zeros(0), 0
+    while len(frontier):
+        step = expand(batcher, walker, tree, frontier)
+        walker.release(held)
+        held = step.handles
+        queries += step.queries
+        # What stands in the beam already comes first, then this step's continuations.
+        order = np.argsort(np.concatenate([costs, step.costs]), kind="stable")[:width]
+        stay, go = order[order < len(costs)], order[order >= len(costs)] - len(costs)
+        go = go[np.isfinite(step.costs[go])]
+        done = go[step.leaves[go]]
+        done = done[step.canonical(done)]
+        leaves = np.concatenate([leaves[stay], step.first_leaf[done]])
+        costs = np.concatenate([costs[stay], step.costs[done]])
+        frontier = step.open_nodes(go[~step.leaves[go]])
+    walker.release(held)
+    if not len(costs):
+        return Completed(None, np.inf, queries)
+    best = int(np.argmin(costs))
+    return Completed(int(leaves[best]), float(costs[best]), queries)

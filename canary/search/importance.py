@@ -1,0 +1,392 @@
+"""Ranks from a sample of nodes: the more they promise, the more likely they are entered.
+
+One walk down the tree, level by level. Among the children of a level it enters at most
+`width`, each with a known chance, and a node stands for one over the chance of its path.
+Every leaf below an entered node is counted with the weight of its node: the counts of the
+leaves below any cost are unbiased, for all costs at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import InputError
+from canary.models.base import Walker
+from canary.scoring.batcher import Batcher
+from canary.search.guide import Edges, Guide, guide_from
+from canary.search.step import Frontier, Step, expand, joined, root_frontier
+from canary.statistics.weighted import WeightedCount, count_variance
+from canary.tokens.tree import TokenTree
+
+__all__ = ["Sample", "importance_sample", "sample_nodes"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_PILOT = 0.1  # of the width
+_LEAST_PILOT = 64
+# Parts of the width that are kept for uniform draws, and for draws from the model itself.
+_UNIFORM, _MODEL = 0.1, 0.1
+# The weights of the next leaves beyond a limit tell what those below it may weigh: of a hundred
+# and three for each that was found, but not beyond ten times its rank if those are more.
+_NEXT, _TIMES, _RANKS = 100, 4, 10.0
+_CHILDREN_AT_ONCE = 2**22
+_SLACK = 1e-3  # nats by which the probabilities below a node may exceed 1 in sum
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Nodes that were entered, and the leaves right below them.
+
+    Parameters
+    ----------
+    costs : float64 array of shape (m,)
+        Of the leaves, ascending, in nats.
+    numbers : int64 array of shape (m,)
+        Their numbers in the tree.
+    nodes : int64 array of shape (m,)
+        The node right above each leaf.
+    weights : float64 array of shape (n,)
+        Of the nodes, the root first, level by level: one over the chance of being entered.
+    parents : int64 array of shape (n,)
+        The node above each; the root's is itself.
+    levels : tuple of int
+        Nodes of each level.
+    passed_costs : float64 array of shape (p,)
+        Of the nodes that were passed over, ascending, in nats.
+    passed_leaves : int64 array of shape (p,)
+        Leaves below them.
+    queries : int
+        Tokens computed below the context.
+    """
+
+    costs: Floats
+    numbers: Ints
+    nodes: Ints
+    weights: Floats
+    parents: Ints
+    levels: tuple[int, ...]
+    passed_costs: Floats
+    passed_leaves: Ints
+    queries: int
+
+    def count(self, limit: float, *, known: Ints | None = None, ties: bool = True) -> WeightedCount:
+        """How many leaves cost at most `limit` nats, leaving out those with `known` numbers.
+
+        Without `ties` those that cost less. O(n + m + p).
+        """
+        found = int(np.searchsorted(self.costs, limit, side="right" if ties else "left"))
+        here = np.ones(found, np.bool_)
+        if known is not None:
+            here = ~np.isin(self.numbers[:found], known)
+        counts = np.bincount(self.nodes[:found][here], minlength=len(self.weights))
+        return WeightedCount(
+            total=float(self.weights @ counts),
+            variance=count_variance(counts, self.weights, self.parents, self.levels),
+            found=int(here.sum()),
+            heaviest=self._heaviest(found) if len(self.costs) >= _NEXT else None,
+            unseen=self._unseen(limit),
+        )
+
+    @cached_property
+    def _weighed(self) -> Floats:
+        """Estimated number of leaves up to each one found, itself included."""
+        return np.cumsum(self.weights[self.nodes])
+
+    def _heaviest(self, found: int) -> float:
+        """The largest weight among the first leaves, `found` of them and some beyond."""
+        so_far = self._weighed[found - 1] if found else 0.0
+        beyond = int(np.searchsorted(self._weighed, _RANKS * so_far))
+        near = min(_TIMES * found + _NEXT, max(found + _NEXT, beyond))
+        return float(self.weights[self.nodes[:near]].max())
+
+    def _unseen(self, limit: float) -> int:
+        """At least as many leaves as may cost at most `limit` below nodes passed over.
+
+        Each of them has a probability of at least ``exp(cost of the node - limit)`` below
+        its node, and they sum to 1 there.
+        """
+        open_ = int(np.searchsorted(self.passed_costs, limit, side="right"))
+        room = np.minimum(limit + _SLACK - self.passed_costs[:open_], 50.0)
+        most = np.minimum(np.exp(room), self.passed_leaves[:open_].astype(np.float64))
+        return int(min(np.floor(most).sum() * (1 + 1e-12), 2.0**62))
+
+
+def importance_sample(
+    tree: TokenTree,
+    walker: Walker,
+    batcher: Batcher,
+    *,
+    width: int,
+    rng: np.random.Generator,
+    ceiling: float = np.inf,
+) -> Sample:
+    """A uniform pilot of a tenth of the width, and the walk that it guides.
+
+    Counts are to be made up to about the cost `ceiling`, in nats: beyond it they are unbiased
+    too, but vary more.
+    The nodes of the pilot are not counted, so that the counts are unbiased whatever it
+    found. `queries` are those of both.
+    """
+    pilot = max(_LEAST_PILOT, round(_PILOT * width))
+    seen: list[Edges] = []
+    first = sample_nodes(tree, walker, batcher, width=pilot, rng=rng, seen=seen)
+    context = float(root_frontier(walker).costs[0])
+    guide = guide_from(Edges.joined(seen), tree.size, context=context, ceiling=ceiling)
+    left = max(width - pilot, 1)
+    sample = sample_nodes(tree, walker, batcher, width=left, rng=rng, guide=guide)
+    return replace(sample, queries=first.queries + sample.queries)
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """Nodes of one level that were entered; `first` is the number of nodes above them."""
+
+    frontier: Frontier
+    weights: Floats
+    log_model: Floats
+    first: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Children:
+    """Children of a level that may be entered, in the order of their parents.
+
+    `parents` are positions in the level, `places` positions among all children of all its
+    steps, `above` the weights of the parents.
+    """
+
+    costs: Floats
+    leaves: Ints
+    parents: Ints
+    places: Ints
+    above: Floats
+    log_model: Floats
+
+    def __len__(self) -> int:
+        return len(self.costs)
+
+    @classmethod
+    def joined(cls, parts: list[_Children]) -> _Children:
+        """The children of several steps, one after the other."""
+        return cls(
+            **{
+                name: np.concatenate([getattr(part, name) for part in parts])
+                for name in cls.__dataclass_fields__
+            }
+        )
+
+
+def sample_nodes(
+    tree: TokenTree,
+    walker: Walker,
+    batcher: Batcher,
+    *,
+    width: int,
+    rng: np.random.Generator,
+    guide: Guide | None = None,
+    seen: list[Edges] | None = None,
+) -> Sample:
+    """Walk down the tree, entering at most about `width` nodes of each level.
+
+    Parameters
+    ----------
+    tree, walker, batcher
+        As for `enumerate_leaves`.
+    width : int
+        Nodes of a level that are entered.
+    rng : numpy.random.Generator
+    guide : Guide, optional
+        What a node is worth; the leaves below it unless given: then leaves are drawn
+        uniformly.
+    seen : list, optional
+        Collects the edges that were seen.
+
+    Notes
+    -----
+    With w the weight of the node above, a child is entered with the chance ::
+
+        min(1, w * (s * worth + width * (0.1 leaves / size + 0.1 q)))
+
+    where q is the probability of its path under the model, renormalised over the children
+    in the tree, and s makes the chances of a level sum to the width. Divided by w this is
+    the denominator of the balance heuristic [1]_, for draws without replacement: a
+    node that all of them together would enter more than once is entered for certain. The
+    scale s depends on the level's nodes only, so each weight has mean 1 given all above.
+    It follows that a leaf of B bits below the context has a chance of at least
+    ``min(1, 0.1 width (2**-B + 1 / size))``, and that all of up to log2(0.1 width) bits
+    are found. Draws within a level are systematic [2]_, in random order.
+
+    References
+    ----------
+    .. [1] Veach and Guibas, Optimally combining sampling techniques for Monte Carlo
+       rendering, SIGGRAPH 1995.
+    .. [2] Fearnhead and Clifford, On-line inference for hidden Markov models via particle
+       filters, Journal of the Royal Statistical Society B 65, 2003, section 3.
+    """
+    if width < 1:
+        raise InputError(f"width={width}, at least 1 was expected", cure="give a larger width")
+    level = _Level(root_frontier(walker), np.ones(1), np.zeros(1), 0)
+    all_weights, all_parents, levels = [level.weights], [np.zeros(1, np.int64)], [1]
+    found: list[tuple[Floats, Ints, Ints]] = []
+    passed: list[tuple[Floats, Ints]] = []
+    held = np.zeros(0, np.int64)
+    most = max(1, min(width, _CHILDREN_AT_ONCE // int(tree.degrees.max(initial=1))))
+    queries = 0
+    while True:
+        steps = _expand_level(level, tree, walker, batcher)
+        walker.release(held)
+        queries += sum(step.queries for step, _ in steps)
+        found += [_leaves_of(step, level.first + offset) for step, offset in steps]
+        if seen is not None:
+            seen += [_edges_of(step, level.weights[offset:]) for step, offset in steps]
+        firsts = np.cumsum([0, *(len(step.edges) for step, _ in steps)])
+        children = _Children.joined(
+            [
+                _children_of(step, level, at, int(first))
+                for (step, at), first in zip(steps, firsts, strict=False)
+            ]
+        )
+        chances = _chances(children, most, tree.size, guide)
+        entered = np.zeros(len(children), np.bool_)
+        entered[_systematic(chances, rng)] = True
+        passed.append((children.costs[~entered], children.leaves[~entered]))
+        frontier, held = _enter(steps, children.places[entered], walker)
+        if frontier is None:
+            break
+        weights = children.above[entered] / chances[entered]
+        all_weights.append(weights)
+        all_parents.append(level.first + children.parents[entered])
+        levels.append(len(weights))
+        level = _Level(
+            frontier, weights, children.log_model[entered], level.first + len(level.frontier)
+        )
+    costs, numbers, nodes = (np.concatenate(values) for values in zip(*found, strict=True))
+    order = np.argsort(costs, kind="stable")
+    passed_costs, passed_leaves = (np.concatenate(values) for values in zip(*passed, strict=True))
+    passed_order = np.argsort(passed_costs)
+    return Sample(
+        costs=costs[order],
+        numbers=numbers[order],
+        nodes=nodes[order],
+        weights=np.concatenate(all_weights),
+        parents=np.concatenate(all_parents),
+        levels=tuple(levels),
+        passed_costs=passed_costs[passed_order],
+        passed_leaves=passed_leaves[passed_order],
+        queries=queries,
+    )
+
+
+def _expand_level(
+    level: _Level, tree: TokenTree, walker: Walker, batcher: Batcher
+) -> list[tuple[Step, int]]:
+    """The steps of a level, each with the position of its first node."""
+    steps, at = [], 0
+    while at < len(level.frontier):
+        part = level.frontier[at : at + batcher.node_batch(walker)]
+        steps.append((expand(batcher, walker, tree, part), at))
+        at += len(part)
+    return steps
+
+
+def _enter(
+    steps: list[tuple[Step, int]], places: Ints, walker: Walker
+) -> tuple[Frontier | None, Ints]:
+    """The open nodes at some places among the children of all steps, and held handles.
+
+    States that none of them stands on are released.
+    """
+    frontiers, kept, first = [], [], 0
+    for step, _ in steps:
+        last = first + len(step.edges)
+        low, high = np.searchsorted(places, [first, last])
+        mine, first = places[low:high] - first, last
+        on = np.zeros(len(step.handles), np.bool_)
+        on[step.parents[mine]] = True
+        walker.release(step.handles[~on])
+        kept.append(step.handles[on])
+        if len(mine):
+            frontiers.append(step.open_nodes(mine))
+    return joined(frontiers) if frontiers else None, np.concatenate(kept)
+
+
+def _leaves_of(step: Step, first: int) -> tuple[Floats, Ints, Ints]:
+    """Costs, numbers and nodes of the leaves of a step that are canonical and not impossible."""
+    which = np.flatnonzero(step.leaves & np.isfinite(step.costs))
+    which = which[step.canonical(which)]
+    return step.costs[which], step.first_leaf[which], first + step.parents[which]
+
+
+def _children_of(step: Step, level: _Level, offset: int, first: int) -> _Children:
+    """The children of a step that may be entered: neither leaves nor impossible."""
+    starts = np.flatnonzero(np.diff(step.parents, prepend=-1))
+    cheapest = np.minimum.reduceat(step.costs, starts)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = np.exp(cheapest[step.parents] - step.costs)
+        log_shares = np.log(shares) - np.log(np.add.reduceat(shares, starts))[step.parents]
+    places = np.flatnonzero(~step.leaves & np.isfinite(step.costs))
+    parents = offset + step.parents[places]
+    return _Children(
+        costs=step.costs[places],
+        leaves=step.tree.leaves[step.tree.targets[step.edges[places]]],
+        parents=parents,
+        places=first + places,
+        above=level.weights[parents],
+        log_model=level.log_model[parents] + log_shares[places],
+    )
+
+
+def _edges_of(step: Step, weights: Floats) -> Edges:
+    frontier, tree = step.frontier, step.tree
+    targets = tree.targets[step.edges]
+    return Edges(
+        above=tree.leaves[frontier.states][step.parents],
+        below=np.where(step.leaves, 0, tree.leaves[targets]),
+        nats=step.costs - frontier.costs[step.parents],
+        weights=weights[step.parents],
+    )
+
+
+def _chances(children: _Children, width: int, size: int, guide: Guide | None) -> Floats:
+    """The chance of each child to be entered, `width` in sum if there are more."""
+    if len(children) <= width:
+        return np.ones(len(children))
+    if guide is None:
+        log_worth = np.log(children.leaves)
+    else:
+        log_worth = guide.log_worth(children.costs, children.leaves)
+    log_worth = log_worth + np.log(children.above)
+    worth = np.exp(log_worth - log_worth.max())
+    floor = _UNIFORM * width / size * children.leaves + _MODEL * width * np.exp(children.log_model)
+    floor = np.minimum(children.above * floor, 1.0)
+    # Chances that reach 1 are set to it, and the others share what is left of the width.
+    certain = floor >= 1.0
+    while True:
+        left = width - np.count_nonzero(certain) - float(floor[~certain].sum())
+        whole = float(worth[~certain].sum())
+        scale = left / whole if left > 0.0 and whole > 0.0 else 0.0
+        more = ~certain & (scale * worth + floor >= 1.0)
+        if not more.any():
+            return np.where(certain, 1.0, scale * worth + floor)
+        certain |= more
+
+
+def _systematic(chances: Floats, rng: np.random.Generator) -> Ints:
+    """Positions drawn with these chances, ascending: the certain ones, and some of the others.
+
+    The others stand in random order on a line, each as long as its chance, and those are
+    drawn that hold the points of an evenly spaced grid. In the order of the tree, leaves
+    that are alike can fall into step with the grid, and counts then vary more than those
+    of independent draws.
+    """
+    certain = chances >= 1.0
+    others = rng.permutation(np.flatnonzero(~certain))
+    ends = np.cumsum(chances[others]) + rng.random()
+    starts = np.concatenate([ends[:1] - chances[others[:1]], ends[:-1]])
+    drawn = others[np.floor(ends) > np.floor(starts)]
+    return np.sort(np.concatenate([np.flatnonzero(certain), drawn]))

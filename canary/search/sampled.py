@@ -1,0 +1,165 @@
+"""Canaries ranked by importance draws: all of a format from one sample."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import InputError
+from canary.models.base import Walker
+from canary.scoring.batcher import Batcher
+from canary.search.enumerate import leaf_costs
+from canary.search.importance import Sample, importance_sample
+from canary.statistics.weighted import RankCount
+from canary.tokens.tree import TokenTree
+
+__all__ = ["SampledRanks", "rank_by_importance"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_LN2 = math.log(2.0)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledRanks:
+    """What importance draws tell of some leaves.
+
+    Parameters
+    ----------
+    costs_bits : float64 array of shape (k,)
+        Log-perplexity of each, read off the walk along its path.
+    context_bits : float
+        The part of it above the root.
+    counts : tuple of RankCount
+        In the same order.
+    width : int
+        Nodes that were entered per level in the last round, its pilot's included.
+    rounds : int
+        Samples that were drawn, each of twice the width of the one before.
+    queries : int
+        Tokens computed below the context, in all rounds.
+    """
+
+    costs_bits: Floats
+    context_bits: float
+    counts: tuple[RankCount, ...]
+    width: int
+    rounds: int
+    queries: int
+
+
+def rank_by_importance(
+    tree: TokenTree,
+    walker: Walker,
+    batcher: Batcher,
+    numbers: Ints,
+    *,
+    width: int,
+    rng: np.random.Generator,
+    noise_bits: float,
+    narrow_bits: float | None = None,
+    budget: int | None = None,
+    seconds: float | None = None,
+    confidence: float = 0.95,
+    check: Callable[[Floats], None] | None = None,
+) -> SampledRanks:
+    """Rank leaves by one importance sample, or by ever larger ones.
+
+    Parameters
+    ----------
+    tree, walker, batcher
+        As for `enumerate_leaves`.
+    numbers : int64 array of shape (k,)
+        The canaries, by the numbers of their leaves.
+    width : int
+        Nodes that the first sample enters per level, its pilot's included.
+    rng : numpy.random.Generator
+    noise_bits : float
+        Costs closer than this are ties of unknown order.
+    narrow_bits : float, optional
+        Draw samples of twice the width until no interval of an exposure is wider than
+        this. One sample is drawn unless given.
+    budget : int, optional
+        Queries that all samples together may take, about; a larger sample is drawn only
+        if it is expected to fit.
+    seconds : float, optional
+        No larger sample is begun after so long.
+    confidence : float
+        Of the intervals.
+    check : callable, optional
+        Called with the canaries' costs in bits before anything is drawn; may raise.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        In the first sample. After it, an interruption ends the search, and the last whole
+        sample counts.
+
+    Notes
+    -----
+    All leaves of canaries are left out of the weighted counts, and the canaries no dearer
+    than one are counted exactly: so one that was found by luck weighs no more than it is.
+
+    Only the last sample counts. Those before decide how wide it is, not what is in it.
+    """
+    if width < 1:
+        raise InputError(f"width={width}, at least 1 was expected", cure="give a larger width")
+    began = time.monotonic()
+    costs, queries = leaf_costs(tree, walker, batcher, numbers)
+    if check is not None:
+        check(costs / _LN2)
+    noise = noise_bits * _LN2
+    ceiling = float(costs.max(initial=-math.inf)) + noise
+    rounds, found = 0, None
+    while True:
+        try:
+            sample = importance_sample(tree, walker, batcher, width=width, rng=rng, ceiling=ceiling)
+        except KeyboardInterrupt:
+            if found is None:
+                raise
+            break
+        queries += sample.queries
+        rounds += 1
+        counts = tuple(
+            _count(sample, at, numbers=numbers, costs=costs, noise=noise)
+            for at in range(len(numbers))
+        )
+        context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
+        found = SampledRanks(costs / _LN2, context, counts, width, rounds, queries)
+        widest = max((count.width_bits(confidence) for count in counts), default=0.0)
+        if narrow_bits is None or widest <= narrow_bits:
+            break
+        if budget is not None and queries + 2 * sample.queries > budget:
+            break
+        if seconds is not None and time.monotonic() - began >= seconds:
+            break
+        width *= 2
+    return found
+
+
+def _count(sample: Sample, at: int, *, numbers: Ints, costs: Floats, noise: float) -> RankCount:
+    """The rank of one canary: those known are counted, the others estimated."""
+    own = float(costs[at])
+    # The same leaf given twice is one candidate.
+    different = np.unique(numbers, return_index=True)[1]
+    others = costs[different[numbers[different] != numbers[at]]]
+    point = sample.count(own, known=numbers)
+    if noise > 0.0:
+        below = sample.count(own - noise, known=numbers, ties=False)
+        up_to = sample.count(own + noise, known=numbers)
+    else:
+        below = up_to = point
+    return RankCount(
+        point=point,
+        below=below,
+        up_to=up_to,
+        known=1 + int((others <= own).sum()),
+        known_below=1 + int((others < own - noise if noise > 0.0 else others <= own).sum()),
+        known_up_to=1 + int((others <= own + noise).sum()),
+    )

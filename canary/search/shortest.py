@@ -1,0 +1,285 @@
+"""The likeliest leaves of a tree, by shortest paths in batches, with a proof.
+
+Costs only grow along a path, so a leaf that is no dearer than the cheapest open node is
+proven: nothing below an open node can be cheaper.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.models.base import Walker
+from canary.models.noise import not_finite
+from canary.scoring.batcher import Batcher
+from canary.search.buckets import OpenNodes
+from canary.search.step import Step, expand, root_frontier
+from canary.tokens.tree import LEAF, TokenTree
+
+__all__ = ["MOST_OPEN", "STOPS", "Shortest", "Stop", "Stopped", "shortest_leaves"]
+
+Ints = NDArray[np.int64]
+Stop = Literal["proof", "paper"]
+Stopped = Literal["proof", "memory", "paper", "budget", "seconds", "interrupted"]
+
+STOPS: tuple[Stop, ...] = ("proof", "paper")
+"""When to stop: at the proof, or by the rule of the paper."""
+
+MOST_OPEN = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Shortest:
+    """The likeliest leaves that were found, and what is known of all others.
+
+    Parameters
+    ----------
+    costs : float64 array of shape (k,)
+        Nats, of whole candidates, ascending; finite.
+    leaves : int64 array of shape (k,)
+        Their numbers in the tree.
+    found_after : int64 array of shape (k,)
+        Queries that were spent when each was found.
+    rest : float
+        Nats. Every leaf that is not among them costs at least this: the cheapest node that
+        is open or was dropped, or the cheapest leaf that was left out. Infinity if no
+        other leaf has a probability above 0.
+    queries : int
+        Tokens computed below the context.
+    batches : int
+        Batches that were expanded.
+    dropped : int
+        Open nodes that were dropped to keep memory bounded.
+    stopped : str
+        ``"proof"``; ``"memory"`` (nothing is open any more, but nodes were dropped that might
+        have led to something better); ``"paper"``, ``"budget"``, ``"seconds"`` or
+        ``"interrupted"``.
+    """
+
+    costs: NDArray[np.float64]
+    leaves: Ints
+    found_after: Ints
+    rest: float
+    queries: int
+    batches: int
+    dropped: int
+    stopped: Stopped
+
+    @property
+    def proven(self) -> int:
+        """How many of the leaves are the likeliest ones, proven to within noise."""
+        return int(np.searchsorted(self.costs, self.rest, side="right"))
+
+
+def shortest_leaves(
+    tree: TokenTree,
+    walker: Walker,
+    batcher: Batcher,
+    *,
+    top: int = 1,
+    budget: int | None = None,
+    seconds: float | None = None,
+    most_open: int = MOST_OPEN,
+    stop: Stop = "proof",
+) -> Shortest:
+    """The `top` leaves of least cost.
+
+    Parameters
+    ----------
+    tree : TokenTree
+        Prefix-free, as `compile_tree` sees to.
+    walker : Walker
+        Below `tree.context`.
+    batcher : Batcher
+    top : int
+        How many leaves.
+    budget : int, optional
+        Queries that may be spent; none more are (on a walker that reuses no states beyond
+        some length, one batch more may be).
+    seconds : float, optional
+        Wall-clock time after which no other batch is begun.
+    most_open : int
+        Open nodes that are kept between batches; the dearest beyond them are dropped.
+    stop : {"proof", "paper"}
+        ``"paper"`` stops after twice the batches that it took to find the first leaf.
+
+    Returns
+    -------
+    Shortest
+        Valid whatever ended the walk, Ctrl-C included.
+
+    Notes
+    -----
+    Dijkstra's algorithm by buckets (delta-stepping [1]_): a batch is what the lowest bucket
+    holds. A state is held while a child of its node is open, within `walker.room`, the
+    states of the cheapest nodes first.
+
+    Of leaves with equal costs any may be returned.
+
+    References
+    ----------
+    .. [1] Meyer and Sanders, Delta-stepping: a parallelizable shortest path algorithm,
+       Journal of Algorithms 49(1), 2003.
+    .. [2] Carlini et al., The Secret Sharer, USENIX Security 2019, section 8.1.
+    """
+    walk = _Walk(tree, walker, batcher, top=top, most_open=most_open)
+    deadline = None if seconds is None else time.monotonic() + seconds
+    first = None  # batches until the first leaf
+    stopped: Stopped = "proof"
+    try:
+        while walk.open_left:
+            if deadline is not None and time.monotonic() >= deadline:
+                stopped = "seconds"
+                break
+            if stop == "paper" and first is not None and walk.batches >= 2 * first:
+                stopped = "paper"
+                break
+            if not walk.step(None if budget is None else budget - walk.queries):
+                stopped = "budget"
+                break
+            if first is None and len(walk.best.costs):
+                first = walk.batches
+        rest = walk.rest()
+    except KeyboardInterrupt:
+        stopped, rest = "interrupted", walk.rest_at_least
+    if stopped == "proof" and walk.best.limit > rest:
+        stopped = "memory"
+    return Shortest(
+        costs=walk.best.costs,
+        leaves=walk.best.leaves,
+        found_after=walk.best.found_after,
+        rest=rest,
+        queries=walk.queries,
+        batches=walk.batches,
+        dropped=walk.dropped,
+        stopped=stopped,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Best:
+    """The best leaves so far, replaced as a whole, so that it is valid at any moment."""
+
+    top: int
+    costs: NDArray[np.float64]
+    leaves: Ints
+    found_after: Ints
+
+    @property
+    def limit(self) -> float:
+        """What a leaf must cost less than to come among them."""
+        return float(self.costs[-1]) if len(self.costs) == self.top else np.inf
+
+    def with_leaves(
+        self, costs: NDArray[np.float64], leaves: Ints, queries: int
+    ) -> tuple[_Best, float]:
+        """The best of these and others, and the least cost left out, or infinity."""
+        all_costs = np.concatenate([self.costs, costs])
+        all_leaves = np.concatenate([self.leaves, leaves])
+        found_after = np.concatenate([self.found_after, np.full(len(costs), queries)])
+        order = np.lexsort((all_leaves, all_costs))
+        kept, rest = order[: self.top], order[self.top :]
+        best = _Best(self.top, all_costs[kept], all_leaves[kept], found_after[kept])
+        return best, float(all_costs[rest].min(initial=np.inf))
+
+
+class _Walk:
+    """The state of a walk between two batches."""
+
+    def __init__(
+        self, tree: TokenTree, walker: Walker, batcher: Batcher, *, top: int, most_open: int
+    ) -> None:
+        self._tree, self._walker, self._batcher = tree, walker, batcher
+        self._most_open = most_open
+        self._reuses = "reuse" in batcher.model.facts.capabilities
+        # States below which some edge is no leaf: theirs are held for a while.
+        inner = np.concatenate([np.zeros(1, np.int64), np.cumsum(tree.targets != LEAF)])
+        self._inner = np.diff(inner[tree.offsets]) > 0
+        self._open = OpenNodes(walker)
+        root = root_frontier(walker)
+        if np.isnan(root.costs[0]):
+            raise not_finite(batcher.model.facts.name)
+        if np.isfinite(root.costs[0]):  # else nothing below has a probability either
+            self._open.add(root, np.zeros(1, np.int64))
+        none = np.zeros(0, np.int64)
+        self.best = _Best(top, np.zeros(0), none, none)
+        self.queries = self.batches = self.dropped = 0
+        self._left_out = (
+            np.inf
+        )  # least cost of what was seen and is neither open nor among the best
+        self._floor = float(root.costs[0])  # of all that was not yet seen when a batch began
+
+    @property
+    def open_left(self) -> bool:
+        return len(self._open) > 0
+
+    def rest(self) -> float:
+        """Every leaf that is not among the best costs at least this, between two batches."""
+        return min(self._left_out, self._open.cheapest())
+
+    @property
+    def rest_at_least(self) -> float:
+        """A bound below `rest` that holds at any moment, within a batch too.
+
+        What a batch changes concerns nodes and leaves that cost at least what all open
+        nodes cost when it began.
+        """
+        return min(self._left_out, self._floor)
+
+    def step(self, left: int | None) -> bool:
+        """Expand a batch that takes at most `left` queries; false if none does."""
+        self._floor = max(self._floor, self._open.floor)
+        places = self._open.take(self._batcher.node_batch(self._walker))
+        self._open.make_room(int(self._inner[self._open.states(places)].sum()))
+        frontier, above = self._open.at(places)
+        if left is not None:
+            count = self._affordable(frontier.lengths, above, frontier.states, left)
+            self._open.put_back(places[count:])
+            places, frontier = places[:count], frontier[:count]
+        if not len(places):
+            return False
+        step = expand(self._batcher, self._walker, self._tree, frontier)
+        self.queries += step.queries
+        self.batches += 1
+        self._see_leaves(step)
+        self._open_children(step, places)
+        self._open.close(places)
+        number, least = self._open.trim(self._most_open)
+        self.dropped += number
+        self._left_out = min(self._left_out, least)
+        return True
+
+    def _affordable(self, lengths: Ints, above: Ints, states: Ints, left: int) -> int:
+        """How many of the first nodes surely take no more than `left` queries."""
+        if self._reuses:
+            queries = lengths - above
+        else:  # each child is a row of its own
+            queries = self._tree.degrees[states] * (lengths + 1)
+        return int(np.searchsorted(np.cumsum(queries), left, side="right"))
+
+    def _see_leaves(self, step: Step) -> None:
+        leaves = step.leaves
+        good = np.flatnonzero(leaves & (step.costs < self.best.limit))
+        good = good[step.canonical(good)]
+        least = float(step.costs[leaves & (step.costs >= self.best.limit)].min(initial=np.inf))
+        if len(good):
+            best, out = self.best.with_leaves(step.costs[good], step.first_leaf[good], self.queries)
+            least = min(least, out)
+            if best.limit < self.best.limit:
+                least = min(least, self._open.drop_from(best.limit))
+            self._left_out = min(self._left_out, least)
+            self.best = best
+        self._left_out = min(self._left_out, least)
+
+    def _open_children(self, step: Step, places: Ints) -> None:
+        inner = ~step.leaves
+        good = np.flatnonzero(inner & (step.costs < self.best.limit))
+        least = float(step.costs[inner & (step.costs >= self.best.limit)].min(initial=np.inf))
+        self._left_out = min(self._left_out, least)
+        parents = self._open.hold(step.handles, step.frontier.lengths, places, step.parents[good])
+        if len(good):
+            self._open.add(step.open_nodes(good), parents)

@@ -1,0 +1,264 @@
+"""Exposure from counts of weighted leaves, with intervals that respect skewed weights.
+
+The weighted count of the candidates up to a cost is unbiased, and so is a rank. Its logarithm
+is not: exposure, ``log2|R| - log2 rank``, comes out too high on average by about half the
+relative variance of the rank, in units of 1/ln 2 bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import SupportsIndex
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import EstimationError
+from canary.statistics.checks import check_confidence, exact_size
+from canary.statistics.exposures import exposure_by_bounds, exposure_by_bounds_and_draws
+from canary.statistics.result import IMPORTANCE, Exposure
+
+__all__ = ["RankCount", "WeightedCount", "count_variance", "exposure_by_importance"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class WeightedCount:
+    """An unbiased count of leaves, from a sample of them.
+
+    Parameters
+    ----------
+    total : float
+        Sum of the weights of the leaves found.
+    variance : float
+        Estimate of its variance.
+    found : int
+        Leaves found: so many there are at least.
+    heaviest : float or None
+        The largest weight among them and some hundred leaves beyond. None if the sample has
+        not that many: then it cannot tell what it may have missed.
+    unseen : int
+        So many more there are at most, for certain.
+    """
+
+    total: float
+    variance: float
+    found: int
+    heaviest: float | None
+    unseen: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether all leaves that count were found."""
+        return self.unseen == 0
+
+    @property
+    def effective(self) -> float | None:
+        """Effective sample size: Poisson hits of the same relative variance; None if exact."""
+        if self.variance <= 0.0:
+            return None
+        return self.total**2 / self.variance
+
+    def interval(self, confidence: float) -> tuple[int, int] | None:
+        """Ends of the interval for the number of leaves, each for half of the error.
+
+        None where the sample does not carry one.
+
+        Notes
+        -----
+        The gamma interval of Fay and Feuer [1]_ for sums of weighted Poisson counts: the
+        lower end is a quantile of the gamma distribution with mean `total` and variance
+        `variance`, the upper one of that with one more leaf of weight `heaviest` added to
+        both, for what the sample missed. They take the heaviest weight that was found; here
+        it is also that of leaves somewhat dearer, for the heaviest are the likeliest to be
+        missed. Then certain facts: whole numbers, from `found` to `found + unseen`.
+
+        References
+        ----------
+        .. [1] Fay and Feuer, Confidence intervals for directly standardized rates,
+           Statistics in Medicine 16, 1997.
+        """
+        if self.exact:
+            return self.found, self.found
+        if self.heaviest is None:
+            return None
+        tail = (1.0 - confidence) / 2.0
+        low = self.total
+        if self.variance > 0.0:
+            low = _gamma_quantile(tail, self.total, self.variance)
+        high = _gamma_quantile(
+            1.0 - tail, self.total + self.heaviest, self.variance + self.heaviest**2
+        )
+        most = self.found + self.unseen
+        first = min(max(math.ceil(low - _ROUNDING * low), self.found), most)
+        last = min(max(math.floor(high + _ROUNDING * high), self.found), most)
+        return first, max(first, last)
+
+
+@dataclass(frozen=True)
+class RankCount:
+    """What a sample tells of the rank of one canary.
+
+    Parameters
+    ----------
+    point, below, up_to : WeightedCount
+        Other candidates of ``Px <= Px(canary)``, of ``Px < Px(canary) - noise`` and of ``Px
+        <= Px(canary) + noise``. They are the same where there is no noise.
+    known, known_below, known_up_to : int
+        To be added to each: the canary itself, and those that were counted one by one.
+    """
+
+    point: WeightedCount
+    below: WeightedCount
+    up_to: WeightedCount
+    known: int
+    known_below: int
+    known_up_to: int
+
+    @property
+    def certain(self) -> tuple[int, int]:
+        """The rank lies between these, to within the noise, whatever the sample missed."""
+        most = self.known_up_to + self.up_to.found + self.up_to.unseen
+        return self.known_below + self.below.found, most
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing that may count was missed."""
+        return self.up_to.exact
+
+    def interval(self, confidence: float) -> tuple[int, int] | None:
+        """Ends of the interval for the rank; None where the sample carries none."""
+        low, high = self.below.interval(confidence), self.up_to.interval(confidence)
+        if low is None or high is None:
+            return None
+        return self.known_below + low[0], max(self.known_up_to + high[1], self.known)
+
+    def width_bits(self, confidence: float) -> float:
+        """Width of the interval of the exposure; infinite where there is none."""
+        ends = self.interval(confidence)
+        return math.inf if ends is None else math.log2(ends[1] / ends[0])
+
+
+def exposure_by_importance(
+    counts: Sequence[RankCount],
+    uniform: Sequence[Exposure],
+    *,
+    space_size: SupportsIndex,
+    confidence: float = 0.95,
+) -> list[Exposure]:
+    """Exposure of each canary from weighted counts of the candidates as likely as it.
+
+    Parameters
+    ----------
+    counts : sequence of RankCount
+        One per canary.
+    uniform : sequence of Exposure
+        Of the same canaries by uniform draws (`exposure_by_draws`), in the same order.
+    space_size : int
+        Exact size of the space.
+    confidence : float
+        Of the intervals, between 0 and 1.
+
+    Returns
+    -------
+    list of Exposure
+        The interval is certain, and has no confidence, where everything that may count was
+        found. Where the sample carries no interval, that of the uniform draws stands, cut by
+        certain facts. ``effective_draws`` is the effective sample size of the count.
+
+    Notes
+    -----
+    No estimate enters a p-value. It is that of `exposure_by_bounds_and_draws`: of the largest
+    rank that is certain, or of the uniform draws.
+
+    The rank is unbiased, unless certain facts move it; its logarithm is not.
+    """
+    where = "exposure_by_importance"
+    size = exact_size(space_size, where)
+    check_confidence(confidence, where)
+    if len(counts) != len(uniform):
+        raise EstimationError(
+            f"{len(counts)} counts and {len(uniform)} exposures by uniform draws",
+            cure="give one of each per canary, in the same order",
+            where=where,
+        )
+    return [
+        _exposure(count, drawn, size, confidence)
+        for count, drawn in zip(counts, uniform, strict=True)
+    ]
+
+
+def _exposure(count: RankCount, drawn: Exposure, size: int, confidence: float) -> Exposure:
+    least, most = count.certain
+    rank = count.known + count.point.total
+    bounds = exposure_by_bounds(
+        lower=least,
+        upper=min(most, size),
+        rank=round(rank) if count.exact else None,
+        space_size=size,
+    )
+    found = replace(exposure_by_bounds_and_draws(bounds, drawn), method=IMPORTANCE)
+    ends = count.interval(confidence)
+    if count.exact or ends is None:
+        return found
+    first, last = ends[0], min(ends[1], size)
+    return replace(
+        found,
+        bits=math.log2(size / min(max(rank, first), last)),
+        lower_bits=math.log2(size / last),
+        upper_bits=math.log2(size / first),
+        confidence=confidence,
+        effective_draws=count.point.effective,
+    )
+
+
+def _gamma_quantile(share: float, mean: float, variance: float) -> float:
+    from scipy.special import gammaincinv
+
+    return float(gammaincinv(mean**2 / variance, share)) * variance / mean
+
+
+def count_variance(counts: Ints, weights: Floats, parents: Ints, levels: Sequence[int]) -> float:
+    """Variance of ``weights @ counts``, estimated without bias for independent draws.
+
+    Parameters
+    ----------
+    counts : int64 array of shape (n,)
+        Leaves right below each node.
+    weights : float64 array of shape (n,)
+        One over the chance that the node was entered; the root's is 1.
+    parents : int64 array of shape (n,)
+        The node above; nodes stand level by level, the root first.
+    levels : sequence of int
+        Nodes of each level.
+
+    Notes
+    -----
+    Two nodes are entered together with the chance ``p_u p_v / p_a``, a being where their
+    paths part. So the Horvitz-Thompson estimate of the variance [1]_ is
+    ``sum over u, v of (1 - p_a) s_u s_v`` with ``s = weight * count``, and in one pass up the
+    tree ``sum over v of (1 / w_parent(v) - 1 / w_v) S_v**2``, S_v being the sum of s below v.
+    Draws that are spread evenly over a level vary less. O(n).
+
+    References
+    ----------
+    .. [1] Horvitz and Thompson, A generalization of sampling without replacement from a
+       finite universe, Journal of the American Statistical Association 47, 1952.
+    """
+    sums = weights * counts
+    shares = 1.0 / weights
+    variance, stop = 0.0, len(sums)
+    for size in reversed(levels[1:]):
+        here = slice(stop - size, stop)
+        lost = shares[parents[here]] - shares[here]
+        variance += float(lost @ sums[here] ** 2)
+        before = stop - size
+        np.add.at(sums, parents[here], sums[here])
+        stop = before
+    return variance

@@ -1,0 +1,331 @@
+"""How a tokenizer works, read from its description: what can be followed exactly."""
+
+from __future__ import annotations
+
+import functools
+import json
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from canary.formats.automaton import Automaton
+from canary.tokens.fast import FastTokenizer
+from canary.tokens.pattern import Pattern, UnknownRuleError, parse, runs, single
+from canary.tokens.scanner import Level
+
+__all__ = ["Rules", "read_rules"]
+
+Spec = Mapping[str, Any]
+
+# What ByteLevel cuts by when it is not told otherwise.
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+_WHY = {
+    "BPE": "pieces cut as the pre-tokenizer cuts, neighbours that merges keep apart",
+    "Unigram": "pieces cut as the pre-tokenizer cuts, neighbours that no dearer pair beats",
+    "WordPiece": "pieces cut as the pre-tokenizer cuts, longest match first",
+    "WordLevel": "pieces cut as the pre-tokenizer cuts, each one token",
+}
+
+_ASCII = 128
+_JAMO = ((0x1100, 0x11FF), (0xA960, 0xA97F), (0xD7B0, 0xD7FF))
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """A tokenizer for the texts over one alphabet.
+
+    Parameters
+    ----------
+    normalized : mapping of str to str
+        What each character of the texts becomes.
+    lead : str
+        Put before the text.
+    levels : tuple of Level
+        The pre-tokenizers.
+    symbols : callable
+        What a character of a piece is to the model: one symbol, or one for each byte.
+    model : mapping
+        The model's own description.
+    first, within : mapping of symbol tuples to int
+        The tokens that may begin a piece and those that may follow within it, by the
+        symbols that they stand for; neither special nor added ones.
+    """
+
+    normalized: Mapping[str, str]
+    lead: str
+    levels: tuple[Level, ...]
+    symbols: Callable[[str], tuple[str, ...]]
+    model: Spec
+    first: Mapping[tuple[str, ...], int]
+    within: Mapping[tuple[str, ...], int]
+
+    @property
+    def why(self) -> str:
+        """Why every canonical path is followed."""
+        return _WHY[self.model["type"]]
+
+
+def read_rules(tokenizer: FastTokenizer, texts: Automaton) -> Rules:
+    """The rules by which `tokenizer` encodes the texts of an automaton.
+
+    Raises
+    ------
+    UnknownRuleError
+        If it has a part that cannot be followed exactly.
+    ModelError
+        If it cannot represent a character.
+    """
+    spec = tokenizer.spec
+    alphabet = sorted(set(texts.chars))
+    normalized, lead = _normalizer(spec.get("normalizer"), texts, alphabet)
+    _check_added(spec.get("added_tokens") or (), texts, normalized)
+    levels, bytes_ = _levels(spec.get("pre_tokenizer"))
+    model = spec["model"]
+    if model.get("continuing_subword_prefix") and model["type"] == "BPE":
+        raise UnknownRuleError("the continuing_subword_prefix of its BPE model")
+    if model.get("end_of_word_suffix"):
+        raise UnknownRuleError("the end_of_word_suffix of its BPE model")
+    vocabulary = _vocabulary(spec)
+    symbols = _symbols(tokenizer, model, vocabulary, by_byte=bytes_)
+    reached = {c for text in (*normalized.values(), lead) for c in text}
+    for level in levels:
+        reached = {level.replace.get(c, c) for c in reached} | set(level.prepend or "")
+    spelled: dict[str, tuple[str, ...]] = {c: symbols(c) for c in sorted(reached)}
+    usable = {symbol for parts in spelled.values() for symbol in parts}
+    first, within = _tokens(model, vocabulary, usable)
+    return Rules(normalized, lead, levels, spelled.__getitem__, model, first, within)
+
+
+def _vocabulary(spec: Spec) -> dict[str, int]:
+    """Token strings of the model that may stand for text."""
+    model = spec["model"]
+    found = model["vocab"]
+    if model["type"] == "Unigram":
+        found = {piece: number for number, (piece, _) in enumerate(found)}
+    never = {token["id"] for token in spec.get("added_tokens") or ()}
+    unknown = model.get("unk_token")
+    if unknown is not None and unknown in found:
+        never.add(found[unknown])
+    if model.get("unk_id") is not None:
+        never.add(model["unk_id"])
+    return {token: number for token, number in found.items() if number not in never and token}
+
+
+def _tokens(
+    model: Spec, vocabulary: Mapping[str, int], usable: set[str]
+) -> tuple[dict[tuple[str, ...], int], dict[tuple[str, ...], int]]:
+    """Tokens that consist of `usable` symbols, at the beginning of a piece and within."""
+    byte_units = {symbol for symbol in usable if len(symbol) > 1}
+    chars = usable - byte_units
+    found = {
+        tuple(token): number for token, number in vocabulary.items() if chars.issuperset(token)
+    }
+    found |= {(unit,): vocabulary[unit] for unit in byte_units}
+    if model["type"] != "WordPiece":
+        return found, found
+    mark = model["continuing_subword_prefix"]
+    within = {
+        tuple(token[len(mark) :]): number
+        for token, number in vocabulary.items()
+        if token.startswith(mark)
+        and len(token) > len(mark)
+        and chars.issuperset(token[len(mark) :])
+    }
+    return found, within
+
+
+def _symbols(
+    tokenizer: FastTokenizer, model: Spec, vocabulary: Mapping[str, int], *, by_byte: bool
+) -> Callable[[str], tuple[str, ...]]:
+    if by_byte:
+        from tokenizers import pre_tokenizers
+
+        level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        return lambda char: tuple(level.pre_tokenize_str(char)[0][0])
+
+    def symbols(char: str) -> tuple[str, ...]:
+        if char in vocabulary or model["type"] in ("WordPiece", "WordLevel"):
+            return (char,)
+        if model.get("byte_fallback") and model["type"] == "BPE":
+            units = tuple(f"<0x{byte:02X}>" for byte in char.encode())
+            if all(unit in vocabulary for unit in units):
+                return units
+        if model["type"] == "BPE":
+            tokenizer.encode([char])  # says so if it is not known
+        raise UnknownRuleError("a character that is no token by itself")
+
+    return symbols
+
+
+def _check_added(added: Iterable[Spec], texts: Automaton, normalized: Mapping[str, str]) -> None:
+    """Added tokens are cut out before all else; none may stand in a text."""
+    changed = any(char != text for char, text in normalized.items())
+    reached = set("".join(normalized.values()))
+    for token in added:
+        content = token["content"]
+        if texts.occurs(content) or (changed and set(content) <= reached):
+            raise UnknownRuleError("an added token that may stand in a candidate")
+
+
+def _normalizer(
+    spec: Spec | None, texts: Automaton, alphabet: list[str]
+) -> tuple[dict[str, str], str]:
+    """What each character becomes, and what is put before the text."""
+    normalized, lead = {char: char for char in alphabet}, ""
+    for part in _flat(spec, "normalizers"):
+        kind = part["type"]
+        if kind == "Prepend":
+            lead = part["prepend"] + lead
+            continue
+        if kind == "Strip":
+            _check_ends(texts)
+            continue
+        literal = (part.get("pattern") or {}).get("String")
+        if kind == "Replace" and literal is not None and len(literal) == 1:
+            change: Callable[[str], str] = _replacing(literal, part["content"])
+        elif all(map(_STANDS_ALONE.get(kind, _never), alphabet)):
+            change = _normalizing(part)
+        else:
+            raise UnknownRuleError(f"its normalizer {kind}")
+        normalized = {char: change(text) for char, text in normalized.items()}
+        lead = change(lead)
+    return normalized, lead
+
+
+def _replacing(old: str, new: str) -> Callable[[str], str]:
+    return lambda text: text.replace(old, new)
+
+
+def _normalizing(part: Spec) -> Callable[[str], str]:
+    from tokenizers import Tokenizer, models
+
+    spec = json.loads(Tokenizer(models.BPE()).to_str())
+    normalizer = Tokenizer.from_str(json.dumps({**spec, "normalizer": part})).normalizer
+    return lambda text: str(normalizer.normalize_str(text)) if text else ""
+
+
+def _stands_alone(char: str) -> bool:
+    """Whether no normal form joins the character with one before it or reorders it."""
+    if _ascii(char):
+        return True
+    return not unicodedata.category(char).startswith("M") and not any(
+        low <= ord(char) <= high for low, high in _JAMO
+    )
+
+
+def _ascii(char: str) -> bool:
+    return ord(char) < _ASCII
+
+
+def _never(_char: str) -> bool:
+    return False
+
+
+# These change each character by itself, as long as that holds of all of them.
+_STANDS_ALONE: dict[str, Callable[[str], bool]] = {
+    "Lowercase": _stands_alone,
+    "NFC": _stands_alone,
+    "NFD": _stands_alone,
+    "NFKC": _stands_alone,
+    "NFKD": _stands_alone,
+    "StripAccents": _stands_alone,
+    "BertNormalizer": _stands_alone,
+    "Nmt": _stands_alone,
+    "ByteLevel": _stands_alone,
+    "Precompiled": _ascii,
+}
+
+
+def _check_ends(texts: Automaton) -> None:
+    into = [c for c, t in zip(texts.chars, texts.targets.tolist(), strict=True) if texts.final[t]]
+    if any(c.isspace() for c in (*texts.chars[: int(texts.offsets[1])], *into)):
+        raise UnknownRuleError("its normalizer Strip, where a text may begin or end with a space")
+
+
+def _levels(spec: Spec | None) -> tuple[tuple[Level, ...], bool]:
+    """The pre-tokenizers, and whether pieces are turned into bytes at the end."""
+    levels: list[Level] = []
+    by_byte = False
+    for part in _flat(spec, "pretokenizers"):
+        if by_byte:
+            raise UnknownRuleError("a pre-tokenizer after ByteLevel")
+        by_byte = part["type"] == "ByteLevel"
+        levels.extend(_level(part))
+    return tuple(levels) or (Level(),), by_byte
+
+
+def _level(part: Spec) -> list[Level]:
+    kind = part["type"]
+    if kind == "ByteLevel":
+        prepend = " " if part.get("add_prefix_space", True) else None
+        pattern = parse(_GPT2) if part.get("use_regex", True) else None
+        return [Level(pattern, prepend=prepend)]
+    if kind == "Split":
+        behavior, invert = part["behavior"], bool(part.get("invert"))
+        return [Level(_split_pattern(part["pattern"]), behavior, invert)]
+    if kind == "Digits":
+        behavior = "Isolated" if part["individual_digits"] else "Contiguous"
+        return [Level(_own_class(part), behavior)]
+    if kind == "Metaspace":
+        mark = part["replacement"]
+        scheme = part.get("prepend_scheme", "always")
+        return [
+            Level(
+                single(mark.__eq__) if part.get("split", True) else None,
+                "MergedWithNext",
+                replace={" ": mark},
+                prepend=None if scheme == "never" else mark,
+                prepend_once=scheme == "first",
+            )
+        ]
+    if kind == "Whitespace":
+        splitter = _splitter(part)
+        return [Level(runs(_joins(splitter, "a"), _joins(splitter, "-")), "Removed", invert=True)]
+    if kind == "WhitespaceSplit":
+        return [Level(_own_class(part), "Removed")]
+    if kind == "Punctuation":
+        isolated = {**part, "behavior": "Isolated"}
+        return [Level(_own_class(isolated), part.get("behavior", "Isolated"))]
+    if kind == "BertPreTokenizer":
+        spaces = Level(_own_class({"type": "WhitespaceSplit"}), "Removed")
+        return [spaces, *_level({"type": "Punctuation"})]
+    raise UnknownRuleError(f"its pre-tokenizer {kind}")
+
+
+def _split_pattern(pattern: Spec) -> Pattern:
+    if "Regex" in pattern:
+        return parse(pattern["Regex"])
+    text = pattern["String"]
+    if len(text) == 1:
+        return single(text.__eq__)
+    raise UnknownRuleError("its pre-tokenizer Split at a text of several characters")
+
+
+def _own_class(part: Spec) -> Pattern:
+    """The characters at which a pre-tokenizer without a pattern cuts, seen beside a letter."""
+    joins = _joins(_splitter(part), "a")
+    return single(lambda char: not joins(char))
+
+
+def _splitter(part: Spec) -> Any:
+    from tokenizers import Tokenizer, models
+
+    spec = json.loads(Tokenizer(models.BPE()).to_str())
+    return Tokenizer.from_str(json.dumps({**spec, "pre_tokenizer": part})).pre_tokenizer
+
+
+def _joins(splitter: Any, before: str) -> Callable[[str], bool]:
+    """Whether a character stays in one piece with the one before it."""
+    return functools.cache(
+        lambda char: splitter.pre_tokenize_str(before + char)[0][0] == before + char
+    )
+
+
+def _flat(spec: Spec | None, name: str) -> list[Spec]:
+    if spec is None:
+        return []
+    if spec["type"] == "Sequence":
+        return [one for part in spec[name] for one in _flat(part, name)]
+    return [spec]

@@ -1,0 +1,235 @@
+"""The texts of an automaton as the model gets them: symbols, and where pieces begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.formats.automaton import Automaton
+from canary.tokens.pattern import UnknownRuleError
+from canary.tokens.rules import Rules
+from canary.tokens.scanner import Scanner, State
+
+__all__ = ["TextGraph"]
+
+Ints = NDArray[np.int64]
+
+_MAX_EDGES = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class TextGraph:
+    """Nodes between symbols; each text is one way from node 0 to a final node.
+
+    Parameters
+    ----------
+    offsets : int64 array of shape (nodes + 1,)
+        Node ``g`` has the edges ``offsets[g]:offsets[g + 1]``.
+    symbols : int64 array of shape (edges,)
+        Numbers in `names`.
+    cuts : bool array of shape (edges,)
+        Whether a piece begins with the symbol.
+    targets : int64 array of shape (edges,)
+    final : bool array of shape (nodes,)
+    levels : int64 array of shape (nodes,)
+        Most symbols before the node.
+    names : tuple of str
+    """
+
+    offsets: Ints
+    symbols: Ints
+    cuts: NDArray[np.bool_]
+    targets: Ints
+    final: NDArray[np.bool_]
+    levels: Ints
+    names: tuple[str, ...]
+    _texts: Automaton
+    _rules: Rules
+    _scanner: Scanner
+
+    @classmethod
+    def of(cls, texts: Automaton, rules: Rules) -> TextGraph:
+        """The graph of the texts of an automaton under the rules of a tokenizer.
+
+        Raises
+        ------
+        UnknownRuleError
+            If it takes more than a million edges.
+        """
+        scanner = Scanner(rules.levels)
+        numbers: dict[str, int] = {}
+        places = {(0, scanner.start): 0}
+        queue = [(0, scanner.start)]
+        edges: list[list[tuple[int, bool, int]]] = [[]]  # of each node
+        silent: list[list[int]] = [[]]  # nodes that it passes into without a symbol
+        final = [False]
+        total = 0
+
+        def node() -> int:
+            edges.append([])
+            silent.append([])
+            final.append(False)
+            return len(edges) - 1
+
+        for state, scanned in queue:  # grows while it is read
+            here = places[state, scanned]
+            final[here] = bool(texts.final[state]) and scanner.ends(scanned)
+            for edge in range(int(texts.offsets[state]), int(texts.offsets[state + 1])):
+                target = int(texts.targets[edge])
+                for read, after in _read(rules, scanner, scanned, texts.chars[edge], state == 0):
+                    end = places.get((target, after))
+                    if end is None:
+                        end = places[target, after] = node()
+                        queue.append((target, after))
+                    if not read:
+                        silent[here].append(end)
+                    at = here
+                    for k, (symbol, cut) in enumerate(read):
+                        to = end if k == len(read) - 1 else node()
+                        edges[at].append((numbers.setdefault(symbol, len(numbers)), cut, to))
+                        at = to
+                    total += len(read)
+            if total > _MAX_EDGES:
+                raise UnknownRuleError("so many texts that their graph takes over a million edges")
+        _pass_silently(edges, silent, final)
+        return cls._packed(edges, final, tuple(numbers), (texts, rules, scanner))
+
+    def spell(self, symbols: Sequence[str]) -> Iterator[str]:
+        """The texts that the model gets as these symbols; nearly always one."""
+        texts, (state, begun, ways) = self._texts, self._beginning
+        pending = [
+            (state, scanned, len(read), begun)
+            for scanned, read in ways
+            if tuple(symbols[: len(read)]) == read
+        ]
+        while pending:
+            state, scanned, at, text = pending.pop()
+            if texts.final[state] and at == len(symbols) and self._scanner.ends(scanned):
+                yield text
+            for edge in range(int(texts.offsets[state]), int(texts.offsets[state + 1])):
+                char = texts.chars[edge]
+                for read, after in _read(self._rules, self._scanner, scanned, char, state == 0):
+                    end = at + len(read)
+                    if tuple(symbols[at:end]) == tuple(symbol for symbol, _ in read):
+                        pending.append((int(texts.targets[edge]), after, end, text + char))
+
+    @cached_property
+    def _beginning(self) -> tuple[int, str, list[tuple[State, tuple[str, ...]]]]:
+        """What all texts begin with: the state after it, and how it may be read."""
+        texts, state, text = self._texts, 0, ""
+        ways: list[tuple[State, tuple[str, ...]]] = [(self._scanner.start, ())]
+        while not texts.final[state] and texts.offsets[state + 1] - texts.offsets[state] == 1:
+            edge = int(texts.offsets[state])
+            char = texts.chars[edge]
+            ways = [
+                (after, (*read, *(symbol for symbol, _ in more)))
+                for scanned, read in ways
+                for more, after in _read(self._rules, self._scanner, scanned, char, state == 0)
+            ]
+            state, text = int(texts.targets[edge]), text + char
+        return state, text, ways
+
+    @classmethod
+    def _packed(
+        cls,
+        edges: list[list[tuple[int, bool, int]]],
+        final: list[bool],
+        names: tuple[str, ...],
+        about: tuple[Automaton, Rules, Scanner],
+    ) -> TextGraph:
+        """Arrays of the nodes through which a text passes, sources before targets."""
+        order = _backwards(edges)
+        alive = list(final)
+        for here in order:
+            alive[here] = alive[here] or any(alive[to] for _, _, to in edges[here])
+        kept = [here for here in order[::-1] if alive[here]]
+        number = {here: k for k, here in enumerate(kept)}
+        rows = [
+            [
+                (symbol, cut, number[to])
+                for symbol, cut, to in dict.fromkeys(edges[here])
+                if alive[to]
+            ]
+            for here in kept
+        ]
+        levels = [0] * len(kept)
+        for here, row in enumerate(rows):
+            for _, _, to in row:
+                levels[to] = max(levels[to], levels[here] + 1)
+        flat = [edge for row in rows for edge in row]
+        columns = list(zip(*flat, strict=True)) or [(), (), ()]
+        return cls(
+            np.cumsum([0, *map(len, rows)], dtype=np.int64),
+            np.array(columns[0], np.int64),
+            np.array(columns[1], np.bool_),
+            np.array(columns[2], np.int64),
+            np.array([final[here] for here in kept], np.bool_),
+            np.array(levels, np.int64),
+            names,
+            *about,
+        )
+
+
+def _read(
+    rules: Rules,
+    scanner: Scanner,
+    state: State,
+    char: str,
+    first: bool,  # noqa: FBT001
+) -> list[tuple[list[tuple[str, bool]], State]]:
+    """What reading one character of a text gives the model: symbols, and the state after."""
+    text = (rules.lead if first else "") + rules.normalized[char]
+    return [
+        (
+            [
+                (symbol, cut and k == 0)
+                for one, cut in read
+                for k, symbol in enumerate(rules.symbols(one))
+            ],
+            after,
+        )
+        for read, after in scanner.read(state, text, first=first)
+    ]
+
+
+def _backwards(edges: list[list[tuple[int, bool, int]]]) -> list[int]:
+    """The nodes that can be reached from node 0, targets before sources."""
+    order: list[int] = []
+    seen = {0}
+    pending = [(0, iter(edges[0]))]
+    while pending:
+        here, rest = pending[-1]
+        for _, _, to in rest:
+            if to not in seen:
+                seen.add(to)
+                pending.append((to, iter(edges[to])))
+                break
+        else:
+            order.append(here)
+            pending.pop()
+    return order
+
+
+def _pass_silently(
+    edges: list[list[tuple[int, bool, int]]], silent: list[list[int]], final: list[bool]
+) -> None:
+    """Give each node the edges of those that it passes into without a symbol."""
+    settled: set[int] = set()
+    for start in range(len(edges)):
+        pending = [start]
+        while pending:
+            here = pending[-1]
+            waiting = [to for to in silent[here] if to not in settled]
+            if waiting:
+                pending.extend(waiting)
+                continue
+            pending.pop()
+            if here not in settled:
+                settled.add(here)
+                for to in silent[here]:
+                    edges[here].extend(edges[to])
+                    final[here] = final[here] or final[to]

@@ -1,0 +1,198 @@
+"""One canary alone in each space, two ways of training, and what can be extracted.
+
+Usage::
+
+    python alone.py train --data DIR --work WORK --strategy A
+    python alone.py train --data DIR --work WORK --strategy B
+    python alone.py measure --work WORK
+
+As `run.py`, but with twelve formats of one canary each, so that no canary stands in
+another's way: what limits its exposure is the model. `measure` audits every epoch's model
+and searches each format for its likeliest candidate; it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from corpus import character_tokenizer, penn_treebank
+from model import build
+from run import START, with_canaries
+from train import Settings, read_epoch, train
+
+import canary
+from canary.audits.extracting import completions
+from canary.audits.result import Audit
+
+FORMATS = (
+    "The random number is {digit:9}",
+    "My account number is {digit:9}",
+    "Please call the office on {digit:9}",
+    "Her reference is {digit:9}",
+    "The access code was {digit:9}",
+    "This order has the key {digit:9}",
+    "We keep it under file {digit:9}",
+    "Send the parcel to box {digit:9}",
+    "It carries the serial {digit:9}",
+    "He wrote down {digit:9}",
+    "Your ticket says {digit:9}",
+    "They opened vault {digit:9}",
+)
+COPIES = (1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 32, 32)
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "A": {"dropout": 0.0},
+    "B": {"dropout": 0.3},
+}
+MODEL = {"embedding": 128, "units": 200, "layers": 2}
+EPOCHS = 6
+TOP = 100
+
+
+def canaries_of(path: Path, seed: int) -> canary.CanarySet:
+    """One canary and one control per format: read from `path`, or generated into it."""
+    if not path.exists():
+        drawn = canary.generate(FORMATS, repetitions=[1], per_repetition=1, controls=1, seed=seed)
+        copies = [replace(c, repetitions=COPIES[c.format] if c.repetitions else 0) for c in drawn]
+        replace(drawn, canaries=tuple(copies)).save(path)
+    return canary.CanarySet.load(path)
+
+
+def train_strategy(args: argparse.Namespace) -> None:
+    """Train with one strategy; every epoch's model lies in a folder of its own."""
+    work = args.work / args.strategy
+    work.mkdir(parents=True, exist_ok=True)
+    canaries = canaries_of(args.work / "canaries.json", args.seed)
+    texts = penn_treebank(args.data)
+    tokenizer = character_tokenizer(texts, set().union(*(f.alphabet for f in canaries.formats)))
+    texts["train"] = with_canaries(texts["train"], canaries, args.seed)
+    config = {
+        "vocabulary": tokenizer.get_vocab_size(),
+        **MODEL,
+        **STRATEGIES[args.strategy],
+    }
+    for epoch in train(config, tokenizer, texts, Settings(epochs=EPOCHS, seed=args.seed), work):
+        print(
+            f"epoch {epoch.number}: {epoch.test_nats:.3f} nats/char on test, {epoch.seconds:.0f} s",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def measure(args: argparse.Namespace) -> None:
+    """Audit, extraction and completion of every epoch, into `alone.json`."""
+    canaries = canary.CanarySet.load(args.work / "canaries.json")
+    points: list[dict[str, Any]] = []
+    losses: dict[str, list[float]] = {}
+    for strategy in STRATEGIES:
+        for folder in sorted((args.work / strategy).glob("epoch-??")):
+            epoch = read_epoch(folder)
+            losses.setdefault(strategy, []).append(epoch.test_nats)
+            points += [
+                {"strategy": strategy, "epoch": epoch.number, **point}
+                for point in measured(folder, canaries, args)
+            ]
+    results = {
+        "space_bits": canaries.formats[0].bits,
+        "budget": args.budget,
+        "test_nats": losses,
+        "points": points,
+    }
+    (args.work / "alone.json").write_text(json.dumps(results, indent=1) + "\n")
+
+
+def measured(
+    folder: Path, canaries: canary.CanarySet, args: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """What is known of each canary of one model: from its file, or measured now."""
+    path = folder / "measured.json"
+    if path.exists():
+        found: list[dict[str, Any]] = json.loads(path.read_text())
+        return found
+    model = canary.load(folder, factory=build)
+    saved = folder / "audit.json"
+    if not saved.exists():
+        canary.audit(model, canaries, start_token=START, budget=args.budget, seed=args.seed).save(
+            saved
+        )
+    audit = Audit.load(saved)
+    found = []
+    for result in audit.canaries:
+        format = canaries.formats[result.format]
+        exposure = result.exposure.to_dict()
+        kept = ("method", "bits", "lower_bits", "upper_bits", "rank", "p_value")
+        point = {
+            "id": result.id,
+            "copies": result.repetitions,
+            "px_bits": result.px_bits,
+            "below_bits": result.px_bits - (result.context_bits or 0.0),
+            **{name: exposure.get(name) for name in kept},
+        }
+        if not result.control:
+            point |= extracted(model, format, result.id, canaries, args.budget)
+        found.append(point)
+        print(folder, point, file=sys.stderr, flush=True)
+    path.write_text(json.dumps(found, indent=1))
+    return found
+
+
+def extracted(
+    model: Any, format: canary.Format, name: str, canaries: canary.CanarySet, budget: int
+) -> dict[str, Any]:
+    """At which place and after how many queries the search gave the canary, if at all.
+
+    And how many first characters must be known until greedy search gives the rest.
+    """
+    search = canary.extract(
+        model, format, top=TOP, budget=budget, canaries=canaries, start_token=START
+    )
+    place = next((i for i, c in enumerate(search.candidates, 1) if c.canary == name), None)
+    secret = {name: next(c.fill for c in canaries if c.id == name)}
+    return {
+        "place": place,
+        "found_after": None if place is None else search.candidates[place - 1].found_after,
+        "queries": search.queries,
+        "stopped": search.stopped,
+        "first_proven": bool(search.candidates) and search.candidates[0].proven,
+        "known_greedy": next(known_until(model, format, secret, "greedy"), None),
+        "known_beam": next(known_until(model, format, secret, "beam"), None),
+    }
+
+
+def known_until(
+    model: Any, format: canary.Format, secret: Mapping[str, str], search: str
+) -> Iterator[int]:
+    """Numbers of known characters with which a search gives the rest, ascending."""
+    for known in range(len(next(iter(secret.values())))):
+        done = completions(model, format, dict(secret), known=known, start_token=START)[0]
+        if getattr(done, search):
+            yield known
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("step", choices=["train", "measure"])
+    parser.add_argument("--data", type=Path, help="holds ptb/ptb.train.txt or .txt.xz")
+    parser.add_argument("--work", type=Path, required=True, help="outside the repository")
+    parser.add_argument("--strategy", choices=list(STRATEGIES), help="which one to train")
+    parser.add_argument("--budget", type=int, default=300_000, help="queries per format")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    if args.step == "measure":
+        measure(args)
+    elif args.data and args.strategy:
+        train_strategy(args)
+    else:
+        parser.error("train needs --data and --strategy")
+
+
+if __name__ == "__main__":
+    main()

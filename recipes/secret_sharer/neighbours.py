@@ -1,0 +1,76 @@
+"""Table 1 of the paper: all candidates within two substitutions of a canary, in order.
+
+Usage::
+
+    python neighbours.py MODEL --canaries canaries.json --id canary-1
+
+Digits that agree with the canary's are shown as dots, so the table tells how the model
+treats a canary's neighbours and does not tell the canary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+from model import build
+
+import canary
+
+DIGITS = "0123456789"
+
+
+def within(fill: str, substitutions: int) -> Iterator[str]:
+    """`fill` and all strings of digits at this Hamming distance or nearer, each once."""
+    for distance in range(substitutions + 1):
+        for places in combinations(range(len(fill)), distance):
+            others = [[d for d in DIGITS if d != fill[at]] for at in places]
+            for digits in product(*others):
+                changed = list(fill)
+                for at, digit in zip(places, digits, strict=True):
+                    changed[at] = digit
+                yield "".join(changed)
+
+
+def masked(candidate: str, fill: str) -> str:
+    """`candidate` with a dot for every digit that is the canary's own."""
+    return "".join("." if a == b else a for a, b in zip(candidate, fill, strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--canaries", type=Path, required=True)
+    parser.add_argument("--id", default="canary-1")
+    parser.add_argument("--top", type=int, default=10)
+    parser.add_argument("--start-token", default="\n")
+    args = parser.parse_args()
+    canaries = canary.CanarySet.load(args.canaries)
+    chosen = next(c for c in canaries if c.id == args.id)
+    format = canaries.formats[chosen.format]
+    fills = list(within(chosen.fill, 2))
+    model = canary.load(args.model, factory=build)
+    px = canary.score(
+        model, [format.candidate(fill) for fill in fills], start_token=args.start_token
+    )
+    order = np.argsort(px, kind="stable")
+    found = {
+        "canary": chosen.id,
+        "copies": chosen.repetitions,
+        "candidates": len(fills),
+        "rank": 1 + int((px[1:] <= px[0]).sum()),
+        "px_bits": float(px[0]),
+        "top": [
+            {"shown": masked(fills[i], chosen.fill), "px_bits": float(px[i])}
+            for i in order[: args.top]
+        ],
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

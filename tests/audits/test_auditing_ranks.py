@@ -1,0 +1,158 @@
+"""Ranks by branch and bound through the whole stack."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from small_models import build
+
+from canary.audits.auditing import audit, exposure
+from canary.audits.ranked import FEW_HITS
+from canary.audits.result import Audit
+from canary.corpus.canaries import CanarySet, generate
+from canary.errors import FormatError, ModelError, UnsupportedError
+from canary.formats.format import Format
+from canary.search.bounded import BoundedWalk
+
+TEXTS = ["The code {digit:3}.", "AB {digit:2}-{choice:1|23|24}"]
+
+
+@pytest.mark.parametrize("name", ["table", "lstm", "gpt2"])
+def test_rank_and_enumeration_agree_oracle(name: str) -> None:
+    """Exactly without noise, within the band of both with it."""
+    canaries = generate(TEXTS, repetitions=[1, 4], per_repetition=4, seed=1)
+    ranked = audit(build(name), canaries, method="rank")
+    counted = audit(build(name), canaries, method="enumeration")
+    for a, b in zip(ranked.canaries, counted.canaries, strict=True):
+        assert a.exposure.method == "rank"
+        assert a.exposure.exact
+        assert a.exposure.rank_lower <= b.exposure.rank_upper
+        assert b.exposure.rank_lower <= a.exposure.rank_upper
+        if name == "table":
+            assert a.exposure.to_dict() == {**b.exposure.to_dict(), "method": "rank"}
+    assert [f.method for f in ranked.formats] == ["rank", "rank"]
+    for priced in ranked.formats:
+        assert priced.reason.startswith("ranks were asked for; branch and bound ranked all ")
+        assert priced.certificate.startswith("certified")
+        assert priced.reason in ranked.summary()
+    # The curve is fitted to draws: the same.
+    if name == "table":
+        assert ranked.formats[0].skew_normal == counted.formats[0].skew_normal
+
+
+def test_every_budget_gives_what_holds(tmp_path) -> None:
+    """Bounds by themselves and cut with draws, around the exact exposure."""
+    model = build("table")
+    canaries = generate("The {digit:5}", repetitions=[1], per_repetition=6, controls=6, seed=4)
+    exact = [c.exposure for c in exposure(model, canaries, method="enumeration")]
+    before = np.zeros(len(exact))
+    for budget in (1, 10, 100, 1_000, 10_000, 20_000):
+        found = audit(model, canaries, method="rank", budget=budget, draws=40)
+        for i, (c, truth) in enumerate(zip(found.canaries, exact, strict=True)):
+            e = c.exposure
+            assert e.lower_bits <= truth.bits <= e.upper_bits
+            assert e.confidence is None
+            assert e.p_value >= truth.p_value
+            assert e.exact == (e.bits is not None)
+            assert e.lower_bits >= before[i]
+            before[i] = e.lower_bits
+        assert found.formats[0].queries <= budget + 40 * 6 + 12 * 12
+        found.save(tmp_path / "audit.json")
+        assert Audit.load(tmp_path / "audit.json") == found
+        together = audit(model, canaries, budget=budget, draws=400)
+        for c, truth in zip(together.canaries, exact, strict=True):
+            e = c.exposure
+            if budget == 20_000:
+                assert e.method == "enumeration"
+            elif e.exact:
+                assert (e.rank, e.method) == (truth.rank, "rank")
+            elif e.method == "rank and draws":
+                assert (e.confidence, e.draws) == (0.95, 400)
+                assert e.hits >= FEW_HITS or budget < 10
+                assert e.rank_lower <= truth.rank <= e.rank_upper
+            else:
+                assert e.method == "importance draws"
+                assert e.hits < FEW_HITS
+    assert all(c.exposure.exact for c in found.canaries)
+
+
+def test_draws_choose_the_canaries_that_are_walked(monkeypatch) -> None:
+    """Those that 400 draws find in the likelier half cannot be ranked with 10 queries."""
+    model = build("table")
+    canaries = generate("The {digit:6}", repetitions=[1], per_repetition=8, controls=8, seed=4)
+    walked = []
+    run = BoundedWalk.run
+
+    def recorded(self, **options):
+        walked.append(len(self.bounds().rank))
+        return run(self, **options)
+
+    monkeypatch.setattr(BoundedWalk, "run", recorded)
+    found = audit(model, canaries, budget=10, draws=400)
+    assert walked == [sum(2**c.exposure.upper_bits >= 10**6 / 100 for c in found.canaries)]
+    assert walked[0] < len(canaries.canaries)
+
+
+def test_ranks_that_cannot_be_had_input() -> None:
+    ambiguous = CanarySet.from_fills(Format("a {choice:b|bc}"), ["b"])
+    with pytest.raises(FormatError, match="not prefix-free"):
+        audit(build("table"), ambiguous, method="rank")
+    canaries = generate("The {digit:3}", repetitions=[1], controls=1, seed=5)
+    with pytest.raises(UnsupportedError, match="states cannot be reused; use --method sampling"):
+        audit(build("by_rows"), canaries, method="rank")
+    long = generate("a" * 70 + "{digit:3}", repetitions=[1], controls=0, seed=0)
+    with pytest.raises(ModelError, match="73 tokens is longer than the 64"):
+        audit(build("gpt2"), long, method="rank")
+
+
+@pytest.mark.parametrize("name", ["table", "lstm"])
+def test_the_end_of_a_walk_is_kept_a_begun_one_is_not(tmp_path, monkeypatch, name) -> None:
+    """Ctrl-C in a walk; then to the end; then read from its parts."""
+    canaries = generate("The {digit:3}", repetitions=[1], per_repetition=2, controls=2, seed=3)
+    options = {"parts": tmp_path / "parts", "method": "rank", "draws": 30}
+    run = BoundedWalk.run
+
+    def interrupted(self, *, budget):
+        run(self, budget=5)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BoundedWalk, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        audit(build(name), canaries, **options)
+    assert not list((tmp_path / "parts").glob("*rank*"))
+    assert list((tmp_path / "parts").glob("format-0.*"))
+    monkeypatch.setattr(BoundedWalk, "run", run)
+    first = audit(build(name), canaries, **options)
+    (kept,) = (tmp_path / "parts").glob("*rank*")
+    body = json.loads(kept.read_bytes().splitlines()[-1])  # ranks and counts, nothing of a fill
+    counts = {"candidates", "queries", "passes"}
+    assert body.keys() == {"lower", "upper", "rank", "exact"} | counts
+    assert all(isinstance(body[name], int) for name in counts)
+    monkeypatch.setattr(BoundedWalk, "run", lambda *_: pytest.fail("walked again"))
+    again = audit(build(name), canaries, **options)
+    assert again.canaries == first.canaries
+    assert again.formats[0].reason == first.formats[0].reason
+
+
+def test_importance_draws_tell_of_the_rest_coverage() -> None:
+    """Beyond the reach of draws and budget: intervals that hold, far narrower than draws give."""
+    canaries = generate("The {digit:6}", repetitions=[1], per_repetition=2, controls=14, seed=4)
+    model = build("table")
+    truth = exposure(model, canaries, method="enumeration", budget=10**7)
+    held, widths = [], []
+    for seed in range(4):
+        options = {"budget": 6_000, "draws": 200, "seed": seed}
+        found = audit(model, canaries, **options)
+        by_draws = exposure(model, canaries, method="sampling", **options)
+        for exact, drawn, c in zip(truth, by_draws, found.canaries, strict=True):
+            if c.exposure.method == "importance draws" and c.exposure.confidence is not None:
+                e = c.exposure
+                held.append(e.lower_bits <= exact.exposure.bits <= e.upper_bits)
+                before = drawn.exposure.upper_bits - drawn.exposure.lower_bits
+                widths.append((e.upper_bits - e.lower_bits) / before)
+        assert "importance draws told of" in found.formats[0].reason
+    assert len(held) >= 12
+    assert np.mean(held) >= 0.9
+    assert np.median(widths) < 1.0

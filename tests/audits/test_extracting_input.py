@@ -1,0 +1,192 @@
+"""What extraction refuses, and what it does at the edges of what it takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_models import CHARACTERS, build, character_tokenizer
+
+from canary.audits.extracting import completions, extract
+from canary.corpus.canaries import CanarySet
+from canary.errors import FormatError, InputError, ModelError, UnsupportedError
+from canary.formats.format import Format
+from canary.models.table import TableModel
+from canary.tokens.fast import as_tokenizer
+
+SIZE = len(CHARACTERS)
+
+
+def flat_model(row=None, *, columns=SIZE):
+    """One state; `row` of log-probabilities, or uniform ones."""
+    logs = np.full(columns, -np.log(columns)) if row is None else np.asarray(row)
+    tokenizer = as_tokenizer(character_tokenizer())
+    return TableModel(np.zeros((1, columns), int), logs[None], tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"budget": 0}, "budget=0, at least 1"),
+        ({"top": 0}, "top=0, at least 1"),
+        ({"most_open": 0}, "most_open=0, at least 1"),
+        ({"beam": 0}, "beam=0, at least 1"),
+        ({"seconds": 0.0}, "seconds=0.0, more than 0"),
+        ({"seconds": float("nan")}, "seconds=nan, more than 0"),
+        ({"stop": "soon"}, "unknown stop 'soon'.*proof, paper"),
+        ({"known": 2}, "known=2; the secret has 2 characters.*from 0 to 1"),
+        ({"known": -1}, "known=-1"),
+        ({"batch_size": 0}, "batch_size=0"),
+    ],
+)
+def test_numbers_out_of_range_input(options, message):
+    with pytest.raises(InputError, match=message):
+        extract(flat_model(), "a{digit:2}", **options)
+
+
+def test_a_format_that_is_not_prefix_free_is_refused_input():
+    with pytest.raises(FormatError, match="not prefix-free.*fixed text"):
+        extract(flat_model(), "a{choice:b|bc}")
+    with pytest.raises(FormatError, match="not prefix-free"):
+        completions(flat_model(), "a{choice:b|bc}", {"it": "bc"}, known=1)
+
+
+def test_a_set_without_the_format_is_refused_input():
+    chosen = CanarySet.from_fills("b{digit:2}", ["12"])
+    with pytest.raises(InputError, match="no canary of the format 'a{digit:2}'; name one of 'b"):
+        extract(flat_model(), "a{digit:2}", canaries=chosen)
+
+
+def test_a_space_that_cannot_be_numbered_is_refused_with_a_cure_that_fits_input():
+    with pytest.raises(UnsupportedError, match="cannot be walked") as caught:
+        extract(flat_model(), "a{digit:40}")
+    assert "--method" not in str(caught.value)
+
+
+def test_known_characters_that_no_fill_has_are_refused_unseen_input():
+    with pytest.raises(FormatError, match="no fill begins with these 2 characters") as caught:
+        Format("a{digit:2}").given("7x")
+    assert "7x" not in str(caught.value)
+
+
+class Failing:
+    """A model whose walks give NaN, in the context's price or below it."""
+
+    def __init__(self, *, context):
+        model = flat_model()
+        self.tokenizer, self.facts, self.memory = model.tokenizer, model.facts, model.memory
+        self.score, self._open, self._context = model.score, model.open, context
+
+    def open(self, context, *, memory_bytes):
+        walker = self._open(context, memory_bytes=memory_bytes)
+        if self._context:
+            walker.context_log_probs[:] = np.nan
+        else:
+            expand = walker.expand
+
+            def failing(nodes, tokens, *, keep=True):
+                found = expand(nodes, tokens, keep=keep)
+                found.log_probs.reshape(-1)[0] = np.nan
+                return found
+
+            walker.expand = failing
+        return walker
+
+
+@pytest.mark.parametrize("context", [False, True])
+def test_nan_is_refused_degenerate(context):
+    with pytest.raises(ModelError, match="not finite numbers"):
+        extract(Failing(context=context), "ab{digit:2}")
+
+
+def test_probability_0_for_every_candidate_is_refused_degenerate():
+    for text in ("a{digit:2}", "ab{digit:2}"):
+        with pytest.raises(ModelError, match="gives every candidate of .* probability 0"):
+            extract(flat_model(np.full(SIZE, -np.inf)), text)
+
+
+def test_candidates_of_probability_0_are_left_out_degenerate():
+    """Only 3 and 7 are possible: four candidates, however many are asked for."""
+    row = np.full(SIZE, -np.inf)
+    row[[3, 7, CHARACTERS.index("a")]] = np.log([0.5, 0.25, 0.25])
+    found = extract(flat_model(row), "a{digit:2}", top=9)
+    assert [c.fill for c in found.candidates] == ["33", "37", "73", "77"]
+    assert found.proven
+    assert found.rest_bits is None
+    assert [round(c.exposure_lower_bits, 6) for c in found.candidates] == [
+        round(float(np.log2(100 / rank)), 6) for rank in (1, 3, 3, 4)
+    ]
+
+
+def test_a_space_of_one_candidate_is_proven_at_once_degenerate():
+    found = extract(flat_model(), "only {choice:one} here")
+    assert [c.fill for c in found.candidates] == ["one"]
+    assert found.proven
+    assert found.candidates[0].exposure_upper_bits == 0.0
+    assert found.random_guesses == 1.0
+
+
+def test_the_smallest_budget_says_up_to_which_cost_it_proves_degenerate():
+    found = extract(flat_model(), "a{digit:4}", budget=1)
+    assert found.candidates == ()
+    assert not found.proven
+    assert found.stopped == "budget"
+    assert found.queries <= 1
+    assert found.rest_bits == pytest.approx(found.context_bits + np.log2(SIZE))
+    assert "nothing found, every candidate costs at least" in found.summary()
+    one = extract(flat_model(), "a{digit:1}", budget=1)  # priced by the context alone
+    assert one.proven
+    assert one.queries == 0
+
+
+def test_the_end_of_the_time_leaves_a_valid_answer_degenerate():
+    found = extract(flat_model(), "a{digit:9}", seconds=1e-9)
+    assert found.stopped == "seconds"
+    assert found.rest_bits == found.context_bits
+    assert not found.proven
+
+
+def test_an_interruption_leaves_a_valid_answer_degenerate(monkeypatch):
+    from canary.scoring.batcher import Batcher
+
+    expand, left = Batcher.expand, [3]
+
+    def stopping(self, *arguments, **options):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return expand(self, *arguments, **options)
+
+    monkeypatch.setattr(Batcher, "expand", stopping)
+    found = extract(flat_model(), "a{digit:4}", top=3, known=1, batch_size=1)
+    assert found.stopped == "interrupted"
+    assert not found.proven
+    assert found.completions == ()
+    assert found.rest_bits <= found.context_bits + 4 * np.log2(SIZE)
+
+
+def test_tokens_that_the_tokenizer_does_not_know_take_probability_only_degenerate():
+    """A model over more tokens than the tokenizer has: none of them is ever proposed."""
+    found = extract(flat_model(columns=SIZE + 19), "a{digit:2}", top=100)
+    assert len(found.candidates) == 100
+    assert found.proven
+    assert found.candidates[0].px_bits == pytest.approx(2 * np.log2(SIZE + 19))
+
+
+def test_a_context_longer_than_the_model_takes_is_refused_input():
+    """The model takes 64 tokens; the longest candidate counts, not a random one."""
+    with pytest.raises(ModelError, match="66 tokens is longer than the 64"):
+        extract(build("gpt2"), "a{digit:3}", context="x" * 62)
+    found = extract(build("gpt2"), "a{digit:3}", context="x" * 60, budget=5)
+    assert found.queries <= 5
+    with pytest.raises(ModelError, match="65 tokens is longer than the 64"):
+        extract(build("gpt2"), "a{choice:b|cdefg}", context="x" * 59)
+    with pytest.raises(ModelError, match="longer than the 64"):
+        completions(build("gpt2"), "a{digit:3}", {"it": "123"}, known=1, context="x" * 62)
+
+
+def test_a_start_token_is_asked_for_where_the_format_begins_with_a_hole_input():
+    with pytest.raises(InputError, match="begins with a hole.*start_token"):
+        extract(flat_model(), "{digit:2}a")
+    assert extract(flat_model(), "{digit:2}a", start_token="\n").proven
+    assert "start token" in extract(flat_model(), "a{digit:2}").notes[0]
+    assert extract(flat_model(), "a{digit:2}", start_token="\n").notes == ()

@@ -1,0 +1,159 @@
+"""Extraction from the front door: fills, exposures, canaries, completion."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from small_models import build
+from walk_cases import Case, cases
+
+import canary
+from canary.audits.extracting import completions, extract, with_extractions
+from canary.audits.extraction import Extraction
+from canary.corpus.canaries import CanarySet
+from canary.formats.format import Format
+
+TEXT = "The code is {digit:3}."
+
+
+@pytest.fixture(scope="module")
+def case():
+    return Case(build("table"), TEXT)
+
+
+def fills_in_order(case):
+    return [case.format.unrank(int(i)) for i in np.argsort(case.costs, kind="stable")]
+
+
+def test_candidates_are_brute_force_in_order_oracle(case):
+    found = canary.extract(case.model, TEXT, top=10)
+    assert [c.fill for c in found.candidates] == fills_in_order(case)[:10]
+    np.testing.assert_allclose(
+        [c.px_bits for c in found.candidates], np.sort(case.costs)[:10] / np.log(2)
+    )
+    assert found.proven
+    assert found.rest_bits == pytest.approx(np.sort(case.costs)[10] / np.log(2), abs=3)
+    assert found.rest_bits <= np.sort(case.costs)[10] / np.log(2)
+    assert found.random_guesses == 500.5
+    assert found.certificate.startswith("certified")
+
+
+def test_exposure_from_the_place_contains_the_true_one_oracle():
+    """200 models with ties, whole walks and cut ones; equal ends are the exposure itself."""
+    sharp = 0
+    for seed, case in cases(200):
+        possible = case.costs[np.isfinite(case.costs)]
+        if not len(possible):
+            continue
+        budget = 1_000_000 if seed % 2 else 1 + seed % 17
+        found = extract(case.model, case.format, top=1 + seed % 4, budget=budget)
+        for c in found.candidates:
+            rank = int((case.costs <= case.costs[case.format.index(c.fill)]).sum())
+            true = np.log2(case.format.size) - np.log2(rank)
+            assert c.exposure_lower_bits - 1e-9 <= true <= c.exposure_upper_bits + 1e-9
+            sharp += c.exposure_lower_bits == c.exposure_upper_bits
+    assert sharp > 100
+
+
+def test_canaries_are_named_by_their_ids(case):
+    best, second = fills_in_order(case)[:2]
+    chosen = CanarySet.from_fills(TEXT, [second, best])
+    found = extract(case.model, TEXT, top=3, canaries=chosen)
+    ids = {c.fill: c.id for c in chosen}
+    assert [c.canary for c in found.candidates] == [ids[best], ids[second], None]
+
+
+def test_batch_size_changes_nothing_property(case):
+    shown = {
+        tuple(
+            (c.fill, c.px_bits, c.proven)
+            for c in extract(case.model, TEXT, top=4, batch_size=size).candidates
+        )
+        for size in (1, 3, 64, 4096)
+    }
+    assert len(shown) == 1
+
+
+def test_completion_is_greedy_search_below_what_is_known_oracle(case):
+    """The first digit known: greedy takes the likeliest digit, and then the likeliest again."""
+    costs = dict(zip(case.format, case.costs, strict=True))
+    for secret in fills_in_order(case)[:20]:
+        made = completions(case.model, TEXT, {"it": secret}, known=1, beam=100)[0]
+        best = min((f for f in costs if f[0] == secret[0]), key=costs.__getitem__)
+        assert made.beam == (best == secret)  # a beam of 100 holds them all
+        assert made.greedy <= made.beam or secret != best
+        two = completions(case.model, TEXT, {"it": secret}, known=2)[0]
+        last = min((f for f in costs if f[:2] == secret[:2]), key=costs.__getitem__)
+        assert two.beam == (last == secret)
+
+
+def test_known_characters_of_candidates_or_of_canaries(case):
+    best, second = fills_in_order(case)[:2]
+    found = extract(case.model, TEXT, top=2, known=2)
+    assert [c.secret for c in found.completions] == ["candidate 1", "candidate 2"]
+    chosen = CanarySet.from_fills(TEXT, [second, best])
+    found = extract(case.model, TEXT, top=2, known=2, canaries=chosen)
+    assert [c.secret for c in found.completions] == [c.id for c in chosen]
+    assert {c.known for c in found.completions} == {2}
+
+
+def test_known_characters_written_as_text_search_the_same_space(case):
+    """What an attacker types is a format of its own."""
+    best = fills_in_order(case)[0]
+    typed = extract(case.model, f"The code is {best[0]}{{digit:2}}.")
+    assert best[0] + typed.candidates[0].fill == best
+    assert typed.candidates[0].px_bits == pytest.approx(np.min(case.costs) / np.log(2))
+
+
+def test_results_keep_and_hide(case):
+    """Four letters, so that no number looks like a secret."""
+    found = extract(case.model, "The code is {letter:4}.", top=2, known=1)
+    kept = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert Extraction.from_dict(kept) == found
+    secrets = [c.fill for c in found.candidates]
+    hidden = found.hidden()
+    assert Extraction.from_dict(hidden.to_dict()) == hidden
+    for text in (repr(found), found.summary(), json.dumps(hidden.candidates, default=vars)):
+        assert not any(secret in text for secret in secrets)
+    assert all(secret in found.summary(show_secrets=True) for secret in secrets)
+    for broken in ({"stopped": "enough"}, {"space_size": 0}, {"notes": [1]}, {"queries": "many"}):
+        with pytest.raises((TypeError, ValueError)):
+            Extraction.from_dict({**kept, **broken})
+    kept["candidates"][0]["proven"] = 1
+    with pytest.raises(TypeError, match="true or false"):
+        Extraction.from_dict(kept)
+
+
+def test_a_given_format_is_the_rest_of_the_space_oracle():
+    for text in ("a{digit:2}-{choice:x|yy|yz}.", "{re:[AB]{1,2}c}", "{word:1} {digit:1}"):
+        format = Format(text)
+        fills = list(format)
+        for known in {f[:k] for f in fills[:: max(1, len(fills) // 30)] for k in (0, 1, 2)}:
+            rest = format.given(known)
+            wanted = [f[len(known) :] for f in fills if f.startswith(known)]
+            assert list(rest) == wanted
+            assert rest.size == len(wanted)
+            assert rest.unrank(len(wanted) - 1) == wanted[-1]
+            assert rest.candidate(wanted[0]) == format.candidate(known + wanted[0])
+            assert rest.given(wanted[0][:1]).size <= rest.size
+            assert rest.masked == format.masked
+            assert (rest == format) == (known == "")
+
+
+def test_an_audit_is_given_what_could_be_extracted(case):
+    texts = [TEXT, "a{choice:b|c|d|e}."]
+    chosen = canary.generate(texts, repetitions=[1], per_repetition=2, controls=2, seed=0)
+    audit = canary.audit(case.model, chosen, context="ab", seed=0)
+    told = []
+    whole = with_extractions(audit, case.model, chosen, stage=lambda *a: told.append(a) or print)
+    first, second = whole.extractions
+    again = extract(case.model, TEXT, top=first.top, context="ab", canaries=chosen, budget=10_000)
+    assert [c.px_bits for c in first.candidates] == [c.px_bits for c in again.candidates]
+    assert [c.canary for c in first.candidates] == [c.canary for c in again.candidates]
+    assert all(c.fill is None for found in (first, second) for c in found.candidates)
+    assert len(second.candidates) == 2
+    assert second.proven
+    assert told == [(f"extraction from {f.masked}", 10_000) for f in chosen.formats]
+    assert whole.canaries == audit.canaries

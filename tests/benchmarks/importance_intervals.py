@@ -1,0 +1,113 @@
+"""Coverage and width of several intervals for the weighted counts of importance draws.
+
+    python tests/benchmarks/importance_intervals.py [--trees 6] [--runs 20] [--width 4000 800]
+
+Trees of 10^6 leaves, the canary's own leaf left out. For each kind of interval: its coverage
+over all settings and ranks, its coverage in the worst setting and rank, and its mean width in
+bits on normal and on heavy-tailed edges. One JSON line.
+
+normal, log-normal: total +- 1.96 standard errors, on either scale. hits: Garwood's interval of
+as many Poisson hits as the effective sample size. bernstein: empirical Bernstein with the
+heaviest weight found. fay-feuer: the gamma interval with the heaviest weight found. trials: the
+gamma interval with the heaviest weight h of the leaves beyond as well, taken as -1 / log(1 - 1/h).
+chosen: what `WeightedCount` gives, with h.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import gamma
+
+from canary.scoring.batcher import Batcher
+from canary.search.importance import Sample, importance_sample
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+from synthetic_trees import SyntheticTree
+
+SETTINGS = [("normal", 0.3), ("normal", 3.2), ("exponential", 0.3), ("student", 0.3)]
+RANKS = (1, 2, 10, 30, 100, 300, 1_000, 10_000, 100_000)
+
+
+def gamma_ends(mean: float, variance: float) -> tuple[float, float]:
+    if variance <= 0.0:
+        return mean, mean
+    low, high = gamma.ppf([0.025, 0.975], mean**2 / variance, scale=variance / mean)
+    return float(low), float(high)
+
+
+def intervals(sample: Sample, limit: float, own: int) -> dict[str, tuple[float, float]]:
+    count = sample.count(limit, known=np.array([own]))
+    total, variance = count.total, count.variance
+    error = 1.96 * math.sqrt(variance)
+    found = sample.nodes[: np.searchsorted(sample.costs, limit, side="right")]
+    heavy = float(sample.weights[found].max(initial=1.0))
+    factor = math.exp(error / total) if total else 1.0
+    hits = total**2 / variance if variance else math.inf
+    bound = math.log(2 / 0.05)
+    low = gamma_ends(total, variance)[0]
+    near = count.heaviest or heavy
+    missed = -1 / math.log1p(-1 / near) if near > 1 else 0.0
+    return {
+        "normal": (total - error, total + error),
+        "log-normal": (total / factor, total * factor),
+        "hits": (low, gamma_ends(hits + 1, hits + 1)[1] * total / hits if variance else total),
+        "bernstein": (
+            total - math.sqrt(2 * variance * bound) - heavy * bound / 3,
+            total + math.sqrt(2 * variance * bound) + heavy * bound / 3,
+        ),
+        "fay-feuer": (low, gamma_ends(total + heavy, variance + heavy**2)[1]),
+        "trials": (low, gamma_ends(total + missed, variance + missed**2)[1]),
+        "chosen": count.interval(0.95) or (0.0, math.inf),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--trees", type=int, default=6)
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--width", type=int, nargs="+", default=[4_000, 800])
+    options = parser.parse_args()
+    covered: dict[str, dict[tuple, list[bool]]] = {}
+    wide: dict[str, dict[str, list[float]]] = {}
+    for kind, sd_bits in SETTINGS:
+        for tree in range(options.trees):
+            synthetic = SyntheticTree(sd_bits, 500 + tree, kind=kind)
+            batcher = Batcher(synthetic, batch_size=8192)
+            canaries = np.argsort(synthetic.costs)[np.array(RANKS) - 1]
+            for width in options.width:
+                for run in range(options.runs):
+                    rng = np.random.default_rng([tree, run])
+                    sample = importance_sample(
+                        synthetic.tree, synthetic, batcher, width=width, rng=rng
+                    )
+                    for rank, own in zip(RANKS, canaries.tolist(), strict=True):
+                        found = intervals(sample, synthetic.costs[own], own)
+                        for name, (low, high) in found.items():
+                            cell = covered.setdefault(name, {}).setdefault(
+                                (kind, sd_bits, width, rank), []
+                            )
+                            cell.append(low - 1e-9 <= rank - 1 <= high + 1e-9)
+                            edges = "normal" if kind == "normal" else "heavy"
+                            bits = math.log2((1 + high) / (1 + max(low, 0.0)))
+                            wide.setdefault(name, {}).setdefault(edges, []).append(bits)
+    table = {
+        name: {
+            "coverage": round(float(np.mean([np.mean(cell) for cell in cells.values()])), 3),
+            "worst": round(float(min(np.mean(cell) for cell in cells.values())), 3),
+            "below_93": sum(bool(np.mean(cell) < 0.93) for cell in cells.values()),
+            "bits": {edges: round(float(np.mean(b)), 2) for edges, b in wide[name].items()},
+        }
+        for name, cells in covered.items()
+    }
+    cells = len(SETTINGS) * len(options.width) * len(RANKS)
+    print(json.dumps({"benchmark": "importance_intervals", "cells": cells, **table}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""`canary extract`: candidates in clear on stdout and nowhere else, and how it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from canary.corpus.canaries import CanarySet
+from canary.formats.format import Format
+from canary.scoring.batcher import Batcher
+
+TEXT = "The code is {upper:3}"
+CUT = ("--budget", "40", "--batch-size", "4")
+
+
+def fills_of(lines):
+    """The fills of the lines that stdout shows, below their heading."""
+    return [line.rsplit(" ", 1)[1] for line in lines[1:]]
+
+
+def test_stdout_shows_the_candidates_and_stderr_none(command, model):
+    shown = command("extract", model, TEXT, "--top", "4")
+    assert shown.code == 0
+    lines = shown.out.splitlines()
+    assert lines[0].split() == [
+        *("place", "Px,", "bits", "exposure,", "bits", "proven"),
+        *("queries", "canary", "candidate"),
+    ]
+    fills = fills_of(lines)
+    assert len(fills) == 4
+    assert all(fill in Format(TEXT) for fill in fills)
+    assert [line.split()[0] for line in lines[1:]] == ["1", "2", "3", "4"]
+    assert "Proven (to within the model's noise" in shown.err
+    assert "guessing at random takes 8,788 guesses on average" in shown.err
+    assert not any(fill in shown.err for fill in fills)
+
+    document = command("extract", model, TEXT, "--top", "4", "--json")
+    found = document.document
+    assert found["kind"] == "canary extraction"
+    assert [c["fill"] for c in found["candidates"]] == fills
+    assert found["proven"] is True
+    assert found["queries"] >= max(c["found_after"] for c in found["candidates"])
+    assert not any(fill in document.err for fill in fills)
+
+
+def test_canaries_are_named_and_completed(command, model, workplace):
+    best = command("extract", model, TEXT, "--top", "2", "--json").document["candidates"]
+    fills = [best[1]["fill"], "ABC", best[0]["fill"]]
+    CanarySet.from_fills(TEXT, fills).save("found.json")
+    ids = {c.fill: c.id for c in CanarySet.load("found.json")}
+    words = ("extract", model, TEXT, "--top", "2", "--canaries", "found.json", "--known", "2")
+    shown = command(*words)
+    assert shown.code == 0
+    # Behind the name stands the candidate: four words.
+    named = [line.split()[-5] for line in shown.out.splitlines()[1:]]
+    assert named == [ids[best[0]["fill"]], ids[best[1]["fill"]]]
+    assert "Completed from the first 2 characters:" in shown.err
+    first = [line.split()[0] for line in shown.err.splitlines() if line.strip()]
+    assert [name for name in first if name in ids.values()] == [ids[fill] for fill in fills]
+    made = command(*words, "--json").document["completions"]
+    assert [(c["secret"], c["known"]) for c in made] == [(ids[fill], 2) for fill in fills]
+
+
+def test_an_ended_budget_is_an_answer(command, model):
+    shown = command("extract", model, TEXT, *CUT)
+    assert shown.code == 0
+    assert "until the budget of queries ended" in shown.err
+    assert "bits (to within" in shown.err or "Nothing found" in shown.err
+
+
+def test_ctrl_c_prints_what_was_found_and_exits_130(command, model, monkeypatch):
+    expand, left = Batcher.expand, [40]
+
+    def stopping(self, *arguments, **options):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return expand(self, *arguments, **options)
+
+    monkeypatch.setattr(Batcher, "expand", stopping)
+    outcome = command("extract", model, TEXT, "--top", "50", "--batch-size", "2", "--json")
+    assert outcome.code == 130
+    found = outcome.document
+    assert found["stopped"] == "interrupted"
+    assert found["candidates"]
+    assert found["proven"] is False
+    assert "until it was interrupted" in outcome.err
+    assert outcome.err.endswith("stopped; no file was left half-written\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--budget", "0"), "--budget"),
+        (("--top", "0"), "--top"),
+        (("--seconds", "0"), "seconds=0.0, more than 0 was expected"),
+        (("--stop", "soon"), "--stop"),
+        (("--known", "3"), "known=3; the secret has 3 characters"),
+        (("--canaries", "canaries.json"), "no canary of the format 'The code is {upper:3}'"),
+        (("--canaries", "none.json"), "none.json"),
+        (("--context", "a" * 62), "longer than the 64 that the model takes"),
+    ],
+)
+def test_bad_input_exits_2(command, model, workplace, words, message):
+    outcome = command("extract", model, TEXT, *words)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert message in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_a_format_that_is_not_prefix_free_exits_2_with_the_cure(command, model):
+    outcome = command("extract", model, "The code is {choice:A|AB}")
+    assert outcome.code == 2
+    assert "not prefix-free" in outcome.err
+    assert "put fixed text that no fill can contain" in outcome.err
+
+
+def test_an_unforeseen_error_exits_70_and_says_no_secret(command, model, workplace, monkeypatch):
+    def fail(self, *arguments, **options):
+        raise RuntimeError("The code is ABC")
+
+    monkeypatch.setattr(Batcher, "expand", fail)
+    outcome = command("extract", model, TEXT)
+    assert outcome.code == 70
+    assert "ABC" not in outcome.err
+
+
+def test_formats_with_words_of_their_own_come_from_the_set(command, model, workplace):
+    own = Format("The code is {word:2}.", words=["Alpha", "Beta", "Gamma"])
+    CanarySet.from_fills(own, ["Beta Gamma"]).save("words.json")
+    words = ("extract", model, own.text, "--canaries", "words.json", "--top", "9", "--json")
+    found = command(*words).document
+    assert found["space_size"] == 9
+    assert sum(c["canary"] is not None for c in found["candidates"]) == 1
+
+
+def test_what_is_not_ascii_is_written_as_python_does(command, tmp_path):
+    """The space of this format has an accent; any terminal can take what is printed."""
+    from command_line import CHARACTERS, small_model
+    from tokenizers import Tokenizer
+    from tokenizers.models import BPE
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {c: i for i, c in enumerate(CHARACTERS.replace("Z", "é"))}
+    small_model().save_pretrained(tmp_path / "m")
+    backend = Tokenizer(BPE(vocab=vocabulary, merges=[]))
+    PreTrainedTokenizerFast(tokenizer_object=backend).save_pretrained(tmp_path / "m")
+    shown = command("extract", tmp_path / "m", "The code is {choice:é|e}", "--top", "2")
+    assert shown.code == 0
+    assert shown.out.isascii()
+    assert "\\xe9" in shown.out

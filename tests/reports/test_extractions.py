@@ -1,0 +1,113 @@
+"""What a report says of extraction, and that it says no secret."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from canary.audits.extraction import Candidate, Extraction
+from canary.audits.result import Audit
+from canary.reports.extractions import extraction_sentence, extraction_view
+from canary.reports.html import render
+
+SECRET = "734921"
+
+
+def extraction(audit, names, *, proven=True, **changes):
+    """The likeliest candidates are these canaries; None is a candidate of nobody's."""
+    candidates = tuple(
+        Candidate(
+            fill=SECRET,
+            px_bits=10.0 + place,
+            proven=proven or not place,
+            found_after=20 * (place + 1),
+            exposure_lower_bits=12.25 if place else 19.9316,
+            exposure_upper_bits=19.9316,
+            canary=name,
+        )
+        for place, name in enumerate(names)
+    )
+    made = Extraction(
+        format=audit.formats[0].format,
+        masked=audit.formats[0].masked,
+        space_size=1_000_000,
+        top=len(names) or 4,
+        candidates=candidates,
+        context_bits=4.0,
+        rest_bits=12.75,
+        queries=1_234,
+        batches=30,
+        dropped=0,
+        stopped="proof" if proven else "budget",
+        noise_bits=1e-5,
+        certificate="certified: one token per character",
+        seconds=0.5,
+        model=audit.model,
+        settings={"budget": 10_000},
+    )
+    return replace(made, **changes)
+
+
+@pytest.fixture
+def audit(audits):
+    return audits["enumerated"]
+
+
+def test_sentence_golden(audit):
+    said = extraction_sentence(audit, extraction(audit, ["canary-3", None, "control-1"]))
+    assert said == (
+        "The search brought 3 candidates out of the model, as the likeliest of all, proven; 1 of "
+        "the 32 injected canaries are among them, and the very first is one. It took 1,234 "
+        "queries; guessing at random takes 500,000 guesses on average for one given secret."
+    )
+    said = extraction_sentence(audit, extraction(audit, [None, "canary-1"], proven=False))
+    assert "as the likeliest of all, not all of them proven; 1 of" in said
+    assert "the very first" not in said
+    said = extraction_sentence(audit, extraction(audit, [], proven=False))
+    assert said.startswith(
+        "Nothing was extracted: no candidate costs less than 12.75 bits, and the search ended "
+        "before it came to one, as the budget of queries ended. It took"
+    )
+    left_out = replace(audit, settings={**audit.settings, "canaries_in_corpus": False})
+    assert "1 of the 32 canaries, which were left out, are" in extraction_sentence(
+        left_out, extraction(audit, ["canary-1"])
+    )
+
+
+def test_page_shows_rows_and_no_secret(audit):
+    names = ["canary-3", "canary-4", None, "canary-1"]
+    page = render(replace(audit, extractions=(extraction(audit, names),)))
+    assert "What could be extracted" in page
+    assert '<th scope="row">2</th><td>canary-4</td><td>11.00</td>' in page
+    assert "<td>12.2 to 19.9</td>" in page
+    assert "none of the set" in page
+    assert SECRET not in page
+    assert "What could be extracted" not in render(audit)
+
+
+def test_formats_are_escaped(audit):
+    odd = extraction(audit, ["<b>canary-3</b>"], masked="<script>alert(1)</script>")
+    page = render(replace(audit, extractions=(odd, odd)))
+    assert "<script>" not in page
+    assert "<b>canary" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_long_lists_are_cut_and_say_so(audit):
+    view = extraction_view(audit, extraction(audit, [None] * 40))
+    assert (len(view["rows"]), view["left_out"]) == (25, 15)
+    page = render(replace(audit, extractions=(extraction(audit, [None] * 40),)))
+    assert "15 more are in the audit" in page
+
+
+def test_audits_keep_extractions_without_their_fills(audit, tmp_path):
+    whole = replace(audit, extractions=(extraction(audit, ["canary-3"]),))
+    whole.save(tmp_path / "audit.json")
+    text = (tmp_path / "audit.json").read_text()
+    assert SECRET not in text
+    kept = Audit.load(tmp_path / "audit.json")
+    assert kept.extractions == (whole.extractions[0].hidden(),)
+    older = audit.to_dict()
+    del older["extractions"]  # as earlier versions wrote it
+    assert Audit.from_dict(older) == audit

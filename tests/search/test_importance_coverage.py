@@ -1,0 +1,87 @@
+"""How widely importance draws vary, and how often their intervals hold the true rank."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from synthetic_trees import SyntheticTree
+
+from canary.scoring.batcher import Batcher
+from canary.search.importance import importance_sample
+
+SPREADS = (0.3, 1.0, 3.2)
+HEAVY = [(kind, sd) for kind in ("exponential", "student", "cauchy") for sd in (0.3, 1.0)]
+
+
+def study(kind, sd_bits, *, trees, runs, ranks, width, depth=6):
+    """Per tree and rank: relative standard deviation; in all: coverage and mean width in bits.
+
+    Counts for the deviation hold the canary's own leaf; intervals are of the others.
+    """
+    deviations, covered, wide, given = [], [], [], []
+    for tree in range(trees):
+        synthetic = SyntheticTree(sd_bits, 100 + tree, kind=kind, depth=depth)
+        batcher = Batcher(synthetic, batch_size=8192)
+        canaries = np.argsort(synthetic.costs)[np.asarray(ranks) - 1]
+        totals = []
+        for run in range(runs):
+            sample = importance_sample(
+                synthetic.tree,
+                synthetic,
+                batcher,
+                width=width,
+                rng=np.random.default_rng([tree, run]),
+            )
+            totals.append([sample.count(limit).total for limit in synthetic.costs[canaries]])
+            ends = [
+                sample.count(synthetic.costs[c], known=canaries[at : at + 1]).interval(0.95)
+                for at, c in enumerate(canaries)
+            ]
+            given.append([e is not None for e in ends])
+            ends = [e or (0, 10**depth) for e in ends]
+            covered.append(
+                [lo < rank <= hi + 1 for (lo, hi), rank in zip(ends, ranks, strict=True)]
+            )
+            wide.append([np.log2((1 + hi) / (1 + lo)) for lo, hi in ends])
+        deviations.append(np.std(totals, axis=0) / ranks)
+    return {
+        "kind": kind,
+        "sd_bits": sd_bits,
+        "width": width,
+        "ranks": list(ranks),
+        "median_deviation": np.median(deviations, axis=0).round(3).tolist(),
+        "largest_deviation": np.max(deviations, axis=0).round(3).tolist(),
+        "coverage": np.mean(covered, axis=0).round(3).tolist(),
+        "interval_bits": np.mean(wide, axis=0).round(2).tolist(),
+        "given": np.mean(given, axis=0).round(3).tolist(),
+    }
+
+
+def test_deviation_and_coverage_in_small() -> None:
+    """10,000 leaves, an eighth of the nodes above them: 60 runs on 3 trees."""
+    found = study("normal", 1.0, trees=3, runs=20, ranks=(1, 10, 100, 1000), width=125, depth=4)
+    assert found["median_deviation"][0] <= 0.45
+    assert found["median_deviation"][1] <= 0.45
+    assert max(found["largest_deviation"][2:]) <= 0.35
+    assert min(found["coverage"]) >= 0.93
+    assert min(found["given"]) == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("width", [800, 4_000])
+@pytest.mark.parametrize(("kind", "sd_bits"), [*(("normal", sd) for sd in SPREADS), *HEAVY])
+def test_deviation_and_coverage(kind: str, sd_bits: float, width: int) -> None:
+    """1,000 runs on trees of a million: 20 trees, 50 runs each.
+
+    Heavy tails may widen intervals; they must hold the rank as often all the same.
+    """
+    ranks = (1, 2, 10, 30, 100, 300, 1_000, 10_000, 100_000)
+    found = study(kind, sd_bits, trees=20, runs=50, ranks=ranks, width=width)
+    print(json.dumps(found))  # noqa: T201
+    assert min(found["coverage"]) >= 0.93
+    if kind == "normal" and width == 4_000:
+        assert max(found["median_deviation"][:3]) <= 0.45
+        assert max(found["largest_deviation"][4:]) <= 0.2

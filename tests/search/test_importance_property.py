@@ -1,0 +1,277 @@
+"""Importance draws: unbiased at every cost, exact where they can be, and valid bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_models import build
+from synthetic_trees import SyntheticTree
+
+from canary.errors import InputError
+from canary.formats.format import Format
+from canary.models.base import Context, Rows
+from canary.scoring.batcher import Batcher, row_sums
+from canary.search.guide import Guide
+from canary.search.importance import importance_sample, sample_nodes
+from canary.search.sampled import rank_by_importance
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.tree import compile_tree
+
+RAGGED = "a{digit:2}{choice:b|cd|ce}"  # leaves at two depths below one node
+FORMATS = ["a{digit:3}", RAGGED, "x{choice:1}{digit:2}.", "b {choice:aa|ab|ba} end"]
+
+
+def samples(synthetic: SyntheticTree, width: int, runs: int, **options):
+    batcher = Batcher(synthetic, batch_size=512)
+    for seed in range(runs):
+        yield importance_sample(
+            synthetic.tree,
+            synthetic,
+            batcher,
+            width=width,
+            rng=np.random.default_rng(seed),
+            **options,
+        )
+
+
+@pytest.mark.parametrize("kind", ["normal", "student"])
+def test_counts_are_unbiased_at_every_cost_theory(kind: str) -> None:
+    """Means of 200 counts lie within 4 standard errors; their variance is as estimated."""
+    synthetic = SyntheticTree(2.0, 1, kind=kind, depth=5, degree=6)  # two levels are wider
+    ranks = np.array([1, 6, 36, 216, 7776])
+    limits = np.sort(synthetic.costs)[ranks - 1]
+    counts = [[s.count(limit) for limit in limits] for s in samples(synthetic, 130, 200)]
+    totals = np.array([[count.total for count in row] for row in counts])
+    error = totals.std(axis=0) / np.sqrt(len(totals))
+    assert (np.abs(totals.mean(axis=0) - ranks) <= 4 * error + 1e-9).all()
+    assert totals.std(axis=0)[2:].min() > 0.0
+    # Draws on a grid vary at most as much as independent ones, for which the estimate is made.
+    estimated = np.array([[count.variance for count in row] for row in counts]).mean(axis=0)
+    assert (estimated >= 0.7 * totals.var(axis=0)).all()
+
+
+def test_any_guide_leaves_counts_unbiased_theory() -> None:
+    """Even one that prefers what is dear: only the variance is larger."""
+    synthetic = SyntheticTree(1.0, 2, depth=3, degree=8)
+    limit = np.sort(synthetic.costs)[19]
+    wrong = Guide(np.array([2.0]), np.array([0.0]), 0.01, np.linspace(0, 8, 1500)[None])
+    rng, batcher = np.random.default_rng(0), Batcher(synthetic, batch_size=64)
+    totals = [
+        sample_nodes(synthetic.tree, synthetic, batcher, width=6, rng=rng, guide=wrong)
+        .count(limit)
+        .total
+        for _ in range(800)
+    ]
+    assert abs(np.mean(totals) - 20) < 4 * np.std(totals) / np.sqrt(len(totals))
+
+
+def test_a_wide_sample_is_the_whole_tree() -> None:
+    synthetic = SyntheticTree(1.0, 3, depth=4, degree=5)
+    (sample,) = samples(synthetic, 400, 1)
+    assert (sample.weights == 1.0).all()
+    np.testing.assert_array_equal(np.sort(sample.numbers), np.arange(625))
+    np.testing.assert_allclose(sample.costs, np.sort(synthetic.costs))
+    np.testing.assert_allclose(synthetic.costs[sample.numbers], sample.costs)
+    for rank in (1, 7, 625):
+        count = sample.count(sample.costs[rank - 1])
+        assert (count.total, count.variance, count.unseen) == (rank, 0.0, 0)
+        assert count.exact
+        assert count.effective is None
+        assert count.interval(0.95) == (rank, rank)
+
+
+def test_what_the_model_holds_likely_is_found_for_certain() -> None:
+    """A path of 4 bits, hidden below dear edges, whatever the draws: 2^-4 > 1 / (0.1 * 500)."""
+    synthetic = SyntheticTree(0.3, 4, depth=5, degree=10)
+    hidden = 73_512
+    for level, scores in enumerate(synthetic.edges):
+        node, choice = divmod(hidden // 10 ** (4 - level), 10)
+        p = 0.16 if level == 0 else 0.8
+        row = np.full(10, (1 - p) / 9)
+        row[choice] = p
+        scores[node] = np.log(row)
+    for sample in samples(synthetic, 600, 20):
+        (at,) = np.flatnonzero(sample.numbers == hidden)
+        assert sample.weights[sample.nodes[at]] == 1.0
+        assert sample.count(synthetic.costs[hidden]).exact
+
+
+@pytest.mark.parametrize("kind", ["normal", "student", "cauchy"])
+def test_certain_bounds_hold_at_every_width(kind: str) -> None:
+    synthetic = SyntheticTree(3.0, 5, kind=kind, depth=4, degree=6)
+    ordered = np.sort(synthetic.costs)
+    narrow = 0
+    for width in (70, 100, 200):
+        for sample in samples(synthetic, width, 5):
+            for rank in (1, 5, 30, 200, 1296):
+                count = sample.count(ordered[rank - 1])
+                assert count.found <= rank <= count.found + count.unseen
+                narrow += count.unseen < 50
+    assert narrow > 30
+
+
+def test_weights_have_the_floor_that_is_promised() -> None:
+    """Uniform draws and the model's own bound every weight, whatever the guide."""
+    synthetic = SyntheticTree(3.0, 6, kind="student", depth=4, degree=6)
+    for sample in samples(synthetic, 200, 10):
+        bits = sample.costs / np.log(2)
+        floor = 0.1 * (200 - 64) * np.maximum(2.0**-bits, 1 / synthetic.tree.size)
+        assert (1 / sample.weights[sample.nodes] >= np.minimum(1.0, floor) * (1 - 1e-9)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [*(("table", text) for text in FORMATS), ("lstm", FORMATS[2]), ("gpt2", RAGGED)],
+)
+def test_leaves_and_costs_oracle(name: str, text: str) -> None:
+    """Each leaf has the cost of its whole row and is below one node; no state is kept."""
+    model, format = build(name), Format(text)
+    encoder = CandidateEncoder(model.tokenizer)
+    tree = compile_tree(format, encoder)
+    rows = Rows.of([e.ids for e in encoder.candidates(format, list(format))])
+    wanted = -row_sums(model.score(rows), rows)
+    batcher = Batcher(model, batch_size=7)
+    memory = 64 * model.memory().bytes_per_held_token
+    with model.open(Context(tree.context), memory_bytes=memory) as walker:
+        room = walker.room
+        for width in (1, 5, 30):
+            for seed in range(2):
+                sample = sample_nodes(
+                    tree, walker, batcher, width=width, rng=np.random.default_rng(seed)
+                )
+                assert walker.room == room
+                assert len(np.unique(sample.numbers)) == len(sample.numbers)
+                np.testing.assert_allclose(sample.costs, wanted[sample.numbers], atol=1e-4)
+                assert all(n <= width for n in sample.levels[1:])
+
+
+@pytest.mark.parametrize("text", FORMATS)
+def test_unguided_counts_of_any_format_theory(text: str) -> None:
+    """Leaves at several depths, forced tokens and fixed ends: all are counted, in the mean."""
+    model, format = build("table"), Format(text)
+    tree = compile_tree(format, CandidateEncoder(model.tokenizer))
+    batcher = Batcher(model, batch_size=64)
+    with model.open(Context(tree.context), memory_bytes=2**20) as walker:
+        totals = [
+            sample_nodes(tree, walker, batcher, width=5, rng=np.random.default_rng(seed))
+            .count(np.inf)
+            .total
+            for seed in range(200)
+        ]
+    assert abs(np.mean(totals) - format.size) <= 4 * np.std(totals) / np.sqrt(200) + 1e-9
+
+
+def test_batch_size_does_not_matter_property() -> None:
+    """The same draws from the same seed, one node at a time or all at once."""
+    model, format = build("table"), Format("a{digit:4}")
+    tree = compile_tree(format, CandidateEncoder(model.tokenizer))
+    found = []
+    for batch_size in (1, 7, 4096):
+        batcher = Batcher(model, batch_size=batch_size)
+        with model.open(Context(tree.context), memory_bytes=2**20) as walker:
+            rng = np.random.default_rng(1)
+            found.append(importance_sample(tree, walker, batcher, width=90, rng=rng))
+    for sample in found[1:]:
+        np.testing.assert_array_equal(sample.numbers, found[0].numbers)
+        np.testing.assert_allclose(sample.weights, found[0].weights)
+        assert sample.queries == found[0].queries
+
+
+def ranked(synthetic: SyntheticTree, numbers, *, width=300, seed=0, **options):
+    return rank_by_importance(
+        synthetic.tree,
+        synthetic,
+        Batcher(synthetic, batch_size=512),
+        np.asarray(numbers),
+        width=width,
+        rng=np.random.default_rng(seed),
+        **{"noise_bits": 0.0, **options},
+    )
+
+
+def test_canaries_are_counted_one_by_one() -> None:
+    """A canary's own leaf and those of others never stand in a weighted count."""
+    synthetic = SyntheticTree(1.0, 7, depth=4, degree=8)
+    order = np.argsort(synthetic.costs)
+    likeliest = order[:12]
+    for seed in range(10):
+        found = ranked(synthetic, likeliest, width=100, seed=seed)
+        for at, count in enumerate(found.counts):
+            assert count.known == at + 1
+            assert count.point.total == 0.0
+            assert count.interval(0.95)[0] == at + 1
+    np.testing.assert_allclose(found.costs_bits * np.log(2), synthetic.costs[likeliest])
+    twice = ranked(synthetic, np.array([order[3], order[3]]), width=10_000)
+    assert [count.known + count.point.total for count in twice.counts] == [4.0, 4.0]
+
+
+def test_noise_makes_ties_of_unknown_order() -> None:
+    synthetic = SyntheticTree(1.0, 8, depth=3, degree=8)
+    ordered = np.sort(synthetic.costs) / np.log(2)
+    number = np.argsort(synthetic.costs)[40]
+    found = ranked(synthetic, [number], width=5_000, noise_bits=0.25).counts[0]
+    low = 1 + np.count_nonzero(ordered < ordered[40] - 0.25)
+    high = np.count_nonzero(ordered <= ordered[40] + 0.25)
+    assert low < 41 < high
+    assert found.interval(0.95) == (low, high) == found.certain
+    assert found.known + found.point.total == 41
+
+
+def test_samples_grow_until_the_interval_is_narrow_or_the_budget_ends() -> None:
+    synthetic = SyntheticTree(0.3, 9, depth=5, degree=8)
+    number = np.argsort(synthetic.costs)[2_000]
+    one = ranked(synthetic, [number], width=100)
+    assert one.rounds == 1
+    assert one.counts[0].width_bits(0.95) > 0.3
+    narrow = ranked(synthetic, [number], width=100, narrow_bits=0.3)
+    assert narrow.counts[0].width_bits(0.95) <= 0.3
+    assert narrow.width == 100 * 2 ** (narrow.rounds - 1) > 100
+    short = ranked(synthetic, [number], width=100, narrow_bits=0.0, budget=3_000)
+    assert 1_000 < short.queries <= 3_000
+    assert ranked(synthetic, [number], width=100, narrow_bits=0.0, seconds=0.0).rounds == 1
+
+
+def test_an_interruption_leaves_the_last_whole_sample(monkeypatch) -> None:
+    synthetic = SyntheticTree(0.3, 10, depth=4, degree=8)
+    calls, expand = [], SyntheticTree.expand
+    stop_at = 10**9
+
+    def counted(self, *args, **options):
+        calls.append(1)
+        if len(calls) == stop_at:
+            raise KeyboardInterrupt
+        return expand(self, *args, **options)
+
+    monkeypatch.setattr(SyntheticTree, "expand", counted)
+    whole = ranked(synthetic, [5], width=100)
+    stop_at, calls = len(calls) + 3, []
+    found = ranked(synthetic, [5], width=100, narrow_bits=0.0)
+    assert (found.counts, found.rounds, found.width) == (whole.counts, 1, 100)
+    assert found.queries == whole.queries
+    calls[:] = [1] * (stop_at - 3)
+    with pytest.raises(KeyboardInterrupt):
+        ranked(synthetic, [5], width=100)
+
+
+def test_width_input() -> None:
+    synthetic = SyntheticTree(0.3, 10, depth=2, degree=3)
+    with pytest.raises(InputError, match="width=0, at least 1"):
+        ranked(synthetic, [0], width=0)
+
+
+@pytest.mark.parametrize("kind", ["flat", "one"])
+def test_degenerate_trees(kind: str) -> None:
+    """All candidates alike: all of them are ties. Impossible ones are no candidates at all."""
+    synthetic = SyntheticTree(1.0, 1, depth=4, degree=6)
+    for scores in synthetic.edges:
+        scores[:] = -np.log(6) if kind == "flat" else -np.inf
+        if kind == "one":
+            scores[:, 2] = 0.0
+    for seed in range(5):
+        number = 0 if kind == "flat" else 2 * (1 + 6 + 36 + 216)
+        count = ranked(synthetic, [number], width=100, seed=seed).counts[0]
+        assert count.known == 1
+        low, high = count.interval(0.95)
+        assert low <= (1296 if kind == "flat" else 1) <= high
+        if kind == "one":
+            assert count.exact

@@ -1,0 +1,256 @@
+"""Shortest paths against brute force: what is best, what is proven, what it cost."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from small_models import CHARACTERS, build, character_tokenizer
+from walk_cases import Case, cases, count_tokens
+
+from canary.formats.format import Format
+from canary.models.base import Context
+from canary.models.table import TableModel
+from canary.scoring.batcher import Batcher
+from canary.search.buckets import WIDTH_NATS, OpenNodes
+from canary.search.shortest import shortest_leaves
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.fast import as_tokenizer
+from canary.tokens.tree import compile_tree
+
+SIZES = (1, 2, 7, 64, 4096)
+
+
+def walk(case, *, batch_size=None, states=None, noise=0.0, stop_at=None, **options):
+    """Walk, and check whatever must hold however the walk ended."""
+    memory = 2**22 if states is None else states * case.model.memory().bytes_per_held_token
+    with case.model.open(Context(case.tree.context), memory_bytes=memory) as walker:
+        computed, room = count_tokens(walker), walker.room
+        if stop_at is not None:
+            interrupt(walker, stop_at)
+        batcher = Batcher(case.model, batch_size=batch_size)
+        found = shortest_leaves(case.tree, walker, batcher, **options)
+        if found.stopped != "interrupted":
+            assert found.queries == sum(computed)
+        if found.stopped in ("proof", "memory"):
+            assert walker.room == room, "a state was not let go"
+    assert found.queries <= options.get("budget", np.inf)
+    assert len(set(found.leaves.tolist())) == len(found.leaves) <= options.get("top", 1)
+    assert (np.diff(found.costs) >= 0).all()
+    np.testing.assert_allclose(found.costs, case.costs[found.leaves], rtol=0, atol=noise)
+    others = np.delete(case.costs, found.leaves)
+    assert others.min(initial=np.inf) >= found.rest - noise
+    best = np.sort(case.costs)[: found.proven]
+    np.testing.assert_allclose(found.costs[: found.proven], best, rtol=0, atol=2 * noise)
+    if found.stopped == "proof":
+        possible = int(np.isfinite(case.costs).sum())
+        assert found.proven == len(found.costs) == min(options.get("top", 1), possible)
+    return found
+
+
+def interrupt(walker, after):
+    """Ctrl-C in the middle of a computation."""
+    left, step = [after], walker._step
+
+    def stopping(*arguments):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return step(*arguments)
+
+    walker._step = stopping
+
+
+@pytest.mark.parametrize("batch_size", SIZES)
+def test_minimum_and_top_oracle(batch_size):
+    """200 random models: the walk ends with the proof, and it is brute force's answer."""
+    for seed, case in cases(200):
+        top = (1, 3, case.format.size + 2)[seed % 3 if seed % 2 else (seed // 7) % 3]
+        assert walk(case, batch_size=batch_size, top=top).stopped == "proof"
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 4096])
+def test_proven_up_to_is_right_at_every_budget_oracle(batch_size):
+    for seed, case in cases(14):
+        top = (1, 4)[seed % 2]
+        whole = walk(case, batch_size=batch_size, top=top)
+        bounds = []
+        for budget in range(1, whole.queries + 1):
+            found = walk(case, batch_size=batch_size, top=top, budget=budget)
+            bounds.append(found.rest)
+            assert found.stopped in ("budget", "proof")
+        if whole.queries:
+            assert found.stopped == "proof"
+            assert found.rest == whole.rest
+            assert bounds[0] <= bounds[-1]
+
+
+@pytest.mark.parametrize("batch_size", SIZES)
+def test_proven_up_to_is_right_under_a_dropped_frontier_oracle(batch_size):
+    ends = set()
+    for seed, case in cases(42):
+        for most_open in (1, 2, 5, 11):
+            found = walk(case, batch_size=batch_size, top=1 + seed % 3, most_open=most_open)
+            ends.add(found.stopped)
+            assert (found.stopped == "memory") <= (found.dropped > 0)
+            cut = walk(
+                case,
+                batch_size=batch_size,
+                top=1 + seed % 3,
+                most_open=most_open,
+                budget=1 + seed % 13,
+            )
+            ends.add(cut.stopped)
+    assert ends == {"proof", "memory", "budget"}
+
+
+@pytest.mark.parametrize("batch_size", SIZES)
+def test_little_room_for_states_costs_queries_not_the_answer_oracle(batch_size):
+    more = 0
+    for seed, case in cases(28):
+        roomy = walk(case, batch_size=batch_size, top=3)
+        tight = walk(case, batch_size=batch_size, top=3, states=8)
+        np.testing.assert_array_equal(tight.costs, roomy.costs)
+        more += tight.queries - roomy.queries
+        walk(case, batch_size=batch_size, top=3, states=8, budget=1 + seed)
+    assert more > 0
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+def test_an_interruption_anywhere_leaves_a_valid_answer_oracle(batch_size, monkeypatch):
+    """Ctrl-C in each of the model's steps, and in the bookkeeping after each of them."""
+    for _, case in cases(7):
+        steps = walk(case, batch_size=batch_size, top=2).batches
+        for at in range(steps):
+            found = walk(case, batch_size=batch_size, top=2, stop_at=at)
+            assert found.stopped in ("interrupted", "proof")
+        for name in ("add", "close", "drop_from", "hold"):
+            for at in range(min(steps, 6)):
+                with monkeypatch.context() as patch:
+                    interrupt_call(patch, name, at)
+                    walk(case, batch_size=batch_size, top=2)
+
+
+def interrupt_call(patch, name, after):
+    left, method = [after + (name == "add")], getattr(OpenNodes, name)  # the root comes first
+
+    def stopping(self, *arguments):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return method(self, *arguments)
+
+    patch.setattr(OpenNodes, name, stopping)
+
+
+def test_the_rule_of_the_paper_stops_earlier_and_says_what_is_proven_oracle():
+    """It is valid like any other end, and now and then not the best: that is its weakness."""
+    stopped, wrong = 0, 0
+    for _, case in cases(100):
+        for batch_size in (1, 5):
+            found = walk(case, batch_size=batch_size, stop="paper")
+            stopped += found.stopped == "paper"
+            wrong += bool(len(found.costs) and found.costs[0] > case.costs.min())
+            whole = walk(case, batch_size=batch_size)
+            assert found.queries <= whole.queries
+    assert stopped > 10
+    assert wrong > 0
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt2"])
+@pytest.mark.parametrize("batch_size", [3, 64, None])
+def test_neural_models_agree_within_their_noise_oracle(name, batch_size):
+    case = Case(build(name), "The code is {digit:3}.")
+    noise = case.model.facts.noise_bits(case.tokens) * np.log(2)
+    for options in ({}, {"budget": 40}, {"most_open": 30}):
+        walk(case, batch_size=batch_size, top=5, noise=noise, **options)
+
+
+def test_whole_rows_serve_too_and_keep_to_the_budget_oracle():
+    """A model that reuses no states: each child is a row; the budget holds all the same."""
+    model = build("by_rows")
+    case = Case(model, "a{digit:2}")
+    noise = model.facts.noise_bits(case.tokens) * np.log(2)
+    batcher = Batcher(model, batch_size=8)
+    for budget in (9, 10, 60, 10_000):
+        with model.open(Context(case.tree.context), memory_bytes=0) as walker:
+            found = shortest_leaves(case.tree, walker, batcher, top=2, budget=budget)
+        assert found.queries <= budget
+        assert np.delete(case.costs, found.leaves).min() >= found.rest - noise
+    assert found.stopped == "proof"
+    np.testing.assert_allclose(found.costs, np.sort(case.costs)[:2], atol=noise)
+
+
+def memorizing(right):
+    """Each right digit has probability 0.91, each other one 0.01."""
+    digits = [int(d) for d in str(right)]
+    tables = {(): np.full(len(CHARACTERS), -np.log(len(CHARACTERS)))}
+    for at, digit in enumerate(digits):
+        table = np.full(len(CHARACTERS), -np.inf)
+        table[:10] = np.log(0.01)
+        table[digit] = np.log(0.91)
+        tables[CHARACTERS.index("a"), *digits[:at]] = table
+    return TableModel.ngram(tables, as_tokenizer(character_tokenizer()))
+
+
+def walk_for(right, *, stop_at=None, **options):
+    model, format = memorizing(right), Format(f"a{{digit:{len(str(right))}}}")
+    tree = compile_tree(format, CandidateEncoder(model.tokenizer))
+    with model.open(Context(tree.context), memory_bytes=2**22) as walker:
+        if stop_at is not None:
+            interrupt(walker, stop_at)
+        return shortest_leaves(tree, walker, Batcher(model, batch_size=1), **options)
+
+
+def test_a_memorized_candidate_costs_its_own_tokens_golden():
+    """One node per digit, and the root's distribution is free."""
+    found = walk_for(31415926)
+    assert found.leaves.tolist() == [31415926]
+    assert found.queries == found.found_after[0] == 7
+    assert found.costs[0] == pytest.approx(-8 * np.log(0.91))
+    assert found.rest == pytest.approx(-np.log(0.01))  # the cheapest sibling
+    assert found.stopped == "proof"
+
+
+def test_an_interruption_on_the_way_to_a_memorized_candidate_golden():
+    """The leaf costs 0.75 nats, hardly more than the nodes above it: no bound may pass it."""
+    for at in range(7):
+        found = walk_for(31415926, stop_at=at)
+        assert found.stopped == "interrupted"
+        assert not len(found.costs)
+        assert found.rest <= -8 * np.log(0.91)
+        floor = -(at + 1) * np.log(0.91) // WIDTH_NATS * WIDTH_NATS
+        assert found.rest == pytest.approx(floor)
+
+
+def test_the_rule_of_the_paper_golden():
+    """The first leaf comes in the eighth batch, the last one is the sixteenth."""
+    found = walk_for(31415926, top=50, stop="paper")
+    assert (found.stopped, found.batches) == ("paper", 16)
+    assert found.leaves[0] == 31415926
+    assert found.proven >= 1
+
+
+def test_memory_does_not_grow_with_the_space():
+    """A hundred times the space takes the memory of two more tokens per open node.
+
+    Both walks are cut short by what they may keep. An open node takes 60 bytes and 4 for
+    each token of its path.
+    """
+    model = build("table")
+
+    def peak(digits):
+        tree = compile_tree(Format(f"a{{digit:{digits}}}"), CandidateEncoder(model.tokenizer))
+        tracemalloc.start()
+        with model.open(Context(tree.context), memory_bytes=2**20) as walker:
+            batcher = Batcher(model, batch_size=256)
+            limits = {"top": 2_000, "budget": 20_000, "most_open": 4_000}
+            found = shortest_leaves(tree, walker, batcher, **limits)
+        taken = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert found.dropped > 0
+        return taken
+
+    small, large = peak(8), peak(10)
+    assert large < 1.15 * small

@@ -1,0 +1,158 @@
+"""Walks over trees whose tokens are several characters long, against whole rows."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+from trained import trained
+
+import canary
+from canary.formats.format import Format
+from canary.models.base import Context, Rows
+from canary.models.loading import load
+from canary.scoring.batcher import Batcher, row_sums
+from canary.search.enumerate import enumerate_leaves, leaf_costs
+from canary.search.ranking import rank_by_rows, rank_by_tree
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.fast import as_tokenizer
+from canary.tokens.tree import compile_tree
+
+FORMATS = ["The code is {digit:3}", "mail {digit:1}-{digit:2}.", "is{choice: 28| 5| 123| a|b}."]
+
+
+@functools.cache
+def tiny_gpt2(name: str):
+    """A GPT-2 with random weights, large enough that costs differ."""
+    import torch
+    import transformers
+
+    backend = trained(name)
+    size = as_tokenizer(backend).size
+    torch.manual_seed(3)
+    config = transformers.GPT2Config(
+        n_embd=32,
+        n_layer=2,
+        n_head=2,
+        n_positions=64,
+        vocab_size=size,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    module = transformers.GPT2LMHeadModel(config)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(3)
+    return load(module.eval(), tokenizer=backend)
+
+
+@pytest.mark.parametrize("text", FORMATS)
+@pytest.mark.parametrize("name", ["gpt2", "llama3", "unigram", "wordpiece"])
+def test_enumeration_by_tree_is_that_by_rows(name: str, text: str) -> None:
+    model, format = tiny_gpt2(name), Format(text)
+    encoder = CandidateEncoder(model.tokenizer)
+    tree = compile_tree(format, encoder)
+    fills = list(format)
+    rows = Rows.of([e.ids for e in encoder.candidates(format, fills)])
+    wanted = dict(zip(fills, -row_sums(model.score(rows), rows), strict=True))
+    noise = model.facts.noise_bits(int(rows.lengths.max())) * np.log(2)
+    found: dict[str, float] = {}
+    queries = 0
+    batcher = Batcher(model, batch_size=37)
+    with model.open(Context(tree.context), memory_bytes=2**24) as walker:
+        for leaves, spent in enumerate_leaves(tree, walker, batcher):
+            for fill, cost in zip(tree.fills(leaves.index()), leaves.costs, strict=True):
+                assert fill is not None
+                assert fill not in found
+                found[fill] = float(cost)
+            queries += spent
+        some = tree.numbers([e.ids for e in encoder.candidates(format, fills[::7])])
+        along, _ = leaf_costs(tree, walker, batcher, some)
+    assert found.keys() == wanted.keys()
+    difference = [found[fill] - wanted[fill] for fill in fills]
+    np.testing.assert_allclose(difference, 0, atol=noise)
+    np.testing.assert_allclose(along, [wanted[fill] for fill in fills[::7]], atol=noise)
+    assert queries == tree.queries()
+
+
+def test_ranks_by_tree_are_those_by_rows() -> None:
+    """The canary is known by its leaf, and the draws that are kept by theirs."""
+    model, format = tiny_gpt2("gpt2"), Format(FORMATS[0])
+    encoder = CandidateEncoder(model.tokenizer)
+    tree, fills = compile_tree(format, encoder), ["007", "123", "999"]
+    keep = np.array([0, 17, 18, 500, 998])
+    common = {"noise_bits": model.facts.noise_bits(24), "keep": keep}
+    batcher = Batcher(model)
+    by_tree = rank_by_tree(tree, batcher, format, encoder, fills, memory_bytes=2**24, **common)
+    by_rows = rank_by_rows(batcher, format, encoder, fills, **common)
+    assert by_tree.census.candidates == by_rows.census.candidates == format.size
+    np.testing.assert_allclose(
+        by_tree.census.kept_bits, by_rows.census.kept_bits, atol=common["noise_bits"]
+    )
+    assert (by_tree.census.lower <= by_rows.census.rank).all()
+    assert (by_rows.census.rank <= by_tree.census.upper).all()
+    np.testing.assert_allclose(
+        by_tree.canaries.px_bits, by_rows.canaries.px_bits, atol=common["noise_bits"]
+    )
+    assert by_tree.queries < by_rows.queries / 2
+
+
+def test_an_audit_chooses_the_tree_where_tokens_join_characters() -> None:
+    model = tiny_gpt2("gpt2")
+    canaries = canary.generate([Format(FORMATS[0])], repetitions=[1], per_repetition=3, seed=1)
+    found = canary.audit(model, canaries, budget=10_000, seed=0)
+    (about,) = found.formats
+    assert about.method == "enumeration"
+    assert "row by row" not in about.reason
+    assert about.certificate.startswith("certified")
+    assert about.candidates == 1_000
+
+
+def test_ties_are_walked_once_each() -> None:
+    """A tree that holds ways to cut a text that are no tokenizations of it."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import Unigram
+
+    from canary.models.table import TableModel
+
+    pieces = [("<s>", 0.0), ("a", -1.0), ("b", -2.0), ("ab", -3.0), ("!", -1.0)]
+    tokenizer = as_tokenizer(Tokenizer(Unigram(pieces, 0)))
+    rng = np.random.default_rng(0)
+    tables = {(): np.log(rng.dirichlet(np.ones(5))), (1,): np.log(rng.dirichlet(np.ones(5)))}
+    model = TableModel.ngram(tables, tokenizer)
+    format, encoder = Format("!{re:[ab]{4}}!"), CandidateEncoder(tokenizer)
+    tree = compile_tree(format, encoder)
+    assert tree.size > format.size
+    fills = list(format)
+    found = rank_by_tree(
+        tree, Batcher(model), format, encoder, fills, noise_bits=0.0, memory_bytes=2**20
+    )
+    by_rows = rank_by_rows(Batcher(model), format, encoder, fills, noise_bits=0.0)
+    assert found.census.candidates == format.size
+    np.testing.assert_array_equal(found.census.rank, by_rows.census.rank)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "unigram"])
+def test_rank_and_extraction_agree_with_rows(name: str) -> None:
+    """Other walks over the same trees, by what users call."""
+    model, format = tiny_gpt2(name), Format(FORMATS[0])
+    fills = list(format)
+    rows = Rows.of([e.ids for e in CandidateEncoder(model.tokenizer).candidates(format, fills)])
+    costs = -row_sums(model.score(rows), rows)
+    noise = model.facts.noise_bits(int(rows.lengths.max())) * np.log(2)
+    found = canary.extract(model, format, top=5, budget=10_000)
+    assert found.proven
+    best = [costs[fills.index(candidate.fill)] for candidate in found.candidates]
+    np.testing.assert_allclose(best, np.sort(costs)[:5], atol=noise)
+    canaries = canary.CanarySet.from_fills(format, [found.candidates[0].fill, "123"])
+    for result, fill in zip(
+        canary.exposure(model, canaries, method="rank", budget=10_000),
+        (c.fill for c in canaries),
+        strict=True,
+    ):
+        rank = int((costs <= costs[fills.index(fill)]).sum())
+        bits = np.log2(format.size)
+        assert result.exposure.lower_bits - 1e-9 <= bits - np.log2(rank)
+        assert bits - np.log2(rank) <= result.exposure.upper_bits + 1e-9

@@ -1,0 +1,174 @@
+"""Weighted counts: their variance, their intervals, and the exposure made of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import gamma
+
+from canary.errors import EstimationError
+from canary.statistics.exposures import exposure_by_draws
+from canary.statistics.result import Exposure
+from canary.statistics.weighted import (
+    RankCount,
+    WeightedCount,
+    count_variance,
+    exposure_by_importance,
+)
+
+# A tree of nine nodes: the root, three below it, five below those.
+PARENTS = np.array([0, 0, 0, 0, 1, 1, 2, 2, 3])
+LEVELS = (1, 3, 5)
+
+
+def test_variance_oracle() -> None:
+    """Over all outcomes of independent draws, the mean estimate is the variance of the count."""
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        below = np.concatenate([[1.0], rng.uniform(0.2, 1.0, 8)])
+        chances = np.ones(9)
+        for node in range(1, 9):
+            chances[node] = below[node] * chances[PARENTS[node]]
+        leaves = rng.integers(0, 5, 9)
+        mean = square = estimate = 0.0
+        for outcome in itertools.product([False, True], repeat=8):
+            probability = np.prod(np.where(outcome, below[1:], 1 - below[1:]))
+            entered = np.ones(9, np.bool_)
+            for node in range(1, 9):
+                entered[node] = entered[PARENTS[node]] and outcome[node - 1]
+            kept = np.flatnonzero(entered)
+            place = np.cumsum(entered) - 1
+            weights, parents = 1 / chances[kept], place[PARENTS[kept]]
+            levels = [1, int(entered[1:4].sum()), int(entered[4:].sum())]
+            total = float(weights @ leaves[kept])
+            mean += probability * total
+            square += probability * total**2
+            estimate += probability * count_variance(leaves[kept], weights, parents, levels)
+        assert mean == pytest.approx(leaves.sum())
+        assert estimate == pytest.approx(square - mean**2)
+
+
+def test_variance_of_certain_nodes_is_zero() -> None:
+    assert count_variance(np.arange(9), np.ones(9), PARENTS, LEVELS) == 0.0
+
+
+def weighed(total=50.0, variance=100.0, found=20, heaviest=8.0, unseen=10**6) -> WeightedCount:
+    return WeightedCount(total, variance, found, heaviest, unseen)
+
+
+def test_interval_golden() -> None:
+    """Quantiles of gamma distributions, by another implementation, rounded to whole numbers."""
+    low = gamma.ppf(0.025, 50**2 / 100, scale=100 / 50)
+    high = gamma.ppf(0.975, (50 + 8) ** 2 / (100 + 8**2), scale=(100 + 8**2) / (50 + 8))
+    assert (low, high) == pytest.approx((32.36, 85.67), abs=0.02)
+    assert weighed().interval(0.95) == (33, 85)
+    assert weighed().effective == 25.0
+
+
+def test_interval_degenerate() -> None:
+    # With nothing found: the quantile of an exponential distribution, 8 ln 40 = 29.5.
+    nothing = weighed(total=0.0, variance=0.0, found=0)
+    assert nothing.interval(0.95) == (0, math.floor(8 * math.log(40)))
+    # Even if all leaves thereabouts were found for certain, one may lie below a node that
+    # promised nothing.
+    assert weighed(total=7.0, variance=0.0, found=7, heaviest=1.0).interval(0.95) == (7, 10)
+    # Certain facts have the last word.
+    assert weighed(found=40).interval(0.95) == (40, 85)
+    assert weighed(unseen=3).interval(0.95) == (23, 23)
+    assert weighed(unseen=40).interval(0.95) == (33, 60)
+    assert weighed(total=20.0, unseen=0, heaviest=None).interval(0.95) == (20, 20)
+    assert weighed(heaviest=None).interval(0.95) is None
+
+
+@pytest.mark.parametrize("heavy", [1.0, 5.0, 50.0])
+def test_interval_coverage(heavy: float) -> None:
+    """Bernoulli trials of leaves, a tenth of them with the larger weight: 95 % or more."""
+    rng = np.random.default_rng(2)
+    covered = []
+    for true in (3, 30, 300):
+        weights = np.where(np.arange(true) % 10 == 9, heavy, 1.0 + 0.2 * heavy)
+        for _ in range(400):
+            found = rng.random(true) < 1 / weights
+            variance = float(((1 - 1 / weights) * weights**2)[found].sum())
+            low, high = WeightedCount(
+                float(weights[found].sum()), variance, int(found.sum()), weights.max(), 10**6
+            ).interval(0.95)
+            covered.append(low <= true <= high)
+    assert np.mean(covered) >= 0.94
+
+
+def rank_count(count: WeightedCount, known: int = 1) -> RankCount:
+    return RankCount(count, count, count, known, known, known)
+
+
+def uniform(hits: int, draws: int = 99) -> Exposure:
+    px = np.concatenate([np.zeros(hits), np.full(draws - hits, 2.0)])
+    return exposure_by_draws([1.0], px, space_size=2**20)[0]
+
+
+def test_exposure_golden() -> None:
+    """Rank 1 + 50 of 2^20, from 34 to 86; p beside bounds is (2 + 0) / 100."""
+    (found,) = exposure_by_importance([rank_count(weighed())], [uniform(0)], space_size=2**20)
+    assert found.method == "importance draws"
+    assert found.bits == pytest.approx(20 - math.log2(51))
+    assert found.lower_bits == pytest.approx(20 - math.log2(86))
+    assert found.upper_bits == pytest.approx(20 - math.log2(34))
+    assert found.confidence == 0.95
+    assert found.p_value == pytest.approx(0.02)
+    assert (found.draws, found.hits, found.effective_draws) == (99, 0, 25.0)
+    assert Exposure.from_dict(found.to_dict()) == found
+
+
+def test_exact_counts_are_certain() -> None:
+    """3 canaries and 4 others, all found: rank 7 without confidence, p = 7 / 2^20."""
+    exact = weighed(total=4.0, variance=0.0, found=4, heaviest=1.0, unseen=0)
+    (found,) = exposure_by_importance([rank_count(exact, 3)], [uniform(0)], space_size=2**20)
+    assert found.confidence is None
+    assert found.lower_bits == found.bits == found.upper_bits == 20 - math.log2(7)
+    assert found.p_value == pytest.approx(7 / 2**20)
+    assert found.effective_draws is None
+    assert (found.rank, found.rank_lower, found.rank_upper) == (7, 7, 7)
+
+
+def test_refusal_keeps_the_bound_of_uniform_draws_and_certain_facts() -> None:
+    lost = weighed(heaviest=None)
+    (drawn,) = exposure_by_importance([rank_count(lost)], [uniform(0)], space_size=2**20)
+    assert drawn.censored
+    assert drawn.lower_bits == uniform(0).lower_bits
+    assert drawn.upper_bits == pytest.approx(20 - math.log2(21))
+    few = replace(lost, unseen=100)
+    (sure,) = exposure_by_importance([rank_count(few)], [uniform(0)], space_size=2**20)
+    assert sure.lower_bits == pytest.approx(20 - math.log2(121))
+    assert sure.lower_bits > drawn.lower_bits
+    assert sure.p_value == pytest.approx(121 / 2**20)
+
+
+def test_noise_widens_the_interval() -> None:
+    below, up_to = weighed(total=30.0, found=10), weighed(total=90.0, found=40)
+    noisy = RankCount(weighed(), below, up_to, known=3, known_below=1, known_up_to=5)
+    (found,) = exposure_by_importance([noisy], [uniform(1)], space_size=2**20)
+    low, high = below.interval(0.95)[0], up_to.interval(0.95)[1]
+    assert found.bits == pytest.approx(20 - math.log2(53))
+    assert found.upper_bits == pytest.approx(20 - math.log2(1 + low))
+    assert found.lower_bits == pytest.approx(20 - math.log2(5 + high))
+
+
+def test_the_space_bounds_the_rank() -> None:
+    """An estimate above the size of the space has exposure 0, not less."""
+    (found,) = exposure_by_importance([rank_count(weighed())], [uniform(1)], space_size=45)
+    assert found.bits == found.lower_bits == 0.0
+    assert found.upper_bits == pytest.approx(math.log2(45 / 34))
+    assert found.p_value <= 1.0
+
+
+def test_exposure_input() -> None:
+    with pytest.raises(EstimationError, match="1 counts and 0 exposures"):
+        exposure_by_importance([rank_count(weighed())], [], space_size=10)
+    with pytest.raises(EstimationError, match="confidence must lie between"):
+        exposure_by_importance([], [], space_size=10, confidence=1.0)
+    with pytest.raises(EstimationError, match="space_size must be a positive integer"):
+        exposure_by_importance([], [], space_size=0)

@@ -1,0 +1,292 @@
+"""Trees of every kind of tokenizer against brute force: all fills encoded."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from trained import KINDS, ignoring_merges, trained
+
+from canary.errors import ModelError, UnsupportedError
+from canary.formats.format import Format
+from canary.tokens import tree as trees
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.fast import as_tokenizer
+from canary.tokens.machine import Table
+from canary.tokens.tree import LEAF, MISSING, compile_tree
+
+WORDS = ["red", "green", "blue", "north", "east", "secret", "number", "mail"]
+FORMATS = [
+    "The code is {digit:3}",
+    "number {choice:28|5|123|1234|007}.",  # fills of several lengths, a terminator
+    "is{choice: 28| 5| 123| a|b}.",  # a token may swallow the boundary
+    "mail {digit:2}-{digit:1}",  # text between holes
+    "code {hex:2} end",
+    "{choice:red|green|blue} {digit:1} {digit:1}",
+    "north {word:2}",
+    "secret {choice:naïve|café|привет|Zürich}",  # several bytes a character
+    "it{choice:'s|'ll|'ve|'re|'r| is|  is|s|'rex} {digit:1}",  # the pattern looks ahead
+    "x  {choice:1|12|a|  a|b  } {digit:1}  y",
+    "The {re:[A-Z]{1}\\d{1,2}}!",
+    "a {choice:a|ab|abc|abcd}!",  # one fill begins another
+]
+# What a tokenizer cannot say, or tell apart, is an error.
+WITHOUT = {
+    "wordpiece": {8, 9},
+    "wordpiece, lower case": {8, 9},
+    "words": {2, 4, 6, 7, 8, 9, 10, 11},
+    "characters": {7, 8, 10, 11},
+}
+
+
+def paths(tree):
+    """All token paths of a tree, context included, in the order of the leaves."""
+    found = []
+
+    def descend(state, path):
+        for edge in range(tree.offsets[state], tree.offsets[state + 1]):
+            forced = tree.forced[tree.forced_offsets[edge] : tree.forced_offsets[edge + 1]]
+            below = [*path, int(tree.tokens[edge]), *map(int, forced)]
+            if tree.targets[edge] == LEAF:
+                found.append(tuple(below))
+            else:
+                descend(int(tree.targets[edge]), below)
+
+    descend(0, [int(t) for t in tree.context])
+    return found
+
+
+def check(format, encoder, tree):
+    """The canonical leaves are the encodings of all fills, each once, and say so."""
+    fills = list(format)
+    rows = [e.ids for e in encoder.candidates(format, fills)]
+    leaves = paths(tree)
+    assert len(set(leaves)) == len(leaves) == tree.size
+    numbers = tree.numbers(rows)
+    assert (numbers != MISSING).all()
+    assert [leaves[n] for n in numbers.tolist()] == rows
+    if tree.canonical:
+        assert len(leaves) == len(rows)
+    some = range(0, len(fills), max(1, len(fills) // 1_000))
+    assert tree.fills(numbers[some]) == [fills[k] for k in some]
+    others = np.setdiff1d(np.arange(tree.size), numbers)
+    assert set(tree.fills(others)) <= {None}
+    assert tree.row(int(numbers[-1])) == rows[-1]
+    # The root is the first token that depends on the fill.
+    shared = len(rows[0])
+    for row in rows[1:]:
+        same = [a == b for a, b in zip(rows[0], row, strict=False)]
+        shared = min(shared, next((k for k, s in enumerate(same) if not s), len(same)))
+    if tree.canonical and len(rows) > 1:
+        assert tree.context.tolist() == list(rows[0][:shared])
+
+
+def by_rules(format, encoder):
+    """The tree that the tokenizer's own rules give, without any other way out."""
+    fills = list(format)[:: max(1, format.size // 200)]
+    return trees._tree_by_rules(format, encoder, encoder.candidates(format, fills))
+
+
+def a_format(text):
+    return Format(text, words=WORDS) if "{word" in text else Format(text)
+
+
+def an_encoder(name, text):
+    start = "code " if text.startswith("{") or name == "deepseek" else ""
+    return CandidateEncoder(as_tokenizer(trained(name)), None, start)
+
+
+@pytest.mark.parametrize("number", range(len(FORMATS)))
+@pytest.mark.parametrize("name", KINDS)
+def test_paths_oracle(name: str, number: int) -> None:
+    format, encoder = a_format(FORMATS[number]), an_encoder(name, FORMATS[number])
+    if number in WITHOUT.get(name, ()):
+        with pytest.raises(ModelError, match=r"does not know|the same tokens"):
+            compile_tree(format, encoder)
+        return
+    check(format, encoder, by_rules(format, encoder))
+    assert compile_tree(format, encoder).certificate.startswith("certified")
+
+
+@pytest.mark.parametrize("name", ["gpt2, many numbers", "llama3", "unigram", "wordpiece"])
+def test_ten_thousand_paths_oracle(name: str) -> None:
+    format = Format("The code is {digit:4}")
+    encoder = an_encoder(name, format.text)
+    tree = compile_tree(format, encoder)
+    check(format, encoder, tree)
+    assert tree.certificate.startswith("certified: every canonical path")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["The code is {digit:5}", "mail {digit:3}-{digit:2}.", "{hex:4}"])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_hundred_thousand_paths_oracle(name: str, text: str) -> None:
+    if name == "words":
+        text = "The code is {digit:4}-{digit:1}"
+    format, encoder = Format(text), an_encoder(name, text)
+    check(format, encoder, by_rules(format, encoder))
+
+
+@pytest.mark.parametrize("text", ["{digit:9}", "{digit:3}-{digit:2}-{digit:4}", "{credit_card}"])
+@pytest.mark.parametrize("name", ["gpt2, many numbers", "llama3", "qwen", "llama2", "wordpiece"])
+def test_large_spaces_are_certified(name: str, text: str) -> None:
+    format = Format(f"The code is {text}.")
+    encoder = an_encoder(name, text)
+    tree = compile_tree(format, encoder)
+    assert tree.size == format.size
+    assert tree.certificate.endswith("and there are as many paths as fills")
+    some = format.sample(500, rng=np.random.default_rng(5))
+    numbers = tree.numbers([e.ids for e in encoder.candidates(format, some)])
+    assert tree.fills(numbers) == some
+
+
+def counterexample():
+    from tokenizers import Tokenizer
+    from tokenizers.models import BPE
+
+    vocabulary = {t: k for k, t in enumerate(["a", "b", "c", "x", "y", "z", "ab", "xyz", "<s>"])}
+    backend = Tokenizer(BPE(vocab=vocabulary, merges=[], ignore_merges=True))
+    return CandidateEncoder(as_tokenizer(backend), "<s>"), vocabulary
+
+
+def test_a_count_alone_certifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the encodings of pairs, abc has no path (ab is a token) and xyz has two."""
+    encoder, vocabulary = counterexample()
+    format = Format("{choice:abc|xyz}")
+    texts = [token for token in vocabulary if token != "<s>"]
+
+    def encode(text):
+        return [vocabulary[t] for t in ([text] if text in vocabulary else text)]
+
+    pairs = {
+        (a, b) for a in texts for b in texts if encode(a + b) == [vocabulary[a], vocabulary[b]]
+    }
+    ways = (["a", "b", "c"], ["ab", "c"], ["x", "y", "z"], ["xyz"])
+    allowed = [way for way in ways if pairs >= set(itertools.pairwise(way))]
+    assert allowed == [["x", "y", "z"], ["xyz"]]  # as many as fills, and wrong
+
+    # The rules know better, and a tree that holds those two paths is found out.
+    own = [encode("abc"), encode("xyz")]
+    assert own == [[vocabulary[c] for c in "abc"], [vocabulary["xyz"]]]
+    start = vocabulary["<s>"]
+    assert {row[1:] for row in paths(compile_tree(format, encoder))} == set(map(tuple, own))
+
+    def naive(tokens, _merges, **_):
+        names = ["".join(token) for token in tokens]
+        follow = [[j if (a, b) in pairs else -1 for j, b in enumerate(names)] for a in names]
+        every = np.arange(len(names), dtype=np.int32)
+        return Table(every, np.array(follow, np.int32), np.ones(len(names), bool))
+
+    monkeypatch.setattr(trees, "bpe_machine", naive)
+    with pytest.raises(trees.UnknownRuleError, match="not in the tree"):
+        by_rules(format, encoder)
+    tree = compile_tree(format, encoder)  # from the encodings of all fills
+    assert set(paths(tree)) == {(start, *row) for row in map(tuple, own)}
+    assert tree.certificate == "certified: all 2 fills were encoded"
+
+
+@pytest.mark.parametrize("odd", [("Ġ12", "123", "Ġ12345"), ("12-", "Ġ-1", "3-4", "11", "-2")])
+def test_tokens_that_no_merges_lead_to_oracle(odd: tuple[str, ...]) -> None:
+    """With `ignore_merges` a piece that is such a token is that token; it is none else."""
+    encoder = CandidateEncoder(as_tokenizer(ignoring_merges(trained("gpt2"), odd)))
+    for text in (
+        "The code is {digit:3}",
+        "code {digit:1}-{digit:2}",
+        "is{choice: 12345| 12| 123}!",
+    ):
+        check(Format(text), encoder, by_rules(Format(text), encoder))
+
+
+def test_ties_are_told_apart_when_leaves_are_encoded_again() -> None:
+    """ab scores as much as a and b: both ways are in the tree, one of them is canonical."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import Unigram
+
+    pieces = [("<s>", 0.0), ("a", -1.0), ("b", -2.0), ("ab", -3.0), ("!", -1.0)]
+    encoder = CandidateEncoder(as_tokenizer(Tokenizer(Unigram(pieces, 0))), context="!")
+    format = Format("{re:[ab]{4}}!")
+    tree = compile_tree(format, encoder)
+    assert not tree.canonical
+    assert tree.size > format.size
+    assert tree.certificate.endswith("leaves that re-encode differently are left out")
+    check(format, encoder, tree)
+
+
+def test_unused_and_special_tokens_are_no_children() -> None:
+    """Not even where their text stands in no candidate but their pieces would fit."""
+    backend = trained("gpt2")
+    spec = json.loads(backend.to_str())
+    from tokenizers import Tokenizer
+
+    added = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    spec["added_tokens"].append({"id": 100, "content": "unheard of", "special": True, **added})
+    spec["model"]["vocab"] = {
+        ("unheard of" if number == 100 else token): number
+        for token, number in spec["model"]["vocab"].items()
+    }
+    tokenizer = as_tokenizer(Tokenizer.from_str(json.dumps(spec)))
+    never = {t["id"] for t in spec["added_tokens"]}
+    tree = compile_tree(Format("The code is {digit:3}"), CandidateEncoder(tokenizer))
+    assert not never & {*tree.tokens.tolist(), *tree.forced.tolist()}
+
+
+def test_an_added_token_within_a_candidate_takes_the_rules_away() -> None:
+    """Small spaces are encoded one by one, large ones refused."""
+    from tokenizers import Tokenizer
+
+    backend = Tokenizer.from_str(trained("gpt2").to_str())
+    backend.add_tokens(["77"])
+    encoder = CandidateEncoder(as_tokenizer(backend))
+    small = Format("The code is {digit:3}")
+    tree = compile_tree(small, encoder)
+    assert tree.certificate == "certified: all 1,000 fills were encoded"
+    check(small, encoder, tree)
+    with pytest.raises(UnsupportedError, match="an added token") as caught:
+        compile_tree(Format("The code is {digit:9}"), encoder)
+    assert "--method sampling" in str(caught.value)
+
+
+def test_rules_that_are_not_understood_input() -> None:
+    from tokenizers import Tokenizer, pre_tokenizers
+
+    backend = Tokenizer.from_str(trained("gpt2").to_str())
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.UnicodeScripts(), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    encoder = CandidateEncoder(as_tokenizer(backend))
+    with pytest.raises(UnsupportedError, match="its pre-tokenizer UnicodeScripts"):
+        compile_tree(Format("The code is {digit:9}"), encoder)
+    small = Format("The code is {digit:2}")
+    check(small, encoder, compile_tree(small, encoder))
+
+
+def test_a_space_of_one_fill_is_a_tree_with_one_leaf() -> None:
+    format = Format("The code is {choice:123}.")
+    for name in ("gpt2", "llama3", "unigram", "wordpiece"):
+        encoder = an_encoder(name, format.text)
+        tree = compile_tree(format, encoder)
+        assert tree.size == 1
+        assert tree.queries() == 0
+        check(format, encoder, tree)
+
+
+def test_rows_that_are_not_in_the_tree_have_no_number() -> None:
+    format = Format("{choice:red|green|blue} end of it")
+    encoder = an_encoder("gpt2", format.text)
+    tree = compile_tree(format, encoder)
+    row = [*encoder.candidates(format, ["red"])[0].ids]
+    assert (np.diff(tree.forced_offsets) > 0).any()
+    for at in range(len(row)):
+        assert tree.numbers([[*row[:at], 1, *row[at + 1 :]]]).tolist() == [MISSING]
+    assert tree.numbers([row[:-1], [*row, 5], [], row]).tolist()[:3] == [MISSING] * 3
+    assert tree.fills([tree.numbers([row])[0]]) == ["red"]
+
+
+def test_context_and_start_token_stand_before_the_root() -> None:
+    format = Format("{digit:3} end")
+    encoder = CandidateEncoder(as_tokenizer(trained("gpt2")), "<s>", "The code is ")
+    tree = compile_tree(format, encoder)
+    check(format, encoder, tree)
+    assert tree.context[0] == encoder.start[0]
