@@ -127,8 +127,7 @@ class HistogramBuilder:
             or farthest > _EXACT * self.width_bits
         ):
             self._coarsen()
-        first = int(np.floor(values[0] / self.width_bits))
-        last = int(np.floor(values[-1] / self.width_bits))
+        first, last = self._bin(values[0]), self._bin(values[-1])
         while self._span(first, last) > _MOST_BINS:
             self._coarsen()
             first, last = first // 2, last // 2
@@ -173,6 +172,11 @@ class HistogramBuilder:
         return Histogram(
             self._first * self.width_bits, self.width_bits, tuple(self._counts.tolist())
         )
+
+    def _bin(self, value: float) -> int:
+        """The bin in which a value lies."""
+        number = int(np.floor(value / self.width_bits))
+        return number - (number * self.width_bits > value)  # the quotient may underflow to 0
 
     def _span(self, first: int, last: int) -> int:
         """Bins from the first to the last, those that are there included."""

@@ -169,3 +169,22 @@ def test_coarse_bins_count_like_fine_ones_property(wide, narrow):
     found = builder.build()
     wanted, _ = np.histogram(values, np.append(found.edges()[:-1], np.inf))
     assert found.counts == tuple(wanted.tolist())
+
+
+def test_a_negative_number_next_to_nothing_regression():
+    # Divided by the width of the bins it is -0.0, which is not below 0.
+    builder = HistogramBuilder(1.0)
+    builder.add(np.array([2.0**48, -2.2250738585e-313]))
+    assert builder.build().total == 2
+
+
+@pytest.mark.parametrize("value", [1e101, -1e300])
+def test_what_is_no_log_perplexity(value):
+    with pytest.raises(EstimationError, match="is no log-perplexity in bits"):
+        HistogramBuilder().add(np.array([3.0, value]))
+
+
+def test_bins_are_exact_far_from_zero():
+    builder = HistogramBuilder()
+    builder.add(np.array([1e30, -np.inf, np.nan]))
+    assert builder.build().total == 1
