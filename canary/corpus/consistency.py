@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, SupportsIndex
 
 from canary.errors import FormatError, InputError
 from canary.formats.format import Format
+from canary.formats.syntax import place
 
 if TYPE_CHECKING:
     from canary.corpus.canaries import Canary
@@ -18,6 +19,7 @@ __all__ = [
     "check_canaries",
     "check_counts",
     "check_formats",
+    "check_not_empty",
     "check_room",
     "check_texts",
     "whole_number",
@@ -30,7 +32,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def check_formats(formats: tuple[Format, ...]) -> None:
-    """Check that there are formats, all different."""
+    """Check that there are formats, all different, and that none has an empty candidate."""
     if not formats:
         raise InputError("there is no format", cure="give at least one", where="formats")
     for i, item in enumerate(formats):
@@ -38,6 +40,17 @@ def check_formats(formats: tuple[Format, ...]) -> None:
             raise InputError(
                 "the same format stands twice", cure="give it once", where=f"formats[{i}]"
             )
+        check_not_empty(item)
+
+
+def check_not_empty(space: Format) -> None:
+    """A FormatError if a candidate is empty: it stands everywhere, and says nothing."""
+    if not space.prefix and not space.suffix and "" in space:
+        raise FormatError(
+            "a candidate of this format is empty",
+            cure="add fixed text, or let the holes have at least one character",
+            where=place(space.text, 0),
+        )
 
 
 def check_canaries(formats: tuple[Format, ...], canaries: tuple[Canary, ...]) -> None:

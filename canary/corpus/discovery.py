@@ -9,6 +9,7 @@ from typing import Any
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column, column_names
+from canary.corpus.consistency import check_not_empty
 from canary.corpus.lines import Progress
 from canary.corpus.slots import corpus_slots
 from canary.corpus.tables import SPLIT
@@ -55,7 +56,8 @@ def discover(
     CorpusError
         If the corpus cannot be read, or holds no such secret.
     FormatError
-        If a format is not valid.
+        If a format is not valid, or has an empty candidate: that would be found
+        everywhere, and is no secret.
 
     Notes
     -----
@@ -69,6 +71,8 @@ def discover(
     spaces = [item if isinstance(item, Format) else Format(item) for item in given]
     if len({space.text for space in spaces}) < len(spaces) or not spaces:
         raise InputError("discover takes different formats", cure="give each once, at least one")
+    for space in spaces:
+        check_not_empty(space)
     names = column_names(column)
     searches = [_Search(space) for space in spaces]
     counts: list[Counter[str]] = [Counter() for _ in spaces]

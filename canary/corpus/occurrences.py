@@ -68,6 +68,8 @@ def _search(
         at = text.find(stem)
         while at >= 0:
             for length in lengths:
+                if at + length > len(text):  # a slice would be cut short, and be a key again
+                    break
                 name = names.get(text[at : at + length])
                 if name is not None:
                     hits.append((at, at + length, name))

@@ -165,6 +165,21 @@ def test_formats_that_do_not_serve():
             discover(base, formats)
 
 
+@pytest.mark.parametrize("format", ["{re:a?}", "{re:(ab)?}{re:c{0,2}}"])
+def test_formats_with_an_empty_candidate(format):
+    base = Dataset.from_dict({"text": ["ab c"]})
+    for call in (
+        lambda: discover(base, ["{digit:3}", format]),
+        lambda: generate(format, repetitions=[1], per_repetition=1, controls=0, seed=0),
+        lambda: CanarySet.from_fills(format, [""]),
+    ):
+        with pytest.raises(FormatError, match="a candidate of this format is empty") as caught:
+            call()
+        assert "at least one character" in caught.value.cure
+    # With fixed text the same holes do: no candidate is empty.
+    assert _found(["x, xab and xc."], "x{re:(ab)?}{re:c{0,2}}") == {"x": 1, "xab": 1, "xc": 1}
+
+
 def test_coins_are_fair_independent_and_recorded(tmp_path):
     options = {"repetitions": [1, 4], "per_repetition": 2000, "controls": 3}
     plain = generate("{letter:9}", seed=7, **options)
