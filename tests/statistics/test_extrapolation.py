@@ -71,7 +71,7 @@ def test_two_peaks_are_rejected_theory():
 def test_the_test_is_on_draws_that_were_not_fitted_golden():
     """The halves differ: the curve is that of one, and what is said of it that of the other."""
     fitted, rest = sample(0.0, 2000, 14), sample(0.0, 2000, 15, location=33.0)
-    (e,), fit = exposure_by_skew_normal(
+    _, fit = exposure_by_skew_normal(
         [25.0], np.concatenate([fitted, rest]), space_size=10**9, rng=Unmixed(PCG64(1))
     )
     assert fit.curve.mean_bits == pytest.approx(fitted.mean(), abs=0.01)
