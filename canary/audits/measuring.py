@@ -13,8 +13,6 @@ from canary.audits.candidates import longest, notes_on
 from canary.audits.planning import Plan, plan_for
 from canary.audits.ranked import (
     FEW_HITS,
-    RANK,
-    RANK_AND_DRAWS,
     beside_draws,
     beside_weighed,
     by_bounds,
@@ -46,7 +44,15 @@ from canary.statistics.checks import LARGEST_BITS
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
 from canary.statistics.histogram import Histogram, HistogramBuilder
-from canary.statistics.result import IMPORTANCE, SKEW_NORMAL, Exposure
+from canary.statistics.result import (
+    ENUMERATION,
+    IMPORTANCE,
+    RANK,
+    RANK_AND_DRAWS,
+    SKEW_NORMAL,
+    UNIFORM_DRAWS,
+    Exposure,
+)
 from canary.statistics.weighted import exposure_by_importance
 from canary.tokens.candidates import CandidateEncoder
 
@@ -112,11 +118,11 @@ class Auditor:
         shards = None if self.run is None else self.run.series(f"format-{number}")
         earlier = [] if shards is None else [shard.state for shard in shards]
         left = round(plan.queries * (1 - sum(state["share"] for state in earlier)))
-        name = "enumeration" if plan.method == "enumeration" else "uniform draws"
+        name = ENUMERATION if plan.method == ENUMERATION else UNIFORM_DRAWS
         batcher = self._batcher(f"{name} of {format.masked}", left)
         batcher.check_length(tokens)
         noise_bits = self.model.facts.noise_bits(tokens)
-        if plan.method == "enumeration":
+        if plan.method == ENUMERATION:
             found = self._enumerate(
                 number, plan, batcher, format, fills, noise_bits=noise_bits, shards=shards
             )
@@ -148,6 +154,7 @@ class Auditor:
             histogram=found.histogram,
             skew_normal=fit,
             candidates=found.candidates,
+            draws=None if plan.method == ENUMERATION else min(self.settings.draws, format.size),
             queries=found.queries,
             tokens=tokens,
             noise_bits=noise_bits,

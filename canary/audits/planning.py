@@ -6,12 +6,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from canary.audits.ranked import RANK, RANK_AND_DRAWS
 from canary.audits.settings import Settings
 from canary.errors import InputError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.base import ModelFacts
-from canary.statistics.result import IMPORTANCE, SKEW_NORMAL
+from canary.statistics.result import (
+    ENUMERATION,
+    IMPORTANCE,
+    RANK,
+    RANK_AND_DRAWS,
+    SKEW_NORMAL,
+    UNIFORM_DRAWS,
+)
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import TokenTree, compile_tree
 
@@ -64,7 +70,7 @@ def plan_for(
     """
     drawn = min(settings.draws, format.size)
     if settings.method in ("sampling", SKEW_NORMAL):
-        return Plan("uniform draws", "draws were asked for", drawn * below)
+        return Plan(UNIFORM_DRAWS, "draws were asked for", drawn * below)
     try:
         if "reuse" not in facts.capabilities:
             raise UnsupportedError(
@@ -95,18 +101,18 @@ def plan_for(
         reason = (
             f"all {format.size:,} candidates take {queries:,} queries{obstacle}, within the budget"
         )
-        return Plan("enumeration", reason, queries, certificate, tree)
+        return Plan(ENUMERATION, reason, queries, certificate, tree)
     short = (
         f"enumeration would take {_about(queries)} queries{obstacle}, "
         f"the budget is {settings.budget:,}"
     )
-    if settings.method == "enumeration":
+    if settings.method == ENUMERATION:
         raise InputError(
             f"{format.masked!r}: {short}",
             cure=f"give a budget of at least {queries}, or use --method sampling or rank",
         )
     if tree is None:
-        return Plan("uniform draws", short, drawn * below)
+        return Plan(UNIFORM_DRAWS, short, drawn * below)
     width = min(_WIDTH, settings.budget // below)
     return Plan(RANK_AND_DRAWS, short, drawn * below, certificate, tree, width)
 

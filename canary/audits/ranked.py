@@ -19,8 +19,6 @@ from canary.tokens.tree import TokenTree
 
 __all__ = [
     "FEW_HITS",
-    "RANK",
-    "RANK_AND_DRAWS",
     "beside_draws",
     "beside_weighed",
     "by_bounds",
@@ -28,10 +26,6 @@ __all__ = [
     "outcome",
     "within",
 ]
-
-RANK = "rank"
-RANK_AND_DRAWS = "rank and draws"
-"""Methods of a format that is ranked by branch and bound, without and with draws."""
 
 FEW_HITS = 50
 """With fewer draws as likely as a canary, importance draws say more of its rank."""

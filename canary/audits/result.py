@@ -114,7 +114,7 @@ class FormatResult:
     space_size : int
         Exact number of candidates.
     method : str
-        ``"enumeration"``, ``"rank"``, ``"rank and draws"`` or ``"uniform draws"``.
+        One of those of `Exposure`, but for `SKEW_NORMAL`.
     reason : str
         Why this method, in a sentence.
     histogram : Histogram
@@ -124,6 +124,8 @@ class FormatResult:
         of one log-perplexity, or an impossible one.
     candidates : int
         Number of candidates that were priced.
+    draws : int or None
+        Those among them that were drawn uniformly; None where all were enumerated.
     queries : int
         Tokens computed below the context.
     tokens : int
@@ -148,6 +150,7 @@ class FormatResult:
     histogram: Histogram
     skew_normal: SkewNormalFit | None
     candidates: int
+    draws: int | None
     queries: int
     tokens: int
     noise_bits: float
@@ -242,7 +245,7 @@ class Audit:
             copies = "copy" if repetitions == 1 else "copies"
             name = "controls" if repetitions == 0 else f"{repetitions} {copies}{planned}"
             canaries = "canary" if len(group) == 1 else "canaries"
-            median, bound = median_bits(group)
+            median, bound = median_bits([c.exposure for c in group])
             at_least = "at least " if bound else ""
             lines.append(f"{name:>12}: {len(group)} {canaries}, median {at_least}{median:.2f} bits")
         injected = "injected" if self.canaries_in_corpus else "not injected"
@@ -338,8 +341,8 @@ def _combined(data: Mapping[str, Any] | None) -> CombinedP | None:
     return None if data is None else CombinedP.from_dict(data)
 
 
-def median_bits(group: Sequence[CanaryResult]) -> tuple[float, bool]:
-    """Median exposure of a group in bits, and whether it is only a lower bound.
+def median_bits(group: Sequence[Exposure]) -> tuple[float, bool]:
+    """Median of some exposures in bits, and whether it is only a lower bound.
 
     It is a lower bound if it depends on how high the censored exposures stand. Then it is
     the median of the lower ends of all intervals, so that no estimate passes for a bound.
@@ -348,16 +351,16 @@ def median_bits(group: Sequence[CanaryResult]) -> tuple[float, bool]:
     return _summarized(group, statistics.median)
 
 
-def smallest_bits(group: Sequence[CanaryResult]) -> tuple[float, bool]:
-    """Smallest exposure of a group in bits, and whether it is only a lower bound.
+def smallest_bits(group: Sequence[Exposure]) -> tuple[float, bool]:
+    """Smallest of some exposures in bits, and whether it is only a lower bound.
 
     Estimates and bounds are told apart as in `median_bits`.
     """
     return _summarized(group, min)
 
 
-def largest_bits(group: Sequence[CanaryResult]) -> tuple[float, bool]:
-    """Largest exposure of a group in bits, and whether it is only a lower bound.
+def largest_bits(group: Sequence[Exposure]) -> tuple[float, bool]:
+    """Largest of some exposures in bits, and whether it is only a lower bound.
 
     Estimates and bounds are told apart as in `median_bits`.
     """
@@ -365,9 +368,8 @@ def largest_bits(group: Sequence[CanaryResult]) -> tuple[float, bool]:
 
 
 def _summarized(
-    group: Sequence[CanaryResult], of: Callable[[Iterable[float]], float]
+    exposures: Sequence[Exposure], of: Callable[[Iterable[float]], float]
 ) -> tuple[float, bool]:
-    exposures = [c.exposure for c in group]
     least = of([e.lower_bits if e.bits is None else e.bits for e in exposures])
     most = of([e.upper_bits if e.bits is None else e.bits for e in exposures])
     if most > least:

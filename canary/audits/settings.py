@@ -9,11 +9,11 @@ from typing import Any
 from canary.errors import InputError
 from canary.records.versions import versions
 from canary.scoring.batcher import Progress
-from canary.statistics.result import SKEW_NORMAL
+from canary.statistics.result import ENUMERATION, RANK, SKEW_NORMAL
 
 __all__ = ["EXPOSURE_METHODS", "METHODS", "Settings", "Stage"]
 
-METHODS = ("auto", "rank", "enumeration", "sampling", "importance")
+METHODS = ("auto", RANK, ENUMERATION, "sampling", "importance")
 """Those that give p-values, and so serve an audit."""
 
 EXPOSURE_METHODS = (*METHODS, SKEW_NORMAL)

@@ -67,7 +67,8 @@ def _group(group: tuple[CanaryResult, ...]) -> tuple[str, str, str, str]:
     """Number, median, smallest and largest exposure; bounds are bounds, with no estimate in."""
     from canary.audits.result import largest_bits, median_bits, smallest_bits
 
-    found = (measure(group) for measure in (median_bits, smallest_bits, largest_bits))
+    exposures = [c.exposure for c in group]
+    found = (measure(exposures) for measure in (median_bits, smallest_bits, largest_bits))
     median, smallest, largest = (_bits(value, bound=bound) for value, bound in found)
     return count(len(group)), median, smallest, largest
 

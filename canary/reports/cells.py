@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from canary.audits.result import CanaryResult, largest_bits, median_bits, smallest_bits
+from canary.audits.result import largest_bits, median_bits, smallest_bits
 from canary.reports.numbers import count
+from canary.statistics.result import Exposure
 
 __all__ = ["EXPOSURE_COLUMNS", "bound_or_bits", "copies_cell", "exposure_cells"]
 
@@ -13,11 +14,11 @@ EXPOSURE_COLUMNS = ("Copies", "Canaries", "Median", "Smallest", "Largest")
 """Of `exposure_cells`."""
 
 
-def exposure_cells(group: Sequence[CanaryResult]) -> tuple[str, ...]:
+def exposure_cells(repetitions: int, exposures: Sequence[Exposure]) -> tuple[str, ...]:
     """Of the canaries of one number of copies: that, their number, median, least and most."""
-    found = (measure(group) for measure in (median_bits, smallest_bits, largest_bits))
+    found = (measure(exposures) for measure in (median_bits, smallest_bits, largest_bits))
     shown = (bound_or_bits(*value) for value in found)
-    return copies_cell(group[0].repetitions), count(len(group)), *shown
+    return copies_cell(repetitions), count(len(exposures)), *shown
 
 
 def bound_or_bits(bits: float, bound: bool) -> str:  # noqa: FBT001 - what median_bits returns

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from canary.audits.result import Audit, CanaryResult, median_bits
+from canary.audits.result import Audit, median_bits
 from canary.errors import InputError
 from canary.records.fields import brief
 from canary.reports.numbers import count, plural
+from canary.statistics.result import Exposure
 
 __all__ = [
     "Comparison",
     "Point",
     "Strategy",
-    "among",
     "compare",
     "exposures_of",
     "front",
@@ -163,35 +162,24 @@ def median_of(
 ) -> tuple[float, bool]:
     """Median exposure of one group of canaries, and whether it is only a lower bound.
 
-    That of the skew-normal estimates, if they are asked for: none of them is a bound.
+    That of the skew-normal estimates, if they are asked for.
     """
-    values = exposures_of(one, at, repetitions, skew_normal=skew_normal)
-    if skew_normal:
-        return statistics.median(values), False
-    return median_bits(among(one.audit, at, repetitions))
+    return median_bits(exposures_of(one, at, repetitions, skew_normal=skew_normal))
 
 
 def exposures_of(
     one: Strategy, at: int, repetitions: int, *, skew_normal: bool = False
-) -> list[float]:
-    """Exposure of each canary of a group in bits; the lower end where only a bound is known."""
-    chosen = among(one.audit, at, repetitions)
-    found = (
-        [c.skew_normal for c in chosen if c.skew_normal]
-        if skew_normal
-        else [c.exposure for c in chosen]
-    )
-    return [e.lower_bits if e.bits is None else e.bits for e in found]
+) -> list[Exposure]:
+    """Exposure of each canary of one format that has one number of copies."""
+    chosen = [c for c in one.audit.canaries if c.format == at and c.repetitions == repetitions]
+    if skew_normal:
+        return [c.skew_normal for c in chosen if c.skew_normal]
+    return [c.exposure for c in chosen]
 
 
 def has_curves(group: Sequence[Strategy], at: int) -> bool:
     """Whether every audit has skew-normal estimates of a format."""
     return all(one.audit.formats[at].skew_normal is not None for one in group)
-
-
-def among(audit: Audit, at: int, repetitions: int) -> tuple[CanaryResult, ...]:
-    """The canaries of one format that have one number of copies."""
-    return tuple(c for c in audit.canaries if c.format == at and c.repetitions == repetitions)
 
 
 def front(candidates: Sequence[Point]) -> list[Point]:
@@ -278,8 +266,8 @@ def _differences(one: Audit, other: Audit) -> Iterator[str]:
             )
         if mine.method != theirs.method:
             yield f"the method was {brief(mine.method)}, not {brief(theirs.method)}"
-        elif mine.method != "enumeration" and mine.candidates != theirs.candidates:
-            yield f"there were {plural(mine.candidates, 'draw')}, not {count(theirs.candidates)}"
+        elif mine.draws != theirs.draws:
+            yield f"there were {plural(mine.draws or 0, 'draw')}, not {count(theirs.draws or 0)}"
     yield from _other_counts(one, other)
     before = [str(audit.settings.get("context") or "") for audit in (one, other)]
     if before[0] != before[1]:

@@ -111,7 +111,13 @@ def exposures_on(
     for number, one in enumerate(group):
         shift = 0.5 * ((number + 0.5) / len(group) - 0.5)
         x = [place + shift * width for place, width in zip(places, widths, strict=True)]
-        values = [exposures_of(one, at, n, skew_normal=skew_normal) for n in copies]
+        values = [
+            [
+                e.lower_bits if e.bits is None else e.bits
+                for e in exposures_of(one, at, n, skew_normal=skew_normal)
+            ]
+            for n in copies
+        ]
         medians = [median_of(one, at, n, skew_normal=skew_normal) for n in copies]
         _draw_line(axes, one, x, values, medians)
         tops.append(1.06 * max(map(max, values)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +16,6 @@ from canary.reports.comparing import (
     Comparison,
     Point,
     Strategy,
-    among,
     exposures_of,
     front,
     has_curves,
@@ -137,19 +135,26 @@ def _group_view(group: Sequence[Strategy], *, several: bool) -> dict[str, Any]:
 
 def _format_view(group: Sequence[Strategy], at: int) -> dict[str, Any]:
     priced = group[0].audit.formats[at]
-    bounds = any(median_of(one, at, n)[1] for one in group for n in copies_of(group, at))
     counted: list[bool] = [] if len(group) == 1 else [False]
-    if counted and bounds and has_curves(group, at):
+    if counted and _bounds(group, at, skew_normal=False) and has_curves(group, at):
         counted.append(True)
     return {
         "masked": priced.masked,
         "size": count(priced.space_size),
         "most": bits(math.log2(priced.space_size)),
         "method": priced.method,
-        "candidates": count(priced.candidates),
-        "bounds": bounds,
+        "draws": None if priced.draws is None else count(priced.draws),
         "views": [_measure_view(group, at, skew_normal=curve) for curve in counted],
     }
+
+
+def _bounds(group: Sequence[Strategy], at: int, *, skew_normal: bool) -> bool:
+    """Whether any median is only a lower bound."""
+    return any(
+        median_of(one, at, n, skew_normal=skew_normal)[1]
+        for one in group
+        for n in copies_of(group, at)
+    )
 
 
 def _measure_view(group: Sequence[Strategy], at: int, *, skew_normal: bool) -> dict[str, Any]:
@@ -158,6 +163,7 @@ def _measure_view(group: Sequence[Strategy], at: int, *, skew_normal: bool) -> d
     failed = [one for one in group if (fit := one.audit.formats[at].skew_normal) and fit.rejected]
     view: dict[str, Any] = {
         "skew_normal": skew_normal,
+        "bounds": _bounds(group, at, skew_normal=skew_normal),
         "failed": names_of(failed) if failed else "",
         "columns": ("Audit", *EXPOSURE_COLUMNS),
         "rows": [
@@ -178,11 +184,8 @@ def _measure_view(group: Sequence[Strategy], at: int, *, skew_normal: bool) -> d
 def _exposure_row(
     one: Strategy, at: int, repetitions: int, *, skew_normal: bool
 ) -> tuple[str, ...]:
-    if not skew_normal:
-        return one.name, *exposure_cells(among(one.audit, at, repetitions))
-    values = exposures_of(one, at, repetitions, skew_normal=True)
-    shown = (f"{value:.2f}" for value in (statistics.median(values), min(values), max(values)))
-    return one.name, copies_cell(repetitions), count(len(values)), *shown
+    found = exposures_of(one, at, repetitions, skew_normal=skew_normal)
+    return one.name, *exposure_cells(repetitions, found)
 
 
 def _utility_view(

@@ -204,7 +204,7 @@ def _draw_group(
         linewidth=1.3,
     )
     half = 0.46 * width
-    median, _ = median_bits(tuple(group))
+    median, _ = median_bits(exposures)
     axes.hlines(median, place - half, place + half, color=INK, linewidth=2.2, zorder=1.5)
     if labelled:
         axes.annotate(
@@ -319,7 +319,7 @@ def label_copies(
 
 
 def _median_label(group: Sequence[CanaryResult]) -> str:
-    median, bound = median_bits(tuple(group))
+    median, bound = median_bits([c.exposure for c in group])
     return f"{'≥ ' if bound else ''}{bits(median)}"
 
 

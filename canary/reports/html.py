@@ -22,7 +22,7 @@ from canary.reports.numbers import bits, bits_or_bound, count, plural, probabili
 from canary.reports.pages import page
 from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, curve_verdict, strongest
 from canary.reports.wording import facts_in_words, settings_in_words
-from canary.statistics.result import UNIFORM_DRAWS
+from canary.statistics.result import ENUMERATION, RANK, RANK_AND_DRAWS, UNIFORM_DRAWS
 
 if TYPE_CHECKING:
     from canary.statistics.extrapolation import SkewNormalFit
@@ -106,7 +106,7 @@ def render(audit: Audit) -> str:
         confidences=sorted({_percent(e.confidence) for e in _drawn(audit) if e.confidence}),
         drawn=bool(_drawn(audit)),
         ranked=len(_drawn(audit)) < len(audit.canaries),
-        bounded=any(f.method.startswith("rank") for f in audit.formats),
+        bounded=any(f.method in (RANK, RANK_AND_DRAWS) for f in audit.formats),
         censored=any(e.censored for e in _drawn(audit)),
         exposure_columns=EXPOSURE_COLUMNS,
         histogram_columns=("Of", "Number", "Smallest", "Median", "Largest"),
@@ -159,7 +159,7 @@ def _format_view(audit: Audit, at: int) -> dict[str, Any]:
 
     this = audit.formats[at]
     mine = [c for c in audit.canaries if c.format == at]
-    enumerated = this.method == "enumeration"
+    enumerated = this.method == ENUMERATION
     size = count(this.space_size)
     facts = {
         "Format": this.format,
@@ -185,7 +185,10 @@ def _format_view(audit: Audit, at: int) -> dict[str, Any]:
         "facts": facts,
         "fit": this.skew_normal,
         "curve_verdict": curve_verdict(this.skew_normal),
-        "exposure_rows": [exposure_cells(group) for group in _by_copies(mine)],
+        "exposure_rows": [
+            exposure_cells(group[0].repetitions, [c.exposure for c in group])
+            for group in _by_copies(mine)
+        ],
         "histogram_rows": [_candidate_cells(this.histogram)]
         + [_px_cells(group) for group in _by_copies(mine)],
         "exposure_words": _exposure_words(mine, this.space_size),
@@ -232,7 +235,7 @@ def _exposure_words(mine: list[CanaryResult], space_size: int) -> str:
     """What the first figure shows, for those who do not see it."""
     groups = []
     for group in _by_copies(mine):
-        median, bound = median_bits(group)
+        median, bound = median_bits([c.exposure for c in group])
         copies = group[0].repetitions
         name = plural(copies, "copy", "copies") if copies else "controls"
         groups.append(f"{name}: {'at least ' if bound else ''}{bits(median)}")

@@ -107,7 +107,7 @@ def strongest(audit: Audit) -> Group | None:
     )
     group = groups[first]
     exact = all(c.exposure.exact for c in group)
-    return Group(first, len(group), *median_bits(group), exact)
+    return Group(first, len(group), *median_bits([c.exposure for c in group]), exact)
 
 
 def answer(audit: Audit) -> Answer:

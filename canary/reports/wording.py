@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from canary.reports.numbers import count
+from canary.statistics.result import ENUMERATION, RANK
 
 __all__ = ["facts_in_words", "settings_in_words"]
 
@@ -63,11 +64,11 @@ def _or(empty: str) -> _Words:
 
 def _method(value: Any) -> str:
     return {
-        "auto": "exact ranks where the budget allows them, uniform draws elsewhere",
-        "rank": "ranks by branch and bound, as was asked for",
+        "auto": "exact ranks where the budget allows them, draws elsewhere",
+        RANK: "ranks by branch and bound, as was asked for",
         "sampling": "uniform draws, as was asked for",
         "importance": "importance draws, as was asked for",
-        "enumeration": "enumeration, as was asked for",
+        ENUMERATION: "enumeration, as was asked for",
     }.get(str(value)) or _shown(value)
 
 
@@ -126,7 +127,7 @@ _SETTINGS: dict[str, tuple[str, _Words]] = {
     ),
     "method": ("Method", _method),
     "budget": ("Most queries for the ranks of a format", _number),
-    "draws": ("Draws where a format is not enumerated", _number),
+    "draws": ("Uniform draws of each format", _number),
     "seed": ("Seed of the draws (not of the canaries)", _shown),
     "batch_size": ("Batch size", _or("found by trial")),
     "versions": ("Software", _software),

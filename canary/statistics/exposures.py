@@ -21,7 +21,13 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import EstimationError
 from canary.records.fields import brief
 from canary.statistics.checks import LARGEST_BITS, check_confidence, exact_size, finite_array
-from canary.statistics.result import UNIFORM_DRAWS, Exposure
+from canary.statistics.result import (
+    ENUMERATION,
+    RANK,
+    RANK_AND_DRAWS,
+    UNIFORM_DRAWS,
+    Exposure,
+)
 
 __all__ = [
     "exposure_by_bounds",
@@ -69,7 +75,7 @@ def exposure_by_rank(
     where = "exposure_by_rank"
     size = exact_size(space_size, where)
     low, middle, high = _ranks(size, where, lower=lower, rank=rank, upper=upper)
-    return _counted("enumeration", low, middle, high, size)
+    return _counted(ENUMERATION, low, middle, high, size)
 
 
 def exposure_by_bounds(
@@ -112,9 +118,9 @@ def exposure_by_bounds(
     size = exact_size(space_size, where)
     if rank is None:
         low, _, high = _ranks(size, where, lower=lower, rank=lower, upper=upper)
-        return _counted("rank", low, None, high, size)
+        return _counted(RANK, low, None, high, size)
     low, middle, high = _ranks(size, where, lower=lower, rank=rank, upper=upper)
-    return _counted("rank", low, middle, high, size)
+    return _counted(RANK, low, middle, high, size)
 
 
 def exposure_by_bounds_and_draws(certain: Exposure, drawn: Exposure) -> Exposure:
@@ -161,7 +167,7 @@ def exposure_by_bounds_and_draws(certain: Exposure, drawn: Exposure) -> Exposure
         return found
     lower = max(certain.lower_bits, drawn.lower_bits)
     upper = min(certain.upper_bits, drawn.upper_bits)
-    found = replace(found, method="rank and draws", draws=drawn.draws, hits=drawn.hits)
+    found = replace(found, method=RANK_AND_DRAWS, draws=drawn.draws, hits=drawn.hits)
     if lower > upper:
         return found
     bits = None if drawn.bits is None else min(max(drawn.bits, lower), upper)

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import EstimationError
 from canary.records.fields import from_fields
 from canary.statistics.checks import check_confidence, exact_size, finite_array
+from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.result import SKEW_NORMAL, Exposure
 from canary.statistics.skewfit import FEWEST, fit_skew_normal, refit_skew_normal
 from canary.statistics.skewnormal import SkewNormal, log_integral
@@ -52,11 +53,12 @@ class SkewNormalFit:
         that of the curve and that of the tested draws.
     ks_p_value : float
         Of `ks_distance`, as if the curve had been known beforehand; see `REJECTION_LEVEL`.
-    tail_bits : float or None
+    tested_tail_bits : float or None
         Exposure of the tested draw at the empirical 10^-3 quantile: the mean that it has
         under the right curve, about 10 bits. None if fewer than 1,000 draws were tested.
     tail_error_bits : float or None
-        By how much the curve's exposure of that draw is larger than `tail_bits`. None also
+        By how much the curve's exposure of that draw is larger than `tested_tail_bits`. None
+        also
         where the curve has nothing at or below that draw.
     confidence : float
         Of the intervals.
@@ -69,7 +71,7 @@ class SkewNormalFit:
     tested: int
     ks_distance: float
     ks_p_value: float
-    tail_bits: float | None
+    tested_tail_bits: float | None
     tail_error_bits: float | None
     confidence: float
     replicates: int
@@ -82,7 +84,7 @@ class SkewNormalFit:
     @property
     def tail_error_sd_bits(self) -> float | None:
         """Standard deviation of `tail_error_bits` by the luck of the tested draws alone."""
-        if self.tail_bits is None:
+        if self.tested_tail_bits is None:
             return None
         from scipy.special import polygamma
 
@@ -97,8 +99,8 @@ class SkewNormalFit:
     def from_dict(cls, data: Mapping[str, Any]) -> SkewNormalFit:
         """The inverse of `to_dict`; a KeyError, TypeError or ValueError says what is wrong."""
         found = from_fields(cls, {**data, "curve": SkewNormal.from_dict(data["curve"])})
-        if found.tail_bits is None and found.tail_error_bits is not None:
-            raise ValueError("tail_error_bits stands without tail_bits")
+        if found.tested_tail_bits is None and found.tail_error_bits is not None:
+            raise ValueError("tail_error_bits stands without tested_tail_bits")
         return found
 
 
@@ -149,7 +151,7 @@ def exposure_by_skew_normal(
     Integrals are taken in log space [2]_, so an exposure is finite wherever the answer is.
     It is not where the curve has nothing at or below the canary: at Px = 0, or beyond the
     end of a half-normal curve. Then ``bits`` is None and the lower bound that of the
-    bootstrap, or of the draws alone if even that is infinite.
+    bootstrap, or that of `exposure_by_draws` if even that is infinite.
 
     The interval is that of the nonparametric bootstrap of the fit (percentiles). It covers
     sampling error and nothing else: by how much another sample of draws would have moved
@@ -196,19 +198,18 @@ def exposure_by_skew_normal(
     curve = fit_skew_normal(half)
     replicas = refit_skew_normal(half, curve, replicates=count, rng=rng)
     bits, tails, lower, upper = _estimate(px, curve, replicas, confidence)
-    # What the draws alone say where the curve says infinity, as in exposure_by_draws.
-    floor = -math.log2(-math.expm1(math.log(1.0 - confidence) / len(draws)))
+    counted = exposure_by_draws(px, draws, space_size=space_size, confidence=confidence)
     exposures = [
         Exposure(
             bits=float(bits[i]) if math.isfinite(bits[i]) else None,
-            lower_bits=float(lower[i]) if math.isfinite(lower[i]) else floor,
+            lower_bits=float(lower[i]) if math.isfinite(lower[i]) else counted[i].lower_bits,
             upper_bits=float(upper[i]),
             confidence=confidence,
             method=SKEW_NORMAL,
             space_bits=space_bits,
             p_value=None,
             draws=len(draws),
-            hits=int(np.count_nonzero(draws <= px[i])),
+            hits=counted[i].hits,
             tail_bits=float(tails[i]) if math.isfinite(tails[i]) else None,
         )
         for i in range(len(px))
@@ -259,7 +260,7 @@ def _test(
         tested=len(rest),
         ks_distance=float(found.statistic),
         ks_p_value=float(found.pvalue),
-        tail_bits=counted,
+        tested_tail_bits=counted,
         tail_error_bits=error if error is None or math.isfinite(error) else None,
         confidence=confidence,
         replicates=replicates,

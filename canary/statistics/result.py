@@ -9,13 +9,30 @@ from typing import Any
 
 from canary.records.fields import from_fields
 
-__all__ = ["IMPORTANCE", "SKEW_NORMAL", "UNIFORM_DRAWS", "Exposure"]
+__all__ = [
+    "ENUMERATION",
+    "IMPORTANCE",
+    "RANK",
+    "RANK_AND_DRAWS",
+    "SKEW_NORMAL",
+    "UNIFORM_DRAWS",
+    "Exposure",
+]
 
-IMPORTANCE = "importance draws"
-"""The method that draws what is likely more often, and weights it."""
+ENUMERATION = "enumeration"
+"""The method that prices every candidate of the space."""
+
+RANK = "rank"
+"""The method that prices all candidates that may count, or bounds the rank where it cannot."""
+
+RANK_AND_DRAWS = "rank and draws"
+"""The method in which such bounds cut the interval of uniform draws."""
 
 UNIFORM_DRAWS = "uniform draws"
 """The method whose exposures rest on draws alone."""
+
+IMPORTANCE = "importance draws"
+"""The method that draws what is likely more often, and weights it."""
 
 SKEW_NORMAL = "skew-normal"
 """The method whose exposures are unbounded and have no p-value."""
@@ -35,10 +52,8 @@ class Exposure:
         Confidence of the interval; None where it is certain, to within the noise of the
         model's arithmetic.
     method : str
-        ``"enumeration"``, ``"rank"`` (all candidates that may count were priced, or bounds
-        stand where the budget ended before), ``"rank and draws"`` (such bounds cut the
-        interval of the draws), ``"uniform draws"``, ``"importance draws"`` or
-        ``"skew-normal"``.
+        `ENUMERATION`, `RANK`, `RANK_AND_DRAWS`, `UNIFORM_DRAWS`, `IMPORTANCE` or
+        `SKEW_NORMAL`.
     space_bits : float
         log2|R|, the largest exposure that there is; a skew-normal estimate may exceed it.
     p_value : float or None

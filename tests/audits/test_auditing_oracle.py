@@ -250,7 +250,7 @@ def test_a_space_of_one_candidate_degenerate() -> None:
 def test_median_of_censored_is_a_bound() -> None:
     canaries = generate("The {digit:9}", repetitions=[1], per_repetition=4, controls=0, seed=1)
     results = audit(build("lstm"), canaries, method="sampling", draws=3).canaries
-    value, censored = median_bits(results)
+    value, censored = median_bits([r.exposure for r in results])
     assert value >= 0
     exposures = [c.exposure for c in results]
     highest = np.median([e.upper_bits if e.censored else e.bits for e in exposures])

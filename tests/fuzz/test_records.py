@@ -66,6 +66,7 @@ def small_audit():
                 histogram=builder.build(),
                 skew_normal=fit,
                 candidates=200,
+                draws=200,
                 queries=1200,
                 tokens=8,
                 noise_bits=1e-4,

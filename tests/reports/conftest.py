@@ -5,17 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pytest
 
+from canary.audits.ranked import beside_weighed
 from canary.audits.result import Audit, CanaryResult, FormatResult
 from canary.reports.html import render
-from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
+from canary.statistics.exposures import (
+    exposure_by_bounds,
+    exposure_by_bounds_and_draws,
+    exposure_by_draws,
+    exposure_by_rank,
+)
 from canary.statistics.extrapolation import exposure_by_skew_normal
 from canary.statistics.histogram import HistogramBuilder
 from canary.statistics.pvalues import fisher
+from canary.statistics.result import RANK, RANK_AND_DRAWS
+from canary.statistics.weighted import RankCount, WeightedCount, exposure_by_importance
 
 MODEL = {
     "name": "checkpoint-1200",
@@ -110,6 +119,7 @@ def make_audit(
         histogram=histogram(others),
         skew_normal=fit,
         candidates=space_size if enumerated else draws,
+        draws=None if enumerated else draws,
         queries=111_110 if enumerated else draws * 9,
         tokens=28,
         noise_bits=6.7e-5,
@@ -117,6 +127,50 @@ def make_audit(
         seconds=12.3,
     )
     return finish(canaries, [priced], shared=None if enumerated else draws)
+
+
+def ranked(method, *, learned=3.0, seed=0, **options):
+    """An audit of 10**9 candidates with a walk: all that cost up to 22.5 bits were counted.
+
+    With draws, too, what was not ranked and has few hits has importance draws.
+    """
+    size, draws = 10**9, 20_000
+    base = make_audit(
+        method="uniform draws", space_size=size, draws=draws, bits_per_doubling=learned, seed=seed,
+        text="The random number is {digit:9}", masked="The random number is •••••••••", **options,
+    )  # fmt: skip
+
+    def found(canary):
+        rank = 1 + round(size * NormalDist(32, 2.2).cdf(canary.px_bits))
+        drawn = canary.exposure
+        if canary.px_bits <= 22.5:
+            certain = exposure_by_bounds(
+                lower=rank, upper=min(rank + 1, size), rank=rank, space_size=size
+            )
+        else:
+            certain = exposure_by_bounds(lower=min(8_000, rank), upper=size, space_size=size)
+        if method == RANK:
+            return certain
+        both = exposure_by_bounds_and_draws(certain, drawn)
+        if both.exact or drawn.hits >= 50:
+            return both
+        half = WeightedCount(rank / 2, rank**2 / 400, min(rank - 1, 60), rank / 20, size - 60)
+        count = RankCount(half, half, half, 1 + rank // 2, 1, 1 + rank // 2)
+        (weighed,) = exposure_by_importance([count], [drawn], space_size=size)
+        return beside_weighed(both, weighed)
+
+    canaries = [replace(c, exposure=found(c)) for c in base.canaries]
+    exact = sum(c.exposure.exact for c in canaries)
+    walked = "branch and bound ranked {} of {} canaries exactly, with 48,211 queries"
+    priced = replace(
+        base.formats[0],
+        method=method,
+        reason="enumeration would take 111,111,110 queries, the budget is 1,000,000; "
+        + walked.format(exact, len(canaries)),
+        candidates=draws + 30_000,
+        certificate="certified: one token per character",
+    )
+    return finish(canaries, [priced], shared=draws if method == RANK_AND_DRAWS else None)
 
 
 def hostile():
@@ -154,6 +208,11 @@ AUDITS: dict[str, Callable[[], Audit]] = {
     "draws": lambda: make_audit(
         method="uniform draws", space_size=10**9, text="The random number is {digit:9}",
         masked="The random number is •••••••••", bits_per_doubling=2.2,
+    ),
+    "rank": lambda: ranked(RANK),
+    "rank and draws": lambda: ranked(RANK_AND_DRAWS),
+    "all ranked": lambda: ranked(
+        RANK_AND_DRAWS, repetitions=(64,), controls=0, learned=6.0
     ),
     "nothing learned": lambda: make_audit(bits_per_doubling=0.0),
     "no controls": lambda: make_audit(controls=0),

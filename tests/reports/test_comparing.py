@@ -132,7 +132,7 @@ def test_what_cannot_be_compared_is_said_golden(audits, name):
 
 def test_numbers_of_draws_must_agree(audits):
     drawn = audits["draws"]
-    found = compare([drawn, changed(drawn, candidates=100)])
+    found = compare([drawn, changed(drawn, draws=100)])
     assert "there were 100 draws, not 20,000" in found.reasons[0]
 
 

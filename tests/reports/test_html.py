@@ -28,7 +28,8 @@ from canary.statistics.histogram import Histogram
 CHECKS = [check_self_contained, check_ids, check_readable_aloud, check_variables]
 NAMES = [
     "enumerated", "draws", "nothing learned", "no controls", "only controls", "hostile",
-    "two formats", "many", "many groups", "one canary", "no canaries",
+    "rank", "rank and draws", "all ranked", "two formats", "many", "many groups", "one canary",
+    "no canaries",
 ]  # fmt: skip
 
 
@@ -225,7 +226,7 @@ def test_facts_and_settings_are_words_golden(audits):
     for shown in (
         "Before each candidate nothing but what the tokenizer adds by itself (no start token was "
         "named); if training put another one before each text, the numbers may be too low",
-        "Method exact ranks where the budget allows them, uniform draws elsewhere",
+        "Method exact ranks where the budget allows them, draws elsewhere",
         "Seed of the draws (not of the canaries) 7",
         "Batch size found by trial",
         "Software Python 3.11.7, torch 2.13.0",

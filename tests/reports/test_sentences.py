@@ -45,7 +45,7 @@ def audit_of(groups, *, size=SIZE, draws=None):
     formats = (
         FormatResult(
             "x {digit:6}", "x ••••••", size, method, "", Histogram(0.0, 0.125, ()), None,
-            draws or size, 1, 9, 0.0, None, 1.0,
+            draws or size, draws, 1, 9, 0.0, None, 1.0,
         ),
     )  # fmt: skip
     parts = ([c for c in canaries if not c.control], [c for c in canaries if c.control])
@@ -303,7 +303,8 @@ def test_one_lucky_hit_is_not_the_strongest_golden():
 )
 def test_what_stands_after_at_least_is_a_bound_golden(hits, smallest, median, largest):
     audit = audit_of({4: hits}, size=10**9, draws=20_000)
-    found = [of(audit.canaries) for of in (smallest_bits, median_bits, largest_bits)]
+    exposures = [c.exposure for c in audit.canaries]
+    found = [of(exposures) for of in (smallest_bits, median_bits, largest_bits)]
     assert [bound for _, bound in found] == [bound for _, bound in (smallest, median, largest)]
     wanted = [bits for bits, _ in (smallest, median, largest)]
     assert [bits for bits, _ in found] == pytest.approx(wanted, abs=0.01)

@@ -7,9 +7,11 @@ import math
 
 import numpy as np
 import pytest
+from numpy.random import PCG64
 from scipy import stats
 
 from canary.errors import EstimationError
+from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
 from canary.statistics.pvalues import fisher
 from canary.statistics.result import Exposure
@@ -19,6 +21,13 @@ from canary.statistics.skewnormal import SkewNormal
 def estimate(px, draws, *, seed=0, space_size=10**9, **options):
     rng = np.random.default_rng(seed)
     return exposure_by_skew_normal(px, draws, space_size=space_size, rng=rng, **options)
+
+
+class Unmixed(np.random.Generator):
+    """Leaves the draws in their order: the first half is fitted, the second tests."""
+
+    def permutation(self, x):
+        return x
 
 
 def sample(shape, n, seed, location=30.0, scale=2.0):
@@ -38,7 +47,7 @@ def test_exposure_of_a_known_curve_theory(shape):
     assert [e.bits for e in found] == pytest.approx(wanted, rel=0.05, abs=0.05)
     assert (fit.fitted, fit.tested) == (50_000, 50_000)
     assert fit.rejected is False
-    assert fit.tail_bits == pytest.approx(10, abs=0.05)
+    assert fit.tested_tail_bits == pytest.approx(10, abs=0.05)
     assert abs(fit.tail_error_bits) < 4 * fit.tail_error_sd_bits
 
 
@@ -57,6 +66,22 @@ def test_two_peaks_are_rejected_theory():
     assert fit.rejected
     assert fit.ks_distance > 0.1
     assert fit.ks_p_value < 1e-9
+
+
+def test_the_test_is_on_draws_that_were_not_fitted_golden():
+    """The halves differ: the curve is that of one, and what is said of it that of the other."""
+    fitted, rest = sample(0.0, 2000, 14), sample(0.0, 2000, 15, location=33.0)
+    _, fit = exposure_by_skew_normal(
+        [25.0], np.concatenate([fitted, rest]), space_size=10**9, rng=Unmixed(PCG64(1))
+    )
+    assert fit.curve.mean_bits == pytest.approx(fitted.mean(), abs=0.01)
+    wanted = stats.kstest(rest, fit.curve.cumulative)
+    assert (fit.ks_distance, fit.ks_p_value) == (wanted.statistic, wanted.pvalue)
+    assert fit.ks_distance > 0.4  # means 1.5 deviations apart: 0.55
+    assert fit.rejected
+    quantile = np.sort(rest)[1]
+    said = -math.log2(fit.curve.cumulative(quantile))
+    assert fit.tail_error_bits == pytest.approx(said - fit.tested_tail_bits, rel=1e-6)
 
 
 def test_the_integral_from_0_is_less_than_the_tail_golden():
@@ -163,15 +188,29 @@ def test_beyond_a_half_normal_curve_degenerate():
     assert fit.curve.shape == math.inf
     assert found[0].bits is None
     assert found[0].tail_bits is None
-    # 1 - 0.05^(1/400) of the space: the bound of the draws alone.
-    assert found[0].lower_bits >= -math.log2(1 - 0.05 ** (1 / 400)) - 1e-9
     assert found[1].bits == pytest.approx(-math.log2(math.erf(math.sqrt(0.5))), abs=0.3)
+
+
+@pytest.mark.parametrize("hits", [0, 1, 3])
+def test_where_the_curve_says_infinity_the_draws_bound_oracle(hits):
+    # The fitted half begins at 30 bits; draws below the canary are in the other half alone.
+    rng = np.random.default_rng(11)
+    fitted = 30 + np.abs(rng.normal(size=200))
+    rest = np.concatenate([np.arange(27.0, 27.0 + 0.25 * hits, 0.25), fitted[hits:]])
+    draws = np.concatenate([fitted, rest])
+    (e,), fit = exposure_by_skew_normal([28.0], draws, space_size=10**9, rng=Unmixed(PCG64(1)))
+    (counted,) = exposure_by_draws([28.0], draws, space_size=10**9)
+    assert fit.curve.shape == math.inf
+    assert (e.bits, e.hits) == (None, hits)
+    assert e.lower_bits == counted.lower_bits
+    # Clopper and Pearson: so large a share gives at most that many hits in 2.5 % of cases.
+    assert stats.binom.cdf(hits, 400, 2.0**-e.lower_bits) == pytest.approx(0.025, rel=1e-9)
 
 
 def test_no_canaries_degenerate():
     found, fit = estimate([], sample(1.0, 40, 9))
     assert found == []
-    assert (fit.tail_bits, fit.tail_error_bits, fit.tail_error_sd_bits) == (None, None, None)
+    assert (fit.tested_tail_bits, fit.tail_error_bits, fit.tail_error_sd_bits) == (None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +249,7 @@ def test_round_trip():
         {"curve": {"location_bits": 1.0, "scale_bits": 1.0}},
         {"ks_p_value": None},
         {"fitted": 1.5},
-        {"tail_bits": None},
+        {"tested_tail_bits": None},
         {"unknown": 1},
     ],
 )
