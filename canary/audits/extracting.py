@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from canary.audits.extraction import Candidate, Completion, Extraction
 from canary.audits.result import Audit
@@ -22,8 +21,10 @@ from canary.models.base import Context, LanguageModel, Walker
 from canary.models.loading import load
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher
+from canary.search.bounds import bounds_by_place
 from canary.search.completion import complete
 from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, shortest_leaves
+from canary.search.step import context_nats
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import LEAF, TokenTree, compile_tree
 
@@ -129,7 +130,7 @@ def extract(
     batcher.check_length(tokens)
     noise_bits = below.model.facts.noise_bits(tokens)
     with below.open(tree) as walker:
-        context_bits = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
+        context_bits = context_nats(walker) / _LN2
         found = shortest_leaves(
             tree,
             walker,
@@ -374,8 +375,14 @@ def _candidates(
     noise_bits: float,
 ) -> tuple[Candidate, ...]:
     px = found.costs / _LN2
-    rest = found.rest / _LN2
-    least, most = _ranks(px, rest, size, context_bits, noise_bits)
+    least, most = bounds_by_place(
+        px,
+        found.leaves,
+        found.rest / _LN2,
+        size=size,
+        context_bits=context_bits,
+        noise_bits=noise_bits,
+    )
     return tuple(
         Candidate(
             fill=fill,
@@ -388,26 +395,6 @@ def _candidates(
         )
         for i, fill in enumerate(fills)
     )
-
-
-def _ranks(
-    px: NDArray[np.float64], rest: float, size: int, context_bits: float, noise_bits: float
-) -> tuple[list[int], list[int]]:
-    """Least and greatest rank that each candidate found can have.
-
-    Counted among those found; where others may be as likely, at most 2^B candidates can be
-    (their probabilities below the context sum to at most 1).
-    """
-    least, most = [], []
-    for own in px.tolist():
-        least.append(int((px < own - noise_bits).sum()) + 1)
-        up_to = own + noise_bits
-        if up_to < rest:
-            most.append(max(int((px <= up_to).sum()), least[-1]))
-        else:
-            bits = min(up_to - context_bits, math.log2(size))
-            most.append(min(size, max(math.ceil(2.0**bits * (1 + 1e-9)), least[-1])))
-    return least, most
 
 
 def _depth(tree: TokenTree) -> int:

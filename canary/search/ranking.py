@@ -21,6 +21,7 @@ from canary.search.bounded import BoundedWalk
 from canary.search.bounds import RankBounds, most_leaves
 from canary.search.census import Census, CensusResult
 from canary.search.enumerate import enumerate_leaves, leaf_costs
+from canary.search.step import context_nats
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import MISSING, TokenTree
 
@@ -112,7 +113,7 @@ def rank_by_tree(
         kept = format.automaton.unrank_many(keep.tolist())
         keep = leaf_numbers(tree, format, encoder, kept)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
-        context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
+        context = context_nats(walker) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, index)
         priced = Priced(own / _LN2, np.full(len(own), context))
         check_agreement(batcher, priced, rows, noise_bits)
@@ -209,7 +210,7 @@ def rank_by_bounds(
     """
     numbers = leaf_numbers(tree, format, encoder, fills)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
-        context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
+        context = context_nats(walker) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, numbers)
         priced = Priced(own / _LN2, np.full(len(own), context))
         check_agreement(batcher, priced, rows, noise_bits)
