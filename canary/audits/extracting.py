@@ -219,7 +219,8 @@ def with_extractions(
     Returns
     -------
     Audit
-        Its extractions hold no fills. A format whose candidates make no tree is left out.
+        Its extractions hold no fills. A format without canaries is left out, and one whose
+        candidates make no tree.
 
     Raises
     ------
@@ -230,12 +231,14 @@ def with_extractions(
     """
     seam, found = load(model), []
     for number, format in enumerate(canaries.formats):
-        injected = sum(c.format == number and not c.control for c in canaries)
+        mine = [c for c in canaries if c.format == number]
+        if not mine:
+            continue
         with suppress(UnsupportedError):
             result = extract(
                 seam,
                 format,
-                top=max(injected, 1),
+                top=max(sum(not c.control for c in mine), 1),
                 budget=budget,
                 canaries=canaries,
                 start_token=audit.settings.get("start_token"),
@@ -414,9 +417,10 @@ def _canaries_of(canaries: CanarySet, format: Format) -> dict[str, str]:
     """Ids of the canaries of a format, by fill."""
     found = {c.fill: c.id for c in canaries if canaries.formats[c.format] == format}
     if not found:
+        named = dict.fromkeys(canaries.formats[c.format].text for c in canaries)
         raise InputError(
             f"the canary set has no canary of the format {format.text!r}",
-            cure=f"name one of {', '.join(repr(f.text) for f in canaries.formats)}",
+            cure=f"name one of {', '.join(map(repr, named))}" if named else "give another set",
         )
     return found
 

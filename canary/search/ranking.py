@@ -197,8 +197,8 @@ def rank_by_bounds(
     rows : Priced
         The fills as whole rows, with which the walk must agree.
     budget : int
-        Queries that the walk may take. Finding the fills' own paths takes one more per
-        token of each.
+        Queries that walk and fills' own paths may take. The paths take one per token of
+        each fill, and are walked whatever the budget.
     wanted : bool array of shape (k,), optional
         Fills worth the walk. The others get the bound that costs nothing: of all
         candidates, at most ``2**B`` can be as likely, B being the bits below the context.
@@ -223,7 +223,7 @@ def rank_by_bounds(
             costs=own[chosen],
             noise_bits=noise_bits,
         )
-        walk.run(budget=budget)
+        walk.run(budget=max(budget - queries, 0))
         found = walk.bounds()
     free = most_leaves(priced.px_bits + noise_bits - context, np.full(len(own), tree.size))
     lower, rank = np.ones((2, len(own)), np.int64)

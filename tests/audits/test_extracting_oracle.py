@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import canary
 from canary.audits.extracting import completions, extract, with_extractions
 from canary.audits.extraction import Extraction
 from canary.corpus.canaries import CanarySet
+from canary.errors import InputError
 from canary.formats.format import Format
 from canary.models.table import TableModel
 from canary.tokens.fast import as_tokenizer
@@ -71,6 +73,18 @@ def test_exact_ties_of_known_number_have_one_exposure_golden():
     chosen = CanarySet.from_fills("a{digit:1}", [c.fill for c in found.candidates])
     audited = canary.exposure(model, chosen, method="enumeration")
     assert [c.exposure.bits for c in audited] == [lower for lower, _ in ends]
+
+
+def test_formats_without_canaries_are_left_out_of_an_audit(case):
+    """What was measured is not lost; and asked for by name, the cure names others only."""
+    chosen = canary.generate([TEXT, "a{digit:2}"], repetitions=[1], per_repetition=1, seed=0)
+    chosen = replace(chosen, canaries=tuple(c for c in chosen if c.format == 0))
+    audit = canary.audit(case.model, chosen, seed=0)
+    whole = with_extractions(audit, case.model, chosen)
+    assert [found.format for found in whole.extractions] == [TEXT]
+    with pytest.raises(InputError, match="no canary of the format 'a{digit:2}'") as caught:
+        extract(case.model, "a{digit:2}", canaries=chosen)
+    assert caught.value.cure == f"name one of {TEXT!r}"
 
 
 def test_canaries_are_named_by_their_ids(case):
