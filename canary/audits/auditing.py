@@ -56,17 +56,21 @@ def exposure(
         `budget` queries. Elsewhere it compares with `draws` uniform draws, and ranks by
         branch and bound, within the budget, the canaries of which the draws leave that
         possible: their exposures are exact. ``rank`` tries that for all, from the
-        likeliest on, and gives certain bounds where the budget ends before.
+        likeliest on, and gives certain bounds where the budget ends before; draws are
+        priced for the curve and the histogram only.
         ``importance`` draws likely candidates more often and weights them: `draws` nodes
         per level of the token tree, within `budget` queries, beside as many uniform draws.
         ``skew-normal`` gives the estimate that otherwise stands beside the exposure as
         the exposure itself; it has no p-value.
     budget : int
-        Queries (tokens computed below the context) that enumeration, or branch and bound,
-        may take per format.
+        Queries (tokens computed below the context) that enumeration or branch and bound
+        may take per format, and importance draws about as many again. The canaries and the
+        draws are priced besides, one query per token; branch and bound counts the
+        canaries' own paths, but walks them whatever the budget.
     draws : int
         Candidates drawn per format. Where it is enumerated they are a part of what is
-        priced anyway, and only the skew-normal curve is fitted to them.
+        priced anyway, and only the skew-normal curve is fitted to them. With ``rank`` they
+        serve the curve and the histogram only, and are priced all the same.
     seed : int
         Of the draws.
     start_token, context : str

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from canary.audits.extraction import Candidate, Completion, Extraction
 from canary.audits.result import Audit
@@ -22,8 +21,10 @@ from canary.models.base import Context, LanguageModel, Walker
 from canary.models.loading import load
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher
+from canary.search.bounds import bounds_by_place
 from canary.search.completion import complete
 from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, shortest_leaves
+from canary.search.step import context_nats
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import LEAF, TokenTree, compile_tree
 
@@ -129,7 +130,7 @@ def extract(
     batcher.check_length(tokens)
     noise_bits = below.model.facts.noise_bits(tokens)
     with below.open(tree) as walker:
-        context_bits = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
+        context_bits = context_nats(walker) / _LN2
         found = shortest_leaves(
             tree,
             walker,
@@ -218,7 +219,8 @@ def with_extractions(
     Returns
     -------
     Audit
-        Its extractions hold no fills. A format whose candidates make no tree is left out.
+        Its extractions hold no fills. A format without canaries is left out, and one whose
+        candidates make no tree.
 
     Raises
     ------
@@ -229,12 +231,14 @@ def with_extractions(
     """
     seam, found = load(model), []
     for number, format in enumerate(canaries.formats):
-        injected = sum(c.format == number and not c.control for c in canaries)
+        mine = [c for c in canaries if c.format == number]
+        if not mine:
+            continue
         with suppress(UnsupportedError):
             result = extract(
                 seam,
                 format,
-                top=max(injected, 1),
+                top=max(sum(not c.control for c in mine), 1),
                 budget=budget,
                 canaries=canaries,
                 start_token=audit.settings.get("start_token"),
@@ -374,8 +378,14 @@ def _candidates(
     noise_bits: float,
 ) -> tuple[Candidate, ...]:
     px = found.costs / _LN2
-    rest = found.rest / _LN2
-    least, most = _ranks(px, rest, size, context_bits, noise_bits)
+    least, most = bounds_by_place(
+        px,
+        found.leaves,
+        found.rest / _LN2,
+        size=size,
+        context_bits=context_bits,
+        noise_bits=noise_bits,
+    )
     return tuple(
         Candidate(
             fill=fill,
@@ -388,26 +398,6 @@ def _candidates(
         )
         for i, fill in enumerate(fills)
     )
-
-
-def _ranks(
-    px: NDArray[np.float64], rest: float, size: int, context_bits: float, noise_bits: float
-) -> tuple[list[int], list[int]]:
-    """Least and greatest rank that each candidate found can have.
-
-    Counted among those found; where others may be as likely, at most 2^B candidates can be
-    (their probabilities below the context sum to at most 1).
-    """
-    least, most = [], []
-    for own in px.tolist():
-        least.append(int((px < own - noise_bits).sum()) + 1)
-        up_to = own + noise_bits
-        if up_to < rest:
-            most.append(max(int((px <= up_to).sum()), least[-1]))
-        else:
-            bits = min(up_to - context_bits, math.log2(size))
-            most.append(min(size, max(math.ceil(2.0**bits * (1 + 1e-9)), least[-1])))
-    return least, most
 
 
 def _depth(tree: TokenTree) -> int:
@@ -427,9 +417,10 @@ def _canaries_of(canaries: CanarySet, format: Format) -> dict[str, str]:
     """Ids of the canaries of a format, by fill."""
     found = {c.fill: c.id for c in canaries if canaries.formats[c.format] == format}
     if not found:
+        named = dict.fromkeys(canaries.formats[c.format].text for c in canaries)
         raise InputError(
             f"the canary set has no canary of the format {format.text!r}",
-            cure=f"name one of {', '.join(repr(f.text) for f in canaries.formats)}",
+            cure=f"name one of {', '.join(map(repr, named))}" if named else "give another set",
         )
     return found
 

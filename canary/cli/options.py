@@ -150,29 +150,29 @@ Model = Annotated[
         "a recurrent model of your own.",
     ),
 ]
-Method = Annotated[
-    MethodName,
-    typer.Option(
-        "--method",
-        help="auto enumerates the whole space where the budget allows, and otherwise samples "
-        "and ranks those canaries exactly that the budget allows; rank does only that; "
-        "importance draws what is likely more often, and weights it.",
-    ),
-]
+_METHODS = (
+    "auto enumerates the whole space where the budget allows, and otherwise samples and ranks "
+    "those canaries exactly that the budget allows; rank does that for all, and its numbers rest "
+    "on no draws (those are priced for the curve and the histogram); importance draws what is "
+    "likely more often, and weights it"
+)
+Method = Annotated[MethodName, typer.Option("--method", help=f"{_METHODS}.")]
 ExposureMethod = Annotated[
     ExposureMethodName,
     typer.Option(
         "--method",
-        help="auto enumerates the whole space where the budget allows, and otherwise samples "
-        "and ranks those canaries exactly that the budget allows; rank does only that; "
-        "importance draws what is likely more often, and weights it; "
-        "skew-normal reads exposure off a curve fitted to draws, without a p-value.",
+        help=f"{_METHODS}; skew-normal reads exposure off a curve fitted to draws, without a "
+        "p-value.",
     ),
 ]
 Budget = Annotated[
     int,
     typer.Option(
-        "--budget", min=1, help="Queries (tokens computed) that the ranks of a format may take."
+        "--budget",
+        min=1,
+        help="Queries (tokens computed) that enumeration or branch and bound may take for a "
+        "format, and importance draws about as many again; canaries and draws are priced "
+        "besides.",
     ),
 ]
 Draws = Annotated[
@@ -180,8 +180,8 @@ Draws = Annotated[
     typer.Option(
         "--draws",
         min=1,
-        help="Candidates drawn per format: to compare with where it is not enumerated, and to "
-        "fit the skew-normal curve to.",
+        help="Candidates drawn per format: to compare with where it is not enumerated, and for "
+        "the skew-normal curve and the histogram, with --method rank as well.",
     ),
 ]
 StartToken = Annotated[

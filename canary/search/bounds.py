@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RankBounds", "most_leaves"]
+from canary.search.census import Limits
+
+__all__ = ["RankBounds", "bounds_by_place", "most_leaves"]
 
 # By how much the probabilities below a node may exceed 1 in sum: a float32 softmax is off by
 # about 1e-6 a token, and a path has fewer than hundreds of them.
@@ -63,7 +65,10 @@ class RankBounds:
 
 
 def most_leaves(bits: NDArray[np.float64], leaves: Ints) -> Ints:
-    """How many leaves below a node can cost at most so many bits below it, rounded up.
+    """At least as many leaves below a node as can cost at most so many bits below it.
+
+    Each of them has a probability of at least ``2**-bits`` below its node, and they sum to 1
+    there, but for what the arithmetic of the model adds.
 
     Parameters
     ----------
@@ -75,3 +80,41 @@ def most_leaves(bits: NDArray[np.float64], leaves: Ints) -> Ints:
     few = bits < 62.0
     bound = np.exp2(np.where(few, bits, 0.0) + _SLACK_BITS).astype(np.int64)
     return np.where(few, np.minimum(bound, leaves), leaves)
+
+
+def bounds_by_place(
+    px_bits: NDArray[np.float64],
+    leaves: Ints,
+    rest_bits: float,
+    *,
+    size: int,
+    context_bits: float,
+    noise_bits: float,
+) -> tuple[Ints, Ints]:
+    """Least and greatest rank that each of the likeliest leaves can have.
+
+    They are counted among those found. Where leaves that were not found may be as likely, at
+    most ``2**B`` can be, B being the bits below the context.
+
+    Parameters
+    ----------
+    px_bits : float64 array of shape (k,)
+        Log-perplexities of the leaves that were found, ascending.
+    leaves : int64 array of shape (k,)
+        Their numbers in the tree.
+    rest_bits : float
+        Every other leaf costs at least this.
+    size : int
+        All candidates.
+    context_bits, noise_bits : float
+
+    Returns
+    -------
+    least, most : int64 arrays of shape (k,)
+    """
+    limits = Limits(px_bits, leaves, noise_bits=noise_bits)
+    everywhere = (0, int(leaves.max(initial=-1)) + 1)
+    below, _, not_above = 1 + limits.count(px_bits, px_bits, everywhere, leaves.copy)
+    up_to = px_bits + noise_bits
+    free = most_leaves(up_to - context_bits, np.full(len(px_bits), size))
+    return below, np.where(up_to < rest_bits, not_above, np.maximum(free, below))

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.models.base import Walker
 from canary.scoring.batcher import Batcher
+from canary.search.bounds import most_leaves
 from canary.search.guide import Edges, Guide, guide_from
-from canary.search.step import Frontier, Step, expand, joined, root_frontier
+from canary.search.step import Frontier, Step, context_nats, expand, joined, root_frontier
 from canary.statistics.weighted import WeightedCount, count_variance
 from canary.tokens.tree import TokenTree
 
@@ -27,6 +28,7 @@ __all__ = ["Sample", "importance_sample", "sample_nodes"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+_LN2 = float(np.log(2))
 _PILOT = 0.1  # of the width
 _LEAST_PILOT = 64
 # Parts of the width that are kept for uniform draws, and for draws from the model itself.
@@ -35,7 +37,6 @@ _UNIFORM, _MODEL = 0.1, 0.1
 # and three for each that was found, but not beyond ten times its rank if those are more.
 _NEXT, _TIMES, _RANKS = 100, 4, 10.0
 _CHILDREN_AT_ONCE = 2**22
-_SLACK = 1e-3  # nats by which the probabilities below a node may exceed 1 in sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,15 +106,10 @@ class Sample:
         return float(self.weights[self.nodes[:near]].max())
 
     def _unseen(self, limit: float) -> int:
-        """At least as many leaves as may cost at most `limit` below nodes passed over.
-
-        Each of them has a probability of at least ``exp(cost of the node - limit)`` below
-        its node, and they sum to 1 there.
-        """
+        """At least as many leaves as may cost at most `limit` below nodes passed over."""
         open_ = int(np.searchsorted(self.passed_costs, limit, side="right"))
-        room = np.minimum(limit + _SLACK - self.passed_costs[:open_], 50.0)
-        most = np.minimum(np.exp(room), self.passed_leaves[:open_].astype(np.float64))
-        return int(min(np.floor(most).sum() * (1 + 1e-12), 2.0**62))
+        bits = (limit - self.passed_costs[:open_]) / _LN2
+        return int(most_leaves(bits, self.passed_leaves[:open_]).sum())
 
 
 def importance_sample(
@@ -135,7 +131,7 @@ def importance_sample(
     pilot = max(_LEAST_PILOT, round(_PILOT * width))
     seen: list[Edges] = []
     first = sample_nodes(tree, walker, batcher, width=pilot, rng=rng, seen=seen)
-    context = float(root_frontier(walker).costs[0])
+    context = context_nats(walker)
     guide = guide_from(Edges.joined(seen), tree.size, context=context, ceiling=ceiling)
     left = max(width - pilot, 1)
     sample = sample_nodes(tree, walker, batcher, width=left, rng=rng, guide=guide)

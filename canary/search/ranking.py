@@ -21,6 +21,7 @@ from canary.search.bounded import BoundedWalk
 from canary.search.bounds import RankBounds, most_leaves
 from canary.search.census import Census, CensusResult
 from canary.search.enumerate import enumerate_leaves, leaf_costs
+from canary.search.step import context_nats
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import MISSING, TokenTree
 
@@ -112,7 +113,7 @@ def rank_by_tree(
         kept = format.automaton.unrank_many(keep.tolist())
         keep = leaf_numbers(tree, format, encoder, kept)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
-        context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
+        context = context_nats(walker) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, index)
         priced = Priced(own / _LN2, np.full(len(own), context))
         check_agreement(batcher, priced, rows, noise_bits)
@@ -196,8 +197,8 @@ def rank_by_bounds(
     rows : Priced
         The fills as whole rows, with which the walk must agree.
     budget : int
-        Queries that the walk may take. Finding the fills' own paths takes one more per
-        token of each.
+        Queries that walk and fills' own paths may take. The paths take one per token of
+        each fill, and are walked whatever the budget.
     wanted : bool array of shape (k,), optional
         Fills worth the walk. The others get the bound that costs nothing: of all
         candidates, at most ``2**B`` can be as likely, B being the bits below the context.
@@ -209,7 +210,7 @@ def rank_by_bounds(
     """
     numbers = leaf_numbers(tree, format, encoder, fills)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
-        context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
+        context = context_nats(walker) / _LN2
         own, queries = leaf_costs(tree, walker, batcher, numbers)
         priced = Priced(own / _LN2, np.full(len(own), context))
         check_agreement(batcher, priced, rows, noise_bits)
@@ -222,7 +223,7 @@ def rank_by_bounds(
             costs=own[chosen],
             noise_bits=noise_bits,
         )
-        walk.run(budget=budget)
+        walk.run(budget=max(budget - queries, 0))
         found = walk.bounds()
     free = most_leaves(priced.px_bits + noise_bits - context, np.full(len(own), tree.size))
     lower, rank = np.ones((2, len(own)), np.int64)

@@ -15,6 +15,7 @@ from canary.models.base import Walker
 from canary.scoring.batcher import Batcher
 from canary.search.enumerate import leaf_costs
 from canary.search.importance import Sample, importance_sample
+from canary.search.step import context_nats
 from canary.statistics.weighted import RankCount
 from canary.tokens.tree import TokenTree
 
@@ -130,7 +131,7 @@ def rank_by_importance(
             _count(sample, at, numbers=numbers, costs=costs, noise=noise)
             for at in range(len(numbers))
         )
-        context = -float(np.sum(walker.context_log_probs, dtype=np.float64)) / _LN2
+        context = context_nats(walker) / _LN2
         found = SampledRanks(costs / _LN2, context, counts, width, rounds, queries)
         widest = max((count.width_bits(confidence) for count in counts), default=0.0)
         if narrow_bits is None or widest <= narrow_bits:

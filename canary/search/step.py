@@ -13,7 +13,7 @@ from canary.models.base import Children, Nodes, Walker
 from canary.scoring.batcher import Batcher
 from canary.tokens.tree import LEAF, TokenTree
 
-__all__ = ["Frontier", "Step", "expand", "joined", "root_frontier"]
+__all__ = ["Frontier", "Step", "context_nats", "expand", "joined", "root_frontier"]
 
 Ints = NDArray[np.int64]
 
@@ -147,19 +147,24 @@ class Step:
         )
 
 
-def root_frontier(walker: Walker) -> Frontier:
-    """The root alone, with the cost of the context."""
-    zero = np.zeros(1, np.int64)
+def context_nats(walker: Walker) -> float:
+    """The cost of the context: what every candidate below it costs at least."""
     context = 0.0
     for log_prob in walker.context_log_probs:  # first token first, as everywhere
         context -= float(log_prob)
+    return context
+
+
+def root_frontier(walker: Walker) -> Frontier:
+    """The root alone, with the cost of the context."""
+    zero = np.zeros(1, np.int64)
     return Frontier(
         states=zero,
         paths=np.zeros((1, 0), np.int32),
         lengths=zero,
         priced=zero,
         handles=np.full(1, -1, np.int64),
-        costs=np.array([context]),
+        costs=np.array([context_nats(walker)]),
         first_leaf=zero,
     )
 

@@ -4,8 +4,10 @@ Usage::
 
     python neighbours.py MODEL --canaries canaries.json --id canary-1
 
-Digits that agree with the canary's are shown as dots, so the table tells how the model
-treats a canary's neighbours and does not tell the canary.
+Beside them stand the likeliest of all candidates, which a search finds and proves. Digits
+that agree with the canary's are shown as dots, so the tables tell how the model treats a
+canary's neighbours and do not tell the canary; of those that are no neighbours only the
+number of other digits is shown.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from model import build
 import canary
 
 DIGITS = "0123456789"
+SUBSTITUTIONS = 2
 
 
 def within(fill: str, substitutions: int) -> Iterator[str]:
@@ -38,7 +41,9 @@ def within(fill: str, substitutions: int) -> Iterator[str]:
 
 def masked(candidate: str, fill: str) -> str:
     """`candidate` with a dot for every digit that is the canary's own."""
-    return "".join("." if a == b else a for a, b in zip(candidate, fill, strict=True))
+    shown = "".join("." if a == b else a for a, b in zip(candidate, fill, strict=True))
+    others = len(shown) - shown.count(".")
+    return shown if others <= SUBSTITUTIONS else f"{others} other digits"
 
 
 def main() -> None:
@@ -47,17 +52,21 @@ def main() -> None:
     parser.add_argument("--canaries", type=Path, required=True)
     parser.add_argument("--id", default="canary-1")
     parser.add_argument("--top", type=int, default=10)
+    parser.add_argument("--budget", type=int, default=1_000_000, help="queries of the search")
     parser.add_argument("--start-token", default="\n")
     args = parser.parse_args()
     canaries = canary.CanarySet.load(args.canaries)
     chosen = next(c for c in canaries if c.id == args.id)
     format = canaries.formats[chosen.format]
-    fills = list(within(chosen.fill, 2))
+    fills = list(within(chosen.fill, SUBSTITUTIONS))
     model = canary.load(args.model, factory=build)
     px = canary.score(
         model, [format.candidate(fill) for fill in fills], start_token=args.start_token
     )
     order = np.argsort(px, kind="stable")
+    search = canary.extract(
+        model, format, top=args.top, budget=args.budget, start_token=args.start_token
+    )
     found = {
         "canary": chosen.id,
         "copies": chosen.repetitions,
@@ -68,6 +77,11 @@ def main() -> None:
             {"shown": masked(fills[i], chosen.fill), "px_bits": float(px[i])}
             for i in order[: args.top]
         ],
+        "of_all": [
+            {"shown": masked(c.fill or "", chosen.fill), "px_bits": c.px_bits, "proven": c.proven}
+            for c in search.candidates
+        ],
+        "queries": search.queries,
     }
     print(json.dumps(found))
 

@@ -42,6 +42,17 @@ def test_rank_and_enumeration_agree_oracle(name: str) -> None:
         assert ranked.formats[0].skew_normal == counted.formats[0].skew_normal
 
 
+def test_the_budget_holds_the_canaries_own_paths() -> None:
+    """12 canaries of 5 digits take 60 queries at most; the walk takes what is left."""
+    model = build("table")
+    canaries = generate("The {digit:5}", repetitions=[1], per_repetition=6, controls=6, seed=4)
+    for budget in (1, 60, 61, 100, 2_000):
+        about = audit(model, canaries, method="rank", budget=budget, draws=40).formats[0]
+        spent = int(about.reason.rpartition("with ")[2].split()[0].replace(",", ""))
+        assert spent <= max(budget, 60)
+        assert spent > budget - 20 or budget <= 60
+
+
 def test_every_budget_gives_what_holds(tmp_path) -> None:
     """Bounds by themselves and cut with draws, around the exact exposure."""
     model = build("table")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_models import build
+from small_models import CHARACTERS, build, character_tokenizer
 from walk_cases import Case, cases
 
 import canary
 from canary.audits.extracting import completions, extract, with_extractions
 from canary.audits.extraction import Extraction
 from canary.corpus.canaries import CanarySet
+from canary.errors import InputError
 from canary.formats.format import Format
+from canary.models.table import TableModel
+from canary.tokens.fast import as_tokenizer
 
 TEXT = "The code is {digit:3}."
 
@@ -55,6 +59,32 @@ def test_exposure_from_the_place_contains_the_true_one_oracle():
             assert c.exposure_lower_bits - 1e-9 <= true <= c.exposure_upper_bits + 1e-9
             sharp += c.exposure_lower_bits == c.exposure_upper_bits
     assert sharp > 100
+
+
+def test_exact_ties_of_known_number_have_one_exposure_golden():
+    """Without noise a tie is a tie: of two that are as likely both have rank 2, as in an audit."""
+    row = np.full(len(CHARACTERS), -np.inf)
+    row[[3, 7, CHARACTERS.index("a")]] = np.log([0.25, 0.25, 0.5])
+    tokenizer = as_tokenizer(character_tokenizer())
+    model = TableModel(np.zeros((1, len(row)), int), row[None], tokenizer)
+    found = extract(model, "a{digit:1}", top=2)
+    ends = [(c.exposure_lower_bits, c.exposure_upper_bits) for c in found.candidates]
+    assert ends == [(np.log2(10) - 1, np.log2(10) - 1)] * 2
+    chosen = CanarySet.from_fills("a{digit:1}", [c.fill for c in found.candidates])
+    audited = canary.exposure(model, chosen, method="enumeration")
+    assert [c.exposure.bits for c in audited] == [lower for lower, _ in ends]
+
+
+def test_formats_without_canaries_are_left_out_of_an_audit(case):
+    """What was measured is not lost; and asked for by name, the cure names others only."""
+    chosen = canary.generate([TEXT, "a{digit:2}"], repetitions=[1], per_repetition=1, seed=0)
+    chosen = replace(chosen, canaries=tuple(c for c in chosen if c.format == 0))
+    audit = canary.audit(case.model, chosen, seed=0)
+    whole = with_extractions(audit, case.model, chosen)
+    assert [found.format for found in whole.extractions] == [TEXT]
+    with pytest.raises(InputError, match="no canary of the format 'a{digit:2}'") as caught:
+        extract(case.model, "a{digit:2}", canaries=chosen)
+    assert caught.value.cure == f"name one of {TEXT!r}"
 
 
 def test_canaries_are_named_by_their_ids(case):

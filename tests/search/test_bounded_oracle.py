@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from small_models import CHARACTERS, character_tokenizer
 
+from canary.audits.extracting import extract
 from canary.formats.format import Format
 from canary.models.base import Context
 from canary.models.table import TableModel
@@ -23,6 +24,8 @@ from canary.search import bounded
 from canary.search.bounded import BoundedWalk
 from canary.search.bounds import most_leaves
 from canary.search.enumerate import leaf_costs
+from canary.search.importance import sample_nodes
+from canary.search.step import context_nats
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tree import compile_tree
@@ -215,6 +218,31 @@ def test_bounds_are_exact_on_one_node_golden() -> None:
     """3 bits: at most 8 leaves; 2.9: 7; more bits than there are leaves: all leaves."""
     bits, leaves = np.array([3.0, 2.9, 0.0, 70.0, 62.5]), np.array([100, 100, 5, 9, 2**62])
     np.testing.assert_array_equal(most_leaves(bits, leaves), [8, 7, 1, 9, 2**62])
+
+
+def test_a_softmax_that_sums_to_more_than_1_theory() -> None:
+    """Ten digits of (1 + 1e-6) / 10 each, in float32: a hundred leaves below 2 log2(10) bits."""
+    digits = np.full(10, (1 + 1e-6) / 10, np.float32)
+    assert float(digits.astype(np.float64).sum()) > 1 + 5e-7
+    logs = np.full(len(CHARACTERS), -np.inf)
+    logs[:10] = np.log(digits.astype(np.float64))
+    model, format = TableModel.ngram({(): logs}, TOKENIZER), Format("0{digit:2}")
+    tree = compile_tree(format, CandidateEncoder(TOKENIZER))
+    px, numbers = np.array(score(model, list(map(format.candidate, format)))), np.arange(100)
+    case = Case(model, tree, px, numbers)
+    assert (case.ranks() == 100).all()
+    watched, walk = case.open()
+    assert (walk.bounds().upper == 100).all()
+    context = context_nats(watched) / math.log(2)
+    assert 2 ** (px[0] - context) < 100, "the bound would hold without slack"
+
+    found = extract(model, format, top=3, most_open=1, batch_size=1)
+    assert [c.exposure_lower_bits for c in found.candidates] == [0.0] * 3
+    with model.open(Context(tree.context), memory_bytes=2**18) as walker:
+        sample = sample_nodes(
+            tree, walker, Batcher(model), width=1, rng=np.random.default_rng(0)
+        ).count(float(px[0]) * math.log(2) + 1e-12)
+    assert sample.found + sample.unseen >= 100
 
 
 def test_parked_nodes_leave_half_of_the_room() -> None:
