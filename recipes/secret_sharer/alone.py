@@ -7,8 +7,9 @@ Usage::
     python alone.py measure --work WORK
 
 As `run.py`, but with twelve formats of one canary each, so that no canary stands in
-another's way: what limits its exposure is the model. `measure` audits every epoch's model
-and searches each format for its likeliest candidate; it goes on where it was.
+another's way: what limits its exposure is the model. `measure` audits the model of every
+epoch of A and the last one of B, and searches each format for its likeliest candidates; it
+goes on where it was.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def measure(args: argparse.Namespace) -> None:
     points: list[dict[str, Any]] = []
     losses: dict[str, list[float]] = {}
     for strategy in STRATEGIES:
-        for folder in sorted((args.work / strategy).glob("epoch-??")):
+        folders = sorted((args.work / strategy).glob("epoch-??"))
+        for folder in folders if strategy == "A" else folders[-1:]:
             epoch = read_epoch(folder)
             losses.setdefault(strategy, []).append(epoch.test_nats)
             points += [
@@ -181,7 +183,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="holds ptb/ptb.train.txt or .txt.xz")
     parser.add_argument("--work", type=Path, required=True, help="outside the repository")
     parser.add_argument("--strategy", choices=list(STRATEGIES), help="which one to train")
-    parser.add_argument("--budget", type=int, default=300_000, help="queries per format")
+    parser.add_argument("--budget", type=int, default=100_000, help="queries per format")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     args = parser.parse_args()
