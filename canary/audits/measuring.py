@@ -269,7 +269,7 @@ class Auditor:
         assert tree is not None
         wanted = None
         if plan.method == RANK_AND_DRAWS:
-            wanted = within(tree, drawn.exposures, budget=budget)
+            wanted = within(drawn.exposures, budget=budget)
 
         def walk() -> RankBounds:
             return rank_by_bounds(

@@ -90,7 +90,7 @@ def test_every_budget_gives_what_holds(tmp_path) -> None:
 
 
 def test_draws_choose_the_canaries_that_are_walked(monkeypatch) -> None:
-    """Those that 400 draws find in the likelier half cannot be ranked with 10 queries."""
+    """Those that 400 draws find far from the top cannot be ranked with 1,600 queries."""
     model = build("table")
     canaries = generate("The {digit:6}", repetitions=[1], per_repetition=8, controls=8, seed=4)
     walked = []
@@ -101,9 +101,10 @@ def test_draws_choose_the_canaries_that_are_walked(monkeypatch) -> None:
         return run(self, **options)
 
     monkeypatch.setattr(BoundedWalk, "run", recorded)
-    found = audit(model, canaries, budget=10, draws=400)
-    assert walked == [sum(2**c.exposure.upper_bits >= 10**6 / 100 for c in found.canaries)]
-    assert walked[0] < len(canaries.canaries)
+    audit(model, canaries, budget=1_600, draws=400)
+    drawn = exposure(model, canaries, method="sampling", draws=400)
+    assert walked == [sum(2**c.exposure.upper_bits >= 10**6 / 100 for c in drawn)]
+    assert 0 < walked[0] < len(canaries.canaries)
 
 
 def test_ranks_that_cannot_be_had_input() -> None:
