@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +15,8 @@ from typing import IO, Any
 __all__ = ["READ_ERRORS", "compression_of", "open_reader", "open_writer"]
 
 _ENDINGS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
+
+_BLOCK = 1 << 17
 
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
 """What reading a damaged or truncated file may raise."""
@@ -33,11 +36,9 @@ def open_reader(path: Path) -> Iterator[tuple[Any, IO[bytes]]]:
                 with gzip.GzipFile(fileobj=file) as stream:
                     yield stream, file
             case "bzip2":
-                with bz2.BZ2File(file) as stream:
-                    yield stream, file
+                yield io.BufferedReader(_Unpacked(file, bz2.BZ2Decompressor), _BLOCK), file
             case "xz":
-                with lzma.LZMAFile(file) as stream:
-                    yield stream, file
+                yield io.BufferedReader(_Unpacked(file, lzma.LZMADecompressor), _BLOCK), file
             case "zstd":
                 yield _zstd_reader(file), file
             case _:
@@ -71,11 +72,46 @@ def open_writer(path: Path, file: IO[bytes]) -> Iterator[Any]:
 
 
 def _zstd_reader(file: IO[bytes]) -> Any:
-    import io
-
     import pyarrow as pa
 
-    return io.BufferedReader(pa.CompressedInputStream(file, "zstd"), 1 << 17)
+    return io.BufferedReader(pa.CompressedInputStream(file, "zstd"), _BLOCK)
+
+
+class _Unpacked(io.RawIOBase):
+    """One or more compressed streams, end to end, and nothing after them.
+
+    `bz2.BZ2File` and `lzma.LZMAFile` pass over what follows the last stream if it is none.
+
+    Raises
+    ------
+    EOFError, OSError, lzma.LZMAError
+        While it is read, if a stream is damaged or cut, or something else follows.
+    """
+
+    def __init__(
+        self, file: IO[bytes], fresh: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]
+    ) -> None:
+        self._file, self._fresh = file, fresh
+        self._decoder = fresh()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = b""
+        while not found:
+            if self._decoder.eof:
+                data = self._decoder.unused_data or self._file.read(_BLOCK)
+                if not data:
+                    return 0
+                self._decoder = self._fresh()
+            else:
+                data = self._file.read(_BLOCK) if self._decoder.needs_input else b""
+                if not data and self._decoder.needs_input:
+                    raise EOFError("the file ends within a compressed stream")
+            found = self._decoder.decompress(data, len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
 
 
 class _KeptOpen:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["from_pattern"]
 
 _SURROGATES = range(0xD800, 0xE000)
-_ANCHOR = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|([$^])", re.DOTALL)
+_OUTSIDE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|([$^])|\(\?P<([^>]*)>", re.DOTALL)
+"""Escapes, classes, and what is looked for outside them: anchors, names of groups."""
 _EXAMPLE = r"{re:[A-Z]{2}\d{6}}"
 
 
@@ -59,13 +60,21 @@ def _parse(pattern: str) -> greenery.Pattern:
             f"the pattern has {len(pattern):,} characters",
             cure=f"keep to {MAX_PATTERN:,}, or split it between several holes",
         )
-    for found in _ANCHOR.finditer(pattern):
+    names: set[str] = set()
+    for found in _OUTSIDE.finditer(pattern):
         if found[1]:
             raise FormatError(
                 f"the pattern holds the anchor {found[1]}",
                 cure="leave it out: a pattern always covers its whole hole; "
                 rf"the character itself is written \x{ord(found[1]):x}",
             )
+        if found[2] is not None:
+            if not found[2].isidentifier() or found[2] in names:
+                raise FormatError(
+                    "a group of the pattern has no name, or that of another group",
+                    cure="write ( in place of (?P<…>: names have no use here",
+                )
+            names.add(found[2])
     try:
         return greenery.parse(pattern)
     except RecursionError:

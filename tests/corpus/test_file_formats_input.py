@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
+from base64 import b64encode
+from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -79,6 +83,49 @@ def test_corpora(tmp_path, name, content, place, message):
         assert message in str(caught.value)
         assert caught.value.cure
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+PACK = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": lambda data: pa.Codec("zstd").compress(data).to_pybytes(),
+}
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_a_compressed_file_is_whole_and_holds_nothing_else(tmp_path, ending):
+    # Long enough that a stream does not end in the block of the file that it begins in.
+    rng = Random(0)
+    lines = [b'{"text": "%s"}\n' % b64encode(rng.randbytes(3000)) for _ in range(60)]
+    source, target = tmp_path / f"a.jsonl.{ending}", tmp_path / f"b.jsonl.{ending}"
+    packed, more = (PACK[ending](b"".join(some)) for some in (lines, lines[:3]))
+    assert len(packed) > 1 << 17
+    for content, count in ((packed, 60), (packed + more, 63), (more + packed + more, 66)):
+        source.write_bytes(content)
+        assert verify(source, CANARIES).records == count
+        assert inject_file(source, target, CANARIES, check=False).total_lines == count + 6
+    target.unlink()
+    for damaged in (
+        packed[:-1],
+        packed[: len(packed) // 2],
+        more + more[:-1],
+        more + more[:3],
+        more + b"\n",
+        packed + b"garbage",
+        more + b"garbage" * 50_000,
+        more + b"garbage" + more,
+    ):
+        source.write_bytes(damaged)
+        for call in (
+            lambda: verify(source, CANARIES),
+            lambda: inject_file(source, target, CANARIES, check=False),
+        ):
+            with pytest.raises(CorpusError, match="cannot be read") as caught:
+                call()
+            assert caught.value.where == str(source)
+            assert "that it is whole" in caught.value.cure
+    assert [path.name for path in tmp_path.iterdir()] == [source.name]
 
 
 @pytest.mark.parametrize(

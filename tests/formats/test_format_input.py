@@ -73,6 +73,10 @@ from canary.formats.format import Format
         (r"{re:\D}", "column 1", "nearly every character", "[ -~]"),
         ("{re:^a}", "column 1", "the anchor ^", r"\x5e"),
         ("{re:a$}", "column 1", "the anchor $", r"\x24"),
+        ("{re:(?P<x>a)(?P<x>a)}", "column 1", "that of another group", "no use here"),
+        ("{re:(?P<x>a(?P<x>b))}", "column 1", "that of another group", "no use here"),
+        ("{re:(?P<1>a)}", "column 1", "has no name", "write ("),
+        ("{re:(?P<>a)}", "column 1", "has no name", "write ("),
         ("{re:(a}", "column 1", "cannot be read", "close every group"),
         ("{re:[a}", "column 1", "cannot be read", "close every group"),
         ("{re:a{3,1}}", "column 1", "cannot be read", "close every group"),
@@ -104,6 +108,12 @@ def test_messages(text, where, problem, cure):
 def test_the_place_shows_the_text_around_it():
     with pytest.raises(FormatError, match=re.escape("'…") + ".*" + re.escape("{oops}")):
         Format("A long beginning that nobody needs to see again: {oops}" + "x" * 100)
+
+
+def test_names_of_groups_are_those_that_python_takes():
+    assert set(Format(r"{re:(?P<x>a)(?P<é>b)\((?P<y>c)[(?P<x>]}")) == {
+        f"ab(c{last}" for last in "(?P<x>"
+    }
 
 
 def test_ambiguity_that_costs_too_much_is_refused():
