@@ -36,7 +36,7 @@ from canary.tokens.textgraph import TextGraph
 from canary.tokens.unigram import UnigramMachine
 from canary.tokens.wordpiece import word_machine, wordpiece_machine
 
-__all__ = ["LEAF", "MISSING", "TokenTree", "compile_tree"]
+__all__ = ["LEAF", "MISSING", "TokenTree", "check_prefix_free", "compile_tree"]
 
 CHECKED_FILLS = 1_000
 LISTED_FILLS = 100_000
@@ -60,11 +60,7 @@ def compile_tree(
         If the tokenizer's rules cannot be followed and the space has more than 100,000
         fills, or the tree would be too large.
     """
-    if not format.prefix_free:
-        raise FormatError(
-            f"{format.masked!r} is not prefix-free: some candidates continue others",
-            cure="put fixed text that no fill can contain after the last hole",
-        )
+    check_prefix_free(format)
     if format.size >= 2**63:
         raise UnsupportedError(
             f"a space of 2^{format.bits:.0f} candidates cannot be walked leaf by leaf",
@@ -79,6 +75,22 @@ def compile_tree(
     if not len(tree.context):
         raise encoder.begins_with_a_hole(format)
     return tree
+
+
+def check_prefix_free(format: Format) -> None:
+    """Refuse a format among whose candidates no ranks can be compared.
+
+    Raises
+    ------
+    FormatError
+        If one candidate continues another.
+    """
+    if not format.prefix_free:
+        raise FormatError(
+            f"{format.masked!r} is not prefix-free: some candidates continue others, and the "
+            "shorter ones would always win",
+            cure="put fixed text that no fill can contain after the last hole",
+        )
 
 
 def _some_fills(format: Format, among: Sequence[str]) -> list[str]:
