@@ -9,8 +9,9 @@ import numpy as np
 from canary.corpus.canaries import Canary
 from canary.formats.format import Format
 from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.tree import LEAF, TokenTree
 
-__all__ = ["longest", "notes_on"]
+__all__ = ["deepest", "longest", "notes_on"]
 
 # Keeps what is drawn here apart from the canaries of the same seed, and from other draws.
 _NOTES_STREAM = 0x6E6F7465
@@ -22,6 +23,19 @@ def longest(encoder: CandidateEncoder, format: Format, fills: Sequence[str]) -> 
     encodings = encoder.candidates(format, some)
     below = (len(e.ids) - (encoder.context_length(format, e) or 1) for e in encodings)
     return max(len(e.ids) for e in encodings), max(below)
+
+
+def deepest(tree: TokenTree) -> int:
+    """Most tokens of a candidate of a tree, its context included."""
+    ahead = 1 + np.diff(tree.forced_offsets)
+    inner = tree.targets != LEAF
+    depth = np.zeros(len(tree.leaves), np.int64)
+    while True:  # one round per token
+        below = np.where(inner, depth[tree.targets], 0)
+        longer = np.maximum.reduceat(ahead + below, tree.offsets[:-1])
+        if (longer == depth).all():
+            return len(tree.context) + int(depth[0])
+        depth = longer
 
 
 def notes_on(

@@ -1,4 +1,4 @@
-"""Extraction: the likeliest candidates of a format, and completion from known characters."""
+"""Extraction: the likeliest candidates of a format, and of the formats of an audit."""
 
 from __future__ import annotations
 
@@ -6,34 +6,29 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from canary.audits.extraction import Candidate, Completion, Extraction
+from canary.audits.below import Below
+from canary.audits.candidates import deepest
+from canary.audits.completing import BEAM, check_known, check_numbers, completed
+from canary.audits.extraction import Candidate, Extraction
 from canary.audits.result import Audit
 from canary.audits.settings import Stage
 from canary.corpus.canaries import CanarySet
-from canary.errors import FormatError, InputError, ModelError, UnsupportedError
+from canary.errors import InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
-from canary.models.base import Context, LanguageModel, Walker
 from canary.models.loading import load
 from canary.records.versions import versions
-from canary.scoring.batcher import Batcher
 from canary.search.bounds import bounds_by_place
-from canary.search.completion import complete
 from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, shortest_leaves
 from canary.search.step import context_nats
-from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.tree import LEAF, TokenTree, compile_tree
 
-__all__ = ["completions", "extract", "with_extractions"]
+__all__ = ["extract", "with_extractions"]
 
 _LN2 = math.log(2)
-_MOST_STATES = 2**20
-_WIDTH = 10
-_CURE = "name a format whose candidates this tokenizer makes a tree of, or guess another"
 
 
 def extract(
@@ -46,7 +41,7 @@ def extract(
     stop: Stop = "proof",
     known: int | None = None,
     canaries: CanarySet | None = None,
-    beam: int = _WIDTH,
+    beam: int = BEAM,
     most_open: int = MOST_OPEN,
     start_token: str | None = None,
     context: str = "",
@@ -115,18 +110,19 @@ def extract(
     ----------
     .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, sections 3 and 8.
     """
-    _check_numbers(top=top, budget=budget, seconds=seconds, beam=beam, most_open=most_open)
+    check_numbers(top=top, budget=budget, seconds=seconds, beam=beam, most_open=most_open)
     if stop not in STOPS:
         raise InputError(f"unknown stop {stop!r}", cure=f"use one of {', '.join(STOPS)}")
     format = Format(format) if isinstance(format, str) else format
     own = {} if canaries is None else _canaries_of(canaries, format)
-    _check_known(known, list(own) or [format.unrank(0)])
+    check_known(known, list(own) or [format.unrank(0)])
     began = time.perf_counter()
-    below = _Below.of(load(model), start_token, context, batch_size)
+    below = Below.of(
+        load(model), start_token=start_token, context=context, batch_size=batch_size, stage=stage
+    )
     tree = below.tree(format, among=list(own))
-    tokens = len(tree.context) + _depth(tree)
-    progress = (stage or _silent)(f"extraction from {format.masked}", budget)
-    batcher = Batcher(below.model, batch_size=batch_size, progress=progress)
+    tokens = deepest(tree)
+    batcher = below.batcher(f"extraction from {format.masked}", budget)
     batcher.check_length(tokens)
     noise_bits = below.model.facts.noise_bits(tokens)
     with below.open(tree) as walker:
@@ -177,7 +173,7 @@ def extract(
             "batch_size": batch_size,
             "versions": versions(),
         },
-        notes=below.notes(format),
+        notes=_notes(below, format),
     )
     if known is None or found.stopped == "interrupted":
         return result
@@ -185,7 +181,7 @@ def extract(
         f"candidate {place}": fill for place, fill in enumerate(fills, 1)
     }
     with suppress(KeyboardInterrupt):  # what was extracted stays valid
-        made = tuple(_completions(below, format, secrets, known=known, beam=beam))
+        made = completed(below, format, secrets, known=known, beam=beam)
         return replace(result, completions=made)
     return replace(result, stopped="interrupted")
 
@@ -252,122 +248,6 @@ def with_extractions(
     return replace(audit, extractions=tuple(found))
 
 
-def completions(
-    model: Any,
-    format: Format | str,
-    secrets: dict[str, str],
-    *,
-    known: int,
-    beam: int = _WIDTH,
-    start_token: str | None = None,
-    context: str = "",
-    batch_size: int | None = None,
-) -> tuple[Completion, ...]:
-    """Whether greedy and beam search complete secrets from their first characters.
-
-    The characters that are known become fixed text of the format, tokenized together with
-    all that follows, and the search goes on among what the format allows. So it is told
-    what the secret looks like; a text field that is not can do no better.
-
-    Parameters
-    ----------
-    model : LanguageModel, or what `canary.load` takes
-    format : Format or str
-    secrets : dict of str to str
-        Names and fills.
-    known : int
-        How many of the first characters of each fill are given.
-    beam : int
-        Width of the beam.
-    start_token, context, batch_size
-        As for `extract`.
-
-    Returns
-    -------
-    tuple of Completion
-        In the order of `secrets`.
-
-    Raises
-    ------
-    InputError, FormatError, UnsupportedError, ModelError
-        As `extract`.
-
-    References
-    ----------
-    .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, section 3.
-    """
-    _check_numbers(beam=beam)
-    format = Format(format) if isinstance(format, str) else format
-    _check_known(known, list(secrets.values()))
-    below = _Below.of(load(model), start_token, context, batch_size)
-    return tuple(_completions(below, format, secrets, known=known, beam=beam))
-
-
-def _completions(
-    below: _Below, format: Format, secrets: dict[str, str], *, known: int, beam: int
-) -> list[Completion]:
-    batcher = Batcher(below.model, batch_size=below.batch_size)
-    made = []
-    for name, fill in secrets.items():
-        rest = format.given(fill[:known])
-        tree = below.tree(rest, among=[fill[known:]])
-        batcher.check_length(len(tree.context) + _depth(tree))
-        with below.open(tree) as walker:
-            greedy = complete(tree, walker, batcher, width=1)
-            wide = complete(tree, walker, batcher, width=beam)
-        right = [
-            end.leaf is not None and tree.fills([end.leaf]) == [fill[known:]]
-            for end in (greedy, wide)
-        ]
-        made.append(
-            Completion(name, known, right[0], right[1], beam, greedy.queries + wide.queries)
-        )
-    return made
-
-
-@dataclass(frozen=True)
-class _Below:
-    """A model, and how candidates are put before it."""
-
-    model: LanguageModel
-    encoder: CandidateEncoder
-    batch_size: int | None
-
-    @classmethod
-    def of(
-        cls, model: LanguageModel, start_token: str | None, context: str, batch_size: int | None
-    ) -> _Below:
-        return cls(model, CandidateEncoder(model.tokenizer, start_token, context), batch_size)
-
-    def tree(self, format: Format, *, among: Sequence[str]) -> TokenTree:
-        if not format.prefix_free:
-            raise FormatError(
-                f"{format.masked!r} is not prefix-free: some candidates continue others, and the "
-                "shorter ones would always win",
-                cure="put fixed text that no fill can contain after the last hole",
-            )
-        try:
-            return compile_tree(format, self.encoder, among=among)
-        except UnsupportedError as error:  # its cure is one for audits
-            raise UnsupportedError(error.problem, cure=_CURE) from error
-
-    def open(self, tree: TokenTree) -> Walker:
-        memory = self.model.memory()
-        memory_bytes = min(memory.free_bytes // 4, _MOST_STATES * memory.bytes_per_held_token)
-        return self.model.open(Context(tree.context), memory_bytes=memory_bytes)
-
-    def notes(self, format: Format) -> tuple[str, ...]:
-        """What may make the numbers say something else than they seem to."""
-        some = self.encoder.candidates(format, [format.unrank(0)])
-        if not self.encoder.starts_bare(some):
-            return ()
-        return (
-            "The tokenizer puts no token before a text and no start token was given, so the "
-            "search began as if nothing stood before the text. If training put a token there "
-            "(an end-of-text token, a newline), extract again with that start token.",
-        )
-
-
 def _candidates(
     found: Shortest,
     fills: Sequence[str],
@@ -400,17 +280,16 @@ def _candidates(
     )
 
 
-def _depth(tree: TokenTree) -> int:
-    """Most tokens of a candidate below the context."""
-    ahead = 1 + np.diff(tree.forced_offsets)
-    inner = tree.targets != LEAF
-    depth = np.zeros(len(tree.leaves), np.int64)
-    while True:  # one round per token
-        below = np.where(inner, depth[tree.targets], 0)
-        longer = np.maximum.reduceat(ahead + below, tree.offsets[:-1])
-        if (longer == depth).all():
-            return int(depth[0])
-        depth = longer
+def _notes(below: Below, format: Format) -> tuple[str, ...]:
+    """What may make the numbers say something else than they seem to."""
+    some = below.encoder.candidates(format, [format.unrank(0)])
+    if not below.encoder.starts_bare(some):
+        return ()
+    return (
+        "The tokenizer puts no token before a text and no start token was given, so the "
+        "search began as if nothing stood before the text. If training put a token there "
+        "(an end-of-text token, a newline), extract again with that start token.",
+    )
 
 
 def _canaries_of(canaries: CanarySet, format: Format) -> dict[str, str]:
@@ -423,30 +302,3 @@ def _canaries_of(canaries: CanarySet, format: Format) -> dict[str, str]:
             cure=f"name one of {', '.join(map(repr, named))}" if named else "give another set",
         )
     return found
-
-
-def _check_numbers(**given: float | None) -> None:
-    for name, value in given.items():
-        if name == "seconds":
-            if value is not None and not 0 < value < math.inf:
-                raise InputError(
-                    f"seconds={value}, more than 0 was expected", cure="leave it out for no limit"
-                )
-        elif value is not None and value < 1:
-            raise InputError(
-                f"{name}={value}, at least 1 was expected", cure=f"give a larger {name}"
-            )
-
-
-def _check_known(known: int | None, fills: Sequence[str]) -> None:
-    shortest = min(map(len, fills), default=1)
-    if known is not None and not 0 <= known < shortest:
-        raise InputError(
-            f"known={known}; the secret has {shortest} characters, and one at least must be left "
-            "to complete",
-            cure=f"give a number from 0 to {shortest - 1}",
-        )
-
-
-def _silent(_name: str, _queries: int) -> Any:
-    return lambda _done: None

@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class _Level:
+class _Due:
     """Open nodes to be expanded in this pass, and what is let go after the last of them."""
 
     frontier: Frontier
@@ -50,7 +50,7 @@ class _State:
 
     Parameters
     ----------
-    levels : tuple of _Level
+    levels : tuple of _Due
         A stack: the last one is deepest.
     parked : tuple of Frontier
         Nodes above `threshold` and up to `ceiling`, for later passes.
@@ -67,7 +67,7 @@ class _State:
         So many canaries are done with.
     """
 
-    levels: tuple[_Level, ...]
+    levels: tuple[_Due, ...]
     parked: tuple[Frontier, ...]
     pinned: int
     threshold: float
@@ -247,7 +247,7 @@ class BoundedWalk:
         next_one = float(self._limits[state.exact])
         return replace(
             self._with_bounds(state),
-            levels=(_Level(root_frontier(self._walker), np.zeros(0, np.int64)),),
+            levels=(_Due(root_frontier(self._walker), np.zeros(0, np.int64)),),
             parked=(),
             pinned=0,
             threshold=min(max(next_one, state.threshold + _AGAIN_BITS), top),
@@ -285,7 +285,7 @@ class BoundedWalk:
         levels = (*state.levels[:-1], replace(level, frontier=level.frontier[count:]))
         if len(now):
             parents = step.handles[below_now & ~below_later]
-            levels = (*levels, _Level(step.open_nodes(now), parents))
+            levels = (*levels, _Due(step.open_nodes(now), parents))
         parked = state.parked
         if len(later):
             nodes = step.open_nodes(later)
@@ -362,7 +362,7 @@ class BoundedWalk:
             self._walker.release(handles)
 
 
-def _by_length(nodes: Frontier, parents: Ints) -> tuple[_Level, ...]:
+def _by_length(nodes: Frontier, parents: Ints) -> tuple[_Due, ...]:
     """Levels of nodes of one length each, held ones apart: what a walker expands fastest."""
     order = np.lexsort((nodes.first_leaf, nodes.handles < 0, nodes.lengths))
     nodes = nodes[order]
@@ -371,7 +371,7 @@ def _by_length(nodes: Frontier, parents: Ints) -> tuple[_Level, ...]:
     nothing = np.zeros(0, np.int64)
     return tuple(
         # The first level is the last to be done.
-        _Level(nodes[slice(start, stop)], nothing if start else parents)
+        _Due(nodes[slice(start, stop)], nothing if start else parents)
         for start, stop in itertools.pairwise(ends)
     )
 

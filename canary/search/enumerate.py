@@ -50,7 +50,7 @@ class Leaves:
 
 
 @dataclass
-class _Level:
+class _Depth:
     """Open nodes of one depth, how many were taken, and what they stand on."""
 
     frontier: Frontier
@@ -91,7 +91,7 @@ def enumerate_leaves(
     level. The states of a batch are released when all its children were expanded.
     """
     stop = tree.size if stop is None else stop
-    levels = [_Level(root_frontier(walker), np.zeros(0, np.int64))]
+    levels = [_Depth(root_frontier(walker), np.zeros(0, np.int64))]
     while levels:
         level = levels[-1]
         if level.taken == len(level.frontier):
@@ -108,7 +108,7 @@ def enumerate_leaves(
         which = np.flatnonzero(leaves & inside)
         which = which[step.canonical(which)]
         yield Leaves(step.costs[which], step, which), step.queries
-        levels.append(_Level(step.open_nodes(np.flatnonzero(~leaves & inside)), step.handles))
+        levels.append(_Depth(step.open_nodes(np.flatnonzero(~leaves & inside)), step.handles))
 
 
 def leaf_costs(

@@ -208,10 +208,10 @@ class _Walk:
         none = np.zeros(0, np.int64)
         self.best = _Best(top, np.zeros(0), none, none)
         self.queries = self.batches = self.dropped = 0
-        self._left_out = (
-            np.inf
-        )  # least cost of what was seen and is neither open nor among the best
-        self._floor = float(root.costs[0])  # of all that was not yet seen when a batch began
+        # Least cost of what was seen and is neither open nor among the best.
+        self._left_out = np.inf
+        # Least cost of what was not yet seen when a batch began.
+        self._floor = float(root.costs[0])
 
     @property
     def open_left(self) -> bool:

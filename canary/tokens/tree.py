@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from canary.errors import FormatError, UnsupportedError
+from canary.errors import UnsupportedError
 from canary.formats.automaton import Automaton
 from canary.formats.building import concatenate, literal
 from canary.formats.format import Format
@@ -60,11 +60,7 @@ def compile_tree(
         If the tokenizer's rules cannot be followed and the space has more than 100,000
         fills, or the tree would be too large.
     """
-    if not format.prefix_free:
-        raise FormatError(
-            f"{format.masked!r} is not prefix-free: some candidates continue others",
-            cure="put fixed text that no fill can contain after the last hole",
-        )
+    format.check_prefix_free()
     if format.size >= 2**63:
         raise UnsupportedError(
             f"a space of 2^{format.bits:.0f} candidates cannot be walked leaf by leaf",

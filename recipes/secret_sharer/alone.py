@@ -29,7 +29,7 @@ from run import START, with_canaries
 from train import Settings, read_epoch, train
 
 import canary
-from canary.audits.extracting import completions
+from canary.audits.completing import completions
 from canary.audits.result import Audit
 
 FORMATS = (

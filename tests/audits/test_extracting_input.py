@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from small_models import CHARACTERS, build, character_tokenizer
 
-from canary.audits.extracting import completions, extract
+from canary.audits.completing import completions
+from canary.audits.extracting import extract
 from canary.corpus.canaries import CanarySet
 from canary.errors import FormatError, InputError, ModelError, UnsupportedError
 from canary.formats.format import Format

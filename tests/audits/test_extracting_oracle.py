@@ -11,7 +11,8 @@ from small_models import CHARACTERS, build, character_tokenizer
 from walk_cases import Case, cases
 
 import canary
-from canary.audits.extracting import completions, extract, with_extractions
+from canary.audits.completing import completions
+from canary.audits.extracting import extract, with_extractions
 from canary.audits.extraction import Extraction
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError

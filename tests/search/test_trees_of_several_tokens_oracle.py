@@ -6,15 +6,17 @@ import functools
 
 import numpy as np
 import pytest
-from trained import trained
+from trained import KINDS, trained
 
 import canary
+from canary.audits.completing import completions
 from canary.formats.format import Format
 from canary.models.base import Context, Rows
 from canary.models.loading import load
 from canary.scoring.batcher import Batcher, row_sums
 from canary.search.enumerate import enumerate_leaves, leaf_costs
 from canary.search.ranking import rank_by_rows, rank_by_tree
+from canary.search.sampled import rank_by_importance
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tree import compile_tree
@@ -132,6 +134,53 @@ def test_ties_are_walked_once_each() -> None:
     by_rows = rank_by_rows(Batcher(model), format, encoder, fills, noise_bits=0.0)
     assert found.census.candidates == format.size
     np.testing.assert_array_equal(found.census.rank, by_rows.census.rank)
+
+
+@functools.cache
+def by_rows(name: str, text: str) -> tuple[dict[str, float], float]:
+    """The cost of every candidate as a whole row, in bits, and the noise."""
+    model, format = tiny_gpt2(name), Format(text)
+    rows = Rows.of([e.ids for e in CandidateEncoder(model.tokenizer).candidates(format, format)])
+    costs = -row_sums(model.score(rows), rows) / np.log(2)
+    noise = model.facts.noise_bits(int(rows.lengths.max()))
+    return dict(zip(format, costs.tolist(), strict=True)), noise
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_other_walks_over_every_kind_of_tree_are_those_by_rows(name: str) -> None:
+    """Extraction, completion, and importance draws that hold the whole tree or little of it."""
+    model, text = tiny_gpt2(name), "The code is {digit:2}."
+    costs, noise = by_rows(name, text)
+    ordered = sorted(costs, key=costs.__getitem__)
+    format, order = Format(text), sorted(costs.values())
+    found = canary.extract(model, format, top=5, budget=10_000)
+    assert found.proven
+    shown = [costs[candidate.fill] for candidate in found.candidates]
+    np.testing.assert_allclose(shown, order[:5], atol=2 * noise)
+
+    secrets = {fill: fill for fill in (ordered[0], ordered[50], ordered[-1])}
+    for made in completions(model, format, secrets, known=1, beam=100):
+        alike = [fill for fill in costs if fill[0] == made.secret[0]]
+        if made.beam != (costs[made.secret] == min(costs[fill] for fill in alike)):
+            near = sorted(costs[fill] for fill in alike)[:2]
+            assert near[1] - near[0] <= 2 * noise
+
+    encoder = CandidateEncoder(model.tokenizer)
+    tree, batcher = compile_tree(format, encoder), Batcher(model)
+    fills = [ordered[0], ordered[9], ordered[50]]
+    numbers = tree.numbers([e.ids for e in encoder.candidates(format, fills)])
+    options = {"rng": np.random.default_rng(0), "noise_bits": noise}
+    with model.open(Context(tree.context), memory_bytes=2**24) as walker:
+        whole = rank_by_importance(tree, walker, batcher, numbers, width=10_000, **options)
+        little = rank_by_importance(tree, walker, batcher, numbers, width=2, **options)
+    for fill, exact, drawn in zip(fills, whole.counts, little.counts, strict=True):
+        least = 1 + sum(cost < costs[fill] - 3 * noise for cost in costs.values())
+        most = sum(cost <= costs[fill] + 3 * noise for cost in costs.values())
+        low, high = exact.interval(0.95)
+        assert least <= low <= high <= most
+        low, high = drawn.interval(0.95)
+        assert low <= most
+        assert least <= high
 
 
 @pytest.mark.parametrize("name", ["gpt2", "unigram"])

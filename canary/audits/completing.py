@@ -1,0 +1,119 @@
+"""Completion: secrets from their first characters, by greedy and by beam search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from canary.audits.below import Below
+from canary.audits.candidates import deepest
+from canary.audits.extraction import Completion
+from canary.errors import InputError
+from canary.formats.format import Format
+from canary.models.loading import load
+from canary.scoring.batcher import Batcher
+from canary.search.completion import complete
+
+__all__ = ["BEAM", "check_known", "check_numbers", "completed", "completions"]
+
+BEAM = 10
+"""Width of a beam unless one is given."""
+
+
+def completions(
+    model: Any,
+    format: Format | str,
+    secrets: dict[str, str],
+    *,
+    known: int,
+    beam: int = BEAM,
+    start_token: str | None = None,
+    context: str = "",
+    batch_size: int | None = None,
+) -> tuple[Completion, ...]:
+    """Whether greedy and beam search complete secrets from their first characters.
+
+    The characters that are known become fixed text of the format, tokenized together with
+    all that follows, and the search goes on among what the format allows. So it is told
+    what the secret looks like; a text field that is not can do no better.
+
+    Parameters
+    ----------
+    model : LanguageModel, or what `canary.load` takes
+    format : Format or str
+    secrets : dict of str to str
+        Names and fills.
+    known : int
+        How many of the first characters of each fill are given.
+    beam : int
+        Width of the beam.
+    start_token, context, batch_size
+        As for `extract`.
+
+    Returns
+    -------
+    tuple of Completion
+        In the order of `secrets`.
+
+    Raises
+    ------
+    InputError, FormatError, UnsupportedError, ModelError
+        As `extract`.
+
+    References
+    ----------
+    .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, section 3.
+    """
+    check_numbers(beam=beam)
+    format = Format(format) if isinstance(format, str) else format
+    check_known(known, list(secrets.values()))
+    below = Below.of(load(model), start_token=start_token, context=context, batch_size=batch_size)
+    return completed(below, format, secrets, known=known, beam=beam)
+
+
+def completed(
+    below: Below, format: Format, secrets: Mapping[str, str], *, known: int, beam: int
+) -> tuple[Completion, ...]:
+    """`completions` of a model that is loaded, with numbers that were checked."""
+    batcher = Batcher(below.model, batch_size=below.batch_size)
+    made = []
+    for name, fill in secrets.items():
+        tree = below.tree(format.given(fill[:known]), among=[fill[known:]])
+        batcher.check_length(deepest(tree))
+        with below.open(tree) as walker:
+            greedy = complete(tree, walker, batcher, width=1)
+            wide = complete(tree, walker, batcher, width=beam)
+        right = [
+            end.leaf is not None and tree.fills([end.leaf]) == [fill[known:]]
+            for end in (greedy, wide)
+        ]
+        made.append(
+            Completion(name, known, right[0], right[1], beam, greedy.queries + wide.queries)
+        )
+    return tuple(made)
+
+
+def check_numbers(**given: float | None) -> None:
+    """Refuse numbers below 1, and `seconds` that are no time."""
+    for name, value in given.items():
+        if name == "seconds":
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(
+                    f"seconds={value}, more than 0 was expected", cure="leave it out for no limit"
+                )
+        elif value is not None and value < 1:
+            raise InputError(
+                f"{name}={value}, at least 1 was expected", cure=f"give a larger {name}"
+            )
+
+
+def check_known(known: int | None, fills: Sequence[str]) -> None:
+    """Refuse a number of known characters that leaves nothing of a fill to complete."""
+    shortest = min(map(len, fills), default=1)
+    if known is not None and not 0 <= known < shortest:
+        raise InputError(
+            f"known={known}; the secret has {shortest} characters, and one at least must be left "
+            "to complete",
+            cure=f"give a number from 0 to {shortest - 1}",
+        )

@@ -1,0 +1,234 @@
+"""One format of a canary set measured: by enumeration, by draws, and by what adds to draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.audits.below import Below
+from canary.audits.planning import Plan
+from canary.audits.ranked import (
+    FEW_HITS,
+    beside_draws,
+    beside_weighed,
+    by_bounds,
+    kept_bounds,
+    outcome,
+    within,
+)
+from canary.audits.settings import Settings
+from canary.formats.format import Format
+from canary.formats.sampling import draw_indices
+from canary.records.shards import Series
+from canary.scoring.batcher import Batcher
+from canary.search.bounds import RankBounds
+from canary.search.drawing import draw
+from canary.search.pricing import Priced, check_agreement
+from canary.search.ranking import leaf_numbers, rank_by_bounds, rank_by_rows, rank_by_tree
+from canary.search.sampled import rank_by_importance
+from canary.statistics.checks import LARGEST_BITS
+from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
+from canary.statistics.histogram import Histogram, HistogramBuilder
+from canary.statistics.result import IMPORTANCE, RANK, RANK_AND_DRAWS, Exposure
+from canary.statistics.weighted import exposure_by_importance
+
+__all__ = ["Found", "OneFormat"]
+
+# Each keeps what it draws apart from the canaries of the same seed, and from the others.
+_DRAWS_STREAM = 0x64726177
+_WEIGHED_STREAM = 0x77656967
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What either method gives for one format.
+
+    `draws_px` holds none of the canaries and ascends: either method gives the same.
+    """
+
+    canaries: Priced
+    exposures: Sequence[Exposure]
+    histogram: Histogram
+    candidates: int
+    queries: int
+    draws_px: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class OneFormat:
+    """A format with the fills of its canaries, and how it is to be measured.
+
+    `number` is its place in the set; it tells its draws from those of the other formats.
+    """
+
+    below: Below
+    settings: Settings
+    plan: Plan
+    number: int
+    format: Format
+    fills: Sequence[str]
+    noise_bits: float
+
+    def enumerated(self, batcher: Batcher, shards: Series | None) -> Found:
+        """Every candidate, row by row or along the tree."""
+        # The same candidates as uniform draws of this seed, but for the canaries.
+        drawn = draw_indices(
+            self.format.size,
+            min(self.settings.draws, self.format.size),
+            rng=self._rng(_DRAWS_STREAM),
+        )
+        own = {self.format.index(fill) for fill in self.fills}
+        keep = np.array([index for index in drawn if index not in own], np.int64)
+        if self.plan.tree is None:
+            ranking = rank_by_rows(
+                batcher,
+                self.format,
+                self.below.encoder,
+                self.fills,
+                noise_bits=self.noise_bits,
+                keep=keep,
+                shards=shards,
+            )
+        else:
+            ranking = rank_by_tree(
+                self.plan.tree,
+                batcher,
+                self.format,
+                self.below.encoder,
+                self.fills,
+                noise_bits=self.noise_bits,
+                memory_bytes=self.below.memory_bytes(),
+                keep=keep,
+                shards=shards,
+            )
+        census = ranking.census
+        exposures = [
+            exposure_by_rank(
+                int(rank), lower=int(lower), upper=int(upper), space_size=self.format.size
+            )
+            for rank, lower, upper in zip(census.rank, census.lower, census.upper, strict=True)
+        ]
+        return Found(
+            ranking.canaries,
+            exposures,
+            census.histogram,
+            census.candidates,
+            ranking.queries,
+            census.kept_bits,
+        )
+
+    def drawn(self, batcher: Batcher, shards: Series | None) -> Found:
+        """Uniform draws."""
+        drawn = draw(
+            batcher,
+            self.format,
+            self.below.encoder,
+            self.fills,
+            count=self.settings.draws,
+            rng=self._rng(_DRAWS_STREAM),
+            noise_bits=self.noise_bits,
+            shards=shards,
+        )
+        exposures = exposure_by_draws(
+            drawn.canaries.px_bits,
+            # A candidate of probability 0 is a miss like any other.
+            np.minimum(drawn.px_bits, LARGEST_BITS),
+            space_size=self.format.size,
+            noise_bits=self.noise_bits,
+        )
+        histogram = HistogramBuilder()
+        histogram.add(drawn.px_bits)
+        return Found(
+            drawn.canaries,
+            exposures,
+            histogram.build(),
+            len(drawn.px_bits),
+            drawn.queries,
+            np.sort(drawn.px_bits[drawn.others]),
+        )
+
+    def ranked(self, drawn: Found, kept: Series | None) -> tuple[Found, str]:
+        """What branch and bound adds to draws, and how far it came."""
+        tree, budget = self.plan.tree, self.settings.budget
+        assert tree is not None
+        wanted = None
+        if self.plan.method == RANK_AND_DRAWS:
+            wanted = within(drawn.exposures, budget=budget)
+
+        def walk() -> RankBounds:
+            return rank_by_bounds(
+                tree,
+                self.below.batcher(f"ranks of {self.format.masked}", budget),
+                self.format,
+                self.below.encoder,
+                self.fills,
+                rows=drawn.canaries,
+                noise_bits=self.noise_bits,
+                memory_bytes=self.below.memory_bytes(),
+                budget=budget,
+                wanted=wanted,
+            )
+
+        bounds = kept_bounds(kept, walk)
+        if self.plan.method == RANK:
+            exposures = by_bounds(bounds, space_size=self.format.size)
+        else:
+            exposures = beside_draws(bounds, drawn.exposures, space_size=self.format.size)
+        found = replace(
+            drawn,
+            exposures=exposures,
+            candidates=drawn.candidates + bounds.candidates,
+            queries=drawn.queries + bounds.queries,
+        )
+        return found, outcome(bounds)
+
+    def weighed(self, drawn: Found) -> Found:
+        """What importance draws add to uniform ones."""
+        tree = self.plan.tree
+        assert tree is not None
+        batcher = self.below.batcher(f"{IMPORTANCE} of {self.format.masked}", self.settings.budget)
+        with self.below.open(tree) as walker:
+            ranks = rank_by_importance(
+                tree,
+                walker,
+                batcher,
+                leaf_numbers(tree, self.format, self.below.encoder, self.fills),
+                width=self.plan.width,
+                rng=self._rng(_WEIGHED_STREAM),
+                noise_bits=self.noise_bits,
+                check=lambda bits: check_agreement(
+                    batcher, Priced(bits, None), drawn.canaries, self.noise_bits
+                ),
+            )
+        return replace(
+            drawn,
+            exposures=exposure_by_importance(
+                ranks.counts, drawn.exposures, space_size=self.format.size
+            ),
+            queries=drawn.queries + ranks.queries,
+        )
+
+    def weighed_some(self, found: Found, drawn: Sequence[Exposure]) -> tuple[Found, str]:
+        """What importance draws add for those that neither draws nor the walk tell much of."""
+        few = [
+            not certain.exact and (by_draws.hits or 0) < FEW_HITS
+            for certain, by_draws in zip(found.exposures, drawn, strict=True)
+        ]
+        if not self.plan.width or not any(few):
+            return found, ""
+        before = replace(found, exposures=drawn)
+        weighed = self.weighed(before)
+        exposures = [
+            beside_weighed(certain, by_weight) if wanted else certain
+            for certain, by_weight, wanted in zip(
+                found.exposures, weighed.exposures, few, strict=True
+            )
+        ]
+        done = f", and importance draws told of {sum(few)} more"
+        return replace(weighed, exposures=exposures), done
+
+    def _rng(self, stream: int) -> np.random.Generator:
+        return np.random.default_rng([stream, self.settings.seed, self.number])
