@@ -21,7 +21,7 @@ from html_pages import (
 import canary.reports.html
 from canary.audits.result import Audit
 from canary.corpus.canaries import generate
-from canary.errors import OutputError
+from canary.errors import OutputError, RecordError
 from canary.reports.html import render, report
 from canary.statistics.exposures import exposure_by_rank
 from canary.statistics.histogram import Histogram
@@ -385,6 +385,25 @@ def test_the_place_of_a_canary_golden(audits, pages):
             rank = float(cells[c.id].removeprefix("about\N{NO-BREAK SPACE}").replace(",", ""))
             assert math.log2(10**9 / rank) == pytest.approx(e.bits, abs=0.01)
     assert kinds == {"counted", "bound", "drawn", "weighed"}
+
+
+def test_folded_tables_are_shown_in_print(pages):
+    # A browser hides what is in a closed fold by the slot around it, not by its children.
+    printed = pages["enumerated"].split("@media print", 1)[1].split("</style>", 1)[0]
+    assert re.search(r"details::details-content { content-visibility: visible;", printed)
+
+
+def test_an_audit_of_another_shape_says_so_input(audits):
+    """As one from before, whose curve had `tail_bits`, and whose formats had no `draws`."""
+    data = audits["draws"].to_dict()
+    (priced,) = data["formats"]
+    curve = dict(priced["skew_normal"])
+    curve["tail_bits"] = curve.pop("tested_tail_bits")
+    draws = {name: value for name, value in priced.items() if name != "draws"}
+    for old in ({**priced, "skew_normal": curve}, draws):
+        with pytest.raises(RecordError, match="is not a whole audit") as caught:
+            Audit.from_dict({**data, "formats": [old]})
+        assert caught.value.cure == "run canary audit again"
 
 
 def test_report_writes_one_file(audits, pages, tmp_path):
