@@ -18,6 +18,7 @@ from canary.reports.canvas import WIDE, canvas, svg_element
 from canary.reports.numbers import bits, count
 from canary.reports.palette import BAND, CONTROL, CURVE, FILL, GRID, INK, MUTED, PAPER, STEPS
 from canary.reports.sentences import UNLEARNED_95_BITS
+from canary.statistics.histogram import joined
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -273,10 +274,8 @@ def _coarser(histogram: Histogram) -> tuple[np.ndarray, np.ndarray, float]:
     width, counts = histogram.width_bits, np.array(histogram.counts, np.int64)
     first = round(histogram.start_bits / width)
     while len(counts) > 120:
-        # Keep the edges at multiples of the width, so that they stay round numbers.
-        counts = np.pad(counts, (first % 2, (len(counts) + first % 2) % 2))
-        counts = counts.reshape(-1, 2).sum(axis=1)
-        first, width = first // 2, width * 2
+        first, counts = joined(first, counts)
+        width *= 2
     return counts, width * (first + np.arange(len(counts) + 1)), width
 
 

@@ -105,6 +105,11 @@ def render(audit: Audit) -> str:
         in_corpus=audit.canaries_in_corpus,
         confidences=sorted({_percent(e.confidence) for e in _drawn(audit) if e.confidence}),
         drawn=bool(_drawn(audit)),
+        shared=any(p and p.shared_draws for p in (audit.injected_p, audit.controls_p)),
+        weighed=any(e.effective_draws is not None for e in _drawn(audit)),
+        unfinished=any(
+            c.exposure.censored and c.exposure.confidence is None for c in audit.canaries
+        ),
         ranked=len(_drawn(audit)) < len(audit.canaries),
         bounded=any(f.method in (RANK, RANK_AND_DRAWS) for f in audit.formats),
         censored=any(e.censored for e in _drawn(audit)),
@@ -167,6 +172,7 @@ def _format_view(audit: Audit, at: int) -> dict[str, Any]:
         "Method": this.method,
         "Why this method": this.reason,
         "Candidates priced": count(this.candidates),
+        "Uniform draws among them": "none" if this.draws is None else count(this.draws),
         "Every candidate counted once": _completeness(this),
         "Queries": f"{count(this.queries)} tokens computed",
         "Longest candidate": plural(this.tokens, "token"),
@@ -311,6 +317,8 @@ def _row(audit: Audit, canary: CanaryResult) -> dict[str, str]:
         if e.rank_lower is not None and e.rank_upper is not None and e.rank_lower < e.rank_upper:
             # One break is allowed, before the range.
             place += f" ({count(e.rank_lower)}{_NBSP}to{_NBSP}{count(e.rank_upper)})"
+    elif e.effective_draws is not None and e.bits is not None:
+        place = f"about{_NBSP}{_rounded(2.0 ** (e.space_bits - e.bits))}"
     elif e.draws is None:
         place = f"{count(e.rank_lower or 0)}{_NBSP}to{_NBSP}{count(e.rank_upper or 0)}"
     else:
@@ -327,6 +335,11 @@ def _row(audit: Audit, canary: CanaryResult) -> dict[str, str]:
         "skewed": bits_or_bound(canary.skew_normal)
         + (f"{_NBSP}†" if fit is not None and fit.rejected else ""),
     }
+
+
+def _rounded(rank: float) -> str:
+    """A rank that was estimated, to three digits."""
+    return count(int(float(f"{rank:.3g}")))
 
 
 def _drawn(audit: Audit) -> list[Exposure]:

@@ -11,7 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import EstimationError
 from canary.records.fields import brief
 
-__all__ = ["LARGEST_BITS", "check_confidence", "exact_size", "finite_array", "real_array"]
+__all__ = [
+    "LARGEST_BITS",
+    "check_confidence",
+    "exact_size",
+    "finite_array",
+    "positive_integer",
+    "real_array",
+]
 
 LARGEST_BITS = 1e100
 """Beyond it no log-perplexity is one, and squares and sums would leave float64."""
@@ -29,17 +36,21 @@ def check_confidence(confidence: float, where: str) -> None:
 
 def exact_size(space_size: SupportsIndex, where: str) -> int:
     """The size of a space as a Python integer, 1 or more."""
+    cure = "give the exact size of the format's space"
+    return positive_integer(space_size, "space_size", where, cure=cure)
+
+
+def positive_integer(value: SupportsIndex, name: str, where: str, *, cure: str) -> int:
+    """A Python integer of any magnitude, 1 or more."""
     try:
-        size = operator.index(space_size)
+        number = operator.index(value)
     except TypeError:
-        size = 0
-    if size < 1:
+        number = 0
+    if number < 1:
         raise EstimationError(
-            f"space_size must be a positive integer, got {brief(space_size)}",
-            cure="give the exact size of the format's space",
-            where=where,
+            f"{name} must be a positive integer, got {brief(value)}", cure=cure, where=where
         )
-    return size
+    return number
 
 
 def real_array(values: ArrayLike, name: str, where: str, *, cure: str) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from canary.errors import EstimationError
 from canary.statistics.checks import LARGEST_BITS
 
-__all__ = ["Histogram", "HistogramBuilder"]
+__all__ = ["Histogram", "HistogramBuilder", "joined"]
 
 _MOST_BINS = 4096
 _LEAST_WIDTH = 2.0**-64
@@ -159,11 +159,11 @@ class HistogramBuilder:
         while self.width_bits < width:
             self._coarsen()
         while width < self.width_bits:
-            at, counts = _joined(at, counts)
+            at, counts = joined(at, counts)
             width *= 2
         while self._span(at, at + len(counts) - 1) > _MOST_BINS:
             self._coarsen()
-            at, counts = _joined(at, counts)
+            at, counts = joined(at, counts)
         self._grow(at, at + len(counts) - 1)
         self._counts[at - self._first : at - self._first + len(counts)] += counts
 
@@ -189,7 +189,7 @@ class HistogramBuilder:
         """Join bins in pairs."""
         self.width_bits *= 2
         if len(self._counts):
-            self._first, self._counts = _joined(self._first, self._counts)
+            self._first, self._counts = joined(self._first, self._counts)
 
     def _grow(self, first: int, last: int) -> None:
         if not len(self._counts):
@@ -203,8 +203,8 @@ class HistogramBuilder:
             self._first -= before
 
 
-def _joined(first: int, counts: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
-    """Bins joined in pairs, each of an even number with the next."""
+def joined(first: int, counts: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
+    """First number and counts of bins joined in pairs, each of an even number with the next."""
     lead = first % 2
     padded = np.pad(counts, (lead, (lead + len(counts)) % 2))
     return first // 2, padded.reshape(-1, 2).sum(axis=1)

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import sys
 from typing import SupportsIndex
 
@@ -15,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from canary.errors import EstimationError
-from canary.records.fields import brief
-from canary.statistics.checks import real_array
+from canary.statistics.checks import positive_integer, real_array
 from canary.statistics.combined import CombinedP
 
 __all__ = ["fisher"]
@@ -86,7 +84,10 @@ def fisher(p_values: ArrayLike, *, shared_draws: SupportsIndex | None = None) ->
             "read off a curve has no p-value",
             where=where,
         )
-    draws = None if shared_draws is None else _draws(shared_draws, where)
+    draws = None
+    if shared_draws is not None:
+        cure = "give the number of draws, or None for p-values from exact ranks"
+        draws = positive_integer(shared_draws, "shared_draws", where, cure=cure)
     k = len(p)
     statistic = -2.0 * math.fsum(np.log(p)) + 0.0  # no -0.0
     if draws is not None:
@@ -101,17 +102,3 @@ def fisher(p_values: ArrayLike, *, shared_draws: SupportsIndex | None = None) ->
         count=k,
         shared_draws=draws,
     )
-
-
-def _draws(shared_draws: SupportsIndex, where: str) -> int:
-    try:
-        draws = operator.index(shared_draws)
-    except TypeError:
-        draws = 0
-    if draws < 1:
-        raise EstimationError(
-            f"shared_draws must be a positive integer, got {brief(shared_draws)}",
-            cure="give the number of draws, or None for p-values from exact ranks",
-            where=where,
-        )
-    return draws

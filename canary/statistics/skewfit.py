@@ -21,7 +21,7 @@ from canary.errors import EstimationError
 from canary.statistics.checks import finite_array
 from canary.statistics.skewnormal import SkewNormal
 
-__all__ = ["FEWEST", "fit_skew_normal", "log_likelihood", "refit_skew_normal"]
+__all__ = ["FEWEST", "fit_skew_normal", "refit_skew_normal"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -140,11 +140,6 @@ def refit_skew_normal(
         low, scale, _ = _half_normal(points[here], sign, drawn[i, here])
         a[i], b[i], shape[i] = 1.0 / scale, low / scale, sign * math.inf
     return middle + spread * b / a, spread / a, shape
-
-
-def log_likelihood(px_bits: ArrayLike, curve: SkewNormal) -> float:
-    """Natural logarithm of the likelihood of the numbers under a curve, per bit each."""
-    return float(np.sum(curve.log_density(px_bits)))
 
 
 def _search(points: Floats, weights: Floats) -> tuple[float, float, float]:

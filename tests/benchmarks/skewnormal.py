@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import skewnorm
 from spread import spread
 
-from canary.statistics.skewfit import fit_skew_normal, log_likelihood
+from canary.statistics.skewfit import fit_skew_normal
 from canary.statistics.skewnormal import SkewNormal
 
 
@@ -38,7 +38,7 @@ def main() -> None:
         shape, location, scale = skewnorm.fit(px)
         theirs.append(time.process_time() - began)
         reference = SkewNormal(float(location), float(scale), float(shape))
-        gains.append(log_likelihood(px, fitted) - log_likelihood(px, reference))
+        gains.append(float(np.sum(fitted.log_density(px) - reference.log_density(px))))
     ratios = [t / o for t, o in zip(theirs, ours, strict=True)]
     print(
         json.dumps(

@@ -130,9 +130,10 @@ def make_audit(
 
 
 def ranked(method, *, learned=3.0, seed=0, **options):
-    """An audit of 10**9 candidates with a walk: all that cost up to 22.5 bits were counted.
+    """An audit of 10**9 candidates with a walk: all that cost up to 22.2 bits were counted.
 
-    With draws, too, what was not ranked and has few hits has importance draws.
+    With draws, too, what was not ranked and has few hits has importance draws; where those
+    are too few, only a bound.
     """
     size, draws = 10**9, 20_000
     base = make_audit(
@@ -141,9 +142,11 @@ def ranked(method, *, learned=3.0, seed=0, **options):
     )  # fmt: skip
 
     def found(canary):
-        rank = 1 + round(size * NormalDist(32, 2.2).cdf(canary.px_bits))
+        # The canaries are candidates, too: those as likely as this one, itself included.
+        mine = sum(c.px_bits <= canary.px_bits for c in base.canaries)
+        rank = mine + round(size * NormalDist(32, 2.2).cdf(canary.px_bits))
         drawn = canary.exposure
-        if canary.px_bits <= 22.5:
+        if canary.px_bits <= 22.2:
             certain = exposure_by_bounds(
                 lower=rank, upper=min(rank + 1, size), rank=rank, space_size=size
             )
@@ -154,7 +157,8 @@ def ranked(method, *, learned=3.0, seed=0, **options):
         both = exposure_by_bounds_and_draws(certain, drawn)
         if both.exact or drawn.hits >= 50:
             return both
-        half = WeightedCount(rank / 2, rank**2 / 400, min(rank - 1, 60), rank / 20, size - 60)
+        heaviest = rank / 20 if canary.px_bits > 23 else None  # None: too few to tell
+        half = WeightedCount(rank / 2, rank**2 / 400, 60, heaviest, size - 60)
         count = RankCount(half, half, half, 1 + rank // 2, 1, 1 + rank // 2)
         (weighed,) = exposure_by_importance([count], [drawn], space_size=size)
         return beside_weighed(both, weighed)

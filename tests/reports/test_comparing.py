@@ -182,6 +182,35 @@ def test_notes_golden(audits):
     assert compare([audit, audit]).notes == ("A and B are audits of the same weights.",)
 
 
+def test_ranks_compare_however_many_candidates_they_took(audits):
+    # How many a walk prices depends on the model; only the draws were asked for.
+    ranked = audits["rank and draws"]
+    found = compare([ranked, changed(ranked, candidates=20_017)])
+    assert found.reasons == ()
+    assert "there were 100 draws, not 20,000" in compare(
+        [ranked, changed(ranked, draws=100)]
+    ).reasons[0]  # fmt: skip
+
+
+def test_bounds_of_the_curve_are_bounds_golden(audits):
+    """At Px = 0 the curve has nothing: its lower end is no estimate, and strikes nothing off."""
+    audit = audits["draws"]
+
+    def lost(c):
+        return c if c.repetitions != 64 else replace(
+            c, skew_normal=replace(c.skew_normal, bits=None, lower_bits=8.0, upper_bits=math.inf)
+        )  # fmt: skip
+
+    other = replace(audit, canaries=tuple(map(lost, audit.canaries)))
+    (group,) = compare([other, audit], test_losses=[1.0, 1.5]).groups
+    assert median_of(group[0], 0, 64, skew_normal=True) == (8.0, True)
+    found = points(group, 0, 64, skew_normal=True)
+    assert [p.bound for p in found] == [True, False]
+    # The bound is lower in both; but its exposure may lie anywhere above.
+    assert found[0].median_bits < found[1].median_bits
+    assert front(found) == found
+
+
 def test_medians_of_the_curve_are_no_bounds(audits):
     (one,) = compare([audits["draws"]]).strategies
     counted, estimated = median_of(one, 0, 64), median_of(one, 0, 64, skew_normal=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 
@@ -26,6 +27,8 @@ CASES = {
     "alike": (("enumerated", "nothing learned"), [1.25, 1.5]),
     "without losses": (("enumerated", "nothing learned"), None),
     "draws": (("draws", "draws"), [1.0, 1.0]),
+    "ranks": (("rank", "rank"), [1.0, 1.0]),
+    "ranks and draws": (("rank and draws", "rank and draws"), [1.0, 2.0]),
     "mixed": (("enumerated", "draws", "hostile", "nothing learned"), [1.0, 1.1, None, 1.2]),
     "two formats": (("two formats", "two formats"), [1.0, 2.0]),
     "many groups": (("many groups", "many groups"), [1.0, 2.0]),
@@ -97,6 +100,27 @@ def test_bounds_tell_nothing_apart(audits):
     text = Page(render_comparison(compare([drawn, drawn]))).text("style")
     assert "with 64 copies, at least 12.4 bits in all, and nothing tells them apart" in text
     assert "A hollow triangle is a lower bound" in text
+
+
+def test_the_method_is_told_golden(made):
+    told = {n: Page(made(n)).text("style") for n in ("alike", "ranks", "ranks and draws")}
+    assert "(19.9 bits). The method is enumeration. " in told["alike"]
+    assert "The method is rank, with 20,000 uniform draws." in told["ranks"]
+    assert "The method is rank and draws, with 20,000 uniform draws." in told["ranks and draws"]
+
+
+def test_bounds_of_the_curve_are_marked_golden(audits):
+    audit = audits["draws"]
+    lost = [
+        replace(
+            c, skew_normal=replace(c.skew_normal, bits=None, lower_bits=8.0, upper_bits=math.inf)
+        )
+        for c in audit.canaries
+    ]
+    html = render_comparison(compare([replace(audit, canaries=tuple(lost)), audit]))
+    rows = re.findall(r'<tr><th scope="row">A</th>(.*?)</tr>', html)[-5:]
+    assert all(re.findall("<td>(.*?)</td>", row)[2:] == ["≥ 8.00"] * 3 for row in rows)
+    assert "the curve has nothing as likely as those canaries" in Page(html).text("style")
 
 
 def test_estimates_of_the_curve_stand_beside_bounds_only(audits, made):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import stat
@@ -20,7 +21,7 @@ from html_pages import (
 import canary.reports.html
 from canary.audits.result import Audit
 from canary.corpus.canaries import generate
-from canary.errors import OutputError
+from canary.errors import OutputError, RecordError
 from canary.reports.html import render, report
 from canary.statistics.exposures import exposure_by_rank
 from canary.statistics.histogram import Histogram
@@ -324,7 +325,8 @@ def test_canaries_that_push_each_other_down_are_named_golden(audits):
 
 def test_a_triangle_below_a_point_is_explained(pages):
     # 14.3 = log2 20,000: one hit.
-    assert "a point stands at its estimate (up to 14.3 bits)" in " ".join(pages["draws"].split())
+    text = " ".join(pages["draws"].split())
+    assert "such a point stands at its estimate (up to 14.3 bits)" in text
     assert "a point stands at its estimate" not in pages["enumerated"]
 
 
@@ -341,6 +343,67 @@ def test_words_follow_the_method(pages):
     assert "A triangle is a lower bound" in drawn
     assert "A triangle is a lower bound" not in enumerated
     assert "There is no canary to show" in pages["no canaries"]
+
+
+def test_words_of_ranks_golden(audits, pages):
+    texts = {n: Page(pages[n]).text("style") for n in ("rank", "rank and draws", "all ranked")}
+    ranks, both, exact = texts.values()
+    for text in texts.values():
+        assert "( branch and bound )" in text
+        assert "exposure is exact" in text
+        assert "Uniform draws among them 20,000" in text
+    ended = "the search for likelier candidates ended before the rank of that canary was counted"
+    certain = "the rank lies between two bounds for certain"
+    assert (ended in ranks, ended in both, ended in exact) == (True, False, False)
+    assert (certain in ranks, certain in both, certain in exact) == (True, False, False)
+    shared = "corrected for the draws that they share"
+    assert (shared in ranks, shared in both) == (False, True)
+    weighed = "importance draws ): so come the ranks with about before them"
+    assert (weighed in ranks, weighed in both, weighed in exact) == (False, True, False)
+    assert (both.count("Clopper–Pearson; of importance draws"), exact.count("Clopper")) == (1, 0)
+    assert "Rank, or hits of draws" in both
+    assert "Rank among all" in ranks
+
+
+def test_the_place_of_a_canary_golden(audits, pages):
+    rows = re.findall(r"<tr[^>]*><th scope=\"row\">(canary-\d+)</th>(.*?)</tr>",
+                      pages["rank and draws"], re.DOTALL)  # fmt: skip
+    cells = {name: re.findall("<td>(.*?)</td>", row)[4] for name, row in rows}
+    kinds = set()
+    for c in audits["rank and draws"].canaries:
+        e = c.exposure
+        if c.control:
+            continue
+        if e.exact:
+            kinds.add("counted")
+            assert cells[c.id].startswith(f"{e.rank:,} (")
+        elif e.effective_draws is None:
+            kinds.add("bound" if e.censored else "drawn")
+            assert cells[c.id] == f"{e.hits:,} of 20,000"
+        else:
+            kinds.add("weighed")
+            rank = float(cells[c.id].removeprefix("about\N{NO-BREAK SPACE}").replace(",", ""))
+            assert math.log2(10**9 / rank) == pytest.approx(e.bits, abs=0.01)
+    assert kinds == {"counted", "bound", "drawn", "weighed"}
+
+
+def test_folded_tables_are_shown_in_print(pages):
+    # A browser hides what is in a closed fold by the slot around it, not by its children.
+    printed = pages["enumerated"].split("@media print", 1)[1].split("</style>", 1)[0]
+    assert re.search(r"details::details-content { content-visibility: visible;", printed)
+
+
+def test_an_audit_of_another_shape_says_so_input(audits):
+    """As one from before, whose curve had `tail_bits`, and whose formats had no `draws`."""
+    data = audits["draws"].to_dict()
+    (priced,) = data["formats"]
+    curve = dict(priced["skew_normal"])
+    curve["tail_bits"] = curve.pop("tested_tail_bits")
+    draws = {name: value for name, value in priced.items() if name != "draws"}
+    for old in ({**priced, "skew_normal": curve}, draws):
+        with pytest.raises(RecordError, match="is not a whole audit") as caught:
+            Audit.from_dict({**data, "formats": [old]})
+        assert caught.value.cure == "run canary audit again"
 
 
 def test_report_writes_one_file(audits, pages, tmp_path):

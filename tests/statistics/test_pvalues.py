@@ -193,3 +193,11 @@ def test_input(p, draws, message):
 def test_foreign_data_input(change):
     with pytest.raises(TypeError, match=next(iter(change))):
         CombinedP.from_dict({**fisher([0.1]).to_dict(), **change})
+
+
+@pytest.mark.parametrize("draws", [200, 20_000])
+def test_the_correction_changes_no_verdict_where_all_come_from_bounds_theory(draws):
+    """Each p-value is at most 1 / (1 + draws) there; the corrected statistic grows as they fall."""
+    for canaries in (1, 2, 3, 10, 100, 1000, 10_000):
+        largest = [1 / (1 + draws)] * canaries
+        assert fisher(largest, shared_draws=draws).p_value <= 0.01

@@ -18,7 +18,6 @@ from canary.statistics.skewfit import (
     _polish,
     _search,
     fit_skew_normal,
-    log_likelihood,
     refit_skew_normal,
 )
 from canary.statistics.skewnormal import SkewNormal
@@ -29,6 +28,10 @@ def sample(shape, n, *, seed=0, location=30.0, scale=2.0):
     if math.isinf(shape):
         return location + scale * math.copysign(1, shape) * np.abs(rng.normal(size=n))
     return stats.skewnorm.rvs(shape, location, scale, n, random_state=rng)
+
+
+def log_likelihood(px, curve):
+    return float(np.sum(curve.log_density(px)))
 
 
 # --- theory and oracle --------------------------------------------------------------
