@@ -9,7 +9,7 @@ from typing import Any
 
 from canary.records.fields import from_fields
 
-__all__ = ["IMPORTANCE", "SKEW_NORMAL", "UNIFORM_DRAWS", "Exposure"]
+__all__ = ["IMPORTANCE", "MOST_BITS", "SKEW_NORMAL", "UNIFORM_DRAWS", "Exposure"]
 
 IMPORTANCE = "importance draws"
 """The method that draws what is likely more often, and weights it."""
@@ -19,6 +19,10 @@ UNIFORM_DRAWS = "uniform draws"
 
 SKEW_NORMAL = "skew-normal"
 """The method whose exposures are unbounded and have no p-value."""
+
+
+MOST_BITS = 1e15
+"""Beyond it no exposure is one, and no figure could show it."""
 
 
 @dataclass(frozen=True)
