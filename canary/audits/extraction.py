@@ -182,7 +182,7 @@ class Extraction:
             how = f"proven up to {self.rest_bits:.2f} bits only"
         return (
             f"{how}; {self.queries:,} queries, random guessing takes "
-            f"{guesses(self.random_guesses)} guesses on average"
+            f"{guesses(self.random_guesses)} on average"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -226,4 +226,5 @@ class Extraction:
 
 def guesses(number: float) -> str:
     """A number of guesses as people read it."""
-    return f"{number:,.0f}" if number < 10**15 else f"2^{math.log2(number):.0f}"
+    shown = f"{number:,.0f}" if number < 10**15 else f"2^{math.log2(number):.0f}"
+    return f"{shown} guess" if shown == "1" else f"{shown} guesses"

@@ -109,7 +109,7 @@ class Auditor:
                 reason += more
         if plan.method == IMPORTANCE:
             found = one.weighed(found)
-        skewed, fit = self._extrapolate(number, format, found)
+        skewed, fit = self._extrapolate(number, format, found, noise_bits=noise_bits)
         if skewed is not None and self.settings.method == SKEW_NORMAL:
             found = replace(found, exposures=skewed)
         return _results(canaries, number, found, skewed), FormatResult(
@@ -131,13 +131,17 @@ class Auditor:
         )
 
     def _extrapolate(
-        self, number: int, format: Format, found: Found
+        self, number: int, format: Format, found: Found, *, noise_bits: float
     ) -> tuple[Sequence[Exposure] | None, SkewNormalFit | None]:
         """The skew-normal estimate of each canary and the curve; None where there is none."""
         rng = np.random.default_rng([_CURVE_STREAM, self.settings.seed, number])
         try:
             return exposure_by_skew_normal(
-                found.canaries.px_bits, found.draws_px, space_size=format.size, rng=rng
+                found.canaries.px_bits,
+                found.draws_px,
+                space_size=format.size,
+                rng=rng,
+                noise_bits=noise_bits,
             )
         except EstimationError:
             if self.settings.method == SKEW_NORMAL:

@@ -7,6 +7,7 @@ anyone who prices all of them. An audit is to be kept like the model.
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from canary.audits.extraction import Extraction
+from canary.corpus.consistency import MAX_COPIES
 from canary.errors import RecordError
 from canary.records.document import dump_document, load_document
-from canary.records.fields import from_fields
+from canary.records.fields import brief, from_fields
 from canary.statistics.combined import CombinedP
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
@@ -278,7 +280,7 @@ class Audit:
         Raises
         ------
         RecordError
-            If a field is missing or of another type.
+            If a field is missing or of another type, or parts do not fit together.
         """
         try:
             audit = cls(
@@ -291,21 +293,13 @@ class Audit:
                 # Audits of earlier versions have none.
                 extractions=tuple(Extraction.from_dict(e) for e in data.get("extractions", ())),
             )
+            if not audit.canaries:
+                raise ValueError("it has no canary")
             for priced in audit.formats:
                 if priced.space_size < 1:
                     raise ValueError(f"a space has {priced.space_size} candidates")
             for canary in audit.canaries:
-                if not 0 <= canary.format < len(audit.formats):
-                    raise ValueError(f"{canary.id} names format {canary.format}")
-                if canary.natural not in (False, True) or (canary.natural and audit.injected_p):
-                    raise ValueError(f"{canary.id} is natural and has a p-value")
-                if canary.repetitions < 0:
-                    raise ValueError(f"{canary.id} has {canary.repetitions} copies")
-                if canary.exposure.p_value is None:
-                    raise ValueError(f"{canary.id} has no p-value")
-                curve = audit.formats[canary.format].skew_normal
-                if (canary.skew_normal is None) != (curve is None):
-                    raise ValueError(f"{canary.id} and its format do not both have a curve")
+                _check_canary(canary, audit)
             combined = [p.p_value for p in (audit.injected_p, audit.controls_p) if p]
             shares = [p for c in audit.canaries if (p := c.exposure.p_value) is not None] + combined
             if not all(0 <= share <= 1 for share in shares):
@@ -329,6 +323,25 @@ class Audit:
             return cls.from_dict(document)
         except RecordError as error:
             raise RecordError(error.problem, cure=error.cure, where=str(Path(path))) from error
+
+
+def _check_canary(canary: CanaryResult, audit: Audit) -> None:
+    """A ValueError where a canary does not fit the audit that it is in."""
+    if not 0 <= canary.format < len(audit.formats):
+        raise ValueError(f"{canary.id} names format {canary.format}")
+    if canary.natural not in (False, True) or (canary.natural and audit.injected_p):
+        raise ValueError(f"{canary.id} is natural and has a p-value")
+    if not 0 <= canary.repetitions <= MAX_COPIES:
+        raise ValueError(f"{canary.id} has {brief(canary.repetitions)} copies")
+    space_bits = math.log2(audit.formats[canary.format].space_size)
+    for found in filter(None, (canary.exposure, canary.skew_normal)):
+        if not math.isclose(found.space_bits, space_bits, abs_tol=1e-6):
+            raise ValueError(f"{canary.id} was ranked in another space")
+    if canary.exposure.p_value is None:
+        raise ValueError(f"{canary.id} has no p-value")
+    curve = audit.formats[canary.format].skew_normal
+    if (canary.skew_normal is None) != (curve is None):
+        raise ValueError(f"{canary.id} and its format do not both have a curve")
 
 
 def _texts(data: object) -> tuple[str, ...]:

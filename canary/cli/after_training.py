@@ -35,6 +35,7 @@ from canary.cli.options import (
 )
 from canary.cli.outputs import check_outputs, factory_file, model_files
 from canary.cli.tables import show_audit, show_exposures
+from canary.reports.numbers import plural
 
 if TYPE_CHECKING:
     from canary.audits.result import Audit
@@ -95,8 +96,9 @@ def score(
             progress=bars.file(texts.name),
         )
     if done.resumed:
-        say(f"{done.resumed:,} texts were scored by an earlier run that had not ended")
-    say(f"The log-perplexities of {done.texts:,} texts ({done.tokens:,} tokens) are in {out}")
+        say(f"Scored by an earlier run that had not ended: {plural(done.resumed, 'text')}")
+    counted = f"{plural(done.texts, 'text')} ({plural(done.tokens, 'token')})"
+    say(f"The log-perplexities of {counted} are in {out}")
     if as_json:
         emit("canary score", done.to_dict())
 

@@ -32,6 +32,7 @@ from canary.cli.options import (
 )
 from canary.cli.outputs import check_outputs
 from canary.errors import CorpusError, OutputError
+from canary.reports.numbers import plural
 
 __all__ = ["discover", "generate", "inject", "strip", "verify"]
 
@@ -94,7 +95,10 @@ def generate(
         coin_flips=coin_flips,
     )
     canaries.save(out)
-    say(f"{len(canaries.injected):,} canaries and {len(canaries.controls):,} controls are in {out}")
+    say(
+        f"{plural(len(canaries.injected), 'canary', 'canaries')} and "
+        f"{plural(len(canaries.controls), 'control')} are in {out}"
+    )
     for format in canaries.formats:
         say(f"  {format.masked}: one of {format.size:,} ({format.bits:.1f} bits)")
     say(
@@ -181,8 +185,14 @@ def inject(
             where=str(places),
         ) from error
     copies = sum(map(len, placements.lines.values()))
-    now = f"now {placements.total_lines:,} records" if mode == "record" else "within its texts"
-    say(f"{copies:,} copies of {len(placements.lines):,} canaries went into {out}, {now}")
+    now = (
+        f"now {plural(placements.total_lines, 'record')}"
+        if mode == "record"
+        else "within its texts"
+    )
+    put = plural(copies, "copy", "copies")
+    canaries_put = plural(len(placements.lines), "canary", "canaries")
+    say(f"{put} of {canaries_put} went into {out}, {now}")
     say(f"{out} holds the secrets; whoever may read {corpus} may read it")
     say(f"Where each copy went is in {places}, readable by you alone")
     if placements.separators is not None:
@@ -282,7 +292,8 @@ def strip(
             progress=bars.file(corpus.name),
         )
     say(
-        f"{found.records:,} records went and {found.cuts:,} copies were cut out of others; "
+        f"{plural(found.records, 'record')} went and {plural(found.cuts, 'copy', 'copies')} "
+        f"{'was' if found.cuts == 1 else 'were'} cut out of others; "
         f"{out} holds no canary"
     )
     if as_json:

@@ -48,7 +48,7 @@ def extract(
     ] = 1_000_000,
     seconds: Annotated[
         float | None,
-        typer.Option("--seconds", min=0.0, help="Time that it may take.  [default: no limit]"),
+        typer.Option("--seconds", help="Time that it may take, more than 0.  [default: no limit]"),
     ] = None,
     stop: Annotated[
         Literal["proof", "paper"],
@@ -146,7 +146,7 @@ def _explain(result: Extraction) -> None:
     why = "" if result.proven else f", until {result.why_stopped}"
     say(
         f"{plural(result.queries, 'query', 'queries')} in {result.seconds:.1f} s{why}; guessing "
-        f"at random takes {count(round(result.random_guesses))} guesses on average"
+        f"at random takes {plural(round(result.random_guesses), 'guess', 'guesses')} on average"
     )
     if result.dropped:
         say(f"{count(result.dropped)} beginnings were dropped to keep memory bounded")

@@ -98,6 +98,8 @@ def reuse_is_right(model: LanguageModel, *, longest: float = math.inf) -> bool:
     except (*_NO_SUCH_STATES, UnsupportedError):
         return False
     alone = model.score(Rows.of(ids[:, split - 1 :].tolist())).reshape(_SIBLINGS, -1)
+    if not (np.isfinite(whole).all() and np.isfinite(walked).all() and np.isfinite(alone).all()):
+        return False  # infinite logits: nothing can be compared
     effect = float(np.abs(alone - whole[:, split - 1 :]).max())
     allowed = _TOLERANCE * effect
     if facts.dtype in ("bfloat16", "float16"):

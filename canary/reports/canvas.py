@@ -97,6 +97,8 @@ def _saved(figure: Figure, kind: str, name: str, *, transparent: bool) -> bytes:
     with mpl.rc_context({"svg.hashsalt": name}), warnings.catch_warnings():
         # A label may hold characters that our font lacks; a box stands for each.
         warnings.filterwarnings("ignore", "Glyph ", UserWarning)
+        # Names of very many audits leave the axes no room: it is drawn as it is.
+        warnings.filterwarnings("ignore", "constrained_layout not applied", UserWarning)
         figure.savefig(
             buffer,
             format=kind,

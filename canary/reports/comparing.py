@@ -26,6 +26,7 @@ __all__ = [
     "points",
 ]
 
+_MOST_NATS = 1e6  # a token; no model that computes at all does worse
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -121,7 +122,7 @@ def compare(
     ------
     InputError
         If labels or losses are not one for each audit, labels are empty or repeat, or a
-        loss is no number from 0 on.
+        loss is no number from 0 to a million.
     """
     if not audits:
         raise InputError("there is no audit", cure="give at least one")
@@ -239,10 +240,10 @@ def _losses(
             cure="give one for each audit, in their order, in nats per token",
         )
     for loss in losses:
-        if loss is not None and not (math.isfinite(loss) and loss >= 0):
+        if loss is not None and not 0 <= loss <= _MOST_NATS:
             raise InputError(
                 f"a test loss of {loss} is none",
-                cure="give the mean loss per token in nats, a number from 0 on",
+                cure=f"give the mean loss per token in nats, a number from 0 to {_MOST_NATS:,.0f}",
             )
     return losses
 

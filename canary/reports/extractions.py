@@ -38,7 +38,8 @@ def extraction_sentence(audit: Audit, extraction: Extraction) -> str:
             came += ", and the very first is one"
     return (
         f"{came}. It took {plural(extraction.queries, 'query', 'queries')}; guessing at random "
-        f"takes {count(round(extraction.random_guesses))} guesses on average for one given secret."
+        f"takes {plural(round(extraction.random_guesses), 'guess', 'guesses')} on average "
+        "for one given secret."
     )
 
 

@@ -13,7 +13,7 @@ from canary.records.fields import brief
 from canary.records.files import atomic_write
 from canary.reports.canvas import canvas, file_bytes
 from canary.reports.comparing import Strategy, compare, has_curves
-from canary.reports.numbers import clean, count
+from canary.reports.numbers import clean, count, plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -214,8 +214,10 @@ def _check_format(audit: Audit, at: int) -> None:
     formats = len(audit.formats)
     if not 0 <= at < formats or not any(c.format == at for c in audit.canaries):
         raise InputError(
-            f"no canary of the audit has format {at}",
-            cure=f"count from 0 to {formats - 1}" if formats else "audit a set with canaries",
+            f"no canary of the audit has format {at + 1}, counted from 1",
+            cure=f"the audit has {plural(formats, 'format')}"
+            if formats
+            else "audit a set with canaries",
         )
 
 

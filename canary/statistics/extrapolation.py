@@ -21,7 +21,7 @@ from canary.errors import EstimationError
 from canary.records.fields import from_fields
 from canary.statistics.checks import check_confidence, exact_size, finite_array
 from canary.statistics.exposures import exposure_by_draws
-from canary.statistics.result import SKEW_NORMAL, Exposure
+from canary.statistics.result import MOST_BITS, SKEW_NORMAL, Exposure
 from canary.statistics.skewfit import FEWEST, fit_skew_normal, refit_skew_normal
 from canary.statistics.skewnormal import SkewNormal, log_integral
 
@@ -63,7 +63,7 @@ class SkewNormalFit:
     confidence : float
         Of the intervals.
     replicates : int
-        Samples of the bootstrap behind them.
+        Samples of the bootstrap behind them: those to which a curve could be fitted.
     """
 
     curve: SkewNormal
@@ -112,6 +112,7 @@ def exposure_by_skew_normal(
     rng: np.random.Generator,
     confidence: float = 0.95,
     replicates: SupportsIndex = 200,
+    noise_bits: float = 0.0,
 ) -> tuple[list[Exposure], SkewNormalFit]:
     """Exposure of each canary under a skew-normal curve fitted to uniform draws.
 
@@ -130,6 +131,8 @@ def exposure_by_skew_normal(
         Of the intervals, between 0 and 1.
     replicates : int
         Samples of the bootstrap.
+    noise_bits : float
+        Noise of the model's log-perplexities: no curve is fitted to a smaller spread.
 
     Returns
     -------
@@ -143,8 +146,10 @@ def exposure_by_skew_normal(
     Raises
     ------
     EstimationError
-        If there are fewer than 40 draws, all those of one half are equal, an array is not
-        one-dimensional or holds a number that is not finite, or an option is out of range.
+        If there are fewer than 40 draws, those that the curve is to be fitted to are too
+        alike (fewer than 4 different values, a spread within noise or rounding, or a curve
+        that hangs on a few of them), an array is not one-dimensional or holds a number that
+        is not finite, or an option is out of range.
 
     Notes
     -----
@@ -156,7 +161,9 @@ def exposure_by_skew_normal(
     The interval is that of the nonparametric bootstrap of the fit (percentiles). It covers
     sampling error and nothing else: by how much another sample of draws would have moved
     the curve, not how far the truth is from any skew-normal curve. The latter error is
-    usually the larger one, and grows with every bit beyond the draws.
+    usually the larger one, and grows with every bit beyond the draws. Samples to which no
+    curve can be fitted are left out and not counted; beyond a tenth of them, nothing is
+    estimated.
 
     The Kolmogorov-Smirnov p-value is that of a curve known beforehand. With both halves of
     the same size the fit's own error adds to D: see `REJECTION_LEVEL`.
@@ -195,7 +202,7 @@ def exposure_by_skew_normal(
         )
     draws = rng.permutation(draws)
     half, rest = draws[: len(draws) // 2], draws[len(draws) // 2 :]
-    curve = fit_skew_normal(half)
+    curve = fit_skew_normal(half, noise_bits=noise_bits)
     replicas = refit_skew_normal(half, curve, replicates=count, rng=rng)
     bits, tails, lower, upper = _estimate(px, curve, replicas, confidence)
     counted = exposure_by_draws(px, draws, space_size=space_size, confidence=confidence)
@@ -214,7 +221,7 @@ def exposure_by_skew_normal(
         )
         for i in range(len(px))
     ]
-    return exposures, _test(curve, len(half), rest, confidence, count)
+    return exposures, _test(curve, len(half), rest, confidence, len(replicas[0]))
 
 
 def _estimate(
@@ -236,7 +243,9 @@ def _estimate(
 
 def _bits(log_probability: NDArray[np.float64]) -> NDArray[np.float64]:
     # A probability of 1 may come out a rounding above it; adding 0 makes no -0.0 of 0.
-    return np.maximum(-log_probability / _LN2, 0.0) + 0.0
+    bits = np.maximum(-log_probability / _LN2, 0.0) + 0.0
+    # So far out in the tail the curve says nothing: as if there were nothing at all.
+    return np.where(bits <= MOST_BITS, bits, np.inf)
 
 
 def _test(

@@ -12,6 +12,7 @@ from canary.records.fields import from_fields
 __all__ = [
     "ENUMERATION",
     "IMPORTANCE",
+    "MOST_BITS",
     "RANK",
     "RANK_AND_DRAWS",
     "SKEW_NORMAL",
@@ -36,6 +37,12 @@ IMPORTANCE = "importance draws"
 
 SKEW_NORMAL = "skew-normal"
 """The method whose exposures are unbounded and have no p-value."""
+
+
+MOST_BITS = 1e15
+"""Beyond it no exposure is one, and no figure could show it."""
+
+_ROUNDING_BITS = 1e-6
 
 
 @dataclass(frozen=True)
@@ -114,7 +121,8 @@ class Exposure:
         """The inverse of `to_dict`.
 
         A TypeError names a field of another type, a ValueError one that does not go with
-        the method: a p-value of a skew-normal estimate, or a missing one of another.
+        the method (a p-value of a skew-normal estimate, or a missing one of another) or
+        with the other fields.
         """
         if not isinstance(data, Mapping):
             raise TypeError(f"an exposure must be an object, got {type(data).__name__}")
@@ -123,4 +131,29 @@ class Exposure:
         found = from_fields(cls, {**data, "upper_bits": 0.0} if open_ended else data)
         if unbounded != (found.p_value is None):
             raise ValueError(f"p_value of a {found.method} exposure is {found.p_value!r}")
-        return replace(found, upper_bits=math.inf) if open_ended else found
+        if open_ended:
+            found = replace(found, upper_bits=math.inf)
+        if problem := _misfit(found):
+            raise ValueError(f"{problem} of a {found.method} exposure cannot be")
+        return found
+
+
+def _misfit(e: Exposure) -> str | None:
+    """The fields that cannot all be true; None if there are none."""
+    most = MOST_BITS if e.unbounded else e.space_bits + _ROUNDING_BITS
+    ends = (e.lower_bits, e.upper_bits)
+    middle = e.lower_bits if e.bits is None else e.bits
+    ranks = [rank for rank in (e.rank_lower, e.rank, e.rank_upper) if rank is not None]
+    sound = {
+        "space_bits": 0.0 <= e.space_bits <= MOST_BITS,
+        "an end of the interval": all(
+            end >= -_ROUNDING_BITS and (end <= most or end == math.inf) for end in ends
+        ),
+        "bits outside of the interval": middle <= most
+        and ends[0] - _ROUNDING_BITS <= middle <= ends[1] + _ROUNDING_BITS,
+        "ranks": ranks == sorted(ranks)
+        and all(n >= 1 and math.log2(n) <= e.space_bits + _ROUNDING_BITS for n in ranks),
+        "draws and hits": 0 <= (e.hits or 0) <= (0 if e.draws is None else e.draws),
+        "confidence": e.confidence is None or 0.0 < e.confidence < 1.0,
+    }
+    return next((name for name, holds in sound.items() if not holds), None)

@@ -29,24 +29,34 @@ Ints = NDArray[np.intp]
 FEWEST = 20
 """Fewer numbers than this are not fitted: three parameters would follow their noise."""
 
+_FEWEST_DIFFERENT = 4  # three parameters go through three places
+# Half the digits of float64. Deviations smaller than this share of what they are deviations
+# from leave nothing in squares; and no model computes as finely.
+_ROUNDING = 2.0**-26
+_FITTED_SHARE = 0.9  # of the replicates
+_HALVINGS = 60
+
 _BINS = 2048
 _BINS_OF_REPLICATES = 256
 _CHUNK = 2**15
 _ROOT_HALF_PI = math.sqrt(math.pi / 2.0)
 _LEAST = 1e-3
 _LARGEST_SHAPE = 2e4
+_OTHER_METHODS = "use enumeration or uniform draws; check that the model is trained"
 _SHAPES = np.array([0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 512.0])
 # A fit is done when Newton's method promises less than this, in nats of the whole sample.
 _TOLERANCE_NATS = 1e-7
 
 
-def fit_skew_normal(px_bits: ArrayLike) -> SkewNormal:
+def fit_skew_normal(px_bits: ArrayLike, *, noise_bits: float = 0.0) -> SkewNormal:
     """The skew-normal curve under which the numbers are likeliest.
 
     Parameters
     ----------
     px_bits : array_like of shape (n,)
         Log-perplexities in bits, in any order; 20 at least.
+    noise_bits : float
+        Noise of the model that they are of: a smaller spread is not fitted.
 
     Returns
     -------
@@ -59,7 +69,9 @@ def fit_skew_normal(px_bits: ArrayLike) -> SkewNormal:
     Raises
     ------
     EstimationError
-        If there are fewer than 20 numbers, all are equal, or one is not finite.
+        If there are fewer than 20 numbers or fewer than 4 different ones, one is not
+        finite, they spread by no more than `noise_bits` or than rounding does (2^-26 of the
+        largest), or no maximum can be found.
 
     Notes
     -----
@@ -82,24 +94,28 @@ def fit_skew_normal(px_bits: ArrayLike) -> SkewNormal:
             cure="draw more candidates",
             where=where,
         )
-    middle, spread = float(values.mean()), float(values.std())
-    # Numbers that are equal but for rounding have a spread of some roundings.
-    if not spread > 1e-12 * max(abs(middle), 1e-300):
+    middle, spread = _moments_of(values, noise_bits, where)
+    x = (values - middle) / spread
+    if (different := _different(x)) < _FEWEST_DIFFERENT:
         raise EstimationError(
-            f"all {len(values)} log-perplexities are equal, so there is no curve to fit",
-            cure="use enumeration or uniform draws; check that the model is trained",
+            f"the {len(values)} log-perplexities have only {different} different values, too few "
+            f"to fit a curve, {_FEWEST_DIFFERENT} are the least",
+            cure=_OTHER_METHODS,
             where=where,
         )
-    x = (values - middle) / spread
-    points, weights = _condense(x, _BINS)
-    a, b, shape = _search(points, weights)
-    a, b, shape, best = _polish(x, a, b, shape)
-    found = SkewNormal(middle + spread * b / a, spread / a, shape)
-    for sign, edge in ((1.0, float(values.min())), (-1.0, float(values.max()))):
-        _, scale, limit = _half_normal(x, sign)
-        if limit >= best:
-            found, best = SkewNormal(edge, spread * scale, sign * math.inf), limit
-    return found
+    # What overflows on the way is not finite in the end, and is judged there.
+    with np.errstate(all="ignore"):
+        points, weights = _condense(x, _BINS)
+        a, b, shape, best = _polish(x, *_search(points, weights))
+        location, scale = middle + spread * b / a, spread / a
+        for sign, edge in ((1.0, float(values.min())), (-1.0, float(values.max()))):
+            _, width, limit = _half_normal(x, sign)
+            if limit >= best:
+                location, scale, shape = edge, spread * width, sign * math.inf
+                best = limit
+    if not (math.isfinite(location) and 0.0 < scale < math.inf and math.isfinite(best)):
+        raise _no_maximum(len(values), where)
+    return SkewNormal(location, scale, shape)
 
 
 def refit_skew_normal(
@@ -118,8 +134,15 @@ def refit_skew_normal(
 
     Returns
     -------
-    location, scale, shape : float64 arrays of shape (replicates,)
-        Shapes may be infinite.
+    location, scale, shape : float64 arrays of shape (k,)
+        Of the `k` replicates that can be fitted: the others have fewer than 4 different
+        values, or no maximum was found. Shapes may be infinite.
+
+    Raises
+    ------
+    EstimationError
+        If more than a tenth of the replicates cannot be fitted: the curve hangs on a few
+        numbers, which many a sample does not have.
 
     Notes
     -----
@@ -127,19 +150,69 @@ def refit_skew_normal(
     200 replicates take some 0.2 s. A replicate follows the maximum of `fitted`; it does
     not look for another one.
     """
-    values = finite_array(px_bits, "px_bits", "refit_skew_normal")
-    middle, spread = float(values.mean()), float(values.std())
+    where = "refit_skew_normal"
+    values = finite_array(px_bits, "px_bits", where)
+    middle, spread = _moments_of(values, 0.0, where)
     points, weights = _condense((values - middle) / spread, _BINS_OF_REPLICATES)
     share = weights / weights.sum()
     drawn = rng.multinomial(len(values), share, size=replicates).astype(np.float64)
-    start = np.full(replicates, np.clip(fitted.shape, -_SHAPES[-1], _SHAPES[-1]))
-    # Far below the distances between the replicates.
-    a, b, shape = _trace(points, drawn, start, tolerance=0.02 / math.sqrt(len(values)))
-    for i in np.flatnonzero(np.abs(shape) > 0.99 * _LARGEST_SHAPE):
-        here, sign = drawn[i] > 0, np.sign(shape[i])
-        low, scale, _ = _half_normal(points[here], sign, drawn[i, here])
-        a[i], b[i], shape[i] = 1.0 / scale, low / scale, sign * math.inf
-    return middle + spread * b / a, spread / a, shape
+    varied = [_different(points[row > 0]) >= _FEWEST_DIFFERENT for row in drawn]
+    drawn = drawn[varied]
+    start = np.full(len(drawn), np.clip(fitted.shape, -_SHAPES[-1], _SHAPES[-1]))
+    with np.errstate(all="ignore"):
+        # Far below the distances between the replicates.
+        a, b, shape = _trace(points, drawn, start, tolerance=0.02 / math.sqrt(len(values)))
+        for i in np.flatnonzero(np.abs(shape) > 0.99 * _LARGEST_SHAPE):
+            here, sign = drawn[i] > 0, np.sign(shape[i])
+            low, width, _ = _half_normal(points[here], sign, drawn[i, here])
+            a[i], b[i], shape[i] = 1.0 / width, low / width, sign * math.inf
+        location, scale = middle + spread * b / a, spread / a
+    sound = np.isfinite(location) & np.isfinite(scale) & (scale > 0.0) & ~np.isnan(shape)
+    if np.count_nonzero(sound) < _FITTED_SHARE * replicates:
+        raise EstimationError(
+            f"a curve can be fitted to only {np.count_nonzero(sound)} of {replicates} samples of "
+            f"the {len(values)} log-perplexities: it hangs on a few of them",
+            cure=_OTHER_METHODS,
+            where=where,
+        )
+    return location[sound], scale[sound], shape[sound]
+
+
+def _moments_of(values: Floats, noise_bits: float, where: str) -> tuple[float, float]:
+    """Mean and standard deviation, if the latter is more than noise and rounding."""
+    middle, spread = float(values.mean()), float(values.std())
+    if not spread > _ROUNDING * float(np.abs(values).max()):
+        raise EstimationError(
+            f"all {len(values)} log-perplexities are equal to within rounding, so there is no "
+            "curve to fit",
+            cure=_OTHER_METHODS,
+            where=where,
+        )
+    if not spread > noise_bits:
+        raise EstimationError(
+            f"the {len(values)} log-perplexities spread by {spread:.2g} bits, no more than the "
+            f"noise of the model, {noise_bits:.2g} bits, so there is no curve to fit",
+            cure=_OTHER_METHODS,
+            where=where,
+        )
+    return middle, spread
+
+
+def _different(x: Floats) -> int:
+    """How many different values there are, rounding aside; `_FEWEST_DIFFERENT` for more."""
+    for found in range(_FEWEST_DIFFERENT):
+        if not len(x):
+            return found
+        x = x[np.abs(x - x[0]) > _ROUNDING * max(abs(float(x[0])), 1.0)]
+    return _FEWEST_DIFFERENT
+
+
+def _no_maximum(n: int, where: str) -> EstimationError:
+    return EstimationError(
+        f"no curve was found under which the {n} log-perplexities are likeliest",
+        cure=_OTHER_METHODS,
+        where=where,
+    )
 
 
 def _search(points: Floats, weights: Floats) -> tuple[float, float, float]:
@@ -147,7 +220,7 @@ def _search(points: Floats, weights: Floats) -> tuple[float, float, float]:
     shapes = np.concatenate([-_SHAPES[::-1], [0.0], _SHAPES])
     grid = np.broadcast_to(weights, (len(shapes), len(weights)))
     _, _, values, _ = _profile(points, grid, shapes, _moments(points, grid, shapes))
-    start = shapes[[int(np.argmax(values))]]
+    start = shapes[[int(np.argmax(np.where(np.isnan(values), -np.inf, values)))]]
     a, b, shape = _trace(points, weights[None, :], start, tolerance=1e-10)
     return float(a[0]), float(b[0]), float(shape[0])
 
@@ -222,31 +295,47 @@ def _moments(points: Floats, weights: Floats, shape: Floats) -> tuple[Floats, Fl
 def _profile(
     points: Floats, weights: Floats, shape: Floats, start: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """The best `a` and `b` of each row at its shape, the value there, its slope in the shape."""
+    """The best `a` and `b` of each row at its shape, the value there, its slope in the shape.
+
+    NaN where the likelihood has no curvature to go by, as that of numbers nearly equal.
+    """
     a, b = (v.copy() for v in start)
     value, gradient, hessian = _derivatives(points, weights, a, b, shape)
     rows = np.arange(len(a))
     for _ in range(100):
-        step = np.linalg.solve(-hessian[rows, :2, :2], gradient[rows, :2, None])[:, :, 0]
+        step = _newton(hessian[rows, :2, :2], gradient[rows, :2])
         gain = np.einsum("ij,ij->i", step, gradient[rows, :2]) / 2.0
+        value[rows[np.isnan(gain)]] = gradient[rows[np.isnan(gain)]] = np.nan
         moving = gain > 1e-11 * np.abs(value[rows])
         rows, step = rows[moving], step[moving]
         if not len(rows):
             break
+        halvings = 0
         while True:
             to_a, to_b = a[rows] + step[:, 0], b[rows] + step[:, 1]
             bad = to_a <= 0.0
             found = _derivatives(
                 points, weights[rows], np.where(bad, a[rows], to_a), to_b, shape[rows]
             )
-            # A step of no length at all is allowed by the slack, so this ends.
-            bad |= found[0] < value[rows] - 1e-12 * np.abs(value[rows])
-            if not bad.any():
+            bad |= ~(found[0] >= value[rows] - 1e-12 * np.abs(value[rows]))  # NaN is bad
+            halvings += 1
+            if not bad.any() or halvings == _HALVINGS:
                 break
             step[bad] /= 2.0
-        a[rows], b[rows] = to_a, to_b
-        value[rows], gradient[rows], hessian[rows] = found
+        good = ~bad  # of the others no step is short enough: they stay where they are
+        rows = rows[good]
+        a[rows], b[rows] = to_a[good], to_b[good]
+        value[rows], gradient[rows], hessian[rows] = (part[good] for part in found)
     return a, b, value, gradient[:, 2]
+
+
+def _newton(hessian: Floats, gradient: Floats) -> Floats:
+    """Newton's step of each row, shapes (k, 2, 2) and (k, 2); not finite where there is none."""
+    (p, q), (_, r) = np.moveaxis(-hessian, 0, -1)
+    f, g = gradient.T
+    determinant = p * r - q * q
+    step: Floats = np.stack([r * f - q * g, p * g - q * f], axis=1) / determinant[:, None]
+    return step
 
 
 def _polish(x: Floats, a: float, b: float, shape: float) -> tuple[float, float, float, float]:
@@ -254,6 +343,10 @@ def _polish(x: Floats, a: float, b: float, shape: float) -> tuple[float, float, 
     at = np.array([a, b, shape])
     value, gradient, hessian = _exact(x, at)
     for _ in range(30):
+        if not (
+            math.isfinite(value) and np.isfinite(gradient).all() and np.isfinite(hessian).all()
+        ):
+            return math.nan, math.nan, math.nan, -math.inf
         scale = 1.0 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1e-300))
         eigenvalues, vectors = np.linalg.eigh(-hessian * np.outer(scale, scale))
         # Downhill also where the likelihood is flat or hollow, as at shape 0.

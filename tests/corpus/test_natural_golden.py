@@ -173,7 +173,9 @@ def test_formats_with_an_empty_candidate(format):
         lambda: generate(format, repetitions=[1], per_repetition=1, controls=0, seed=0),
         lambda: CanarySet.from_fills(format, [""]),
     ):
-        with pytest.raises(FormatError, match="a candidate of this format is empty|is not prefix-free") as caught:
+        with pytest.raises(
+            FormatError, match="a candidate of this format is empty|is not prefix-free"
+        ) as caught:
             call()
         assert "text" in caught.value.cure or "at least one character" in caught.value.cure
     # With fixed text the same holes do: no candidate is empty.

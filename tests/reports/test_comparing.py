@@ -146,6 +146,7 @@ def test_numbers_of_draws_must_agree(audits):
         ({"test_losses": [1.0, math.nan]}, "a test loss of nan is none"),
         ({"test_losses": [1.0, -0.5]}, "a test loss of -0.5 is none"),
         ({"test_losses": [math.inf, None]}, "a test loss of inf is none"),
+        ({"test_losses": [0.0, 1e308]}, r"a test loss of 1e\+308 is none"),
     ],
 )
 def test_labels_and_losses_input(audits, options, message):

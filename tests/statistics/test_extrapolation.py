@@ -213,6 +213,65 @@ def test_no_canaries_degenerate():
     assert (fit.tested_tail_bits, fit.tail_error_bits, fit.tail_error_sd_bits) == (None, None, None)
 
 
+def nearly_constant(seed):
+    """Draws of which most are equal, or few differ, or some lie far away."""
+    rng = np.random.default_rng(seed)
+    n, middle = int(rng.choice([40, 60, 100])), float(rng.choice([0.0, 5.0, 30.0, 1e6]))
+    few, small = rng.integers(0, n, int(rng.integers(1, 8))), 10.0 ** rng.uniform(-14, 2)
+    draws = np.full(n, middle)
+    match seed % 6:
+        case 0:
+            draws[few] += small * rng.normal(size=len(few))
+        case 1:
+            draws = rng.choice([middle, middle + small], n)
+        case 2:
+            draws += small * rng.integers(0, rng.integers(2, 9), n)
+        case 3:
+            draws += small * rng.normal(size=n)
+        case 4:
+            draws += small * rng.normal(size=n)
+            draws[few[0]] += 10.0 ** rng.uniform(0, 99)
+        case _:
+            draws += 10.0 ** rng.uniform(-10, 10, n)
+    return draws, [middle, 1.0, 0.0, float(draws.min()), middle - small, 1e99]
+
+
+def test_draws_nearly_alike_give_an_error_or_a_number_degenerate():
+    fitted = 0
+    for seed in range(180):
+        draws, px = nearly_constant(seed)
+        try:
+            found, fit = estimate(px, draws, seed=seed, replicates=20)
+        except EstimationError:
+            continue
+        fitted += 1
+        assert 18 <= fit.replicates <= 20
+        for e in found:
+            assert e.bits is None or e.lower_bits <= e.bits <= e.upper_bits
+            assert math.isfinite(e.lower_bits)
+            assert Exposure.from_dict(e.to_dict()) == e
+    assert 20 < fitted < 160
+
+
+@pytest.mark.parametrize(
+    ("draws", "message"),
+    [
+        ([31.0] + [30.0] * 39, "different values|are equal"),
+        ([29.0] + [30.0] * 9_999, "different values|are equal"),
+        ([29.999] * 2 + [30.0] * 56 + [30.001] * 2, "different values"),
+        (5.0 + 1e-11 * np.random.default_rng(1).normal(size=60), "equal to within rounding"),
+    ],
+)
+def test_draws_nearly_alike_regression(draws, message):
+    with pytest.raises(EstimationError, match=message):
+        estimate([30.0], draws, replicates=20)
+
+
+def test_exposure_beyond_any_is_a_bound_degenerate():
+    (e,), _ = estimate([1.0], 1e9 + sample(0.0, 60, 3, scale=20.0))
+    assert (e.bits, e.tail_bits, e.upper_bits) == (None, None, math.inf)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -220,6 +279,7 @@ def test_no_canaries_degenerate():
         ({"draws": [1.0] * 400}, "equal, so there is no curve"),
         ({"draws": [1.0] * 40 + [math.nan]}, "draws_px must be finite"),
         ({"px": [math.inf]}, "canary_px must be finite"),
+        ({"noise_bits": 5.0}, "no more than the noise of the model, 5 bits"),
         ({"confidence": 1.0}, "confidence must lie between 0 and 1"),
         ({"replicates": 19}, "replicates=19, at least 20"),
         ({"space_size": 0}, "space_size must be a positive integer"),
