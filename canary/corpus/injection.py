@@ -81,8 +81,10 @@ def inject(
         model reads, say, when it is to give the canary. Without it they are empty.
     hosts : sequence, optional
         For a stream: rows, by what they hold in `column`, after or in which the canaries
-        go. Each must occur exactly once. Without them the stream is read once to find
-        such rows, and must give the same rows again.
+        go. Each must occur exactly once. This is taken on trust, as no pass sees the
+        whole of a stream that is sharded: a host that never occurs takes its copies with
+        it, one that occurs twice doubles them, and `verify` tells. Without them the
+        stream is read once to find such rows, and must give the same rows again.
 
     Returns
     -------

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.columns import Shape, edit_record, slots_of
+from canary.corpus.columns import Shape, edit_record, is_chat, slots_of
 from canary.corpus.consistency import whole_number
 from canary.corpus.occurrences import Finder, find_canaries
 from canary.corpus.placements import check_fresh
 from canary.corpus.splicing import Remover, Splicer, check_clean, hostable
 from canary.corpus.tables import check_features
-from canary.errors import CorpusError
+from canary.errors import CorpusError, InputError
 
 if TYPE_CHECKING:
     from datasets import IterableDataset
@@ -169,7 +169,23 @@ def _survey(
 
 
 def _named(hosts: Sequence[Any], shape: Shape, key: bytes) -> list[bytes]:
-    rows = [host if len(shape.names) > 1 else [host] for host in hosts]
+    """The hosts that were named; an InputError if they cannot be rows of such a stream."""
+    if isinstance(hosts, str | bytes) or not isinstance(hosts, Sequence):
+        raise InputError(
+            f"hosts are a list of rows, got {type(hosts).__name__}",
+            cure='give a list such as ["a text that occurs once"]',
+        )
+    pair = len(shape.names) > 1
+    rows: list[Sequence[Any]] = [host if pair else [host] for host in hosts]
+    for number, row in enumerate(rows, 1):
+        fits = isinstance(row, list | tuple) and len(row) == len(shape.names)
+        if not fits or not all(_is_text(value, shape) for value in row):
+            kind = "a chat (a list of messages)" if shape.chat else "a text"
+            raise InputError(
+                f"host {number} is not what a row holds in {', '.join(map(repr, shape.names))}",
+                cure=f"give {kind} for each of the two columns" if pair else f"give {kind}",
+                where="hosts",
+            )
     found = [_digest(dict(zip(shape.names, row, strict=True)), shape.names, key) for row in rows]
     if not found or len({*found}) < len(found):
         raise CorpusError(
@@ -177,6 +193,12 @@ def _named(hosts: Sequence[Any], shape: Shape, key: bytes) -> list[bytes]:
             cure="give the texts of rows that occur exactly once",
         )
     return found
+
+
+def _is_text(value: object, shape: Shape) -> bool:
+    if shape.chat:
+        return is_chat(value) and value != []
+    return isinstance(value, str)
 
 
 def _digest(row: Mapping[str, Any], names: tuple[str, ...], key: bytes) -> bytes:

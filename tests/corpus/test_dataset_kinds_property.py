@@ -173,6 +173,72 @@ def test_named_hosts_spare_the_first_pass():
         inject(_dataset("text", 3), CANARIES, hosts=["row 1"])
 
 
+@pytest.mark.parametrize(
+    ("kind", "hosts"),
+    [
+        ("text", "abc"),
+        ("text", b"bytes"),
+        ("text", {"row 1": 1}),
+        ("text", iter(["row 1"])),
+        ("text", 3),
+        ("text", [1]),
+        ("text", [[]]),
+        ("text", [None]),
+        ("text", ["row 1", ["row 2"]]),
+        ("chat", ["Why?"]),
+        ("chat", [[]]),
+        ("chat", [CHAT, [{"role": "user"}]]),
+        ("pair", ["ab"]),
+        ("pair", [("one",)]),
+        ("pair", [("one", "un", 1)]),
+        ("pair", [("one", 1)]),
+    ],
+)
+def test_hosts_that_are_no_rows_are_refused_at_once(kind, hosts):
+    stream = _dataset(kind, 3).to_iterable_dataset()
+    with pytest.raises(InputError, match=r"hosts are a list of rows|host [12] is not what") as told:
+        inject(stream, CANARIES, column=_column(kind), hosts=hosts)
+    assert told.value.cure
+
+
+@kinds
+def test_hosts_of_every_kind_and_what_verify_tells_of_wrong_ones(kind):
+    base, column = _dataset(kind, 9), _column(kind)
+    row = base[4]
+    host = (row["en"], row["fr"]) if kind == "pair" else row["text"]
+    stream = base.to_iterable_dataset()
+    mixed = inject(stream, CANARIES, column=column, hosts=[host])
+    assert verify(mixed, CANARIES, column=column).ok
+    twice = Dataset.from_list([*base, row], features=base.features).to_iterable_dataset()
+    other = IterableDataset.from_generator(lambda: iter(list(base)[5:]), features=base.features)
+    for wrong, times in ((twice, 2), (other, 0)):
+        found = verify(
+            inject(wrong, CANARIES, column=column, hosts=[host]), CANARIES, column=column
+        )
+        assert [count.found for count in found.canaries] == [
+            times * canary.repetitions for canary in CANARIES
+        ]
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_batches_of_a_stream_in_which_a_canary_is_alone(declared):
+    """What the documentation advises, where rows of canaries are null in other columns."""
+    from torch.utils.data import DataLoader
+
+    features = _dataset("text", 1).features if declared else None
+    stream = IterableDataset.from_generator(
+        lambda: iter(list(_dataset("text", 40))), features=features
+    )
+    mixed = inject(stream, CANARIES)
+    tables = list(mixed.batch(1).with_format("arrow"))
+    assert len(tables) == 40 + COPIES
+    batches = list(DataLoader(mixed.select_columns("text"), batch_size=4))
+    assert sum(len(batch["text"]) for batch in batches) == 40 + COPIES
+    spliced = inject(stream, CANARIES, mode="splice")
+    assert len(list(spliced.with_format("arrow").batch(1))) == 40
+    assert sum(len(batch["n"]) for batch in DataLoader(spliced, batch_size=4)) == 40
+
+
 def test_a_stream_keeps_its_look_and_can_be_sent_to_workers():
     stream = _dataset("text", 30).to_iterable_dataset(num_shards=2)
     mixed = inject(stream.with_format("numpy"), CANARIES)
