@@ -13,24 +13,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from canary.cli.console import Bars, emit, resumable, say
+from canary.cli.model_options import ModelOptions, takes_model_options
 from canary.cli.options import (
-    BatchSize,
     Budget,
     CanaryFile,
     Column,
-    ContextText,
-    Device,
     Draws,
-    Dtype,
     ExposureMethod,
-    Factory,
     FigureName,
     Json,
     Method,
     Model,
     Seed,
-    StartToken,
-    TokenizerPath,
     decodable,
 )
 from canary.cli.outputs import check_outputs, factory_file, model_files
@@ -43,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["audit", "demo", "exposure", "plot", "report", "score"]
 
 
+@takes_model_options
 def score(
     model: Model,
     texts: Annotated[
@@ -60,13 +55,8 @@ def score(
             "many tokens of the one before as context.  [default: refuse such texts]",
         ),
     ] = None,
-    start_token: StartToken = None,
-    context: ContextText = "",
-    tokenizer: TokenizerPath = None,
-    factory: Factory = None,
-    dtype: Dtype = None,
-    device: Device = None,
-    batch_size: BatchSize = None,
+    *,
+    options: ModelOptions,
     as_json: Json = False,
 ) -> None:
     """Write the log-perplexity of each text, in bits.
@@ -76,24 +66,21 @@ def score(
     started again with the same words; until it is done its finished pieces lie in
     OUT.parts.
     """
-    from canary.models.loading import load
     from canary.scoring.files import parts_of, score_file
 
-    read = [texts, *model_files(model), *model_files(tokenizer), *factory_file(factory)]
+    files = [*model_files(model), *model_files(options.tokenizer)]
+    read = [texts, *files, *factory_file(options.factory)]
     check_outputs([out], inputs=read)
-    say(f"Loading {model}")
-    loaded = load(model, tokenizer=tokenizer, dtype=dtype, device=device, factory=factory)
+    loaded = options.load(model)
     with resumable(parts_of(out)), Bars() as bars:
         done = score_file(
             loaded,
             texts,
             out,
             column=column,
-            start_token=start_token,
-            context=context,
             overlap=overlap,
-            batch_size=batch_size,
             progress=bars.file(texts.name),
+            **options.running(),
         )
     if done.resumed:
         say(f"Scored by an earlier run that had not ended: {plural(done.resumed, 'text')}")
@@ -103,6 +90,7 @@ def score(
         emit("canary score", done.to_dict())
 
 
+@takes_model_options
 def audit(
     model: Model,
     canaries: CanaryFile,
@@ -123,13 +111,8 @@ def audit(
     ] = 10_000,
     draws: Draws = 20_000,
     seed: Seed = 0,
-    start_token: StartToken = None,
-    context: ContextText = "",
-    tokenizer: TokenizerPath = None,
-    factory: Factory = None,
-    dtype: Dtype = None,
-    device: Device = None,
-    batch_size: BatchSize = None,
+    *,
+    options: ModelOptions,
     as_json: Json = False,
 ) -> None:
     """Say whether a model memorized its canaries.
@@ -142,7 +125,6 @@ def audit(
     from canary.audits.extracting import with_extractions
     from canary.audits.result import KIND, SCHEMA
     from canary.corpus.canaries import CanarySet
-    from canary.models.loading import load
     from canary.records.files import folder_made
     from canary.records.shards import discard_run, publish
     from canary.reports.html import report as write_report
@@ -150,9 +132,8 @@ def audit(
     chosen = CanarySet.load(canaries)
     with folder_made(out) as folder:
         numbers, page, parts = folder / "audit.json", folder / "report.html", folder / "parts"
-        check_outputs([numbers, page], inputs=[canaries, *factory_file(factory)])
-        say(f"Loading {model}")
-        loaded = load(model, tokenizer=tokenizer, dtype=dtype, device=device, factory=factory)
+        check_outputs([numbers, page], inputs=[canaries, *factory_file(options.factory)])
+        loaded = options.load(model)
         with resumable(parts), Bars() as bars:
             result = measure(
                 loaded,
@@ -161,11 +142,9 @@ def audit(
                 budget=budget,
                 draws=draws,
                 seed=seed,
-                start_token=start_token,
-                context=context,
-                batch_size=batch_size,
                 stage=bars.stage,
                 parts=parts,
+                **options.running(),
             )
             if extraction_budget:
                 result = with_extractions(
@@ -173,7 +152,7 @@ def audit(
                     loaded,
                     chosen,
                     budget=extraction_budget,
-                    batch_size=batch_size,
+                    batch_size=options.batch_size,
                     stage=bars.stage,
                 )
         publish(parts, numbers, result.save)
@@ -185,6 +164,7 @@ def audit(
         emit(KIND, result.to_dict(), schema=SCHEMA)
 
 
+@takes_model_options
 def exposure(
     model: Model,
     canaries: CanaryFile,
@@ -192,23 +172,16 @@ def exposure(
     budget: Budget = 1_000_000,
     draws: Draws = 20_000,
     seed: Seed = 0,
-    start_token: StartToken = None,
-    context: ContextText = "",
-    tokenizer: TokenizerPath = None,
-    factory: Factory = None,
-    dtype: Dtype = None,
-    device: Device = None,
-    batch_size: BatchSize = None,
+    *,
+    options: ModelOptions,
     as_json: Json = False,
 ) -> None:
     """Measure the exposure of each canary, in bits."""
     from canary.audits.auditing import exposure as measure
     from canary.corpus.canaries import CanarySet
-    from canary.models.loading import load
 
     chosen = CanarySet.load(canaries)
-    say(f"Loading {model}")
-    loaded = load(model, tokenizer=tokenizer, dtype=dtype, device=device, factory=factory)
+    loaded = options.load(model)
     with Bars() as bars:
         results = measure(
             loaded,
@@ -217,10 +190,8 @@ def exposure(
             budget=budget,
             draws=draws,
             seed=seed,
-            start_token=start_token,
-            context=context,
-            batch_size=batch_size,
             stage=bars.stage,
+            **options.running(),
         )
     show_exposures(results)
     if as_json:

@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from canary.cli.console import Bars, emit, emit_lines, say, show_table
-from canary.cli.options import (
-    BatchSize,
-    ContextText,
-    Device,
-    Dtype,
-    Factory,
-    Json,
-    Model,
-    StartToken,
-    TokenizerPath,
-    decodable,
-)
+from canary.cli.model_options import ModelOptions, takes_model_options
+from canary.cli.options import Json, Model, decodable
 from canary.reports.numbers import bits, count, plural
 
 if TYPE_CHECKING:
@@ -30,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["extract"]
 
 
+@takes_model_options
 def extract(
     model: Model,
     format: Annotated[
@@ -72,13 +63,8 @@ def extract(
         Path | None,
         typer.Option("--canaries", metavar="FILE", help="To say which canary each candidate is."),
     ] = None,
-    start_token: StartToken = None,
-    context: ContextText = "",
-    tokenizer: TokenizerPath = None,
-    factory: Factory = None,
-    dtype: Dtype = None,
-    device: Device = None,
-    batch_size: BatchSize = None,
+    *,
+    options: ModelOptions,
     as_json: Json = False,
 ) -> None:
     """Bring the likeliest candidates of a format out of a model.
@@ -91,13 +77,11 @@ def extract(
     from canary.audits.extracting import extract as search
     from canary.corpus.canaries import CanarySet
     from canary.formats.format import Format
-    from canary.models.loading import load
 
     chosen = None if canaries is None else CanarySet.load(canaries)
     known_formats = () if chosen is None else chosen.formats
     wanted = next((f for f in known_formats if f.text == format), None) or Format(format)
-    say(f"Loading {model}")
-    loaded = load(model, tokenizer=tokenizer, dtype=dtype, device=device, factory=factory)
+    loaded = options.load(model)
     with Bars() as bars:
         result = search(
             loaded,
@@ -108,10 +92,8 @@ def extract(
             stop=stop,
             known=known,
             canaries=chosen,
-            start_token=start_token,
-            context=context,
-            batch_size=batch_size,
             stage=bars.stage,
+            **options.running(),
         )
     if as_json:
         emit("canary extraction", result.to_dict())
