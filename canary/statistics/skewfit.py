@@ -315,15 +315,17 @@ def _profile(
         rows, step = rows[moving], step[moving]
         if not len(rows):
             break
-        for _ in range(_HALVINGS):
+        halvings = 0
+        while True:
             to_a, to_b = a[rows] + step[:, 0], b[rows] + step[:, 1]
             bad = to_a <= 0.0
             found = _derivatives(
                 points, weights[rows], np.where(bad, a[rows], to_a), to_b, shape[rows]
             )
             bad |= ~(found[0] >= value[rows] - 1e-12 * np.abs(value[rows]))  # NaN is bad
-            if not bad.any():
+            if not bad.any() or halvings == _HALVINGS:
                 break
+            halvings += 1
             step[bad] /= 2.0
         good = ~bad  # of the others no step is short enough: they stay where they are
         rows = rows[good]
@@ -337,7 +339,8 @@ def _newton(hessian: Floats, gradient: Floats) -> Floats:
     (p, q), (_, r) = np.moveaxis(-hessian, 0, -1)
     f, g = gradient.T
     determinant = p * r - q * q
-    return np.stack([r * f - q * g, p * g - q * f], axis=1) / determinant[:, None]
+    step: Floats = np.stack([r * f - q * g, p * g - q * f], axis=1) / determinant[:, None]
+    return step
 
 
 def _polish(x: Floats, a: float, b: float, shape: float) -> tuple[float, float, float, float]:
