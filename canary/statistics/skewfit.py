@@ -21,7 +21,7 @@ from canary.errors import EstimationError
 from canary.statistics.checks import finite_array
 from canary.statistics.skewnormal import SkewNormal
 
-__all__ = ["FEWEST", "fit_skew_normal", "refit_skew_normal"]
+__all__ = ["FEWEST", "fit_skew_normal", "log_likelihood", "refit_skew_normal"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -178,6 +178,11 @@ def refit_skew_normal(
     return location[sound], scale[sound], shape[sound]
 
 
+def log_likelihood(px_bits: ArrayLike, curve: SkewNormal) -> float:
+    """Natural logarithm of the likelihood of the numbers under a curve, per bit each."""
+    return float(np.sum(curve.log_density(px_bits)))
+
+
 def _moments_of(values: Floats, noise_bits: float, where: str) -> tuple[float, float]:
     """Mean and standard deviation, if the latter is more than noise and rounding."""
     middle, spread = float(values.mean()), float(values.std())
@@ -318,9 +323,9 @@ def _profile(
                 points, weights[rows], np.where(bad, a[rows], to_a), to_b, shape[rows]
             )
             bad |= ~(found[0] >= value[rows] - 1e-12 * np.abs(value[rows]))  # NaN is bad
-            halvings += 1
             if not bad.any() or halvings == _HALVINGS:
                 break
+            halvings += 1
             step[bad] /= 2.0
         good = ~bad  # of the others no step is short enough: they stay where they are
         rows = rows[good]
