@@ -149,7 +149,7 @@ def test_the_readers_own_style_does_not_matter(pair, tmp_path):
             "the audits have no injected canary",
         ),
         (["enumerated", "draws"], {}, "B cannot be compared with A: the format is"),
-        (["enumerated"], {"format": 1}, "has format 2, counted from 1; the audit has 2 formats"),
+        (["enumerated"], {"format": 1}, "has format 2, counted from 1; the audit has 1 format"),
         (["no canaries"], {}, "no canary of the audit has format 1"),
         ([], {}, "there is no audit"),
     ],

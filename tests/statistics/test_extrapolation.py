@@ -276,7 +276,7 @@ def test_exposure_beyond_any_is_a_bound_degenerate():
     ("change", "message"),
     [
         ({"draws": [1.0] * 39}, "39 draws are too few"),
-        ({"draws": [1.0] * 400}, "equal, so there is no curve"),
+        ({"draws": [1.0] * 400}, "equal to within rounding"),
         ({"draws": [1.0] * 40 + [math.nan]}, "draws_px must be finite"),
         ({"px": [math.inf]}, "canary_px must be finite"),
         ({"noise_bits": 5.0}, "no more than the noise of the model, 5 bits"),
