@@ -13,12 +13,12 @@ from canary.audits.auditing import audit as measure
 from canary.corpus.canaries import CanarySet
 from canary.records import shards
 from canary.scoring import batcher, blocks, files
-from canary.search import ranking
+from canary.search import drawing, ranking
 
 NAP = 0.002
 blocks._TEXTS = 16
 files._SHARD_SECONDS = 0.0
-ranking._ROWS_AT_ONCE = 100
+ranking.ROWS_AT_ONCE = drawing.ROWS_AT_ONCE = 100
 MODELS = {"table": table_model, "other": partial(table_model, seed=6)}
 
 
