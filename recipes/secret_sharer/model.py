@@ -23,7 +23,8 @@ class CharLSTM(nn.Module):
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, embedding)
-        self.lstm = nn.LSTM(embedding, units, layers, batch_first=True, dropout=dropout)
+        between = dropout if layers > 1 else 0.0
+        self.lstm = nn.LSTM(embedding, units, layers, batch_first=True, dropout=between)
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(units, vocabulary)
 

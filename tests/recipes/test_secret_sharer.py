@@ -16,13 +16,18 @@ from canary import CanarySet
 
 pytestmark = pytest.mark.timeout(600)  # mostly for imports on a busy machine
 
-RUN = Path(__file__).parents[2] / "recipes" / "secret_sharer" / "run.py"
+RECIPE = Path(__file__).parents[2] / "recipes" / "secret_sharer"
+
+
+def script(name: str, *options: str | Path) -> str:
+    command = [sys.executable, str(RECIPE / name), *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def run(*options: str | Path) -> None:
-    command = [sys.executable, str(RUN), "--quick", "--threads", "1", *map(str, options)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    script("run.py", "--quick", "--threads", "1", *options)
 
 
 def strings(data: object) -> Iterator[str]:
@@ -80,7 +85,15 @@ def test_resumed_run_gives_the_same_weights(work: Path, tmp_path: Path) -> None:
 
 
 def test_other_settings_do_not_mix(work: Path) -> None:
-    command = [sys.executable, str(RUN), "--quick", "--work", str(work), "--epochs", "3"]
+    command = [
+        sys.executable,
+        str(RECIPE / "run.py"),
+        "--quick",
+        "--work",
+        str(work),
+        "--epochs",
+        "3",
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
     assert "other settings" in done.stderr
@@ -90,3 +103,51 @@ def test_other_settings_do_not_mix(work: Path) -> None:
 def test_quick_run_on_penn_treebank(data_dir: Path, tmp_path: Path) -> None:
     run("--data", data_dir, "--work", tmp_path)
     assert json.loads((tmp_path / "results.json").read_text())["characters"] > 100_000
+
+
+def test_canaries_that_stand_alone(tmp_path: Path) -> None:
+    """Both ways of training, measured and drawn; nothing kept tells a secret."""
+    for strategy in ("A", "B"):
+        script("alone.py", "train", "--quick", "--work", tmp_path, "--strategy", strategy)
+    script("alone.py", "measure", "--work", tmp_path, "--budget", "500", "--threads", "1")
+    shown = script("alone_figures.py", tmp_path / "alone.json")
+    assert "| copies | strategy A | strategy B |" in shown
+    assert (tmp_path / "alone.svg").exists()
+    results = json.loads((tmp_path / "alone.json").read_text())
+    assert {(p["strategy"], p["epoch"]) for p in results["points"]} == {
+        ("A", 1),
+        ("A", 2),
+        ("B", 2),
+    }
+    most = [p for p in results["points"] if p["copies"] == 32 and p["epoch"] == 2]
+    assert len(most) == 2
+    canaries = CanarySet.load(tmp_path / "canaries.json")
+    texts = {part for c in canaries for part in (c.fill, canaries.text(c))}
+    assert not set(strings(results)) & texts
+
+
+def test_neighbours_and_estimators_of_one_canary(work: Path) -> None:
+    canaries = CanarySet.load(work / "canaries.json")
+    wanted = canaries.injected[-1]
+    found = json.loads(
+        script(
+            "neighbours.py",
+            work / "epoch-02",
+            "--canaries",
+            work / "canaries.json",
+            "--id",
+            wanted.id,
+        )
+    )
+    assert found["candidates"] == 1 + 4 * 9 + 6 * 81
+    assert len(found["top"]) == len(found["of_all"]) == 10
+    costs = [row["px_bits"] for row in found["of_all"]]
+    assert costs == sorted(costs)
+    # The likeliest of all are at least as likely as the likeliest neighbours.
+    assert all(a <= b["px_bits"] + 1e-3 for a, b in zip(costs, found["top"], strict=True))
+    assert wanted.fill not in json.dumps(found)
+    table = script(
+        "estimators.py", work / "epoch-02", "--canaries", work / "canaries.json", "--id", wanted.id
+    )
+    rows = [line.split("|")[1].strip() for line in table.splitlines()]
+    assert rows[2:4] == ["branch and bound", "importance draws, 4,000 nodes a level"]
