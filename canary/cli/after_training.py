@@ -27,7 +27,7 @@ from canary.cli.options import (
     Seed,
     decodable,
 )
-from canary.cli.outputs import check_outputs, factory_file, model_files
+from canary.cli.outputs import audit_in, check_outputs, factory_file, model_files
 from canary.cli.tables import show_audit, show_exposures
 from canary.reports.numbers import plural
 
@@ -249,7 +249,7 @@ def report(
 
     check_outputs([out], inputs=[*audit_files, *(test_scores or [])])
     losses = _losses(test_losses, test_scores)
-    audits = [Audit.load(file) for file in audit_files]
+    audits = [Audit.load(audit_in(file)) for file in audit_files]
     chosen = labels or _file_labels(audits, audit_files)
     page = write_report(audits, out, labels=chosen, test_losses=losses)
     say(f"The report is {page}")
@@ -301,7 +301,7 @@ def plot(
 
     check_outputs([out], inputs=[*audit_files, *(test_scores or [])])
     losses = _losses(test_losses, test_scores)
-    audits = [Audit.load(file) for file in audit_files]
+    audits = [Audit.load(audit_in(file)) for file in audit_files]
     figure = plot_file(
         audits,
         out,

@@ -9,7 +9,7 @@ from pathlib import Path
 from canary.errors import OutputError
 from canary.records.files import check_writable
 
-__all__ = ["check_outputs", "factory_file", "model_files"]
+__all__ = ["audit_in", "check_outputs", "factory_file", "model_files"]
 
 _OF_A_MODEL = (
     *("config.json", "generation_config.json", "*.safetensors*", "tokenizer*"),
@@ -51,6 +51,12 @@ def model_files(model: str | None) -> list[Path]:
     if not place.is_dir():
         return [place]
     return [file for pattern in _OF_A_MODEL for file in place.glob(pattern)]
+
+
+def audit_in(given: Path) -> Path:
+    """The audit that a path names: a file, or the folder that `canary audit --out` wrote."""
+    inside = given / "audit.json"
+    return inside if inside.is_file() else given
 
 
 def factory_file(factory: str | None) -> list[Path]:

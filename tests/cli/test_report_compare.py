@@ -53,6 +53,15 @@ def test_audits_side_by_side(command, audited):
     assert not shows_secret(html + done.err)
 
 
+def test_the_folder_of_an_audit_names_it(command, audited):
+    for words in (("report", "a", "b"), ("plot", "a", "--format", "1")):
+        done = command(*words, "--out", "c.svg" if words[0] == "plot" else "c.html")
+        assert done.code == 0, done.err
+    empty = Path("empty")
+    empty.mkdir()
+    assert command("report", empty, "--out", "d.html").code == 2
+
+
 def test_measured_losses_are_those_of_the_scores(command, audited):
     scores = [f"{name}/scores.jsonl" for name in "ab"]
     words = [word for path in scores for word in ("--test-scores", path)]
