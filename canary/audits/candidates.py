@@ -8,6 +8,7 @@ import numpy as np
 
 from canary.corpus.canaries import Canary
 from canary.formats.format import Format
+from canary.statistics.pvalues import fisher
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import LEAF, TokenTree
 
@@ -15,6 +16,8 @@ __all__ = ["deepest", "longest", "notes_on"]
 
 # Keeps what is drawn here apart from the canaries of the same seed, and from other draws.
 _NOTES_STREAM = 0x6E6F7465
+
+_TOO_SHORT = 1e-3  # chance of the note where the tokenizer never saw the canaries
 
 
 def longest(encoder: CandidateEncoder, format: Format, fills: Sequence[str]) -> tuple[int, int]:
@@ -53,13 +56,31 @@ def notes_on(
             "nothing stood before it. If training put a token before each text (an end-of-text "
             "token, a newline), audit again with that start token: the numbers may be higher."
         )
-    lengths = np.sort([len(e.ids) for e in others])
-    shorter = [np.searchsorted(lengths, len(e.ids), side="right") for e in injected]
-    # The share of candidates that are as short is like a p-value of each canary.
-    if injected and float(np.mean(shorter)) < 0.05 * len(lengths):
+    known = _known_to_the_tokenizer(encoder, format, canaries, [len(e.ids) for e in others])
+    if known:
+        copies = " or ".join(f"{count:,}" for count in known)
         notes.append(
-            "The injected canaries are fewer tokens than nearly all other candidates: the "
-            "tokenizer was trained on them. What is measured is what tokenizer and model "
-            "learned together; even an untrained model would prefer these canaries."
+            f"The canaries that stood {copies} times in the corpus are fewer tokens than nearly "
+            "all other candidates: the tokenizer was trained on them. What is measured is what "
+            "tokenizer and model learned together; even an untrained model would prefer these "
+            "canaries."
         )
     return tuple(notes)
+
+
+def _known_to_the_tokenizer(
+    encoder: CandidateEncoder, format: Format, canaries: Sequence[Canary], lengths: Sequence[int]
+) -> list[int]:
+    """Numbers of copies whose canaries are shorter in tokens than luck makes them.
+
+    The share of candidates that are as short is a p-value of each canary. `lengths` are
+    those of others, drawn uniformly.
+    """
+    ordered, known = np.sort(lengths), []
+    for copies in sorted({c.repetitions for c in canaries if c.repetitions}):
+        mine = encoder.candidates(format, [c.fill for c in canaries if c.repetitions == copies])
+        as_short = np.searchsorted(ordered, [len(e.ids) for e in mine], side="right")
+        shares = (1 + as_short) / (1 + len(ordered))
+        if fisher(shares, shared_draws=len(ordered)).p_value < _TOO_SHORT:
+            known.append(copies)
+    return known
