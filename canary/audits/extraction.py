@@ -201,7 +201,7 @@ class Extraction:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Extraction:
         """The inverse of `to_dict`; a KeyError, TypeError or ValueError says what does not fit."""
-        kept = {k: v for k, v in data.items() if k not in ("proven", "random_guesses")}
+        kept = {k: v for k, v in dict(data).items() if k not in ("proven", "random_guesses")}
         found = from_fields(
             cls,
             {

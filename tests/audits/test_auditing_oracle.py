@@ -199,6 +199,8 @@ def test_audit_round_trip(tmp_path) -> None:
         lambda d: d["canaries"][0]["exposure"].update(rank=101, rank_upper=101),
         lambda d: d["canaries"][0]["exposure"].update(rank_lower=10**400),
         lambda d: d["canaries"][0]["exposure"].update(draws=3, hits=4),
+        lambda d: d.update(extractions=[None]),
+        lambda d: d.update(extractions=None),
     ],
     ids=[
         "no canaries",
@@ -221,6 +223,8 @@ def test_audit_round_trip(tmp_path) -> None:
         "rank beyond the space",
         "ranks swapped",
         "more hits than draws",
+        "no extraction",
+        "no list of extractions",
     ],
 )
 def test_audit_input_damaged(tmp_path, spoil) -> None:
