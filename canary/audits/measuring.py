@@ -29,6 +29,7 @@ from canary.statistics.result import (
     UNIFORM_DRAWS,
     Exposure,
 )
+from canary.tokens.folding import check_kept_apart
 
 __all__ = ["Auditor"]
 
@@ -82,6 +83,7 @@ class Auditor:
         began = time.perf_counter()
         format.check_prefix_free()
         encoder, facts = self.below.encoder, self.below.model.facts
+        check_kept_apart(format, encoder)
         fills = [c.fill for c in canaries]
         tokens, below = longest(encoder, format, fills)
         plan = plan_for(facts, encoder, self.settings, format, fills, below=below)

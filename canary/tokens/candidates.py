@@ -74,11 +74,7 @@ class CandidateEncoder:
         """
         encodings = self.encode([format.candidate(fill) for fill in fills])
         if len({e.ids for e in encodings}) < len(set(fills)):
-            raise ModelError(
-                f"the tokenizer gives different fills of {format.masked!r} the same tokens "
-                "(it changes case or replaces characters), so no model can tell them apart",
-                cure="use holes whose characters this tokenizer keeps apart",
-            )
+            raise self.same_tokens(format)
         # A hole at the very beginning is unpriced even if these few fills agree in it.
         bare = not format.prefix and not self.context and not self._start
         special = all(_special_first(e) for e in encodings)
@@ -90,6 +86,15 @@ class CandidateEncoder:
     def start(self) -> tuple[int, ...]:
         """The start token before every text, if one was named."""
         return self._start
+
+    @staticmethod
+    def same_tokens(format: Format) -> ModelError:
+        """That different fills are the same tokens."""
+        return ModelError(
+            f"the tokenizer gives different fills of {format.masked!r} the same tokens "
+            "(it changes case or replaces characters), so no model can tell them apart",
+            cure="use holes whose characters this tokenizer keeps apart",
+        )
 
     @staticmethod
     def begins_with_a_hole(format: Format) -> InputError:
