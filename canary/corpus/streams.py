@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from heapq import heappush, heappushpop
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sortedcontainers import SortedDict
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Shape, edit_record, is_chat, slots_of
@@ -139,8 +139,7 @@ def _survey(
     the stream.
     """
     most = 2 * copies + _SPARE
-    seen: dict[int, int] = {}
-    heap: list[int] = []  # negative: the greatest digest first
+    seen: SortedDict[int, int] = SortedDict()  # how often each of the least digests came
     find = find_canaries(canaries, canaries)
     rows = 0
     for rows, row in enumerate(stream_rows(stream, shape.names), 1):
@@ -151,15 +150,14 @@ def _survey(
         digest = int.from_bytes(_digest(row, shape.names, key), "big")
         if digest in seen:
             seen[digest] += 1
-        elif len(heap) < most:
-            heappush(heap, -digest)
+        elif len(seen) < most:
             seen[digest] = 1
-        elif digest < -heap[0]:
-            del seen[-heappushpop(heap, -digest)]
+        elif digest < seen.peekitem(-1)[0]:
+            seen.popitem(-1)
             seen[digest] = 1
     if rows == 0:
         raise CorpusError("the dataset is empty", cure="give one with rows")
-    found = sorted(digest for digest, times in seen.items() if times == 1)
+    found = [digest for digest, times in seen.items() if times == 1]
     if not found:
         raise CorpusError(
             "no row can be told from all others by its text",
