@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 from trained import KINDS, ignoring_merges, trained
+from tree_paths import paths
 
 from canary.errors import ModelError, UnsupportedError
 from canary.formats.format import Format
@@ -15,7 +16,7 @@ from canary.tokens import tree as trees
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.machine import Table
-from canary.tokens.tree import LEAF, MISSING, compile_tree
+from canary.tokens.tree import MISSING, compile_tree
 
 WORDS = ["red", "green", "blue", "north", "east", "secret", "number", "mail"]
 FORMATS = [
@@ -39,23 +40,6 @@ WITHOUT = {
     "words": {2, 4, 6, 7, 8, 9, 10, 11},
     "characters": {7, 8, 10, 11},
 }
-
-
-def paths(tree):
-    """All token paths of a tree, context included, in the order of the leaves."""
-    found = []
-
-    def descend(state, path):
-        for edge in range(tree.offsets[state], tree.offsets[state + 1]):
-            forced = tree.forced[tree.forced_offsets[edge] : tree.forced_offsets[edge + 1]]
-            below = [*path, int(tree.tokens[edge]), *map(int, forced)]
-            if tree.targets[edge] == LEAF:
-                found.append(tuple(below))
-            else:
-                descend(int(tree.targets[edge]), below)
-
-    descend(0, [int(t) for t in tree.context])
-    return found
 
 
 def check(format, encoder, tree):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from small_models import character_tokenizer
+from tree_paths import paths
 
 from canary.errors import FormatError, InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import FastTokenizer, as_tokenizer
-from canary.tokens.tree import LEAF, compile_tree
+from canary.tokens.tree import compile_tree
 
 
 def trained(pattern: str | None, *, bos: bool = False):
@@ -52,23 +53,6 @@ TEXTS = [
     "code: {choice:1|2}{digit:1}{choice:7|8}",
     "a {choice:5} {digit:1} end",
 ]
-
-
-def paths(tree):
-    """All token paths of a tree, context included, in the order of the leaves."""
-    found = []
-
-    def descend(state, path):
-        for edge in range(tree.offsets[state], tree.offsets[state + 1]):
-            forced = tree.forced[tree.forced_offsets[edge] : tree.forced_offsets[edge + 1]]
-            below = [*path, int(tree.tokens[edge]), *map(int, forced)]
-            if tree.targets[edge] == LEAF:
-                found.append(tuple(below))
-            else:
-                descend(int(tree.targets[edge]), below)
-
-    descend(0, [int(t) for t in tree.context])
-    return found
 
 
 @pytest.mark.parametrize("text", TEXTS)
