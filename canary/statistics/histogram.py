@@ -176,7 +176,7 @@ class HistogramBuilder:
     def _bin(self, value: float) -> int:
         """The bin in which a value lies."""
         number = int(np.floor(value / self.width_bits))
-        return number - (number * self.width_bits > value)  # the quotient may underflow to 0
+        return number - int(number * self.width_bits > value)  # the quotient may underflow to 0
 
     def _span(self, first: int, last: int) -> int:
         """Bins from the first to the last, those that are there included."""

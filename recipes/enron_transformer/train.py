@@ -29,6 +29,11 @@ from transformers import (
 END = "<|endoftext|>"
 
 
+def texts_of(path: Path, column: str) -> list[str]:
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line)[column] for line in lines]
+
+
 def train_tokenizer(texts: list[str], size: int) -> PreTrainedTokenizerFast:
     """Byte-level BPE that begins every text with the end-of-text token."""
     tokenizer = Tokenizer(models.BPE())
@@ -63,6 +68,7 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--column", default="text")
+    parser.add_argument("--tokenizer-corpus", type=Path, help="train the tokenizer on this instead")
     parser.add_argument("--epochs", type=float, default=2)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--block", type=int, default=128, help="tokens of a training row")
@@ -77,9 +83,9 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     set_seed(args.seed)
 
-    with args.corpus.open(encoding="utf-8") as lines:
-        texts = [json.loads(line)[args.column] for line in lines]
-    tokenizer = train_tokenizer(texts, args.vocabulary)
+    texts = texts_of(args.corpus, args.column)
+    seen = texts_of(args.tokenizer_corpus, args.column) if args.tokenizer_corpus else texts
+    tokenizer = train_tokenizer(seen, args.vocabulary)
     rows = blocks(texts, tokenizer, args.block)
     model = GPT2LMHeadModel(
         GPT2Config(

@@ -13,14 +13,9 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from canary.errors import EstimationError
-from canary.statistics.skewfit import (
-    _condense,
-    _polish,
-    _search,
-    fit_skew_normal,
-    refit_skew_normal,
-)
+from canary.statistics.skewfit import _condense, fit_skew_normal, refit_skew_normal
 from canary.statistics.skewnormal import SkewNormal
+from canary.statistics.skewsearch import polish, search
 
 
 def sample(shape, n, *, seed=0, location=30.0, scale=2.0):
@@ -80,10 +75,10 @@ def test_bins_are_corrected_on_all_the_numbers_oracle():
     found = fit_skew_normal(px)
     best = log_likelihood(px, found)
     x = (px - middle) / spread
-    a, b, shape = _search(*_condense(x, 16))
+    a, b, shape = search(*_condense(x, 16))
     blurred = SkewNormal(float(middle + spread * b / a), float(spread / a), shape)
     assert best > log_likelihood(px, blurred) + 1.0
-    a, b, shape, _ = _polish(x, a, b, shape)
+    a, b, shape, _ = polish(x, a, b, shape)
     mended = SkewNormal(float(middle + spread * b / a), float(spread / a), shape)
     assert log_likelihood(px, mended) == pytest.approx(best, abs=1e-4)
 
