@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, OutOfMemory
 from canary.models.base import Children, Expansion, LanguageModel, Nodes, Rows, Walker
-from canary.models.noise import not_finite
+from canary.models.noise import ROUNDING_NATS, no_log_probs
 from canary.scoring.checking import check_nodes, check_rows
 from canary.scoring.tuner import BatchTuner
 
@@ -85,7 +85,8 @@ class Batcher:
         Raises
         ------
         ModelError
-            If a row is longer than the model takes, or the model gives NaN.
+            If a row is longer than the model takes, or the model gives NaN, or more than
+            probability 1.
         OutOfMemory
             If not even one row fits.
         """
@@ -114,7 +115,7 @@ class Batcher:
                 continue
             if len(part) == count:
                 self._tokens.observe(self._tokens.size, time.perf_counter() - began)
-            self._check_numbers(values)
+            self.check_numbers(values)
             counts = scored[part]
             within = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
             out[np.repeat(first[part], counts) + within] = values
@@ -139,14 +140,16 @@ class Batcher:
             second = self.expand(walker, nodes[half:], tokens.part(half, len(nodes)), keep=keep)
             return _joined(first, second)
         self._nodes.observe(len(nodes), time.perf_counter() - began)
-        self._check_numbers(expansion.log_probs)
-        self._check_numbers(expansion.path_log_probs)
+        self.check_numbers(expansion.log_probs)
+        self.check_numbers(expansion.path_log_probs)
         self._progress(expansion.queries)
         return expansion
 
-    def _check_numbers(self, values: NDArray[np.float32] | NDArray[np.float64]) -> None:
-        if np.isnan(values).any():
-            raise not_finite(self.model.facts.name)
+    def check_numbers(self, values: NDArray[np.float32] | NDArray[np.float64]) -> None:
+        """Refuse log-probabilities that are NaN or above 0; -infinity is probability 0."""
+        # NaN is not at most anything, so one look finds both.
+        if not (values <= ROUNDING_NATS).all():
+            raise no_log_probs(self.model.facts.name, values)
 
 
 def row_sums(

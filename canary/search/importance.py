@@ -226,7 +226,7 @@ def sample_nodes(
     """
     if width < 1:
         raise InputError(f"width={width}, at least 1 was expected", cure="give a larger width")
-    level = _Level(root_frontier(walker), np.ones(1), np.zeros(1), 0)
+    level = _Level(root_frontier(batcher, walker), np.ones(1), np.zeros(1), 0)
     all_weights, all_parents, levels = [level.weights], [np.zeros(1, np.int64)], [1]
     found: list[tuple[Floats, Ints, Ints]] = []
     passed: list[tuple[Floats, Ints]] = []

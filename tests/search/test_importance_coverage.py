@@ -12,7 +12,8 @@ from canary.scoring.batcher import Batcher
 from canary.search.importance import importance_sample
 
 SPREADS = (0.3, 1.0, 3.2)
-HEAVY = [(kind, sd) for kind in ("exponential", "student", "cauchy") for sd in (0.3, 1.0)]
+TAILS = ("exponential", "student", "cauchy", "pareto", "pareto costs")
+HEAVY = [(kind, sd) for kind in TAILS for sd in (0.3, 1.0)]
 
 
 def study(kind, sd_bits, *, trees, runs, ranks, width, depth=6):
