@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, OutOfMemory
-from canary.models.base import Children, Expansion, LanguageModel, Nodes, Rows, Walker
+from canary.models.base import Children, Expansion, FloatArray, LanguageModel, Nodes, Rows, Walker
 from canary.models.noise import ROUNDING_NATS, no_log_probs
 from canary.scoring.checking import check_nodes, check_rows
 from canary.scoring.tuner import BatchTuner
@@ -145,7 +145,7 @@ class Batcher:
         self._progress(expansion.queries)
         return expansion
 
-    def check_numbers(self, values: NDArray[np.float32] | NDArray[np.float64]) -> None:
+    def check_numbers(self, values: FloatArray) -> None:
         """Refuse log-probabilities that are NaN or above 0; -infinity is probability 0."""
         # NaN is not at most anything, so one look finds both.
         if not (values <= ROUNDING_NATS).all():

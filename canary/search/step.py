@@ -163,7 +163,7 @@ def root_frontier(batcher: Batcher, walker: Walker) -> Frontier:
     ModelError
         If the context has no price: the model gives NaN, or more than probability 1.
     """
-    batcher.check_numbers(np.asarray(walker.context_log_probs))
+    batcher.check_numbers(walker.context_log_probs)
     zero = np.zeros(1, np.int64)
     return Frontier(
         states=zero,
