@@ -110,7 +110,8 @@ class Auditor:
                 found, more = one.weighed_some(found, drawn)
                 reason += more
         if plan.method == IMPORTANCE:
-            found = one.weighed(found)
+            found, cost = one.weighed(found)
+            reason = f"{reason}, {cost}"
         skewed, fit = self._extrapolate(number, format, found, noise_bits=noise_bits)
         if skewed is not None and self.settings.method == SKEW_NORMAL:
             found = replace(found, exposures=skewed)

@@ -39,6 +39,11 @@ class Batcher:
         within ``model.facts.noise_bits``.
     progress : callable, optional
         Told the number of queries after each batch.
+
+    Notes
+    -----
+    Queries are those of batches that were answered. What was computed of a batch before memory
+    ran out is not known, and is not counted.
     """
 
     def __init__(
@@ -111,7 +116,7 @@ class Batcher:
             except OutOfMemory:
                 if len(part) == 1:
                     raise
-                self._tokens.shrink(self._fixed_rows or len(part) * longest)
+                self._tokens.shrink(len(part) * (1 if self._fixed_rows else longest))
                 continue
             if len(part) == count:
                 self._tokens.observe(self._tokens.size, time.perf_counter() - began)

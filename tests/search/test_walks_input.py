@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from small_models import CHARACTERS, build, character_tokenizer
+from small_models import CHARACTERS, Cramped, build, character_tokenizer
 
 from canary.audits.auditing import audit, exposure
 from canary.audits.completing import completions
@@ -280,3 +280,19 @@ def test_errors_name_no_fill(walk) -> None:
     with pytest.raises(CanaryError) as caught:
         run(walk, Broken(np.nan, "rows" if walk in METHODS else "log_probs"), canaries)
     assert not any(c.fill in str(caught.value) for c in canaries)
+
+
+def test_batches_repeated_in_halves_count_once() -> None:
+    """What was computed before memory ran out is in no count, and no budget ends by it."""
+    canaries = some("ab{digit:3}")
+    for walk in ("rank", "enumeration", "importance", "audit", "extract"):
+        roomy, cramped = run(walk, steep_model(), canaries), Cramped(steep_model(), 5)
+        assert run(walk, cramped, canaries, batch_size=64).__class__ is roomy.__class__
+        assert cramped.refused > 0
+    whole = audit(steep_model(), canaries, draws=50).formats[0]
+    halved = audit(Cramped(steep_model(), 5), canaries, draws=50, batch_size=64).formats[0]
+    assert halved.queries == whole.queries
+    best = extract(steep_model(), "ab{digit:3}", top=3, batch_size=1)
+    again = extract(Cramped(steep_model(), 1), "ab{digit:3}", top=3, budget=best.queries + 20)
+    assert [c.fill for c in again.candidates] == [c.fill for c in best.candidates]
+    assert again.queries <= best.queries + 20
