@@ -70,6 +70,13 @@ def test_deviation_and_coverage_in_small() -> None:
     assert min(found["given"]) == 1.0
 
 
+def test_likely_leaves_that_stand_together_in_small() -> None:
+    """Siblings that cost much make all others likely: a missed node is several leaves."""
+    ranks = (1, 10, 30, 100, 300, 1000, 10_000)
+    found = study("pareto costs", 0.3, trees=4, runs=25, ranks=ranks, width=200, depth=5)
+    assert min(found["coverage"]) >= 0.93
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("width", [800, 4_000])
