@@ -63,10 +63,10 @@ def exposure(
         ``skew-normal`` gives the estimate that otherwise stands beside the exposure as
         the exposure itself; it has no p-value.
     budget : int
-        Queries (tokens computed below the context) that enumeration or branch and bound
-        may take per format, and importance draws about as many again. The canaries and the
-        draws are priced besides, one query per token; branch and bound counts the
-        canaries' own paths, but walks them whatever the budget.
+        Queries (tokens computed below the context) that enumeration, or branch and bound
+        together with importance draws, may take per format. The canaries and the uniform
+        draws are priced besides, one query per token; branch and bound and importance draws
+        count the canaries' own paths, but walk them whatever the budget.
     draws : int
         Candidates drawn per format. Where it is enumerated they are a part of what is
         priced anyway, and only the skew-normal curve is fitted to them. With ``rank`` they

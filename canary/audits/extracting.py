@@ -18,7 +18,7 @@ from canary.audits.extraction import Candidate, Extraction
 from canary.audits.result import Audit
 from canary.audits.settings import Stage
 from canary.corpus.canaries import CanarySet
-from canary.errors import InputError, ModelError, UnsupportedError
+from canary.errors import InputError, ModelError, OutOfMemory, UnsupportedError
 from canary.formats.format import Format
 from canary.models.loading import load
 from canary.records.versions import versions
@@ -215,22 +215,25 @@ def with_extractions(
     Returns
     -------
     Audit
-        Its extractions hold no fills. A format without canaries is left out, and one whose
-        candidates make no tree.
+        Its extractions hold no fills. A format without canaries is left out. So is one that
+        cannot be searched (its candidates make no tree, one that was not sampled is too
+        long for the model, a batch of one does not fit); a note of the format then says
+        why, and all that was measured stands.
 
     Raises
     ------
-    InputError, ModelError
-        As `extract`.
+    InputError
+        If the budget is no number of queries, or the canaries are not those of the audit.
     KeyboardInterrupt
         On Ctrl-C: there is no part of an audit.
     """
-    seam, found = load(model), []
+    check_numbers(budget=budget)
+    seam, found, formats = load(model), [], list(audit.formats)
     for number, format in enumerate(canaries.formats):
         mine = [c for c in canaries if c.format == number]
         if not mine:
             continue
-        with suppress(UnsupportedError):
+        try:
             result = extract(
                 seam,
                 format,
@@ -242,10 +245,15 @@ def with_extractions(
                 batch_size=batch_size,
                 stage=stage,
             )
-            if result.stopped == "interrupted":
-                raise KeyboardInterrupt
-            found.append(result.hidden())
-    return replace(audit, extractions=tuple(found))
+        except (ModelError, UnsupportedError, OutOfMemory) as error:
+            about = formats[number]
+            note = f"{about.masked} was not searched for its likeliest candidates: {error.problem}."
+            formats[number] = replace(about, notes=(*about.notes, note))
+            continue
+        if result.stopped == "interrupted":
+            raise KeyboardInterrupt
+        found.append(result.hidden())
+    return replace(audit, formats=tuple(formats), extractions=tuple(found))
 
 
 def _candidates(

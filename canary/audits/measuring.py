@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from canary.audits.below import Below
-from canary.audits.candidates import longest, notes_on
+from canary.audits.candidates import deepest, longest, notes_on
 from canary.audits.methods import Found, OneFormat
 from canary.audits.planning import plan_for
 from canary.audits.result import CanaryResult, FormatResult
@@ -92,7 +92,7 @@ class Auditor:
         left = round(plan.queries * (1 - sum(state["share"] for state in earlier)))
         name = ENUMERATION if plan.method == ENUMERATION else UNIFORM_DRAWS
         batcher = self.below.batcher(f"{name} of {format.masked}", left)
-        batcher.check_length(tokens)
+        batcher.check_length(tokens if plan.tree is None else deepest(plan.tree))
         noise_bits = facts.noise_bits(tokens)
         one = OneFormat(self.below, self.settings, plan, number, format, fills, noise_bits)
         if plan.method == ENUMERATION:
@@ -110,7 +110,8 @@ class Auditor:
                 found, more = one.weighed_some(found, drawn)
                 reason += more
         if plan.method == IMPORTANCE:
-            found = one.weighed(found)
+            found, cost = one.weighed(found)
+            reason = f"{reason}, {cost}"
         skewed, fit = self._extrapolate(number, format, found, noise_bits=noise_bits)
         if skewed is not None and self.settings.method == SKEW_NORMAL:
             found = replace(found, exposures=skewed)

@@ -152,7 +152,7 @@ class OneFormat:
 
     def ranked(self, drawn: Found, kept: Series | None) -> tuple[Found, str]:
         """What branch and bound adds to draws, and how far it came."""
-        tree, budget = self.plan.tree, self.settings.budget
+        tree, budget = self.plan.tree, self.settings.budget - self.plan.set_aside
         assert tree is not None
         wanted = None
         if self.plan.method == RANK_AND_DRAWS:
@@ -185,8 +185,8 @@ class OneFormat:
         )
         return found, outcome(bounds)
 
-    def weighed(self, drawn: Found) -> Found:
-        """What importance draws add to uniform ones."""
+    def weighed(self, drawn: Found) -> tuple[Found, str]:
+        """What importance draws add to uniform ones, and what they cost."""
         tree = self.plan.tree
         assert tree is not None
         batcher = self.below.batcher(f"{IMPORTANCE} of {self.format.masked}", self.settings.budget)
@@ -203,13 +203,14 @@ class OneFormat:
                     batcher, Priced(bits, None), drawn.canaries, self.noise_bits
                 ),
             )
-        return replace(
+        found = replace(
             drawn,
             exposures=exposure_by_importance(
                 ranks.counts, drawn.exposures, space_size=self.format.size
             ),
             queries=drawn.queries + ranks.queries,
         )
+        return found, f"with {ranks.queries:,} queries"
 
     def weighed_some(self, found: Found, drawn: Sequence[Exposure]) -> tuple[Found, str]:
         """What importance draws add for those that neither draws nor the walk tell much of."""
@@ -220,14 +221,14 @@ class OneFormat:
         if not self.plan.width or not any(few):
             return found, ""
         before = replace(found, exposures=drawn)
-        weighed = self.weighed(before)
+        weighed, cost = self.weighed(before)
         exposures = [
             beside_weighed(certain, by_weight) if wanted else certain
             for certain, by_weight, wanted in zip(
                 found.exposures, weighed.exposures, few, strict=True
             )
         ]
-        done = f", and importance draws told of {sum(few)} more"
+        done = f", and importance draws told of {sum(few)} more, {cost}"
         return replace(weighed, exposures=exposures), done
 
     def _rng(self, stream: int) -> np.random.Generator:

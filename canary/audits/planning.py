@@ -23,7 +23,8 @@ from canary.tokens.tree import TokenTree, compile_tree
 
 __all__ = ["Plan", "plan_for"]
 
-_WIDTH = 4_000  # nodes per level of importance draws beside branch and bound
+# Nodes per level of importance draws beside branch and bound; fewer tell nothing.
+_WIDTH, _LEAST_WIDTH = 4_000, 100
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Plan:
         Of the token tree, where there is one.
     width : int
         Nodes per level of importance draws; 0 for none.
+    set_aside : int
+        Queries of the budget that are kept from branch and bound, for importance draws.
     """
 
     method: str
@@ -48,6 +51,7 @@ class Plan:
     certificate: str | None = None
     tree: TokenTree | None = None
     width: int = 0
+    set_aside: int = 0
 
 
 def plan_for(
@@ -88,7 +92,7 @@ def plan_for(
     if settings.method == RANK:
         return Plan(RANK, "ranks were asked for", drawn * below, certificate, tree)
     if settings.method == "importance":
-        width = max(1, min(drawn, settings.budget // below))
+        width = max(1, min(drawn, settings.budget // below - len(fills) - 1))
         return Plan(
             IMPORTANCE,
             f"importance draws were asked for, {width:,} nodes per level",
@@ -113,8 +117,11 @@ def plan_for(
         )
     if tree is None:
         return Plan(UNIFORM_DRAWS, short, drawn * below)
-    width = min(_WIDTH, settings.budget // below)
-    return Plan(RANK_AND_DRAWS, short, drawn * below, certificate, tree, width)
+    # At most a quarter of the budget, the canaries' own paths included.
+    width = min(_WIDTH, settings.budget // (4 * below) - len(fills) - 1)
+    width = width if width >= _LEAST_WIDTH else 0
+    set_aside = (width + len(fills) + 1) * below if width else 0
+    return Plan(RANK_AND_DRAWS, short, drawn * below, certificate, tree, width, set_aside)
 
 
 def _about(count: int) -> str:

@@ -170,8 +170,8 @@ Budget = Annotated[
     typer.Option(
         "--budget",
         min=1,
-        help="Queries (tokens computed) that enumeration or branch and bound may take for a "
-        "format, and importance draws about as many again; canaries and draws are priced "
+        help="Queries (tokens computed) that enumeration, or branch and bound together with "
+        "importance draws, may take for a format; canaries and uniform draws are priced "
         "besides.",
     ),
 ]

@@ -19,7 +19,9 @@ __all__ = [
     "CEILING",
     "EPSILON",
     "NOISE_TOKENS",
+    "ROUNDING_NATS",
     "chain_log_probs",
+    "no_log_probs",
     "not_finite",
     "with_measured_noise",
 ]
@@ -34,6 +36,9 @@ NOISE_TOKENS = 24
 
 CEILING = {"float32": 1e-3, "bfloat16": 0.25, "float16": 0.05}
 """Most that rounding moves the log-probability of a token, in nats, by dtype."""
+
+ROUNDING_NATS = 1e-3
+"""So far above 0 may rounding bring a log-probability, or the sum of some."""
 
 _UNSOUND = {
     "batch": "gives other numbers in another batch",
@@ -125,6 +130,17 @@ def not_finite(name: str) -> ModelError:
     return ModelError(
         f"the model {name!r} gives log-probabilities that are not finite numbers",
         cure="check the checkpoint (did its training diverge?), or load it with dtype float32",
+    )
+
+
+def no_log_probs(name: str, values: NDArray[Any]) -> ModelError:
+    """The error for numbers of which some are no log-probabilities."""
+    highest = float(values.max(initial=-np.inf))  # NaN if one is
+    if not np.isfinite(highest):
+        return not_finite(name)
+    return ModelError(
+        f"the model {name!r} gives {highest:.3g} nats for a log-probability, which is above 0",
+        cure="have its adapter give log-probabilities (a log-softmax, in nats), not logits",
     )
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, OutOfMemory
-from canary.models.base import Children, Expansion, LanguageModel, Nodes, Rows, Walker
-from canary.models.noise import not_finite
+from canary.models.base import Children, Expansion, FloatArray, LanguageModel, Nodes, Rows, Walker
+from canary.models.noise import ROUNDING_NATS, no_log_probs
 from canary.scoring.checking import check_nodes, check_rows
 from canary.scoring.tuner import BatchTuner
 
@@ -39,6 +39,11 @@ class Batcher:
         within ``model.facts.noise_bits``.
     progress : callable, optional
         Told the number of queries after each batch.
+
+    Notes
+    -----
+    Queries are those of batches that were answered. What was computed of a batch before memory
+    ran out is not known, and is not counted.
     """
 
     def __init__(
@@ -85,7 +90,8 @@ class Batcher:
         Raises
         ------
         ModelError
-            If a row is longer than the model takes, or the model gives NaN.
+            If a row is longer than the model takes, or the model gives NaN, or more than
+            probability 1.
         OutOfMemory
             If not even one row fits.
         """
@@ -110,11 +116,11 @@ class Batcher:
             except OutOfMemory:
                 if len(part) == 1:
                     raise
-                self._tokens.shrink(self._fixed_rows or len(part) * longest)
+                self._tokens.shrink(len(part) * (1 if self._fixed_rows else longest))
                 continue
             if len(part) == count:
                 self._tokens.observe(self._tokens.size, time.perf_counter() - began)
-            self._check_numbers(values)
+            self.check_numbers(values)
             counts = scored[part]
             within = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
             out[np.repeat(first[part], counts) + within] = values
@@ -139,14 +145,16 @@ class Batcher:
             second = self.expand(walker, nodes[half:], tokens.part(half, len(nodes)), keep=keep)
             return _joined(first, second)
         self._nodes.observe(len(nodes), time.perf_counter() - began)
-        self._check_numbers(expansion.log_probs)
-        self._check_numbers(expansion.path_log_probs)
+        self.check_numbers(expansion.log_probs)
+        self.check_numbers(expansion.path_log_probs)
         self._progress(expansion.queries)
         return expansion
 
-    def _check_numbers(self, values: NDArray[np.float32] | NDArray[np.float64]) -> None:
-        if np.isnan(values).any():
-            raise not_finite(self.model.facts.name)
+    def check_numbers(self, values: FloatArray) -> None:
+        """Refuse log-probabilities that are NaN or above 0; -infinity is probability 0."""
+        # NaN is not at most anything, so one look finds both.
+        if not (values <= ROUNDING_NATS).all():
+            raise no_log_probs(self.model.facts.name, values)
 
 
 def row_sums(

@@ -148,7 +148,7 @@ class BoundedWalk:
         k = len(px)
         self._state = _State(
             levels=(),
-            parked=(root_frontier(walker),),
+            parked=(root_frontier(batcher, walker),),
             pinned=0,
             threshold=-math.inf,
             ceiling=float(self._limits[-1]) if k else -math.inf,
@@ -247,7 +247,7 @@ class BoundedWalk:
         next_one = float(self._limits[state.exact])
         return replace(
             self._with_bounds(state),
-            levels=(_Due(root_frontier(self._walker), np.zeros(0, np.int64)),),
+            levels=(_Due(root_frontier(self._batcher, self._walker), np.zeros(0, np.int64)),),
             parked=(),
             pinned=0,
             threshold=min(max(next_one, state.threshold + _AGAIN_BITS), top),

@@ -43,9 +43,9 @@ def complete(tree: TokenTree, walker: Walker, batcher: Batcher, *, width: int) -
     Raises
     ------
     ModelError
-        If the model gives NaN.
+        If the model gives NaN, or more than probability 1.
     """
-    frontier, held = root_frontier(walker), np.zeros(0, np.int64)
+    frontier, held = root_frontier(batcher, walker), np.zeros(0, np.int64)
     leaves, costs, queries = np.zeros(0, np.int64), np.zeros(0), 0
     while len(frontier):
         step = expand(batcher, walker, tree, frontier)

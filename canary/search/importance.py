@@ -99,11 +99,18 @@ class Sample:
         return np.cumsum(self.weights[self.nodes])
 
     def _heaviest(self, found: int) -> float:
-        """The largest weight among the first leaves, `found` of them and some beyond."""
+        """What a node may weigh that was missed, of those that hold leaves like the first ones.
+
+        The largest weight among the first leaves, `found` of them and some beyond, for each of
+        as many leaves as such nodes hold on average. Leaves come in clusters: where one child of
+        a node is likely because its siblings cost so much, so are the others.
+        """
         so_far = self._weighed[found - 1] if found else 0.0
         beyond = int(np.searchsorted(self._weighed, _RANKS * so_far))
         near = min(_TIMES * found + _NEXT, max(found + _NEXT, beyond))
-        return float(self.weights[self.nodes[:near]].max())
+        nodes = np.unique(self.nodes[: found + _NEXT])
+        cluster = self._weighed[: found + _NEXT][-1] / float(self.weights[nodes].sum())
+        return float(self.weights[self.nodes[:near]].max() * cluster)
 
     def _unseen(self, limit: float) -> int:
         """At least as many leaves as may cost at most `limit` below nodes passed over."""
@@ -123,12 +130,14 @@ def importance_sample(
 ) -> Sample:
     """A uniform pilot of a tenth of the width, and the walk that it guides.
 
+    Both together enter at most `width` nodes of a level, or 2.
+
     Counts are to be made up to about the cost `ceiling`, in nats: beyond it they are unbiased
     too, but vary more.
     The nodes of the pilot are not counted, so that the counts are unbiased whatever it
     found. `queries` are those of both.
     """
-    pilot = max(_LEAST_PILOT, round(_PILOT * width))
+    pilot = min(max(_LEAST_PILOT, round(_PILOT * width)), max(width // 2, 1))
     seen: list[Edges] = []
     first = sample_nodes(tree, walker, batcher, width=pilot, rng=rng, seen=seen)
     context = context_nats(walker)
@@ -226,7 +235,7 @@ def sample_nodes(
     """
     if width < 1:
         raise InputError(f"width={width}, at least 1 was expected", cure="give a larger width")
-    level = _Level(root_frontier(walker), np.ones(1), np.zeros(1), 0)
+    level = _Level(root_frontier(batcher, walker), np.ones(1), np.zeros(1), 0)
     all_weights, all_parents, levels = [level.weights], [np.zeros(1, np.int64)], [1]
     found: list[tuple[Floats, Ints, Ints]] = []
     passed: list[tuple[Floats, Ints]] = []

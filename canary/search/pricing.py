@@ -74,9 +74,10 @@ def price_canaries(
     impossible = np.flatnonzero(~np.isfinite(priced.px_bits))
     if len(impossible):
         raise ModelError(
-            f"the model {batcher.model.facts.name!r} gives {len(impossible)} canaries of "
-            f"{format.masked!r} probability 0, the {impossible[0] + 1}. of them first",
-            cure="check which tokens the model forbids, or leave these canaries out",
+            f"the model {batcher.model.facts.name!r} gives probability 0 to {len(impossible)} of "
+            f"the {len(fills)} canaries and controls of {format.masked!r}, number "
+            f"{impossible[0] + 1} among them",
+            cure="check which tokens the model forbids, and use a format without them",
         )
     return priced, queries
 

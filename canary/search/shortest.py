@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.models.base import Walker
-from canary.models.noise import not_finite
 from canary.scoring.batcher import Batcher
 from canary.search.buckets import OpenNodes
 from canary.search.step import Step, expand, root_frontier
@@ -200,9 +199,7 @@ class _Walk:
         inner = np.concatenate([np.zeros(1, np.int64), np.cumsum(tree.targets != LEAF)])
         self._inner = np.diff(inner[tree.offsets]) > 0
         self._open = OpenNodes(walker)
-        root = root_frontier(walker)
-        if np.isnan(root.costs[0]):
-            raise not_finite(batcher.model.facts.name)
+        root = root_frontier(batcher, walker)
         if np.isfinite(root.costs[0]):  # else nothing below has a probability either
             self._open.add(root, np.zeros(1, np.int64))
         none = np.zeros(0, np.int64)

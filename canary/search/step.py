@@ -155,8 +155,15 @@ def context_nats(walker: Walker) -> float:
     return context
 
 
-def root_frontier(walker: Walker) -> Frontier:
-    """The root alone, with the cost of the context."""
+def root_frontier(batcher: Batcher, walker: Walker) -> Frontier:
+    """The root alone, with the cost of the context.
+
+    Raises
+    ------
+    ModelError
+        If the context has no price: the model gives NaN, or more than probability 1.
+    """
+    batcher.check_numbers(walker.context_log_probs)
     zero = np.zeros(1, np.int64)
     return Frontier(
         states=zero,

@@ -41,8 +41,9 @@ class WeightedCount:
     found : int
         Leaves found: so many there are at least.
     heaviest : float or None
-        The largest weight among them and some hundred leaves beyond. None if the sample has
-        not that many: then it cannot tell what it may have missed.
+        The largest weight among them and some hundred leaves beyond, times the leaves of a
+        node: so much may one node weigh that was missed. None if the sample has not that
+        many: then it cannot tell what it may have missed.
     unseen : int
         So many more there are at most, for certain.
     """
@@ -74,10 +75,11 @@ class WeightedCount:
         -----
         The gamma interval of Fay and Feuer [1]_ for sums of weighted Poisson counts: the
         lower end is a quantile of the gamma distribution with mean `total` and variance
-        `variance`, the upper one of that with one more leaf of weight `heaviest` added to
+        `variance`, the upper one of that with one more hit of weight `heaviest` added to
         both, for what the sample missed. They take the heaviest weight that was found; here
         it is also that of leaves somewhat dearer, for the heaviest are the likeliest to be
-        missed. Then certain facts: whole numbers, from `found` to `found + unseen`.
+        missed, and a hit is a node with the leaves below it. Then certain facts: whole
+        numbers, from `found` to `found + unseen`.
 
         References
         ----------

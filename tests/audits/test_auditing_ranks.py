@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -81,7 +82,7 @@ def test_every_budget_gives_what_holds(tmp_path) -> None:
                 assert (e.rank, e.method) == (truth.rank, "rank")
             elif e.method == "rank and draws":
                 assert (e.confidence, e.draws) == (0.95, 400)
-                assert e.hits >= FEW_HITS or budget < 10
+                assert e.hits >= FEW_HITS or budget < 10_000  # too little for importance draws
                 assert e.rank_lower <= truth.rank <= e.rank_upper
             else:
                 assert e.method == "importance draws"
@@ -168,3 +169,30 @@ def test_importance_draws_tell_of_the_rest_coverage() -> None:
     assert len(held) >= 12
     assert np.mean(held) >= 0.9
     assert np.median(widths) < 1.0
+
+
+def spent_on(about) -> list[int]:
+    """The queries that the reason names: of branch and bound, and of importance draws."""
+    return [int(n.replace(",", "")) for n in re.findall(r"with ([\d,]+) queries", about.reason)]
+
+
+@pytest.mark.parametrize("budget", [1, 300, 4_000, 12_000, 60_000])
+def test_all_that_auto_does_stays_within_the_budget(budget) -> None:
+    """Branch and bound and importance draws together; the own paths are walked whatever it is."""
+    model, text, draws = build("table"), "The {digit:6}", 100
+    canaries = generate(text, repetitions=[1], per_repetition=4, controls=4, seed=4)
+    about = audit(model, canaries, budget=budget, draws=draws).formats[0]
+    spent = spent_on(about)
+    assert len(spent) == (2 if budget >= 4_000 else 1)
+    assert sum(spent) <= max(budget, 8 * 6)
+    # Draws and canaries are priced besides: six tokens each.
+    assert about.queries - sum(spent) <= 6 * (draws + 8)
+
+
+@pytest.mark.parametrize("budget", [1, 50, 100, 1_000, 20_000])
+def test_importance_draws_stay_within_the_budget(budget) -> None:
+    model = build("table")
+    canaries = generate("The {digit:6}", repetitions=[1], per_repetition=2, controls=2, seed=4)
+    about = audit(model, canaries, method="importance", budget=budget, draws=3_000).formats[0]
+    (spent,) = spent_on(about)
+    assert spent <= max(budget, 4 * 6 + 2 * 6)

@@ -14,8 +14,9 @@ import canary
 from canary.audits.completing import completions
 from canary.audits.extracting import extract, with_extractions
 from canary.audits.extraction import Extraction
+from canary.audits.result import Audit
 from canary.corpus.canaries import CanarySet
-from canary.errors import InputError
+from canary.errors import InputError, ModelError, OutOfMemory
 from canary.formats.format import Format
 from canary.models.table import TableModel
 from canary.tokens.fast import as_tokenizer
@@ -188,3 +189,32 @@ def test_an_audit_is_given_what_could_be_extracted(case):
     assert second.proven
     assert told == [(f"extraction from {f.masked}", 10_000) for f in chosen.formats]
     assert whole.canaries == audit.canaries
+
+
+def test_an_audit_keeps_its_numbers_where_nothing_can_be_extracted(tmp_path, monkeypatch):
+    """The longest candidate, one of several hundred, is not among those that were drawn."""
+    text = "a{re:[0-8]{3}|9[0-8]{2}|99[0-8]|999bcdefg}"
+    chosen = canary.generate([text, "b{digit:2}"], repetitions=[1], per_repetition=2, seed=1)
+    model = build("gpt2")
+    assert not any(c.fill.startswith("999") for c in chosen)
+    measured = canary.audit(model, chosen, method="sampling", draws=5, context="x" * 58)
+    whole = with_extractions(measured, model, chosen)
+    assert (whole.canaries, whole.injected_p) == (measured.canaries, measured.injected_p)
+    assert [e.format for e in whole.extractions] == ["b{digit:2}"]
+    note = "was not searched for its likeliest candidates: a candidate of 68 tokens is longer"
+    assert note in whole.formats[0].notes[-1]
+    assert whole.formats[1] == measured.formats[1]
+    whole.save(tmp_path / "audit.json")
+    assert Audit.load(tmp_path / "audit.json") == whole
+    # With a tree the length of all candidates is known before anything is measured.
+    with pytest.raises(ModelError, match="68 tokens is longer than the 64"):
+        canary.audit(model, chosen, draws=5, context="x" * 58)
+
+    def full(*_, **__):
+        raise OutOfMemory("a batch of one does not fit")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("canary.audits.extracting.shortest_leaves", full)
+        assert with_extractions(measured, model, chosen).extractions == ()
+    with pytest.raises(InputError, match="budget=0"):
+        with_extractions(measured, model, chosen, budget=0)

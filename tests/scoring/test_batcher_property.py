@@ -8,42 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_models import build
+from small_models import Cramped, build
 
 from canary.errors import InputError, ModelError, OutOfMemory
 from canary.models.base import Children, Context, Nodes, Rows
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.texts import score
 from canary.scoring.tuner import BatchTuner
-
-
-class Cramped:
-    """A model whose memory takes only so many rows or nodes at once."""
-
-    def __init__(self, model, most: int) -> None:
-        self._model, self._most = model, most
-        self.tokenizer, self.facts, self.memory = model.tokenizer, model.facts, model.memory
-        self.refused = 0
-
-    def _check(self, count: int) -> None:
-        if count > self._most:
-            self.refused += 1
-            raise OutOfMemory("too much at once")
-
-    def score(self, rows):
-        self._check(len(rows))
-        return self._model.score(rows)
-
-    def open(self, context, *, memory_bytes):
-        walker, check = self._model.open(context, memory_bytes=memory_bytes), self._check
-        expand = walker.expand
-
-        def checked(nodes, tokens, *, keep=True):
-            check(len(nodes))
-            return expand(nodes, tokens, keep=keep)
-
-        walker.expand = checked
-        return walker
 
 
 def random_rows(seed: int, count: int) -> Rows:
@@ -72,6 +43,14 @@ def test_score_halves_batches_that_do_not_fit() -> None:
     assert cramped.refused <= 10  # halved, not tried again and again
     with pytest.raises(OutOfMemory):
         Batcher(Cramped(build("table"), 0)).score(rows)
+    # A size that was asked for is halved as often as it takes.
+    cramped = Cramped(build("table"), 5)
+    np.testing.assert_array_equal(
+        Batcher(cramped, batch_size=64).score(rows), build("table").score(rows)
+    )
+    assert cramped.refused == 4
+    with pytest.raises(OutOfMemory):
+        Batcher(Cramped(build("table"), 0), batch_size=64).score(rows)
 
 
 def test_expand_halves_batches_that_do_not_fit() -> None:

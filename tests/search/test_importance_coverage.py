@@ -12,7 +12,8 @@ from canary.scoring.batcher import Batcher
 from canary.search.importance import importance_sample
 
 SPREADS = (0.3, 1.0, 3.2)
-HEAVY = [(kind, sd) for kind in ("exponential", "student", "cauchy") for sd in (0.3, 1.0)]
+TAILS = ("exponential", "student", "cauchy", "pareto", "pareto costs")
+HEAVY = [(kind, sd) for kind in TAILS for sd in (0.3, 1.0)]
 
 
 def study(kind, sd_bits, *, trees, runs, ranks, width, depth=6):
@@ -67,6 +68,13 @@ def test_deviation_and_coverage_in_small() -> None:
     assert max(found["largest_deviation"][2:]) <= 0.35
     assert min(found["coverage"]) >= 0.93
     assert min(found["given"]) == 1.0
+
+
+def test_likely_leaves_that_stand_together_in_small() -> None:
+    """Siblings that cost much make all others likely: a missed node is several leaves."""
+    ranks = (1, 10, 30, 100, 300, 1000, 10_000)
+    found = study("pareto costs", 0.3, trees=4, runs=25, ranks=ranks, width=200, depth=5)
+    assert min(found["coverage"]) >= 0.93
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 
+from canary.errors import OutOfMemory
 from canary.models.base import LanguageModel
 
 CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz ABCT.:-\n"
@@ -93,6 +94,35 @@ class ByRows:
         from canary.models.by_scoring import RowWalker
 
         return RowWalker(self, context)
+
+
+class Cramped:
+    """A model whose memory takes only so many rows or nodes at once."""
+
+    def __init__(self, model, most: int) -> None:
+        self._model, self._most = model, most
+        self.tokenizer, self.facts, self.memory = model.tokenizer, model.facts, model.memory
+        self.refused = 0
+
+    def _check(self, count: int) -> None:
+        if count > self._most:
+            self.refused += 1
+            raise OutOfMemory("too much at once")
+
+    def score(self, rows):
+        self._check(len(rows))
+        return self._model.score(rows)
+
+    def open(self, context, *, memory_bytes):
+        walker, check = self._model.open(context, memory_bytes=memory_bytes), self._check
+        expand = walker.expand
+
+        def checked(nodes, tokens, *, keep=True):
+            check(len(nodes))
+            return expand(nodes, tokens, keep=keep)
+
+        walker.expand = checked
+        return walker
 
 
 @functools.cache

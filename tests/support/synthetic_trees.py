@@ -14,6 +14,9 @@ EDGES = {
     "exponential": lambda rng, size: rng.exponential(size=size),
     "student": lambda rng, size: rng.standard_t(2, size=size),
     "cauchy": lambda rng, size: rng.standard_t(1, size=size),
+    # A few choices are far likelier than the others, or far less likely.
+    "pareto": lambda rng, size: rng.pareto(1, size=size),
+    "pareto costs": lambda rng, size: -rng.pareto(1, size=size),
 }
 
 

@@ -1,0 +1,160 @@
+"""The walks on the command line with what they cannot use: exit code, message, nothing shown."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import files, save_model, shows_secret, small_model
+
+from canary.corpus.canaries import CanarySet, generate
+from canary.scoring.batcher import Batcher
+
+METHODS = ("auto", "rank", "enumeration", "importance", "sampling", "skew-normal")
+COMMANDS = {
+    **{method: ("exposure", "model", "--method", method, "--draws", "50") for method in METHODS},
+    "audit": ("audit", "model", "--out", "old", "--draws", "50"),
+    "extract": ("extract", "model"),
+}
+
+
+def words_of(name, text, *more):
+    """The words of a command for the canaries of a format."""
+    first, *rest = COMMANDS[name]
+    where = rest[:1] + ([text] if first == "extract" else []) + rest[1:]
+    return (first, *where, "--canaries", "canaries.json", *more)
+
+
+def some(text):
+    made = generate(text, repetitions=[1], per_repetition=2, controls=1, seed=0)
+    made.save("canaries.json")
+
+
+def refused(outcome, *fragments):
+    assert outcome.code == 2, outcome.err
+    assert outcome.out == ""
+    message = next(line for line in outcome.err.splitlines() if line.startswith("error: "))
+    for fragment in fragments:
+        assert fragment in f"{message} {outcome.err.splitlines()[-1]}"
+    assert "Traceback" not in outcome.err
+    assert not shows_secret(outcome.err)
+
+
+@pytest.fixture
+def here(workplace, model):
+    """The workplace with the model in it; what stood there must stand there afterwards."""
+    shutil.copytree(model, "model")
+    return workplace
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_cannot_be_walked_exits_2_input(command, here, name):
+    before = files(here / "old")
+    for text, fragments in (
+        ("Schlüssel {digit:3}", ("does not know 1 of the characters", "use a format")),
+        ("{digit:3} is it", ("begins with a hole", "--start-token")),
+    ):
+        some(text)
+        refused(command(*words_of(name, text)), *fragments)
+    some("The code is {digit:3}")
+    long = words_of(name, "The code is {digit:3}", "--context", "x" * 62)
+    refused(command(*long), "77 tokens is longer than the 64", "shorter format or context")
+    for option in ("--budget", "--batch-size"):
+        refused(command(*words_of(name, "The code is {digit:3}", option, "0")), option)
+    CanarySet.from_fills("The code is {choice:A|AB}", ["AB"]).save("canaries.json")
+    refused(
+        command(*words_of(name, "The code is {choice:A|AB}")),
+        "not prefix-free",
+        "put fixed text that no fill can contain",
+    )
+    assert files(here / "old") == before
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_space_of_one_candidate_degenerate(command, here, name):
+    text = "The code is {choice:XQZ}."
+    CanarySet.from_fills(text, ["XQZ"]).save("canaries.json")
+    outcome = command(*words_of(name, text, "--json"))
+    if name == "skew-normal":
+        refused(outcome, "too few to fit a curve", "draw more candidates")
+    elif name == "extract":
+        assert (outcome.code, outcome.document["proven"]) == (0, True)
+        assert outcome.document["queries"] == 0
+    else:
+        assert outcome.code == 0
+        (found,) = outcome.document["canaries"]
+        assert found["exposure"]["upper_bits"] == 0.0
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_vocabulary_larger_than_the_tokenizers(command, here, name):
+    """As models are padded to a multiple of 64: no candidate holds what no text gives."""
+    from command_line import CHARACTERS
+
+    shutil.rmtree("model")
+    padded = small_model()
+    padded.resize_token_embeddings(128)
+    save_model(padded, Path("model"))
+    some("The code is {digit:3}")
+    outcome = command(*words_of(name, "The code is {digit:3}", "--json"))
+    assert outcome.code == 0
+    assert len(CHARACTERS) < 128
+    if name == "extract":
+        assert outcome.document["proven"] is True
+        assert outcome.document["candidates"][0]["fill"].isdecimal()
+    else:
+        assert len(outcome.document["canaries"]) == 3
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_ctrl_c_exits_130_and_leaves_nothing_half_written(command, here, name, monkeypatch):
+    """In the middle of the work; extraction answers before it ends."""
+    some("The code is {digit:5}")
+    before = files(here)
+    calls = [0]
+
+    def stopping(method):
+        def stop(self, *arguments, **options):
+            calls[0] += 1
+            if calls[0] > 3:
+                raise KeyboardInterrupt
+            return method(self, *arguments, **options)
+
+        return stop
+
+    for method in ("expand", "score"):
+        monkeypatch.setattr(Batcher, method, stopping(getattr(Batcher, method)))
+    more = ("--batch-size", "8", *(("--json",) if name == "extract" else ()))
+    outcome = command(*words_of(name, "The code is {digit:5}", *more))
+    if name in ("sampling", "skew-normal"):  # two calls: there was nothing to stop
+        assert outcome.code == 0
+        return
+    assert outcome.code == 130
+    assert outcome.err.endswith("stopped; no file was left half-written\n") or (
+        "the same command goes on from what is finished" in outcome.err
+    )
+    assert "Traceback" not in outcome.err
+    assert not shows_secret(outcome.err)
+    after = files(here)
+    assert {key: value for key, value in after.items() if "parts/" not in key} == before
+    if name == "extract":
+        assert outcome.document["stopped"] == "interrupted"
+        assert outcome.document["proven"] is False
+    else:
+        assert outcome.out == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_weights_that_are_no_numbers_exit_2_input(command, here, name):
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file("model/model.safetensors")
+    tensors["transformer.ln_f.weight"].fill_(float("nan"))
+    save_file(tensors, "model/model.safetensors", metadata={"format": "pt"})
+    some("The code is {digit:3}")
+    refused(
+        command(*words_of(name, "The code is {digit:3}")),
+        "not finite numbers",
+        "check the checkpoint",
+    )

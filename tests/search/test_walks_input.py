@@ -1,0 +1,298 @@
+"""What every walk does with what it cannot use: the same meaning and message in all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from small_models import CHARACTERS, Cramped, build, character_tokenizer
+
+from canary.audits.auditing import audit, exposure
+from canary.audits.completing import completions
+from canary.audits.extracting import extract
+from canary.corpus.canaries import CanarySet, generate
+from canary.errors import CanaryError, EstimationError, FormatError, InputError, ModelError
+from canary.formats.format import Format
+from canary.models.table import TableModel
+from canary.scoring.batcher import Batcher
+from canary.scoring.texts import score
+from canary.tokens.fast import as_tokenizer
+
+SIZE = len(CHARACTERS)
+METHODS = ("auto", "rank", "enumeration", "importance", "sampling", "skew-normal")
+WALKED = METHODS[:4]
+ALL = (*METHODS, "audit", "extract", "completion")
+BY_TREE = (*WALKED, "audit", "extract", "completion")
+
+
+def flat_model(row=None, *, columns=SIZE):
+    """One state; `row` of log-probabilities, or uniform ones."""
+    logs = np.full(columns, -np.log(columns)) if row is None else np.asarray(row)
+    tokenizer = as_tokenizer(character_tokenizer())
+    return TableModel(np.zeros((1, columns), int), logs[None], tokenizer)
+
+
+def steep_model():
+    """Costs that differ, so that a curve can be fitted."""
+    logits = np.random.default_rng(0).normal(0, 1, SIZE)
+    return flat_model(logits - np.log(np.exp(logits).sum()))
+
+
+def some(text):
+    return generate(text, repetitions=[1], per_repetition=2, controls=1, seed=0)
+
+
+def run(walk, model, canaries, **options):
+    """One of the walks through the whole stack."""
+    format = canaries.formats[0]
+    if walk == "extract":
+        return extract(model, format, canaries=canaries, **options)
+    if walk == "completion":
+        return completions(model, format, {c.id: c.fill for c in canaries}, known=1, **options)
+    if walk == "audit":
+        return audit(model, canaries, draws=50, **options)
+    return exposure(model, canaries, method=walk, draws=50, **options)
+
+
+class Broken:
+    """A model with a number in it that is no log-probability.
+
+    `place` is where: in whole rows, in the price of the context, in that of forced tokens or
+    of children.
+    """
+
+    def __init__(self, value, place):
+        model = steep_model()
+        self.tokenizer, self.facts, self.memory = model.tokenizer, model.facts, model.memory
+        self._model, self._value, self._place = model, value, place
+
+    def score(self, rows):
+        values = np.array(self._model.score(rows))
+        if self._place == "rows":
+            values[:1] = self._value
+        return values
+
+    def open(self, context, *, memory_bytes):
+        walker = self._model.open(context, memory_bytes=memory_bytes)
+        if self._place == "context":
+            walker.context_log_probs[:] = self._value
+        elif self._place in ("path_log_probs", "log_probs"):
+            expand = walker.expand
+
+            def broken(nodes, tokens, *, keep=True):
+                found = expand(nodes, tokens, keep=keep)
+                values = np.array(getattr(found, self._place))
+                values.reshape(-1)[:1] = self._value
+                return dataclasses.replace(found, **{self._place: values})
+
+            walker.expand = broken
+        return walker
+
+
+@pytest.mark.parametrize("walk", ALL)
+def test_characters_that_the_tokenizer_does_not_know_input(walk) -> None:
+    for text, fill in (("aé{digit:3}", "123"), ("a{choice:yé|yz}", "yz")):
+        canaries = CanarySet.from_fills(text, [fill])
+        with pytest.raises(ModelError, match="does not know 1 of the characters.*use a format"):
+            run(walk, flat_model(), canaries)
+
+
+@pytest.mark.parametrize("walk", ALL)
+def test_formats_that_are_not_prefix_free_input(walk) -> None:
+    canaries = CanarySet.from_fills(Format("a{choice:b|bc|d}"), ["bc"])
+    with pytest.raises(FormatError, match="not prefix-free.*put fixed text") as caught:
+        run(walk, flat_model(), canaries)
+    assert "bc" not in str(caught.value)
+
+
+@pytest.mark.parametrize("walk", ALL)
+def test_a_context_longer_than_the_model_takes_input(walk) -> None:
+    with pytest.raises(ModelError, match="66 tokens is longer than the 64.*a shorter format"):
+        run(walk, build("gpt2"), some("a{digit:3}"), context="x" * 62)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("walk", BY_TREE)
+@pytest.mark.parametrize("place", ["context", "path_log_probs", "log_probs"])
+def test_numbers_in_a_walk_that_are_none_input(walk, place, value) -> None:
+    """In the price of the context too, which no child shows."""
+    with pytest.raises(ModelError, match="not finite numbers.*check the checkpoint"):
+        run(walk, Broken(value, place), some("ab{digit:1}-{digit:2}"))
+
+
+@pytest.mark.parametrize("walk", [*METHODS, "audit"])
+def test_numbers_in_rows_that_are_none_input(walk) -> None:
+    with pytest.raises(ModelError, match="not finite numbers"):
+        run(walk, Broken(np.nan, "rows"), some("ab{digit:3}"))
+
+
+@pytest.mark.parametrize("place", ["context", "path_log_probs", "log_probs", "rows"])
+def test_logits_are_no_log_probabilities_input(place) -> None:
+    """Costs that fall along a path would prove what is not so."""
+    model = Broken(2.5, place)
+    with pytest.raises(ModelError, match=r"gives 2\.5 nats .* above 0; .*not logits"):
+        run("rank" if place == "rows" else "extract", model, some("ab{digit:1}-{digit:2}"))
+
+
+@pytest.mark.parametrize("walk", [*METHODS, "audit"])
+def test_rows_of_probability_0_degenerate(walk) -> None:
+    """No canary can be ranked: which, and in how many, is said without its fill."""
+    forbidden = np.full(SIZE, -np.log(SIZE))
+    forbidden[5] = -np.inf
+    canaries = CanarySet.from_fills("a{digit:3}", ["111", "151"])
+    message = "probability 0 to {} of the {} canaries and controls.*number {}.*format without them"
+    with pytest.raises(ModelError, match=message.format(r"\d+", r"\d+", 2)) as caught:
+        run(walk, flat_model(forbidden), canaries)
+    assert "151" not in str(caught.value)
+    with pytest.raises(ModelError, match=message.format(3, 3, 1)):
+        run(walk, flat_model(np.full(SIZE, -np.inf)), some("ab{digit:3}"))
+
+
+def test_rows_of_probability_0_complete_nothing_degenerate() -> None:
+    found = run("completion", flat_model(np.full(SIZE, -np.inf)), some("ab{digit:3}"))
+    assert [(c.greedy, c.beam, c.queries) for c in found] == [(False, False, 0)] * 3
+
+
+@pytest.mark.parametrize("walk", [*WALKED, "sampling", "audit"])
+def test_draws_of_probability_0_are_the_last_degenerate(walk) -> None:
+    """Others may be impossible: they are candidates, and rank behind all that are not."""
+    forbidden = np.full(SIZE, -np.log(SIZE))
+    forbidden[5] = -np.inf
+    canaries = generate(
+        "a{choice:1|2|3|4|5|6}", repetitions=[1], per_repetition=1, controls=0, seed=2
+    )
+    assert canaries.canaries[0].fill != "5"
+    found = run(walk, flat_model(forbidden), canaries)
+    (result,) = found.canaries if walk == "audit" else found
+    assert result.exposure.lower_bits <= np.log2(6 / 5) <= result.exposure.upper_bits
+    if result.exposure.exact:
+        assert result.exposure.rank == 5
+
+
+@pytest.mark.parametrize("walk", [*METHODS, "audit", "extract"])
+def test_a_budget_of_0_input(walk) -> None:
+    with pytest.raises(InputError, match="budget=0, at least 1 was expected; give a larger budget"):
+        run(walk, flat_model(), some("a{digit:3}"), budget=0)
+
+
+@pytest.mark.parametrize("walk", ALL)
+def test_a_space_of_one_candidate_degenerate(walk) -> None:
+    """The first of one: nothing to learn, and no query below the context."""
+    canaries = CanarySet.from_fills("only {choice:one} here", ["one"])
+    if walk == "skew-normal":
+        with pytest.raises(EstimationError, match="too few to fit a curve"):
+            run(walk, steep_model(), canaries)
+        return
+    found = run(walk, steep_model(), canaries)
+    if walk == "completion":
+        assert (found[0].greedy, found[0].beam, found[0].queries) == (True, True, 0)
+    elif walk == "extract":
+        assert (found.proven, found.queries, found.candidates[0].fill) == (True, 0, "one")
+    else:
+        (result,) = found.canaries if walk == "audit" else found
+        e = result.exposure
+        assert (e.lower_bits, e.upper_bits, e.p_value) == (0.0, 0.0, 1.0)
+
+
+def padded_model():
+    """Special, unused and missing tokens take nearly all of the probability.
+
+    The tokenizer has a start token that it puts before each text, one that no text gives and
+    a gap between its ids; the model has 9 columns more than the tokenizer has tokens.
+    """
+    from tokenizers import AddedToken, Tokenizer
+    from tokenizers.processors import TemplateProcessing
+
+    spec = json.loads(character_tokenizer().to_str())
+    spec["model"]["vocab"]["never used"] = SIZE + 4
+    backend = Tokenizer.from_str(json.dumps(spec))
+    backend.add_special_tokens([AddedToken("<s>", normalized=False), AddedToken("</s>")])
+    start = backend.token_to_id("<s>")
+    backend.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", start)])
+    tokenizer = as_tokenizer(backend)
+    assert tokenizer.size > len(backend.get_vocab()) > SIZE
+    columns = tokenizer.size + 9
+    rng = np.random.default_rng(3)
+    logits = rng.normal(0, 1, (6, columns))
+    logits[:, SIZE:] += 4.0
+    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    return TableModel(rng.integers(0, 6, (6, columns)), logs, tokenizer)
+
+
+def test_tokens_that_no_candidate_has_take_probability_only_oracle() -> None:
+    """Each walk finds what scoring all candidates as whole rows finds."""
+    model, format = padded_model(), Format("a{digit:2}b{digit:1}")
+    texts = [format.candidate(fill) for fill in format]
+    costs = score(model, texts)
+    order = np.argsort(costs)
+    fills = [format.unrank(int(order[at])) for at in (0, 7, 100, 999)]
+    ranks = [int((costs <= costs[order[at]]).sum()) for at in (0, 7, 100, 999)]
+    canaries = CanarySet.from_fills(format, fills)
+    for walk in ("enumeration", "rank"):
+        assert [r.exposure.rank for r in run(walk, model, canaries)] == ranks
+    found = exposure(model, canaries, method="importance", draws=2_000)
+    assert [r.exposure.rank_lower for r in found] == ranks
+    for r, truth in zip(run("sampling", model, canaries), ranks, strict=True):
+        assert r.exposure.lower_bits <= np.log2(1000 / truth) <= r.exposure.upper_bits
+    best = extract(model, format, top=5)
+    assert best.proven
+    np.testing.assert_allclose([c.px_bits for c in best.candidates], costs[order[:5]])
+    wide = completions(model, format, {"best": fills[0]}, known=0, beam=1000)
+    assert wide[0].beam
+
+
+@pytest.mark.parametrize("walk", [*WALKED, "sampling", "audit"])
+def test_an_interruption_passes_through_and_the_model_serves_again(walk, monkeypatch) -> None:
+    """Exposures have no half: Ctrl-C is for the caller. Extraction answers: tested beside it."""
+    model, canaries = steep_model(), some("a{digit:3}")
+    whole, calls = run(walk, model, canaries), [0]
+
+    def stopping(name, after):
+        method = getattr(Batcher, name)
+
+        def stop(self, *arguments, **options):
+            calls[0] += 1
+            if calls[0] > after:
+                raise KeyboardInterrupt
+            return method(self, *arguments, **options)
+
+        return stop
+
+    for after in (0, 1, 2):
+        calls[0] = 0
+        with monkeypatch.context() as patch:
+            for name in ("expand", "score"):
+                patch.setattr(Batcher, name, stopping(name, after))
+            try:
+                run(walk, model, canaries)
+            except KeyboardInterrupt:
+                continue
+            assert calls[0] <= after
+    again = run(walk, model, canaries)
+    assert (again.canaries == whole.canaries) if walk == "audit" else (again == whole)
+
+
+@pytest.mark.parametrize("walk", ALL)
+def test_errors_name_no_fill(walk) -> None:
+    canaries = some("ab{digit:3}")
+    with pytest.raises(CanaryError) as caught:
+        run(walk, Broken(np.nan, "rows" if walk in METHODS else "log_probs"), canaries)
+    assert not any(c.fill in str(caught.value) for c in canaries)
+
+
+def test_batches_repeated_in_halves_count_once() -> None:
+    """What was computed before memory ran out is in no count, and no budget ends by it."""
+    canaries = some("ab{digit:3}")
+    for walk in ("rank", "enumeration", "importance", "audit", "extract"):
+        roomy, cramped = run(walk, steep_model(), canaries), Cramped(steep_model(), 5)
+        assert run(walk, cramped, canaries, batch_size=64).__class__ is roomy.__class__
+        assert cramped.refused > 0
+    whole = audit(steep_model(), canaries, draws=50).formats[0]
+    halved = audit(Cramped(steep_model(), 5), canaries, draws=50, batch_size=64).formats[0]
+    assert halved.queries == whole.queries
+    best = extract(steep_model(), "ab{digit:3}", top=3, batch_size=1)
+    again = extract(Cramped(steep_model(), 1), "ab{digit:3}", top=3, budget=best.queries + 20)
+    assert [c.fill for c in again.candidates] == [c.fill for c in best.candidates]
+    assert again.queries <= best.queries + 20
