@@ -23,8 +23,8 @@ from canary.tokens.tree import TokenTree, compile_tree
 
 __all__ = ["Plan", "plan_for"]
 
-# Nodes per level of importance draws beside branch and bound; fewer tell nothing.
-_WIDTH, _LEAST_WIDTH = 4_000, 100
+# Nodes per level of importance draws beside branch and bound; fewer carry no interval.
+_WIDTH, _LEAST_WIDTH, _LEAST_A_TOKEN = 4_000, 100, 45
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def plan_for(
         return Plan(UNIFORM_DRAWS, short, drawn * below)
     # At most a quarter of the budget, the canaries' own paths included.
     width = min(_WIDTH, settings.budget // (4 * below) - len(fills) - 1)
-    width = width if width >= _LEAST_WIDTH else 0
+    width = width if width >= max(_LEAST_WIDTH, _LEAST_A_TOKEN * below) else 0
     set_aside = (width + len(fills) + 1) * below if width else 0
     return Plan(RANK_AND_DRAWS, short, drawn * below, certificate, tree, width, set_aside)
 

@@ -140,7 +140,7 @@ class BoundedWalk:
         self._tree, self._walker, self._batcher = tree, walker, batcher
         px = np.asarray(costs, np.float64) / _LN2
         self._order = np.argsort(px, kind="stable")
-        self._numbers = np.asarray(numbers, np.int64)[self._order]
+        self._numbers = np.asarray(numbers)[self._order]
         self._limits = px[self._order] + noise_bits
         self._counting = Limits(px[self._order], self._numbers, noise_bits=noise_bits)
         self._most_parked = most_parked
@@ -148,14 +148,14 @@ class BoundedWalk:
         k = len(px)
         self._state = _State(
             levels=(),
-            parked=(root_frontier(batcher, walker),),
+            parked=(root_frontier(batcher, walker, tree),),
             pinned=0,
             threshold=-math.inf,
             ceiling=float(self._limits[-1]) if k else -math.inf,
             found=np.zeros((3, k), np.int64),
             lower=np.ones(k, np.int64),
             rank=np.ones(k, np.int64),
-            upper=np.full(k, tree.size),
+            upper=np.full(k, tree.size, tree.leaves.dtype),
             exact=0,
         )
 
@@ -247,7 +247,9 @@ class BoundedWalk:
         next_one = float(self._limits[state.exact])
         return replace(
             self._with_bounds(state),
-            levels=(_Due(root_frontier(self._batcher, self._walker), np.zeros(0, np.int64)),),
+            levels=(
+                _Due(root_frontier(self._batcher, self._walker, self._tree), np.zeros(0, np.int64)),
+            ),
             parked=(),
             pinned=0,
             threshold=min(max(next_one, state.threshold + _AGAIN_BITS), top),

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.search.census import Limits
+from canary.tokens.product import exact_counts
 
 __all__ = ["RankBounds", "bounds_by_place", "most_leaves"]
 
 # By how much the probabilities below a node may exceed 1 in sum: a float32 softmax is off by
 # about 1e-6 a token, and a path has fewer than hundreds of them.
 _SLACK_BITS = 1e-3
+_LARGEST_BITS = 1000.0  # no tree has as many leaves as 2 to this power
 
 Ints = NDArray[np.int64]
 
@@ -26,8 +28,9 @@ class RankBounds:
 
     Parameters
     ----------
-    lower, upper : int64 arrays of shape (k,)
-        The rank lies between them: for certain, to within the noise.
+    lower, upper : integer arrays of shape (k,)
+        The rank lies between them: for certain, to within the noise. Python's integers
+        (dtype object) where int64 does not hold them.
     rank : int64 array of shape (k,)
         Candidates with Px <= Px(canary), the canary included, where it is `exact`;
         elsewhere those that were found so far.
@@ -60,7 +63,7 @@ class RankBounds:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RankBounds:
         """The inverse of `to_dict`."""
-        arrays = {name: np.array(data[name], np.int64) for name in ("lower", "upper", "rank")}
+        arrays = {name: exact_counts(data[name]) for name in ("lower", "upper", "rank")}
         return cls(**{**data, **arrays, "exact": np.array(data["exact"], np.bool_)})
 
 
@@ -74,9 +77,12 @@ def most_leaves(bits: NDArray[np.float64], leaves: Ints) -> Ints:
     ----------
     bits : float64 array of shape (n,)
         0 or more.
-    leaves : int64 array of shape (n,)
+    leaves : integer array of shape (n,)
         All leaves below.
     """
+    if leaves.dtype == object:
+        powers = np.exp2(np.clip(bits, 0.0, _LARGEST_BITS) + _SLACK_BITS)
+        return np.minimum(np.frompyfunc(int, 1, 1)(powers), leaves)
     few = bits < 62.0
     bound = np.exp2(np.where(few, bits, 0.0) + _SLACK_BITS).astype(np.int64)
     return np.where(few, np.minimum(bound, leaves), leaves)
@@ -116,5 +122,5 @@ def bounds_by_place(
     everywhere = (0, int(leaves.max(initial=-1)) + 1)
     below, _, not_above = 1 + limits.count(px_bits, px_bits, everywhere, leaves.copy)
     up_to = px_bits + noise_bits
-    free = most_leaves(up_to - context_bits, np.full(len(px_bits), size))
+    free = most_leaves(up_to - context_bits, exact_counts([size] * len(px_bits)))
     return below, np.where(up_to < rest_bits, not_above, np.maximum(free, below))

@@ -58,7 +58,7 @@ class Limits:
     """
 
     def __init__(self, px_bits: NDArray[np.float64], index: Ints, *, noise_bits: float) -> None:
-        self._index = np.asarray(index, np.int64)
+        self._index = np.asarray(index)
         # Three limits per canary: surely below, at most, not surely above.
         below, not_above = px_bits - noise_bits, px_bits + noise_bits
         self._below, self._at_most, self._not_above = below, px_bits, not_above

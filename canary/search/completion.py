@@ -45,7 +45,7 @@ def complete(tree: TokenTree, walker: Walker, batcher: Batcher, *, width: int) -
     ModelError
         If the model gives NaN, or more than probability 1.
     """
-    frontier, held = root_frontier(batcher, walker), np.zeros(0, np.int64)
+    frontier, held = root_frontier(batcher, walker, tree), np.zeros(0, np.int64)
     leaves, costs, queries = np.zeros(0, np.int64), np.zeros(0), 0
     while len(frontier):
         step = expand(batcher, walker, tree, frontier)

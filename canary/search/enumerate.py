@@ -91,7 +91,7 @@ def enumerate_leaves(
     level. The states of a batch are released when all its children were expanded.
     """
     stop = tree.size if stop is None else stop
-    levels = [_Depth(root_frontier(batcher, walker), np.zeros(0, np.int64))]
+    levels = [_Depth(root_frontier(batcher, walker, tree), np.zeros(0, np.int64))]
     while levels:
         level = levels[-1]
         if level.taken == len(level.frontier):
@@ -140,8 +140,8 @@ def _some_leaf_costs(
     tree: TokenTree, walker: Walker, batcher: Batcher, index: Ints
 ) -> tuple[NDArray[np.float64], int]:
     costs = np.empty(len(index))
-    wanted, origin = np.asarray(index, np.int64), np.arange(len(index))
-    frontier = root_frontier(batcher, walker)[np.zeros(len(index), np.int64)]
+    wanted, origin = np.asarray(index), np.arange(len(index))
+    frontier = root_frontier(batcher, walker, tree)[np.zeros(len(index), np.int64)]
     held = np.zeros(0, np.int64)
     queries = 0
     while len(frontier):

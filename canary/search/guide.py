@@ -20,6 +20,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _STEPS_PER_SPREAD = 16
+_MOST_STEPS = 2**16  # where a few edges cost much and the others hardly differ
 _BELOW, _ABOVE = 1280, 256  # grid points kept on the cheap and on the dear side
 _CLASSES = 32
 _ROUNDS = 4
@@ -35,7 +36,7 @@ class Edges:
 
     Parameters
     ----------
-    above, below : int64 arrays of shape (m,)
+    above, below : float64 arrays of shape (m,)
         Leaves below the node and below its child; 0 where the child is a leaf.
     nats : float64 array of shape (m,)
         What the edge costs, forced tokens of the node included.
@@ -43,8 +44,8 @@ class Edges:
         Of the node: one over the chance of having been entered.
     """
 
-    above: Ints
-    below: Ints
+    above: Floats
+    below: Floats
     nats: Floats
     weights: Floats
 
@@ -76,7 +77,7 @@ class Guide:
     step: float
     table: Floats
 
-    def log_worth(self, costs: Floats, leaves: Ints) -> Floats:
+    def log_worth(self, costs: Floats, leaves: Floats) -> Floats:
         """Logarithm of the worth of nodes of these costs (nats) and leaves, shape (m,)."""
         logs = np.log(leaves)
         kind = _nearest(self.log_leaves, logs)
@@ -117,12 +118,12 @@ def guide_from(edges: Edges, size: int, *, context: float, ceiling: float) -> Gu
     finite = np.isfinite(edges.nats)
     edges = Edges(*(getattr(edges, name)[finite] for name in Edges.__dataclass_fields__))
     kinds = _classes(edges.above)
-    step = _spread(edges, kinds) / _STEPS_PER_SPREAD
+    step = max(_spread(edges, kinds) / _STEPS_PER_SPREAD, _reach(edges, kinds) / _MOST_STEPS)
     rows = _still_to_pay(edges, kinds, step)
 
     whole = rows[-1]
-    ladder = 10.0 ** np.arange(int(np.log10(size)) + 1)
-    limits = context + step * whole.quantiles(ladder / size)
+    ladder = np.power(10.0, np.arange(int(math.log10(size)) + 1, dtype=np.float64))
+    limits = context + step * whole.quantiles(ladder / float(size))
     if ceiling < context + step * whole.last:
         rank = size * float(whole.share(np.array([(ceiling - context) / step]))[0])
         # Leaves just beyond the ceiling tell how those below it are weighted.
@@ -183,7 +184,7 @@ class _Row:
         return steps
 
 
-def _classes(above: Ints) -> Floats:
+def _classes(above: Floats) -> Floats:
     """Logarithms of numbers of leaves: each that occurs, or so many classes of them."""
     logs = np.unique(np.log(above))
     if len(logs) <= _CLASSES:
@@ -207,6 +208,17 @@ def _spread(edges: Edges, kinds: Floats) -> float:
         low, high = np.quantile(edges.nats[kind == k], [0.1, 0.9])
         variance += float((high - low) / 2.56) ** 2
     return max(math.sqrt(variance), 1e-6)
+
+
+def _reach(edges: Edges, kinds: Floats) -> float:
+    """About what the dearest way down costs below the root, in nats."""
+    above = _nearest(kinds, np.log(edges.above))
+    below = np.where(edges.below == 0, -1, _nearest(kinds, np.log(np.maximum(edges.below, 1))))
+    dearest = np.zeros(len(kinds))
+    for k, child in set(zip(above.tolist(), below.tolist(), strict=True)):
+        cost = float(np.median(edges.nats[(above == k) & (below == child)]))
+        dearest[k] = max(dearest[k], cost)
+    return float(dearest.sum())
 
 
 def _still_to_pay(edges: Edges, kinds: Floats, step: float) -> list[_Row]:

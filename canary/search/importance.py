@@ -36,6 +36,7 @@ _UNIFORM, _MODEL = 0.1, 0.1
 # The weights of the next leaves beyond a limit tell what those below it may weigh: of a hundred
 # and three for each that was found, but not beyond ten times its rank if those are more.
 _NEXT, _TIMES, _RANKS = 100, 4, 10.0
+_LEAST_UNIFORM = 4  # uniform draws of a level, for each level
 _CHILDREN_AT_ONCE = 2**22
 
 
@@ -89,9 +90,24 @@ class Sample:
             total=float(self.weights @ counts),
             variance=count_variance(counts, self.weights, self.parents, self.levels),
             found=int(here.sum()),
-            heaviest=self._heaviest(found) if len(self.costs) >= _NEXT else None,
+            heaviest=self._heaviest(found) if self._tells else None,
             unseen=self._unseen(limit),
         )
+
+    @cached_property
+    def _tells(self) -> bool:
+        """Whether the sample tells what it may have missed.
+
+        It takes some leaves, and on each level several uniform draws for every level on which
+        nodes are drawn: totals drift from level to level, by one over those draws in relative
+        variance, and few draws may have drifted far without a trace in what they found.
+        """
+        ends = np.cumsum(self.levels)
+        drawn = sum(
+            bool((self.weights[end - size : end] > 1.0).any())
+            for size, end in zip(self.levels, ends.tolist(), strict=True)
+        )
+        return len(self.costs) >= _NEXT and _UNIFORM * max(self.levels) >= _LEAST_UNIFORM * drawn
 
     @cached_property
     def _weighed(self) -> Floats:
@@ -235,7 +251,7 @@ def sample_nodes(
     """
     if width < 1:
         raise InputError(f"width={width}, at least 1 was expected", cure="give a larger width")
-    level = _Level(root_frontier(batcher, walker), np.ones(1), np.zeros(1), 0)
+    level = _Level(root_frontier(batcher, walker, tree), np.ones(1), np.zeros(1), 0)
     all_weights, all_parents, levels = [level.weights], [np.zeros(1, np.int64)], [1]
     found: list[tuple[Floats, Ints, Ints]] = []
     passed: list[tuple[Floats, Ints]] = []
@@ -348,10 +364,10 @@ def _children_of(step: Step, level: _Level, offset: int, first: int) -> _Childre
 
 def _edges_of(step: Step, weights: Floats) -> Edges:
     frontier, tree = step.frontier, step.tree
-    targets = tree.targets[step.edges]
+    targets, leaves = tree.targets[step.edges], tree.leaves.astype(np.float64)
     return Edges(
-        above=tree.leaves[frontier.states][step.parents],
-        below=np.where(step.leaves, 0, tree.leaves[targets]),
+        above=leaves[frontier.states][step.parents],
+        below=np.where(step.leaves, 0.0, leaves[targets]),
         nats=step.costs - frontier.costs[step.parents],
         weights=weights[step.parents],
     )
@@ -361,13 +377,14 @@ def _chances(children: _Children, width: int, size: int, guide: Guide | None) ->
     """The chance of each child to be entered, `width` in sum if there are more."""
     if len(children) <= width:
         return np.ones(len(children))
+    leaves = children.leaves.astype(np.float64)
     if guide is None:
-        log_worth = np.log(children.leaves)
+        log_worth = np.log(leaves)
     else:
-        log_worth = guide.log_worth(children.costs, children.leaves)
+        log_worth = guide.log_worth(children.costs, leaves)
     log_worth = log_worth + np.log(children.above)
     worth = np.exp(log_worth - log_worth.max())
-    floor = _UNIFORM * width / size * children.leaves + _MODEL * width * np.exp(children.log_model)
+    floor = _UNIFORM * width / size * leaves + _MODEL * width * np.exp(children.log_model)
     floor = np.minimum(children.above * floor, 1.0)
     # Chances that reach 1 are set to it, and the others share what is left of the width.
     certain = floor >= 1.0

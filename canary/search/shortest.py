@@ -199,7 +199,7 @@ class _Walk:
         inner = np.concatenate([np.zeros(1, np.int64), np.cumsum(tree.targets != LEAF)])
         self._inner = np.diff(inner[tree.offsets]) > 0
         self._open = OpenNodes(walker)
-        root = root_frontier(batcher, walker)
+        root = root_frontier(batcher, walker, tree)
         if np.isfinite(root.costs[0]):  # else nothing below has a probability either
             self._open.add(root, np.zeros(1, np.int64))
         none = np.zeros(0, np.int64)

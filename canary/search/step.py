@@ -32,8 +32,8 @@ class Frontier:
         As in `canary.models.base.Nodes`.
     costs : float64 array of shape (n,)
         Nats, of the context and of the priced part of the path.
-    first_leaf : int64 array of shape (n,)
-        Number of the first leaf below.
+    first_leaf : array of shape (n,)
+        Number of the first leaf below; of the dtype of `TokenTree.leaves`.
     """
 
     states: Ints
@@ -155,7 +155,7 @@ def context_nats(walker: Walker) -> float:
     return context
 
 
-def root_frontier(batcher: Batcher, walker: Walker) -> Frontier:
+def root_frontier(batcher: Batcher, walker: Walker, tree: TokenTree) -> Frontier:
     """The root alone, with the cost of the context.
 
     Raises
@@ -172,7 +172,7 @@ def root_frontier(batcher: Batcher, walker: Walker) -> Frontier:
         priced=zero,
         handles=np.full(1, -1, np.int64),
         costs=np.array([context_nats(walker)]),
-        first_leaf=zero,
+        first_leaf=np.zeros(1, tree.leaves.dtype),
     )
 
 

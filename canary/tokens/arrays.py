@@ -53,11 +53,11 @@ class TokenTree:
     forced : int32 array
         Forced tokens of all edges, end to end.
     forced_offsets : int64 array of shape (edges + 1,)
-    first_leaf : int64 array of shape (edges,)
+    first_leaf : array of shape (edges,)
         Leaves below the state's earlier edges: a leaf's number is the sum of this along
-        its path.
-    leaves : int64 array of shape (states,)
-        Leaves below each state.
+        its path. Of the dtype of `leaves`.
+    leaves : array of shape (states,)
+        Leaves below each state: int64, or Python's integers (dtype object) from 2**62 on.
     canonical : bool
         Whether every leaf is a tokenization that the tokenizer itself gives; if not, the
         canonical ones are among them, and the others are told by `fills`.
@@ -128,9 +128,10 @@ class TokenTree:
         paths = np.full((len(rows), int(lengths.max(initial=0)) + 1), -1, np.int64)
         for row, ids in zip(paths, below, strict=True):
             row[: len(ids)] = ids
-        found = np.full(len(rows), MISSING, np.int64)
+        found = np.full(len(rows), MISSING, self.leaves.dtype)
         live = np.flatnonzero(lengths > 0)
-        state, at, number = (np.zeros(len(live), np.int64) for _ in range(3))
+        state, at = (np.zeros(len(live), np.int64) for _ in range(2))
+        number = np.zeros(len(live), self.leaves.dtype)
         keys, edge_of = self._by_token
         while len(live):
             wanted = (state << 32) + paths[live, at]
@@ -138,7 +139,7 @@ class TokenTree:
             there = (keys[place] == wanted) & (paths[live, at] >= 0)
             live, at, number = live[there], at[there] + 1, number[there]
             edges = edge_of[place[there]]
-            number += self.first_leaf[edges]
+            number = number + self.first_leaf[edges]
             starts, forced = self.forced_offsets[edges], np.diff(self.forced_offsets)[edges]
             fits = at + forced <= lengths[live]
             for k in range(int(forced.max(initial=0))):
@@ -169,7 +170,7 @@ class TokenTree:
 
     def fills(self, numbers: Sequence[int] | Ints) -> list[str | None]:
         """The fills of leaves by their numbers; None where a leaf is not canonical."""
-        numbers = np.asarray(numbers, np.int64)
+        numbers = np.asarray(numbers, self.leaves.dtype)
         return self.reader.fills([self.row(int(n)) for n in numbers], numbers)
 
     @cached_property

@@ -9,7 +9,7 @@ import numpy as np
 from canary.formats.format import Format
 from canary.tokens.arrays import TokenTree, compress
 from canary.tokens.base import Encoding
-from canary.tokens.product import TokenGraph
+from canary.tokens.product import TokenGraph, exact_counts
 from canary.tokens.readers import CharacterReader
 
 __all__ = ["character_tree"]
@@ -77,5 +77,5 @@ def _graph(format: Format, ids: dict[str, int]) -> TokenGraph:
         sources[order].astype(np.int64),
         tokens[order],
         (last - automaton.targets.astype(np.int64))[order],
-        np.array(automaton.counts[::-1], np.int64),
+        exact_counts(automaton.counts[::-1]),
     )

@@ -12,7 +12,7 @@ from canary.tokens.machine import NEVER, Machine
 from canary.tokens.pattern import UnknownRuleError
 from canary.tokens.textgraph import TextGraph
 
-__all__ = ["END", "Symbols", "TokenGraph", "token_graph"]
+__all__ = ["END", "Symbols", "TokenGraph", "exact_counts", "token_graph"]
 
 Ints = NDArray[np.int64]
 Symbols = tuple[str, ...]
@@ -26,7 +26,7 @@ MAX_EDGES = 12_000_000
 
 _BITS = 32  # of a key, for the state of the machine; the node stands above them
 _ROOT = 2**_BITS - 1  # a piece has ended, or none has begun
-_MOST_PATHS = 2**63 - 2**12  # a sum in floating point may be too small by as much
+_MOST_PATHS = 2.0**62  # that int64 is trusted with; Python's integers beyond
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +39,9 @@ class TokenGraph:
     sources, tokens, targets : int64 arrays of shape (edges,)
         Sorted by source, then as the tokens' texts are sorted; targets have smaller
         numbers than their sources. `END` has no edges.
-    paths : int64 array of shape (states,)
-        How many ways lead from a state to `END`.
+    paths : array of shape (states,)
+        How many ways lead from a state to `END`: int64, or Python's integers (dtype object)
+        where those do not fit.
     """
 
     root: int
@@ -356,8 +357,6 @@ def _determinized(graph: TokenGraph) -> TokenGraph:
         sources.extend([number] * len(edges))
         kept.extend(edges)
         paths.append(sum(paths[to] for _, to in edges))
-        if paths[-1] >= _MOST_PATHS:
-            raise _too_many()
         if len(kept) > MAX_EDGES:
             raise _too_large()
     pairs = np.array(kept, np.int64).reshape(-1, 2)
@@ -366,8 +365,14 @@ def _determinized(graph: TokenGraph) -> TokenGraph:
         np.array(sources, np.int64),
         pairs[:, 0],
         pairs[:, 1],
-        np.array(paths, np.int64),
+        exact_counts(paths),
     )
+
+
+def exact_counts(counts: Sequence[int]) -> Ints:
+    """Numbers of paths as int64, or as Python's integers where one is too large for sums."""
+    large = max(counts, default=0) >= _MOST_PATHS
+    return np.array(counts, object if large else np.int64)
 
 
 def _ranges(starts: Ints, counts: Ints) -> Ints:
@@ -383,13 +388,9 @@ def _sums(values: Ints, counts: Ints) -> Ints:
         return np.zeros(0, np.int64)
     first = np.cumsum(counts) - counts
     if np.add.reduceat(values.astype(np.float64), first).max() >= _MOST_PATHS:
-        raise _too_many()
+        values = values.astype(object)
     found: Ints = np.add.reduceat(values, first)
     return found
-
-
-def _too_many() -> UnknownRuleError:
-    return UnknownRuleError("more ways to cut the candidates into tokens than can be numbered")
 
 
 def _too_large() -> UnknownRuleError:

@@ -40,6 +40,7 @@ __all__ = ["LEAF", "MISSING", "TokenTree", "compile_tree"]
 
 CHECKED_FILLS = 1_000
 LISTED_FILLS = 100_000
+LARGEST = 2**1000
 
 
 def compile_tree(
@@ -58,13 +59,13 @@ def compile_tree(
         If the tokenizer cannot represent the format, or cannot tell its fills apart.
     UnsupportedError
         If the tokenizer's rules cannot be followed and the space has more than 100,000
-        fills, or the tree would be too large.
+        fills, the tree would be too large, or the space has 2**1000 candidates or more.
     """
     format.check_prefix_free()
-    if format.size >= 2**63:
+    if format.size >= LARGEST:
         raise UnsupportedError(
-            f"a space of 2^{format.bits:.0f} candidates cannot be walked leaf by leaf",
-            cure="use uniform draws (--method sampling)",
+            f"a space of 2^{format.bits:.0f} candidates is beyond the range of floating point",
+            cure="use shorter holes, or uniform draws (--method sampling)",
         )
     fills = _some_fills(format, among)
     encodings = encoder.candidates(format, fills)

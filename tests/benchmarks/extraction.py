@@ -72,7 +72,7 @@ class Timed:
 
 def one_by_one(tree, walker, batcher):
     """Dijkstra with a heap: the cheapest node, its children, and again."""
-    heap, order, queries = [(0.0, 0, root_frontier(batcher, walker))], 1, 0
+    heap, order, queries = [(0.0, 0, root_frontier(batcher, walker, tree))], 1, 0
     while True:
         cost, _, node = heapq.heappop(heap)
         if isinstance(node, int):

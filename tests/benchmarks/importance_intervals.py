@@ -8,9 +8,9 @@ bits on normal and on heavy-tailed edges. One JSON line.
 
 normal, log-normal: total +- 1.96 standard errors, on either scale. hits: Garwood's interval of
 as many Poisson hits as the effective sample size. bernstein: empirical Bernstein with the
-heaviest weight found. fay-feuer: the gamma interval with the heaviest weight found. trials: the
-gamma interval with the heaviest weight h of the leaves beyond as well, taken as -1 / log(1 - 1/h).
-chosen: what `WeightedCount` gives, with h.
+heaviest weight found. fay-feuer: the gamma interval with the heaviest weight found. leaf: with
+the heaviest weight h of the leaves beyond as well. trials: with -1 / log(1 - 1/h) in its place.
+chosen: what `WeightedCount` gives, with h for each of the leaves of a node.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ from canary.search.importance import Sample, importance_sample
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from synthetic_trees import SyntheticTree
 
-SETTINGS = [("normal", 0.3), ("normal", 3.2), ("exponential", 0.3), ("student", 0.3)]
+SETTINGS = [
+    ("normal", 0.3),
+    ("normal", 3.2),
+    ("exponential", 0.3),
+    ("student", 0.3),
+    ("cauchy", 0.3),
+    ("pareto costs", 0.3),
+]
 RANKS = (1, 2, 10, 30, 100, 300, 1_000, 10_000, 100_000)
 
 
@@ -51,7 +58,11 @@ def intervals(sample: Sample, limit: float, own: int) -> dict[str, tuple[float, 
     hits = total**2 / variance if variance else math.inf
     bound = math.log(2 / 0.05)
     low = gamma_ends(total, variance)[0]
-    near = count.heaviest or heavy
+    near = heavy
+    if count.heaviest is not None:
+        leaves = sample.nodes[: np.searchsorted(sample.costs, limit, side="right") + 100]
+        per_node = sample.weights[leaves].sum() / sample.weights[np.unique(leaves)].sum()
+        near = count.heaviest / float(per_node)
     missed = -1 / math.log1p(-1 / near) if near > 1 else 0.0
     return {
         "normal": (total - error, total + error),
@@ -62,6 +73,7 @@ def intervals(sample: Sample, limit: float, own: int) -> dict[str, tuple[float, 
             total + math.sqrt(2 * variance * bound) + heavy * bound / 3,
         ),
         "fay-feuer": (low, gamma_ends(total + heavy, variance + heavy**2)[1]),
+        "leaf": (low, gamma_ends(total + near, variance + near**2)[1]),
         "trials": (low, gamma_ends(total + missed, variance + missed**2)[1]),
         "chosen": count.interval(0.95) or (0.0, math.inf),
     }

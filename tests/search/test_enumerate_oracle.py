@@ -106,7 +106,7 @@ def test_queries_theory() -> None:
 
 
 def test_enumeration_memory_does_not_grow_with_the_space() -> None:
-    """Peak memory at 10^6 candidates stays within a tenth of that at 10^5."""
+    """Peak memory at 10^6 candidates is that at 10^5 and one more level of open nodes."""
     model = build("table")
 
     def peak(digits: int) -> int:
@@ -120,7 +120,7 @@ def test_enumeration_memory_does_not_grow_with_the_space() -> None:
         return found
 
     small, large = peak(5), peak(6)
-    assert large < 1.35 * small  # one more level of open nodes: 6 levels instead of 5
+    assert large < 1.25 * small  # 6 levels instead of 5
 
 
 @pytest.mark.parametrize("text", [MIXED, *(text for text in FORMATS if text[0] != "{")])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from small_models import build
@@ -195,7 +197,7 @@ def test_canaries_are_counted_one_by_one() -> None:
     order = np.argsort(synthetic.costs)
     likeliest = order[:12]
     for seed in range(10):
-        found = ranked(synthetic, likeliest, width=100, seed=seed)
+        found = ranked(synthetic, likeliest, width=200, seed=seed)
         for at, count in enumerate(found.counts):
             assert count.known == at + 1
             assert count.point.total == 0.0
@@ -275,3 +277,39 @@ def test_degenerate_trees(kind: str) -> None:
         assert low <= (1296 if kind == "flat" else 1) <= high
         if kind == "one":
             assert count.exact
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 10, 40])
+def test_a_pilot_that_sees_next_to_nothing_degenerate(width) -> None:
+    """Edges that hardly differ but for one that costs much: no table grows without end."""
+    synthetic = SyntheticTree(1e-9, 3, depth=4, degree=3)
+    for scores in synthetic.edges:
+        scores[:, 0] = -200.0
+    number = int(np.argsort(synthetic.costs)[3])
+    tracemalloc.start()
+    for seed in range(5):
+        count = ranked(synthetic, [number], width=width, seed=seed).counts[0]
+        assert count.certain[0] <= int((synthetic.costs <= synthetic.costs[number]).sum())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e7
+
+
+def test_memory_grows_with_the_levels_not_with_the_space() -> None:
+    """Spaces of 10^7, 10^8 and 10^9: each digit adds a level of nodes and of leaves."""
+    model = build("table")
+
+    def peak(digits: int) -> int:
+        tree = compile_tree(Format(f"a{{digit:{digits}}}"), CandidateEncoder(model.tokenizer))
+        with model.open(Context(tree.context), memory_bytes=2**20) as walker:
+            batcher, rng = Batcher(model, batch_size=256), np.random.default_rng(0)
+            tracemalloc.start()
+            importance_sample(tree, walker, batcher, width=500, rng=rng)
+            found = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        return found
+
+    peak(3)  # what is imported on the way
+    small, middle, large = peak(7), peak(8), peak(9)
+    assert large < 1.5 * small
+    assert large - middle < 1.25 * (middle - small)

@@ -1,0 +1,146 @@
+"""Spaces beyond 2^63: leaves are numbered by Python's integers, and all else is the same."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from small_models import CHARACTERS, character_tokenizer
+from walk_cases import FORMATS, random_model
+
+from canary.audits.auditing import audit, exposure
+from canary.audits.completing import completions
+from canary.audits.extracting import extract
+from canary.audits.result import Audit
+from canary.corpus.canaries import CanarySet, generate
+from canary.errors import UnsupportedError
+from canary.formats.format import Format
+from canary.models.table import TableModel
+from canary.search.bounds import RankBounds, most_leaves
+from canary.tokens import product
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.fast import as_tokenizer
+from canary.tokens.tree import compile_tree
+
+SIZE = len(CHARACTERS)
+TOKENIZER = as_tokenizer(character_tokenizer())
+
+
+def flat_model():
+    return TableModel(np.zeros((1, SIZE), int), np.full((1, SIZE), -np.log(SIZE)), TOKENIZER)
+
+
+def memorizing(text, seed=0):
+    """A model that gives each next character of one text 0.9, and all others the rest."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 1, (len(text) + 1, SIZE))
+    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)) + np.log(0.1)
+    moves = np.full((len(text) + 1, SIZE), len(text))
+    for at, character in enumerate(text):
+        token = CHARACTERS.index(character)
+        logs[at, token] = np.logaddexp(logs[at, token], np.log(0.9))
+        moves[at, token] = at + 1
+    logs[-1] -= np.log(0.1)
+    return TableModel(moves, logs, TOKENIZER)
+
+
+def all_that_is_said(model, text):
+    """Of every walk over a small space."""
+    format = Format(text)
+    canaries = CanarySet.from_fills(
+        format, format.sample(min(3, format.size), rng=np.random.default_rng(1))
+    )
+    said = []
+    for method in ("enumeration", "rank", "importance", "auto"):
+        for budget in (30, 10_000) if method != "enumeration" else (10_000,):
+            found = exposure(model, canaries, method=method, budget=budget, draws=150)
+            said.append([r.to_dict() for r in found])
+    for top, budget in ((3, 20), (3, 10_000)):
+        best = extract(model, format, top=top, budget=budget).to_dict()
+        del best["seconds"]
+        said.append(best)
+    said.append(completions(model, format, {c.id: c.fill for c in canaries}, known=0))
+    return said
+
+
+@pytest.mark.parametrize(
+    "seed", [1, 2, 3, 6, 7, 8, 9]
+)  # multiples of 5 forbid some, 4 has one fill
+def test_python_integers_say_what_int64_says_oracle(seed, monkeypatch) -> None:
+    model, text = random_model(seed), FORMATS[seed % len(FORMATS)]
+    wanted = all_that_is_said(model, text)
+    monkeypatch.setattr(product, "_MOST_PATHS", 1.0)
+    assert compile_tree(Format(text), CandidateEncoder(TOKENIZER)).leaves.dtype == object
+    assert all_that_is_said(model, text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ab{digit:19}", "a{digit:20}", "a{hex:32}.", "a{uuid}", "a{digit:9}-{hex:40}:{digit:2}"],
+)
+def test_a_memorized_secret_is_ranked_extracted_and_completed(text, tmp_path) -> None:
+    format = Format(text)
+    canaries = generate(text, repetitions=[1], per_repetition=2, controls=2, seed=3)
+    secret = canaries.canaries[0]
+    model = memorizing(format.candidate(secret.fill))
+    assert format.size >= 2**63
+    found = audit(model, canaries, budget=20_000, draws=100)
+    e = found.canaries[0].exposure
+    assert (e.exact, e.rank, e.method) == (True, 1, "rank")
+    assert e.bits == pytest.approx(math.log2(format.size))
+    for other in found.canaries[1:]:
+        assert 0.0 <= other.exposure.lower_bits <= other.exposure.upper_bits <= e.bits + 1e-9
+    found.save(tmp_path / "audit.json")
+    assert Audit.load(tmp_path / "audit.json") == found
+    best = extract(model, format, top=2, canaries=canaries, budget=20_000)
+    assert (best.candidates[0].fill, best.candidates[0].canary) == (secret.fill, secret.id)
+    assert best.candidates[0].proven
+    assert best.candidates[0].exposure_lower_bits == pytest.approx(e.bits)
+    assert completions(model, format, {"it": secret.fill}, known=1)[0].greedy
+
+
+def test_a_walk_that_ends_early_keeps_its_bounds_in_its_parts(tmp_path) -> None:
+    canaries = generate("a{hex:32}", repetitions=[1], per_repetition=2, controls=0, seed=3)
+    options = {"method": "rank", "budget": 500, "draws": 50, "parts": tmp_path / "parts"}
+    first = audit(flat_model(), canaries, **options)
+    assert [c.exposure.exact for c in first.canaries] == [False, False]
+    again = audit(flat_model(), canaries, **options)
+    assert again.canaries == first.canaries
+    # Nothing was learned: no bound says more than 2^B, or than the space.
+    for c in first.canaries:
+        bound = max(128 - (c.px_bits - c.context_bits), 0.0)
+        assert c.exposure.lower_bits == pytest.approx(bound, abs=0.01)
+
+
+def test_bounds_beyond_int64_golden() -> None:
+    """floor(2^(70 + 0.001)), and never more than there are."""
+    leaves = np.array([2**100, 2**60, 2**100], object)
+    found = most_leaves(np.array([70.0, 70.0, 3.0]), leaves)
+    assert found.tolist() == [int(2.0**70.001), 2**60, 8]
+    bounds = RankBounds(
+        np.array([1, 2]), np.array([2**90, 5], object), np.array([1, 3]), np.ones(2, bool), 1, 2, 3
+    )
+    again = RankBounds.from_dict(bounds.to_dict())
+    assert (again.upper == bounds.upper).all()
+    assert again.lower.dtype == np.int64
+
+
+def test_counts_just_below_and_above_what_int64_holds() -> None:
+    for digits, kind in ((18, np.int64), (19, object), (20, object)):
+        tree = compile_tree(Format(f"a{{digit:{digits}}}"), CandidateEncoder(TOKENIZER))
+        assert tree.leaves.dtype == kind
+        assert tree.size == 10**digits
+        number = tree.numbers([[CHARACTERS.index(c) for c in "a" + "9" * digits]])[0]
+        assert number == 10**digits - 1
+        assert tree.fills([number, 0]) == ["9" * digits, "0" * digits]
+
+
+def test_spaces_beyond_floating_point_input() -> None:
+    canaries = generate("a{hex:300}", repetitions=[1], per_repetition=1, controls=0, seed=0)
+    with pytest.raises(UnsupportedError, match=r"2\^1200 .*floating point; use shorter holes"):
+        audit(flat_model(), canaries, method="rank", draws=10)
+    with pytest.raises(UnsupportedError, match=r"2\^1200"):
+        extract(flat_model(), "a{hex:300}")
+    (only,) = audit(flat_model(), canaries, draws=10).canaries
+    assert only.exposure.method == "uniform draws"
