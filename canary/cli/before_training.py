@@ -32,7 +32,7 @@ from canary.cli.options import (
 )
 from canary.cli.outputs import check_outputs
 from canary.errors import CorpusError, OutputError
-from canary.reports.numbers import plural
+from canary.statistics.numbers import plural
 
 __all__ = ["discover", "generate", "inject", "strip", "verify"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from canary.audits.result import Audit, median_bits
 from canary.errors import InputError
 from canary.records.fields import brief
-from canary.reports.numbers import count, plural
+from canary.statistics.numbers import count, plural
 from canary.statistics.result import Exposure
 
 __all__ = [

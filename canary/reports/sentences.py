@@ -7,9 +7,9 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from canary.audits.resolution import coarsest
 from canary.audits.result import Audit, CanaryResult, median_bits
-from canary.reports.numbers import bits, copies, count, odds, one_in, plural, probability
-from canary.reports.resolution import coarsest
+from canary.statistics.numbers import bits, copies, count, odds, one_in, plural, probability
 from canary.statistics.pvalues import fisher
 from canary.statistics.result import UNIFORM_DRAWS
 
