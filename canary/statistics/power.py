@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import SupportsIndex
 
 import numpy as np
@@ -31,14 +32,14 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-_REACH = 9.0
-_NODES = 4_001
+_REACH = 8.0
+_NODES = 801
 _BINS = 4_096
 _LONGEST = 1 << 20
-_EXACT_HITS = 256
+_EXACT_HITS = 64
 _MOST_CANARIES = 4_096
 _MOST_DRAWS = 10**12
-_STEPS = 40
+_STEPS = 24
 
 
 def shift_of(median_bits: float) -> float:
@@ -133,14 +134,14 @@ def limit_power(
     where = "limit_power"
     k, size, drawn = _checked(median_bits, canaries, space_size, draws, where)
     check_confidence(confidence, where)
-    z, weights = _normal()
-    share = ndtr(z - shift_of(median_bits))
+    shift = shift_of(median_bits)
     miss = 0.0
     if drawn is None:
-        above = float(weights[_exposures(share, size) > limit_bits].sum())
+        above = float(ndtr(shift - shift_of(_first_above(limit_bits, size))))
         below = 1.0 - above
     else:
-        miss = _TAIL
+        z, weights = _normal()
+        share, miss = ndtr(z - shift), _TAIL
         most, least = _hits_above(limit_bits, drawn), _hits_below(limit_bits, drawn, size)
         above = 0.0 if most is None else float(weights @ bdtr(most, drawn, share))
         below = 0.0
@@ -266,6 +267,16 @@ def _normal() -> tuple[Floats, Floats]:
     return z, weights / weights.sum()
 
 
+def _first_above(limit_bits: float, size: int) -> float:
+    """The least exposure above a limit that a whole rank has; the limit where ranks are dense."""
+    bits = math.log2(size)
+    if limit_bits >= bits:
+        return math.inf
+    if bits >= 50:
+        return limit_bits
+    return bits - math.log2(max(math.ceil(size * 2.0**-limit_bits) - 1, 1))
+
+
 def _exposures(share: Floats, size: int) -> Floats:
     """Exposures of exact ranks: the share of the space, counted up to a whole candidate."""
     bits = math.log2(size)
@@ -277,8 +288,9 @@ def _exposures(share: Floats, size: int) -> Floats:
     return np.minimum(exact, bits)
 
 
+@lru_cache(maxsize=8)
 def _minus_log_p(median_bits: float, size: int, draws: int | None) -> tuple[Floats, Floats]:
-    """Values of ``-ln p`` of one canary, in nats, and their weights."""
+    """Values of ``-ln p`` of one canary, in nats, and their weights; not to be written to."""
     from scipy.special import ndtr
     from scipy.stats import binom
 
