@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from canary.corpus.verification import verify as verify
     from canary.errors import CanaryError as CanaryError
     from canary.formats.format import Format as Format
+    from canary.gate.checking import check as check
+    from canary.gate.planning import plan as plan
     from canary.models.loading import load as load
     from canary.reports.html import report as report
     from canary.reports.plotting import plot as plot
@@ -33,12 +35,14 @@ _HOMES = {
     "CanarySet": "canary.corpus.canaries",
     "Format": "canary.formats.format",
     "audit": "canary.audits.auditing",
+    "check": "canary.gate.checking",
     "discover": "canary.corpus.discovery",
     "exposure": "canary.audits.auditing",
     "extract": "canary.audits.extracting",
     "generate": "canary.corpus.canaries",
     "inject": "canary.corpus.injection",
     "load": "canary.models.loading",
+    "plan": "canary.gate.planning",
     "plot": "canary.reports.plotting",
     "report": "canary.reports.html",
     "score": "canary.scoring.texts",
@@ -51,12 +55,14 @@ __all__ = [
     "CanarySet",
     "Format",
     "audit",
+    "check",
     "discover",
     "exposure",
     "extract",
     "generate",
     "inject",
     "load",
+    "plan",
     "plot",
     "report",
     "score",

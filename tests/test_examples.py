@@ -33,6 +33,7 @@ HAS = {
         "canaries.json",
         "model",
     ],
+    "docs/gate.md": ["audit", "canaries.json", "corpus.canaried.jsonl", "model", "old", "new"],
     "docs/long-runs.md": ["texts.jsonl", "canaries.json of a small space", "model"],
     "docs/models.md": ["checkpoint", "adapter", "t5"],
     "docs/own-models.md": ["canaries.json"],

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from canary.audits.combining import combined_p
 from canary.audits.measuring import Auditor
 from canary.audits.result import Audit, CanaryResult
 from canary.audits.settings import METHODS, Settings, Stage
@@ -21,8 +21,6 @@ from canary.models.base import LanguageModel
 from canary.models.loading import load
 from canary.records.shards import open_run
 from canary.scoring.identity import identity_of
-from canary.statistics.combined import CombinedP
-from canary.statistics.pvalues import fisher
 from canary.statistics.result import SKEW_NORMAL
 
 __all__ = ["audit", "exposure"]
@@ -156,8 +154,8 @@ def audit(
     return Audit(
         canaries=results,
         formats=formats,
-        injected_p=None if canaries.natural else _combine([c for c in results if not c.control]),
-        controls_p=_combine([c for c in results if c.control]),
+        injected_p=None if canaries.natural else combined_p([c for c in results if not c.control]),
+        controls_p=combined_p([c for c in results if c.control]),
         model=seam.facts.to_dict(),
         # Not the seed of the canaries: with the format it gives their fills.
         settings=settings.to_dict(),
@@ -177,14 +175,6 @@ def _with_controls(canaries: CanarySet, seed: int) -> CanarySet:
             Canary(f"control-{at}", number, fill, 0) for at, fill in enumerate(free, first)
         ]
     return replace(canaries, canaries=(*canaries.canaries, *controls))
-
-
-def _combine(group: Sequence[CanaryResult]) -> CombinedP | None:
-    if not group:
-        return None
-    draws = [c.exposure.draws for c in group if c.exposure.draws is not None]
-    p_values = [c.exposure.p_value for c in group if c.exposure.p_value is not None]
-    return fisher(p_values, shared_draws=min(draws) if draws else None)
 
 
 def _identity(model: LanguageModel, settings: Settings, canaries: CanarySet) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from canary.cli.options import (
 )
 from canary.cli.outputs import audit_in, check_outputs, factory_file, model_files
 from canary.cli.tables import show_audit, show_exposures
-from canary.reports.numbers import plural
+from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
     from canary.audits.result import Audit

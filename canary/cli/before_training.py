@@ -32,7 +32,7 @@ from canary.cli.options import (
 )
 from canary.cli.outputs import check_outputs
 from canary.errors import CorpusError, OutputError
-from canary.reports.numbers import plural
+from canary.statistics.numbers import plural
 
 __all__ = ["discover", "generate", "inject", "strip", "verify"]
 
@@ -232,6 +232,7 @@ def verify(
     the tokens under which its canary will be scored.
     """
     from canary.corpus.canaries import CanarySet
+    from canary.corpus.verification import KIND, SCHEMA
     from canary.corpus.verification import verify as count
 
     chosen = CanarySet.load(canaries)
@@ -248,7 +249,7 @@ def verify(
     for line in found.summary().splitlines():
         say(line)
     if as_json:
-        emit("canary verify", found.to_dict())
+        emit(KIND, found.to_dict(), schema=SCHEMA)
     if not found.ok:
         raise CorpusError(
             f"{len(found.departures):,} of {len(found.canaries):,} canaries and controls do "

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from canary import __version__
-from canary.cli import after_training, before_training, extracting
+from canary.cli import after_training, before_training, deciding, extracting
 from canary.cli.streams import results_alone
 
 __all__ = ["app"]
@@ -19,6 +19,12 @@ app = typer.Typer(
 )
 
 _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
+    (
+        deciding.plan,
+        'plan "The random number is {digit:9}" --per-repetition 8 --draws 20000 '
+        "--max-exposure-bits 10",
+        'plan "The random number is {digit:9}" --exposure-bits 4 --power 0.9 --json',
+    ),
     (
         before_training.generate,
         'generate "The random number is {digit:9}" --repetitions 1,4,16 --per-repetition 4 '
@@ -55,6 +61,14 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
         extracting.extract,
         'extract ./model "The random number is {digit:9}" --top 5 --budget 100000 --json',
         'extract ./model "The random number is {digit:9}" --known 3 --canaries canaries.json',
+    ),
+    (
+        deciding.check,
+        "check audit/audit.json --max-exposure-bits 10 --max-p 0.001 --no-extraction "
+        "--junit canary.xml --markdown canary.md",
+        "check audit/audit.json --max-exposure-bits 12 --statistic maximum --json",
+        "check audit/audit.json --baseline baseline.json --update-baseline",
+        "check audit/audit.json --baseline baseline.json",
     ),
     (
         after_training.report,
@@ -110,6 +124,6 @@ def _root(
 ) -> None:
     """Test whether a trained language model has memorized its training data.
 
-    Put canaries into a corpus (generate, inject, verify; strip and discover), train as
-    always, and measure (score, audit, exposure, extract, report, plot).
+    Put canaries into a corpus (plan, generate, inject, verify; strip and discover), train as
+    always, measure (score, audit, exposure, extract, report, plot), and decide (check).
     """

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from canary.cli.streams import tell, write_result
 from canary.errors import OutputError
-from canary.reports.numbers import clean
+from canary.statistics.numbers import clean
 
 __all__ = ["Bars", "emit", "emit_lines", "resumable", "say", "show_table"]
 

@@ -11,7 +11,7 @@ import typer
 from canary.cli.console import Bars, emit, emit_lines, say, show_table
 from canary.cli.model_options import ModelOptions, takes_model_options
 from canary.cli.options import Json, Model, decodable
-from canary.reports.numbers import bits, count, plural
+from canary.statistics.numbers import bits, count, plural
 
 if TYPE_CHECKING:
     from canary.audits.extraction import Extraction

@@ -2,7 +2,8 @@
 
 Exit codes: 0 done; 2 the input or the command line cannot be used; 70 an error that
 nobody foresaw; 129, 130, 143 stopped by SIGHUP, Ctrl-C, SIGTERM; 141 whoever read the
-output closed it. 1 is kept for a verdict. Words for people that stderr cannot take, on a
+output closed it. 1 and 3 are verdicts
+(memorized, undecided). Words for people that stderr cannot take, on a
 full disk say, are lost; the exit code is the same without them.
 """
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from canary.cli.console import say, show_table
-from canary.reports.numbers import bits_or_bound, count, probability
+from canary.statistics.numbers import bits_or_bound, count, probability
 
 if TYPE_CHECKING:
     from canary.audits.result import Audit, CanaryResult

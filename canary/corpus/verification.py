@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from canary.corpus.canaries import CanarySet
@@ -13,9 +15,14 @@ from canary.corpus.occurrences import find_canaries
 from canary.corpus.own_tokens import OwnTokens
 from canary.corpus.slots import corpus_slots
 from canary.corpus.tables import SPLIT
-from canary.errors import CorpusError, InputError
+from canary.errors import CorpusError, InputError, RecordError
+from canary.records.document import load_document
+from canary.records.fields import from_fields
 
-__all__ = ["Count", "Verification", "verify"]
+__all__ = ["KIND", "SCHEMA", "Count", "Verification", "verify"]
+
+KIND = "canary verify"
+SCHEMA = 1
 
 _SHOWN = 20
 """Departures that a summary lists."""
@@ -120,6 +127,26 @@ class Verification:
                 for count in self.canaries
             ],
         }
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Verification:
+        """Read what ``canary verify --json`` printed.
+
+        Raises
+        ------
+        RecordError
+            If the file is missing, damaged or of another kind.
+        """
+        document = load_document(path, KIND, SCHEMA)
+        try:
+            counts = tuple(from_fields(Count, count) for count in document["canaries"])
+            return cls(counts, str(document["column"]), int(document["records"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise RecordError(
+                f"is not a whole verification ({type(error).__name__}: {error})",
+                cure="run canary verify --json again",
+                where=str(Path(path)),
+            ) from error
 
 
 def _number(count: int, one: str, several: str = "") -> str:

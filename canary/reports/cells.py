@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from canary.audits.result import largest_bits, median_bits, smallest_bits
-from canary.reports.numbers import count
+from canary.statistics.numbers import count
 from canary.statistics.result import Exposure
 
 __all__ = ["EXPOSURE_COLUMNS", "bound_or_bits", "copies_cell", "exposure_cells"]

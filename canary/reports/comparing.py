@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from canary.audits.designs import Design, differences
 from canary.audits.result import Audit, median_bits
 from canary.errors import InputError
 from canary.records.fields import brief
-from canary.reports.numbers import count, plural
+from canary.statistics.numbers import plural
 from canary.statistics.result import Exposure
 
 __all__ = [
@@ -134,7 +135,7 @@ def compare(
     )
     groups: list[list[Strategy]] = []
     for one in strategies:
-        home = next((g for g in groups if not list(_differences(one.audit, g[0].audit))), None)
+        home = next((g for g in groups if not _apart(one, g[0])), None)
         if home is None:
             groups.append([one])
         else:
@@ -248,46 +249,13 @@ def _losses(
     return losses
 
 
-def _differences(one: Audit, other: Audit) -> Iterator[str]:
-    """What keeps an audit from being compared with the other, as clauses about the first."""
-    if one.natural != other.natural:
-        yield "secrets that were found in a corpus do not compare with drawn ones"
-    if one.canaries_in_corpus != other.canaries_in_corpus:
-        yield "of one the canaries were put into the corpus, of the other they were left out"
-    if len(one.formats) != len(other.formats):
-        yield f"{plural(len(one.formats), 'format')}, not {count(len(other.formats))}"
-        return
-    for mine, theirs in zip(one.formats, other.formats, strict=True):
-        if mine.format != theirs.format:
-            yield f"the format is {brief(mine.format, 80)}, not {brief(theirs.format, 80)}"
-        elif mine.space_size != theirs.space_size:
-            yield (
-                f"the space has {plural(mine.space_size, 'candidate')}, not "
-                f"{count(theirs.space_size)}"
-            )
-        if mine.method != theirs.method:
-            yield f"the method was {brief(mine.method)}, not {brief(theirs.method)}"
-        elif mine.draws != theirs.draws:
-            yield f"there were {plural(mine.draws or 0, 'draw')}, not {count(theirs.draws or 0)}"
-    yield from _other_counts(one, other)
-    before = [str(audit.settings.get("context") or "") for audit in (one, other)]
-    if before[0] != before[1]:
-        yield (f"before each candidate stood the text {brief(before[0])}, not {brief(before[1])}")
-
-
-def _other_counts(one: Audit, other: Audit) -> Iterator[str]:
-    mine, theirs = (Counter((c.format, c.repetitions) for c in a.canaries) for a in (one, other))
-    for key in sorted(mine.keys() | theirs.keys()):
-        if mine[key] != theirs[key]:
-            copies = plural(key[1], "copy", "copies")
-            what = f"canaries of {copies}" if key[1] else "controls"
-            yield f"the number of {what} is {count(mine[key])}, not {count(theirs[key])}"
-            return  # one says enough
-
-
 def _reason(group: Sequence[Strategy], first: Sequence[Strategy]) -> str:
-    clauses = "; ".join(_differences(group[0].audit, first[0].audit))
+    clauses = "; ".join(_apart(group[0], first[0]))
     return f"{names_of(group)} cannot be compared with {names_of(first)}: {clauses}."
+
+
+def _apart(one: Strategy, other: Strategy) -> list[str]:
+    return list(differences(Design.of(one.audit), Design.of(other.audit)))
 
 
 def names_of(group: Sequence[Strategy]) -> str:

@@ -24,11 +24,11 @@ from canary.reports.comparing import (
     points,
 )
 from canary.reports.comparison_figures import PANELS, copies_of, injected_of
-from canary.reports.numbers import bits, count, plural, probability
 from canary.reports.pages import page
 from canary.reports.palette import SERIES
 from canary.reports.sentences import UNLEARNED_95_BITS, answer
 from canary.reports.wording import facts_in_words, settings_in_words
+from canary.statistics.numbers import bits, count, plural, probability
 
 __all__ = ["render_comparison"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from canary.reports.numbers import bits, count, plural
+from canary.statistics.numbers import bits, count, plural
 
 if TYPE_CHECKING:
     from canary.audits.extraction import Extraction

@@ -15,10 +15,10 @@ import numpy as np
 
 from canary.audits.result import Audit, CanaryResult, FormatResult, median_bits
 from canary.reports.canvas import WIDE, canvas, svg_element
-from canary.reports.numbers import bits, count
 from canary.reports.palette import BAND, CONTROL, CURVE, FILL, GRID, INK, MUTED, PAPER, STEPS
 from canary.reports.sentences import UNLEARNED_95_BITS
 from canary.statistics.histogram import joined
+from canary.statistics.numbers import bits, count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

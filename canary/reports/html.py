@@ -18,10 +18,10 @@ from canary.reports.cells import EXPOSURE_COLUMNS, exposure_cells
 from canary.reports.comparing import compare
 from canary.reports.comparison_html import render_comparison
 from canary.reports.extractions import extraction_view
-from canary.reports.numbers import bits, bits_or_bound, count, plural, probability
 from canary.reports.pages import page
 from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, curve_verdict, strongest
 from canary.reports.wording import facts_in_words, settings_in_words
+from canary.statistics.numbers import bits, bits_or_bound, count, plural, probability
 from canary.statistics.result import ENUMERATION, RANK, RANK_AND_DRAWS, UNIFORM_DRAWS
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from canary.reports.numbers import clean
 from canary.reports.palette import DARK, LIGHT, declarations
+from canary.statistics.numbers import clean
 
 if TYPE_CHECKING:
     from jinja2 import Environment

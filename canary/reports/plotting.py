@@ -13,7 +13,7 @@ from canary.records.fields import brief
 from canary.records.files import atomic_write
 from canary.reports.canvas import canvas, file_bytes
 from canary.reports.comparing import Strategy, compare, has_curves
-from canary.reports.numbers import clean, count, plural
+from canary.statistics.numbers import clean, count, plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import statistics
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from canary.audits.combining import least_p, only_draws
+from canary.audits.resolution import coarsest
 from canary.audits.result import Audit, CanaryResult, median_bits
-from canary.reports.numbers import bits, copies, count, odds, one_in, plural, probability
-from canary.reports.resolution import coarsest
-from canary.statistics.pvalues import fisher
-from canary.statistics.result import UNIFORM_DRAWS
+from canary.statistics.numbers import bits, copies, count, odds, one_in, plural, probability
 
 if TYPE_CHECKING:
     from canary.statistics.extrapolation import SkewNormalFit
-    from canary.statistics.result import Exposure
 
 __all__ = [
     "LEVEL",
@@ -313,28 +310,16 @@ def _outlier(injected: tuple[CanaryResult, ...]) -> tuple[CanaryResult, float] |
 
 def _powerless(audit: Audit) -> bool:
     """Whether Fisher's test could not have reached `LEVEL`, whatever the model did."""
-    best = [
-        max(1 / audit.formats[c.format].space_size, sys.float_info.min)
-        if (draws := _only_draws(c.exposure)) is None
-        else 1 / (1 + draws)
-        for c in audit.injected
-    ]
-    shared = audit.injected_p.shared_draws if audit.injected_p else None
-    return fisher(best, shared_draws=shared).p_value > LEVEL
+    return least_p(audit, audit.injected) > LEVEL
 
 
 def _effort(audit: Audit) -> str:
     formats = {c.format for c in audit.injected}
-    drawn = [draws for c in audit.injected if (draws := _only_draws(c.exposure)) is not None]
+    drawn = [draws for c in audit.injected if (draws := only_draws(c.exposure)) is not None]
     if drawn:
         return plural(min(drawn), "draw")
     size = min(audit.formats[i].space_size for i in formats)
     return f"only {plural(size, 'possible secret')}"
-
-
-def _only_draws(exposure: Exposure) -> int | None:
-    """The number of draws where nothing else could have told how likely a canary is."""
-    return exposure.draws if exposure.method == UNIFORM_DRAWS else None
 
 
 def _the(number: int, singular: str, many: str = "") -> str:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from canary.reports.numbers import count
+from canary.statistics.numbers import count
 from canary.statistics.result import ENUMERATION, RANK
 
 __all__ = ["facts_in_words", "settings_in_words"]

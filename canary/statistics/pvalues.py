@@ -11,13 +11,15 @@ import sys
 from typing import SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
 from canary.statistics.checks import positive_integer, real_array
 from canary.statistics.combined import CombinedP
 
-__all__ = ["fisher"]
+__all__ = ["fisher", "fisher_tails", "holm"]
+
+Floats = NDArray[np.float64]
 
 
 def fisher(p_values: ArrayLike, *, shared_draws: SupportsIndex | None = None) -> CombinedP:
@@ -66,10 +68,82 @@ def fisher(p_values: ArrayLike, *, shared_draws: SupportsIndex | None = None) ->
     >>> fisher([0.01, 0.5], shared_draws=200).degrees_of_freedom
     4
     """
-    from scipy.special import gammaincc
-
     where = "fisher"
-    p = real_array(p_values, "p_values", where, cure="give one per canary")
+    p = _p_values(p_values, where)
+    draws = None
+    if shared_draws is not None:
+        cure = "give the number of draws, or None for p-values from exact ranks"
+        draws = positive_integer(shared_draws, "shared_draws", where, cure=cure)
+    k = len(p)
+    statistic = _corrected(-2.0 * math.fsum(np.log(p)) + 0.0, k, draws)  # no -0.0
+    return CombinedP(
+        p_value=float(_tail(np.asarray(statistic), k)),
+        statistic=float(statistic),
+        degrees_of_freedom=2 * k,
+        count=k,
+        shared_draws=draws,
+    )
+
+
+def fisher_tails(p_values: Floats, *, shared_draws: int | None = None) -> Floats:
+    """`fisher` of many groups at once, for studies of what a test alarms at.
+
+    Parameters
+    ----------
+    p_values : float64 array of shape (..., k)
+        Above 0 and at most 1; a group in each last row.
+    shared_draws : int, optional
+        Number of draws that the p-values of a row were made with.
+
+    Returns
+    -------
+    float64 array of shape (...)
+    """
+    k = p_values.shape[-1]
+    statistic = -2.0 * np.log(p_values).sum(axis=-1)
+    return _tail(np.asarray(_corrected(statistic, k, shared_draws)), k)
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """p-values of several groups, each adjusted for having looked at all of them.
+
+    Parameters
+    ----------
+    p_values : array_like of shape (n,)
+        One per group, above 0 and at most 1.
+
+    Returns
+    -------
+    float64 array of shape (n,)
+        In the order given. To reject where one is at most a level wrongs any group that
+        has nothing to reject with at most that probability, however the groups depend on
+        each other [1]_.
+
+    Raises
+    ------
+    EstimationError
+        If there is no p-value, or one is outside (0, 1].
+
+    References
+    ----------
+    .. [1] Holm, A simple sequentially rejective multiple test procedure, Scandinavian
+       Journal of Statistics 6, 1979.
+
+    Examples
+    --------
+    >>> holm([0.04, 0.01, 0.03]).tolist()
+    [0.06, 0.03, 0.06]
+    """
+    p = _p_values(p_values, "holm")
+    order = np.argsort(p, kind="stable")
+    steps = np.arange(len(p), 0, -1)
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * steps), 1.0)
+    return adjusted
+
+
+def _p_values(given: ArrayLike, where: str) -> Floats:
+    p = real_array(given, "p_values", where, cure="give one per canary")
     if p.ndim != 1 or not len(p):
         raise EstimationError(
             f"p_values must hold at least one number in one dimension, got shape {p.shape}",
@@ -84,21 +158,18 @@ def fisher(p_values: ArrayLike, *, shared_draws: SupportsIndex | None = None) ->
             "read off a curve has no p-value",
             where=where,
         )
-    draws = None
-    if shared_draws is not None:
-        cure = "give the number of draws, or None for p-values from exact ranks"
-        draws = positive_integer(shared_draws, "shared_draws", where, cure=cure)
-    k = len(p)
-    statistic = -2.0 * math.fsum(np.log(p)) + 0.0  # no -0.0
-    if draws is not None:
-        scale = math.sqrt(1.0 + k / draws)
-        statistic = (statistic + 2.0 * k * (scale - 1.0)) / scale
-    # Pr[chi2(2 k) >= t] = Q(k, t / 2). Where it underflows, the smallest float bounds it.
-    tail = float(gammaincc(k, statistic / 2.0))
-    return CombinedP(
-        p_value=max(tail, sys.float_info.min),
-        statistic=statistic,
-        degrees_of_freedom=2 * k,
-        count=k,
-        shared_draws=draws,
-    )
+    return p
+
+
+def _corrected(statistic: float | Floats, k: int, draws: int | None) -> float | Floats:
+    if draws is None:
+        return statistic
+    scale = math.sqrt(1.0 + k / draws)
+    return (statistic + 2.0 * k * (scale - 1.0)) / scale
+
+
+def _tail(statistic: Floats, k: int) -> Floats:
+    """Pr[chi2(2 k) >= t] = Q(k, t / 2); where it underflows, the smallest float bounds it."""
+    from scipy.special import gammaincc
+
+    return np.asarray(np.maximum(gammaincc(k, statistic / 2.0), sys.float_info.min))

@@ -14,7 +14,7 @@ from canary import __version__
 from canary.audits.auditing import audit, exposure
 from canary.audits.extracting import extract
 from canary.audits.settings import EXPOSURE_METHODS, METHODS
-from canary.cli import after_training, before_training, extracting
+from canary.cli import after_training, before_training, deciding, extracting
 from canary.cli.commands import app
 from canary.cli.options import (
     DtypeName,
@@ -31,10 +31,16 @@ from canary.corpus.injection import inject_file
 from canary.corpus.stripping import strip_file
 from canary.corpus.verification import verify
 from canary.formats.kinds import KINDS
+from canary.gate.checking import Statistic, check
+from canary.gate.planning import plan
+from canary.gate.verdict import Policy
 from canary.models.torch_support import dtype_named
 from canary.reports.plotting import Kind
 from canary.scoring.files import score_file
 from canary.search.shortest import STOPS
+
+COUNTS = {"audit": 3, "extract": 2, "report": 3, "plot": 2, "plan": 2, "check": 4}
+"""Examples in the help of commands that have more than one."""
 
 COMMANDS = get_command(app).commands
 SHARED = [
@@ -47,6 +53,8 @@ SHARED = [
     (before_training.verify, verify),
     (before_training.strip, strip_file),
     (before_training.discover, discover),
+    (deciding.check, check),
+    (deciding.plan, plan),
 ]
 
 
@@ -68,7 +76,7 @@ def test_help_lists_every_command(command):
 def test_commands_of_this_version():
     before = {"generate", "inject", "verify", "strip", "discover"}
     after = {"score", "audit", "exposure", "extract", "report", "plot"}
-    assert set(COMMANDS) == before | after | {"demo"}
+    assert set(COMMANDS) == before | after | {"plan", "check", "demo"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -77,7 +85,7 @@ def test_example_in_help_is_parsed_by_its_command(command, name):
     assert outcome.code == 0
     assert "--json" in outcome.out
     examples = re.split("Examples?:\n", outcome.out)[1].strip().splitlines()
-    assert len(examples) == {"audit": 3, "extract": 2, "report": 3, "plot": 2}.get(name, 1)
+    assert len(examples) == COUNTS.get(name, 1)
     for line in examples:
         example = shlex.split(line)
         assert example[:2] == ["canary", name]
@@ -96,11 +104,11 @@ def test_kinds_of_holes_are_in_the_help(command):
 def test_defaults_are_those_of_the_functions(cli, api):
     ours, theirs = (inspect.signature(f).parameters for f in (cli, api))
     shared = (ours.keys() & theirs.keys()) - {"model", "corpus", "formats", "format"}
-    shared -= {"canaries"} if cli is not extracting.extract else set()
+    shared -= {"canaries"} if cli not in (extracting.extract, deciding.check) else set()
     assert shared
     for name in shared:
         default = ours[name].default
-        if name == "repetitions":
+        if name == "repetitions" and default is not None:
             default = tuple(map(int, default.split(",")))
         if name == "column" and not isinstance(default, str):
             default = columns_of(default)
@@ -114,5 +122,7 @@ def test_choices_are_those_of_the_functions():
     assert get_args(get_args(stop)[0]) == STOPS
     assert get_args(FileFormatName) == FILE_FORMATS
     assert get_args(FigureName) == get_args(Kind)
+    assert get_args(deciding.StatisticName) == get_args(Statistic)
+    assert get_args(deciding.PolicyName) == get_args(Policy)
     for name in get_args(DtypeName):
         assert str(dtype_named(name)) == f"torch.{name}"

@@ -95,6 +95,17 @@ def audited(path: Path) -> None:
     score_file(loaded, path / "corpus.jsonl", path / "scores.jsonl")
 
 
+def seeds(folder: Path) -> None:
+    """Audits of three seeds of a way of training."""
+    from gate_audits import exact
+
+    folder.mkdir()
+    for number in (1, 2, 3):
+        bits = {4: [2.0 + number] * 4, 16: [6.0 + number] * 4}
+        made = exact(bits, fingerprint=f"{folder.name}{number}")
+        made.save(folder / f"{number}.json")
+
+
 def backend():
     """One token for each character, and one for the end of a text."""
     from tokenizers import Tokenizer, decoders
@@ -203,6 +214,8 @@ THINGS = {
     "audit": audited,
     "a": audited,
     "b": audited,
+    "old": seeds,
+    "new": seeds,
     "model": model,
     "checkpoint": model,
     "model-a": model,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canary.reports.numbers import clean, copies, count, odds, one_in, plural, probability
+from canary.statistics.numbers import clean, copies, count, odds, one_in, plural, probability
 
 
 @pytest.mark.parametrize(

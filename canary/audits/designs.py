@@ -1,0 +1,102 @@
+"""How an audit was made: what two of them must have in common to be compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from canary.audits.result import Audit
+from canary.records.fields import brief
+from canary.statistics.numbers import count, plural
+
+__all__ = ["Design", "Space", "differences"]
+
+
+@dataclass(frozen=True)
+class Space:
+    """One format, and how its candidates were priced; the fields are those of `FormatResult`."""
+
+    format: str
+    space_size: int
+    method: str
+    draws: int | None
+
+
+@dataclass(frozen=True)
+class Design:
+    """What was measured of a model, and how.
+
+    Parameters
+    ----------
+    spaces : tuple of Space
+        In the order of the formats.
+    sizes : mapping of (int, int) to int
+        Canaries of each format and number of copies; 0 copies are controls.
+    context : str
+        Text before every candidate.
+    natural : bool
+        Whether secrets were found and not drawn.
+    canaries_in_corpus : bool
+        False if the canaries were left out on purpose.
+    """
+
+    spaces: tuple[Space, ...]
+    sizes: Mapping[tuple[int, int], int]
+    context: str
+    natural: bool
+    canaries_in_corpus: bool
+
+    @classmethod
+    def of(cls, audit: Audit) -> Design:
+        """The design of an audit."""
+        return cls(
+            spaces=tuple(Space(f.format, f.space_size, f.method, f.draws) for f in audit.formats),
+            sizes=Counter((c.format, c.repetitions) for c in audit.canaries),
+            context=str(audit.settings.get("context") or ""),
+            natural=audit.natural,
+            canaries_in_corpus=audit.canaries_in_corpus,
+        )
+
+
+def differences(one: Design, other: Design, *, sizes: bool = True) -> Iterator[str]:
+    """What keeps an audit from being compared with the other, as clauses about the first.
+
+    Without `sizes`, groups of canaries may differ in size, if none is missing.
+    """
+    if one.natural != other.natural:
+        yield "secrets that were found in a corpus do not compare with drawn ones"
+    if one.canaries_in_corpus != other.canaries_in_corpus:
+        yield "of one the canaries were put into the corpus, of the other they were left out"
+    if len(one.spaces) != len(other.spaces):
+        yield f"{plural(len(one.spaces), 'format')}, not {count(len(other.spaces))}"
+        return
+    for mine, theirs in zip(one.spaces, other.spaces, strict=True):
+        if mine.format != theirs.format:
+            yield f"the format is {brief(mine.format, 80)}, not {brief(theirs.format, 80)}"
+        elif mine.space_size != theirs.space_size:
+            yield (
+                f"the space has {plural(mine.space_size, 'candidate')}, not "
+                f"{count(theirs.space_size)}"
+            )
+        if mine.method != theirs.method:
+            yield f"the method was {brief(mine.method)}, not {brief(theirs.method)}"
+        elif mine.draws != theirs.draws:
+            yield f"there were {plural(mine.draws or 0, 'draw')}, not {count(theirs.draws or 0)}"
+    yield from _other_sizes(one.sizes, other.sizes, sizes=sizes)
+    if one.context != other.context:
+        yield (
+            f"before each candidate stood the text {brief(one.context)}, not {brief(other.context)}"
+        )
+
+
+def _other_sizes(
+    mine: Mapping[tuple[int, int], int], theirs: Mapping[tuple[int, int], int], *, sizes: bool
+) -> Iterator[str]:
+    for key in sorted(mine.keys() | theirs.keys()):
+        here, there = mine.get(key, 0), theirs.get(key, 0)
+        if here != there and (sizes or not (here and there)):
+            copies = plural(key[1], "copy", "copies")
+            what = f"canaries of {copies}" if key[1] else "controls"
+            yield f"the number of {what} is {count(here)}, not {count(there)}"
+            return  # one says enough

@@ -1,0 +1,1 @@
+"""A result and a limit or baseline to a verdict: passed, memorized or undecided."""

@@ -1,0 +1,268 @@
+"""The gate: an audit and what it must keep to, made into a verdict."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from canary.audits.result import Audit
+from canary.corpus.canaries import CanarySet
+from canary.corpus.verification import Verification
+from canary.errors import EstimationError, InputError
+from canary.gate.baselines import Baseline
+from canary.gate.coins import epsilon_bound, within_epsilon
+from canary.gate.comparing import more_than
+from canary.gate.evidence import check_level, controls, evidence
+from canary.gate.exposures import check_limit, largest, medians
+from canary.gate.extractions import extracted
+from canary.gate.verdict import Finding, Policy, Verdict
+from canary.records.fields import brief
+from canary.statistics.checks import check_confidence
+from canary.statistics.numbers import count, plural
+
+__all__ = ["Statistic", "check"]
+
+Statistic = Literal["median", "maximum"]
+
+_MEDIAN_CONFIDENCE = 0.9
+_EPSILON_CONFIDENCE = 0.95
+
+
+def check(
+    audit: Audit | str | os.PathLike[str] | Sequence[Audit],
+    *,
+    max_exposure_bits: float | None = None,
+    statistic: Statistic = "median",
+    max_p: float | None = None,
+    no_extraction: bool = False,
+    baseline: Baseline | str | os.PathLike[str] | None = None,
+    max_epsilon: float | None = None,
+    canaries: CanarySet | None = None,
+    delta: float = 0.0,
+    guesses: int | None = None,
+    repetitions: Sequence[int] | None = None,
+    verification: Verification | None = None,
+    confidence: float | None = None,
+    undecided: Policy = "fail",
+    seed: int = 0,
+) -> Verdict:
+    """Say whether a model keeps within limits: passed, memorized or undecided.
+
+    At least one limit must be given. The verdict is the worst of what they find, and true
+    only if the model passed, so that it can stand behind `assert`.
+
+    Parameters
+    ----------
+    audit : Audit, path of one, or sequence of Audit
+        Several are of models that were trained with different seeds. Limits hold for each
+        of them.
+    max_exposure_bits : float, optional
+        The largest exposure that passes. *memorized* if the lower end of the interval lies
+        above it, *passed* if the upper end does not, *undecided* otherwise.
+    statistic : {"median", "maximum"}
+        Of which exposure: the median of each number of copies, or the largest of all.
+    max_p : float, optional
+        *memorized* if Fisher's p-value of canaries of any number of copies, adjusted by
+        Holm, is at most this.
+    no_extraction : bool
+        *memorized* if the audit brought an injected canary out of the model.
+    baseline : Baseline or path, optional
+        *memorized* if canaries are more exposed than there (`canary.gate.comparing`).
+    max_epsilon : float, optional
+        *memorized* if training is less private than this for certain. Needs `canaries`.
+    canaries : CanarySet, optional
+        The audited set, drawn with ``coin_flips=True``, for `max_epsilon`.
+    delta : float
+        Of the privacy that `max_epsilon` claims.
+    guesses : int, optional
+        See `canary.gate.coins.epsilon_bound`.
+    repetitions : sequence of int, optional
+        Which numbers of copies are looked at. All unless given.
+    verification : Verification, optional
+        What `canary.verify` found in the corpus of the training. If canaries did not survive
+        there, nothing can be said.
+    confidence : float, optional
+        With which either verdict on an exposure is right, 0.9 unless given, and a bound on
+        epsilon, 0.95 unless given.
+    undecided : {"fail", "pass"}
+        Whether an undecided verdict is true.
+    seed : int
+        Of random permutations.
+
+    Returns
+    -------
+    Verdict
+
+    Raises
+    ------
+    InputError
+        If no limit is given, one is out of range or cannot be exceeded in the space, there is
+        no canary of a number of copies, canaries did not survive, or the audit extracted
+        nothing and `no_extraction` is given.
+    EstimationError
+        If p-values of natural secrets were asked for.
+    RecordError
+        If the baseline is missing, damaged or too new.
+
+    Notes
+    -----
+    The median is that of *all* canaries with so many copies, of which the audit has some;
+    how that and the canaries' own intervals make an interval stands in
+    `canary.statistics.medians`. Four canaries of a kind decide at the default confidence if
+    they agree, and six at 0.95.
+
+    Controls that look learned make the verdict undecided.
+
+    Examples
+    --------
+    >>> verdict = check("audit/audit.json", max_exposure_bits=10)  # doctest: +SKIP
+    >>> bool(verdict), str(verdict)  # doctest: +SKIP
+    (False, 'memorized: the median exposure of canaries with 16 copies ...')
+    """
+    audits = _audits(audit)
+    limits = (max_exposure_bits, max_p, baseline, max_epsilon)
+    if not no_extraction and all(limit is None for limit in limits):
+        raise InputError(
+            "there is nothing to check",
+            cure="give max_exposure_bits, max_p, no_extraction, baseline or max_epsilon",
+            where="check",
+        )
+    _check_choices(statistic, undecided, confidence)
+    if verification is not None:
+        _check_survived(verification, audits)
+    findings: list[Finding] = []
+    for number, one in enumerate(audits, 1):
+        groups = _groups(one, repetitions)
+        found = _exposures(one, groups, max_exposure_bits, statistic, confidence)
+        if max_p is not None:
+            found += evidence(one, groups, check_level(max_p))
+        if no_extraction:
+            found += extracted(one)
+        if max_epsilon is not None:
+            sure = _EPSILON_CONFIDENCE if confidence is None else confidence
+            bound = epsilon_bound(
+                one, _tossed(canaries), guesses=guesses, delta=delta, confidence=sure
+            )
+            found.append(within_epsilon(bound, max_epsilon))
+        if (alike := controls(one)) is not None:
+            found.append(alike)
+        findings += _named(found, number) if len(audits) > 1 else found
+    if baseline is not None:
+        before = baseline if isinstance(baseline, Baseline) else Baseline.load(baseline)
+        findings.append(more_than(Baseline.of(audits), before, seed=seed))
+    return Verdict(tuple(findings), undecided)
+
+
+def _check_choices(statistic: str, undecided: str, confidence: float | None) -> None:
+    if undecided not in get_args(Policy):
+        raise InputError(f"undecided is {undecided!r}", cure="give pass or fail", where="check")
+    if statistic not in get_args(Statistic):
+        raise InputError(
+            f"unknown statistic {statistic!r}", cure="use median or maximum", where="check"
+        )
+    if confidence is not None:
+        check_confidence(confidence, "check")
+
+
+def _exposures(
+    audit: Audit,
+    groups: Sequence[int],
+    max_exposure_bits: float | None,
+    statistic: Statistic,
+    confidence: float | None,
+) -> list[Finding]:
+    if max_exposure_bits is None:
+        return []
+    limit = check_limit(max_exposure_bits)
+    sure = _MEDIAN_CONFIDENCE if confidence is None else confidence
+    if statistic == "median":
+        return medians(audit, groups, limit, confidence=sure)
+    return [largest(audit, groups, limit, confidence=sure)]
+
+
+def _tossed(canaries: CanarySet | None) -> CanarySet:
+    if canaries is None:
+        raise InputError(
+            "a limit on epsilon needs the canary set, which holds how the coins fell",
+            cure="give canaries (--canaries FILE)",
+            where="max_epsilon",
+        )
+    return canaries
+
+
+def _audits(given: Audit | str | os.PathLike[str] | Sequence[Audit]) -> tuple[Audit, ...]:
+    if isinstance(given, Audit):
+        return (given,)
+    if isinstance(given, str | os.PathLike):
+        return (Audit.load(Path(given)),)
+    found = tuple(given)
+    if not found or not all(isinstance(one, Audit) for one in found):
+        raise InputError(
+            "expected an audit, the path of one, or several audits",
+            cure="give what canary.audit returned, or audit.json",
+            where="check",
+        )
+    return found
+
+
+def _groups(audit: Audit, wanted: Sequence[int] | None) -> list[int]:
+    """The numbers of copies to look at, ascending."""
+    there = sorted({c.repetitions for c in audit.injected})
+    if not there:
+        raise InputError(
+            "none of the audit's canaries was put into the corpus, so there is nothing to judge",
+            cure="inject canaries before training, and audit with their set",
+            where="check",
+        )
+    if wanted is None:
+        return there
+    asked = sorted(set(wanted))
+    missing = [n for n in asked if n not in there]
+    if missing or not asked:
+        none = f"no canary has {plural(missing[0], 'copy', 'copies')}" if missing else "no number"
+        raise InputError(
+            f"{none}; the audit has canaries with {', '.join(map(count, there))}",
+            cure="name some of these, or leave repetitions out for all",
+            where="repetitions",
+        )
+    return asked
+
+
+def _check_survived(verification: Verification, audits: Sequence[Audit]) -> None:
+    """Refuse audits whose canaries are not in the corpus as they should be."""
+    counts = {count.id: count for count in verification.canaries}
+    for audit in audits:
+        mine = {c.id: c.repetitions for c in audit.canaries if not c.natural}
+        if mine.keys() - counts.keys() or any(
+            counts[name].expected != copies for name, copies in mine.items()
+        ):
+            raise InputError(
+                "the verification is of another canary set than the audit",
+                cure="verify the corpus of the training with the set that was audited",
+                where="verification",
+            )
+        lost = [counts[name] for name in mine if not counts[name].ok]
+        if lost:
+            first = lost[0]
+            whole = "" if first.intact is None else f", {count(first.intact)} with its own tokens"
+            raise EstimationError(
+                f"{count(len(lost))} of {plural(len(mine), 'canary', 'canaries')} did not survive "
+                f"as they should: {brief(first.id)} was to stand {count(first.expected)} times "
+                f"in the corpus and stood there {count(first.found)} times{whole}",
+                cure="inject into a fresh corpus, keep de-duplication and filters away from it, "
+                "train and audit again",
+                where="verification",
+            )
+
+
+def _named(found: Sequence[Finding], number: int) -> Iterator[Finding]:
+    """The findings of one of several audits, with its number."""
+    for finding in found:
+        yield replace(
+            finding,
+            subject=f"audit {number}: {finding.subject}",
+            sentence=f"audit {number}: {finding.sentence}",
+        )

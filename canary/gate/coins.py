@@ -1,0 +1,196 @@
+"""A bound on epsilon from an audit whose canaries went in by the toss of a coin."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from canary.audits.result import Audit, CanaryResult
+from canary.corpus.canaries import CanarySet
+from canary.errors import EstimationError, InputError
+from canary.gate.verdict import Finding, Outcome
+from canary.statistics.checks import positive_integer
+from canary.statistics.epsilon import correct_guesses, epsilon_lower_bound
+from canary.statistics.numbers import plural
+
+__all__ = ["EpsilonBound", "epsilon_bound", "within_epsilon"]
+
+
+@dataclass(frozen=True)
+class EpsilonBound:
+    """A lower bound on the epsilon of a training run.
+
+    Parameters
+    ----------
+    epsilon : float
+        Training is not (epsilon', delta)-private for any epsilon' below this, as regards all
+        copies of a canary together.
+    delta : float
+    confidence : float
+        The bound lies above the truth in at most ``1 - confidence`` of training runs.
+    coins : int
+        Canaries for which a coin was tossed.
+    guesses, correct : int
+        Guesses made about the coins, and how many were right.
+    copies : int
+        The most copies that hang on one coin.
+    most : float
+        What the bound would be if every guess were right.
+    """
+
+    epsilon: float
+    delta: float
+    confidence: float
+    coins: int
+    guesses: int
+    correct: int
+    copies: int
+    most: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The bound as plain data."""
+        return dict(vars(self))
+
+
+def epsilon_bound(
+    audit: Audit,
+    canaries: CanarySet,
+    *,
+    copies: int | None = None,
+    guesses: int | None = None,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+) -> EpsilonBound:
+    """A lower bound on epsilon, from one training run.
+
+    The most exposed canaries are guessed to have gone in, the least exposed to have stayed
+    out; the more guesses are right, the less private the training was.
+
+    Parameters
+    ----------
+    audit : Audit
+    canaries : CanarySet
+        The set that was audited, of ``generate(..., coin_flips=True)``: it tells how the
+        coins fell.
+    copies : int, optional
+        Only canaries whose coin was for so many copies. All unless given.
+    guesses : int, optional
+        How many coins are guessed, half for either side. All unless given. Fix it before
+        you see an audit, or the bound is none.
+    delta : float
+    confidence : float
+
+    Raises
+    ------
+    InputError
+        If no coins were tossed, the set is not that of the audit, or none has so many copies.
+    EstimationError
+        If an option is out of range.
+
+    Notes
+    -----
+    All copies of a canary hang on one coin, so for n copies it bounds the privacy of groups
+    of n records: for delta 0, that of one record is at least an n-th of it.
+
+    References
+    ----------
+    .. [1] Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS
+       2023, arXiv:2305.08846.
+    """
+    where = "epsilon_bound"
+    tossed = {c.id: c for c in canaries if c.tossed is not None}
+    if not tossed:
+        raise InputError(
+            "no coin was tossed for any canary: a fixed list of canaries gives no bound on epsilon",
+            cure="draw the set with coin_flips=True (generate --coin-flips) and train again",
+            where=where,
+        )
+    mine = [(c.id, c.format, c.repetitions) for c in canaries]
+    theirs = [(c.id, c.format, c.repetitions) for c in audit.canaries]
+    if mine != theirs or [f.text for f in canaries.formats] != [f.format for f in audit.formats]:
+        raise InputError(
+            "the canary set is not the one that was audited",
+            cure="give the set that canary audit was given",
+            where=where,
+        )
+    chosen = [c for c in audit.canaries if c.id in tossed]
+    if copies is not None:
+        chosen = [c for c in chosen if tossed[c.id].tossed == copies]
+        if not chosen:
+            known = sorted({c.tossed for c in tossed.values() if c.tossed is not None})
+            raise InputError(
+                f"no coin was tossed for {plural(copies, 'copy', 'copies')}",
+                cure=f"give one of {', '.join(map(str, known))}",
+                where=where,
+            )
+    made = len(chosen)
+    if guesses is not None:
+        made = positive_integer(guesses, "guesses", where, cure="guess at least one coin")
+        if made > len(chosen):
+            raise EstimationError(
+                f"{made} guesses for {plural(len(chosen), 'coin')}",
+                cure=f"make at most {len(chosen)}",
+                where=where,
+            )
+    chosen.sort(key=_exposed)
+    # The places are scores: what looks most learned stands first.
+    right = correct_guesses(
+        [-place for place in range(len(chosen))], [not c.control for c in chosen], guesses=made
+    )
+    numbers = {"guesses": made, "coins": len(chosen)}
+    return EpsilonBound(
+        epsilon=epsilon_lower_bound(right, **numbers, delta=delta, confidence=confidence),
+        delta=delta,
+        confidence=confidence,
+        coins=len(chosen),
+        guesses=made,
+        correct=right,
+        copies=max(tossed[c.id].tossed or 0 for c in chosen),
+        most=epsilon_lower_bound(made, **numbers, delta=delta, confidence=confidence),
+    )
+
+
+def within_epsilon(bound: EpsilonBound, limit: float) -> Finding:
+    """Whether the bound contradicts a claim of privacy."""
+    if not (isinstance(limit, int | float) and 0.0 <= limit < math.inf):
+        raise InputError(
+            f"a limit of {limit!r} on epsilon is none",
+            cure="give the epsilon of the guarantee, a number from 0 on",
+            where="max_epsilon",
+        )
+    outcome: Outcome = "passed"
+    group = plural(bound.copies, "copy", "copies")
+    told = (
+        f"epsilon is at least {bound.epsilon:.2f} for {group} of a record at delta {bound.delta:g} "
+        f"({bound.correct} of {bound.guesses} coins guessed rightly, {100 * bound.confidence:g} %)"
+    )
+    cure = ""
+    if bound.epsilon > limit:
+        outcome, told = "memorized", f"{told}, above the limit of {limit:g}"
+        cure = "look for what the accountant of the training does not see"
+    elif bound.most <= limit:
+        outcome = "undecided"
+        told = f"{told}; no more than {bound.most:.2f} could have been shown, so the limit of "
+        told += f"{limit:g} was not tested"
+        cure = "toss coins for more canaries"
+    else:
+        told = f"{told}, which does not contradict the limit of {limit:g}"
+    return Finding(
+        "epsilon",
+        f"{plural(bound.coins, 'coin')}",
+        outcome,
+        told,
+        cure,
+        limit=float(limit),
+        value=None,
+        lower=bound.epsilon,
+        confidence=bound.confidence,
+        chance=1.0 - bound.confidence,
+    )
+
+
+def _exposed(canary: CanaryResult) -> tuple[float, float]:
+    """In this order the most exposed stand first; what it is made of knows nothing of coins."""
+    e = canary.exposure
+    return (-(e.lower_bits if e.bits is None else e.bits), canary.px_bits)

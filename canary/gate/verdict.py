@@ -1,0 +1,169 @@
+"""What the gate says, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from canary.audits.result import CanaryResult
+
+__all__ = [
+    "EXIT_CODES",
+    "KIND",
+    "SCHEMA",
+    "Check",
+    "Finding",
+    "Outcome",
+    "Policy",
+    "Standing",
+    "Verdict",
+]
+
+KIND = "canary verdict"
+SCHEMA = 1
+
+Outcome = Literal["passed", "memorized", "undecided"]
+Policy = Literal["pass", "fail"]
+Check = Literal["exposure", "p-value", "extraction", "baseline", "epsilon", "controls"]
+
+EXIT_CODES: Mapping[Outcome, int] = {"passed": 0, "memorized": 1, "undecided": 3}
+"""Of the command line; 2 is for what cannot be judged at all."""
+
+_WORST: tuple[Outcome, ...] = ("memorized", "undecided", "passed")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A canary that a finding names.
+
+    Parameters
+    ----------
+    id : str
+        Ordinal id.
+    repetitions : int
+        Its copies.
+    bits : float or None
+        Its exposure; None where only the bounds are known.
+    lower_bits, upper_bits : float
+        The interval of its exposure.
+    """
+
+    id: str
+    repetitions: int
+    bits: float | None
+    lower_bits: float
+    upper_bits: float
+
+    @classmethod
+    def of(cls, canary: CanaryResult) -> Standing:
+        """That of a canary of an audit."""
+        e = canary.exposure
+        return cls(canary.id, canary.repetitions, e.bits, e.lower_bits, e.upper_bits)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one question to an audit brought.
+
+    Parameters
+    ----------
+    check : str
+        The question: ``"exposure"``, ``"p-value"``, ``"extraction"``, ``"baseline"``,
+        ``"epsilon"`` or ``"controls"``.
+    subject : str
+        Of which canaries, in words.
+    outcome : str
+        ``"passed"``, ``"memorized"`` or ``"undecided"``.
+    sentence : str
+        What was found, in words.
+    cure : str
+        What to do about it; empty where it passed.
+    limit : float or None
+        What was given as the limit, in the unit of the question: bits, a p-value, epsilon.
+    value : float or None
+        The estimate, in the same unit; None where there is none.
+    lower, upper : float or None
+        The interval that the outcome rests on; None for an end that is not known.
+    confidence : float or None
+        Of either end of it.
+    chance : float or None
+        How often canaries that were not learned exceed such a limit; None if it is not known.
+    canaries : tuple of Standing
+        Those that the outcome rests on, the most exposed first.
+    """
+
+    check: Check
+    subject: str
+    outcome: Outcome
+    sentence: str
+    cure: str = ""
+    limit: float | None = None
+    value: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    confidence: float | None = None
+    chance: float | None = None
+    canaries: tuple[Standing, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.sentence}; {self.cure}" if self.cure else self.sentence
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict of the gate. It is true only if the model passed.
+
+    Parameters
+    ----------
+    findings : tuple of Finding
+        One per question and group of canaries.
+    undecided : str
+        What undecided counts as: ``"fail"``, or ``"pass"`` if the caller said so.
+    """
+
+    findings: tuple[Finding, ...]
+    undecided: Policy = "fail"
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst of the findings: memorized before undecided before passed."""
+        found = {finding.outcome for finding in self.findings}
+        return next(outcome for outcome in _WORST if outcome in found)
+
+    def __bool__(self) -> bool:
+        return self.exit_code == 0
+
+    @property
+    def exit_code(self) -> int:
+        """0 passed, 1 memorized, 3 undecided; 0 for undecided as well if that was asked for."""
+        if self.outcome == "undecided" and self.undecided == "pass":
+            return 0
+        return EXIT_CODES[self.outcome]
+
+    @property
+    def reason(self) -> Finding:
+        """The first finding with the verdict's outcome."""
+        return next(finding for finding in self.findings if finding.outcome == self.outcome)
+
+    def __str__(self) -> str:
+        allowed = ", which passes here" if self.outcome == "undecided" and self else ""
+        return f"{self.outcome}{allowed}: {self.reason}"
+
+    def summary(self) -> str:
+        """A line for each finding, the worst first."""
+        ordered = sorted(self.findings, key=lambda finding: _WORST.index(finding.outcome))
+        return "\n".join(f"{finding.outcome}: {finding}" for finding in ordered)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verdict as plain data."""
+        return {
+            "outcome": self.outcome,
+            "passed": bool(self),
+            "exit_code": self.exit_code,
+            "undecided": self.undecided,
+            "reason": str(self),
+            "findings": [
+                {**asdict(f), "canaries": [asdict(c) for c in f.canaries]} for f in self.findings
+            ],
+        }

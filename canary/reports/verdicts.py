@@ -1,0 +1,130 @@
+"""A verdict for programs and pages that show the outcome of builds: JUnit XML and Markdown."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from canary.gate.verdict import Finding, Verdict
+from canary.records.files import atomic_write
+from canary.statistics.numbers import bits, clean, plural
+
+__all__ = ["junit", "markdown", "write_junit", "write_markdown"]
+
+_MOST_ROWS = 25
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+!|~&-])")
+_FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML has no such characters
+
+
+def junit(verdict: Verdict) -> str:
+    """A JUnit test suite with one test case per finding.
+
+    Memorized is a failure. Undecided is a failure of the type ``undecided``, and a skipped
+    test where undecided passes.
+    """
+    found = verdict.findings
+    failed = [f for f in found if _fails(verdict, f)]
+    skipped = sum(f.outcome == "undecided" for f in found) if verdict.undecided == "pass" else 0
+    suite = ET.Element(
+        "testsuite",
+        name="canary",
+        tests=str(len(found)),
+        failures=str(len(failed)),
+        errors="0",
+        skipped=str(skipped),
+        time="0",
+    )
+    for finding in found:
+        case = ET.SubElement(
+            suite,
+            "testcase",
+            classname=f"canary.{finding.check}",
+            name=_text(finding.subject),
+            time="0",
+        )
+        properties = ET.SubElement(case, "properties")
+        for name in ("outcome", "limit", "value", "lower", "upper", "confidence", "chance"):
+            value = getattr(finding, name)
+            if value is not None:
+                ET.SubElement(properties, "property", name=name, value=str(value))
+        if _fails(verdict, finding):
+            failure = ET.SubElement(
+                case, "failure", type=finding.outcome, message=_text(finding.sentence)
+            )
+            failure.text = _text("\n".join([str(finding), *_lines(finding)]))
+        elif finding.outcome == "undecided":
+            ET.SubElement(case, "skipped", message=_text(str(finding)))
+        else:
+            ET.SubElement(case, "system-out").text = _text(finding.sentence)
+    suites = ET.Element("testsuites")
+    suites.append(suite)
+    ET.indent(suites)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suites, "unicode")}\n'
+
+
+def markdown(verdict: Verdict) -> str:
+    """A section of Markdown, for the summary of a CI job or a comment."""
+    lines = [
+        f"## canary: {verdict.outcome}",
+        "",
+        f"{_escaped(str(verdict.reason))}.",
+        "",
+        "| outcome | check | of | finding |",
+        "| --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| {f.outcome} | {f.check} | {_escaped(f.subject)} | {_escaped(str(f))} |"
+        for f in verdict.findings
+    ]
+    for finding in verdict.findings:
+        if finding.outcome == "passed" or not finding.canaries:
+            continue
+        lines += ["", f"### {finding.check}, {_escaped(finding.subject)}", ""]
+        lines += ["| canary | copies | exposure, bits | interval |", "| --- | ---: | ---: | --- |"]
+        lines += [
+            f"| {_escaped(c.id)} | {c.repetitions} | "
+            f"{'at least ' + bits(c.lower_bits) if c.bits is None else bits(c.bits)} | "
+            f"{bits(c.lower_bits)} to {bits(c.upper_bits)} |"
+            for c in finding.canaries[:_MOST_ROWS]
+        ]
+        if len(finding.canaries) > _MOST_ROWS:
+            lines += ["", f"and {len(finding.canaries) - _MOST_ROWS} more"]
+    return "\n".join(lines) + "\n"
+
+
+def write_junit(verdict: Verdict, path: str | os.PathLike[str]) -> Path:
+    """`junit` into a file, atomically."""
+    atomic_write(path, junit(verdict))
+    return Path(path)
+
+
+def write_markdown(verdict: Verdict, path: str | os.PathLike[str]) -> Path:
+    """`markdown` into a file, atomically."""
+    atomic_write(path, markdown(verdict))
+    return Path(path)
+
+
+def _fails(verdict: Verdict, finding: Finding) -> bool:
+    undecided = finding.outcome == "undecided" and verdict.undecided == "fail"
+    return finding.outcome == "memorized" or undecided
+
+
+def _lines(finding: Finding) -> list[str]:
+    """The canaries that a finding rests on, a line each."""
+    return [
+        f"{c.id}: {plural(c.repetitions, 'copy', 'copies')}, "
+        f"exposure {bits(c.lower_bits)} to {bits(c.upper_bits)} bits"
+        for c in finding.canaries[:_MOST_ROWS]
+    ]
+
+
+def _text(text: str) -> str:
+    """Text that XML can hold, line by line."""
+    return _FORBIDDEN.sub("", "\n".join(clean(line) for line in text.split("\n")))
+
+
+def _escaped(text: str) -> str:
+    """Untrusted text as one line of Markdown in which nothing is markup."""
+    return _MARKUP.sub(r"\\\1", clean(text))

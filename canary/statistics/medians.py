@@ -1,0 +1,225 @@
+"""The median of a population of canaries, from some of them whose exposures have intervals.
+
+Canaries of one number of copies are a sample: other fills at other places would have been
+learned more or less. A limit on their exposure speaks of the median of all of them. Two kinds
+of luck stand between the sample and that median, and both are counted:
+
+1. *which canaries were drawn*. At most half of all lie above the median, so among k of them
+   the number above it is at most binomial with share 1/2. This asks nothing of how exposures
+   are spread, and gives the order statistics as ends of an interval;
+2. *which candidates were drawn* to compare with. A canary counts as above a value only if
+   its whole interval is. All canaries of one format were compared with the same draws, and
+   less likely canaries never have fewer hits. So whether any of them is put on the wrong
+   side of a given value hangs on one canary alone, the one next to that value, and happens
+   with the chance that one interval misses at one end, however many canaries there are.
+   Then all of the format may be on the wrong side; in other formats, with draws of their
+   own, independently.
+
+Intervals of exact ranks do not miss. Those of censored canaries reach up to the size of the
+space, and so never count as below a limit within it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canary.errors import EstimationError
+from canary.statistics.checks import check_confidence, real_array
+
+__all__ = [
+    "MedianInterval",
+    "agreeing",
+    "canaries_to_decide",
+    "median_interval",
+    "wrong_side",
+]
+
+_MOST_CANARIES = 4_096
+
+
+@dataclass(frozen=True)
+class MedianInterval:
+    """What some canaries tell of the median of all like them.
+
+    Parameters
+    ----------
+    lower_bits, upper_bits : float or None
+        The median is at least, and at most, this; each for itself with the confidence. None
+        where there are too few canaries to say.
+    needed : int or None
+        Canaries that have to agree for either end; None if no number of them would do.
+    """
+
+    lower_bits: float | None
+    upper_bits: float | None
+    needed: int | None
+
+
+def median_interval(
+    lower_bits: ArrayLike,
+    upper_bits: ArrayLike,
+    *,
+    formats: Sequence[int] | None = None,
+    misses: Sequence[float] | None = None,
+    confidence: float = 0.9,
+) -> MedianInterval:
+    """Interval of the median exposure of all canaries like these.
+
+    Parameters
+    ----------
+    lower_bits, upper_bits : array_like of shape (k,)
+        Ends of the interval of each canary's exposure.
+    formats : sequence of int, optional
+        To which format each belongs, from 0. All to one unless given.
+    misses : sequence of float, optional
+        For each format, the chance that an interval ends too far in on one side: 0 for exact
+        ranks, 0.025 for draws at 95 %. 0 unless given.
+    confidence : float
+        Of either end by itself.
+
+    Returns
+    -------
+    MedianInterval
+        Its ends are the c-th greatest of the lower ends and the c-th smallest of the upper
+        ends, c being the smallest number of which `wrong_side` is at most ``1 - confidence``.
+
+    Raises
+    ------
+    EstimationError
+        If the arrays do not fit each other, are empty, hold NaN, or an option is out of range.
+
+    Notes
+    -----
+    Canaries are taken to be independent of each other. Fills that are drawn without
+    replacement from one space are slightly less than that, to the safe side. O(k**2).
+
+    References
+    ----------
+    .. [1] David and Nagaraja, Order Statistics, 3rd edition, 2003, section 7.1.
+
+    Examples
+    --------
+    >>> exact = [3.0, 14.0, 15.0, 16.0, 17.0, 18.0, 19.0, 20.0]
+    >>> median_interval(exact, exact)
+    MedianInterval(lower_bits=14.0, upper_bits=19.0, needed=7)
+    """
+    where = "median_interval"
+    check_confidence(confidence, where)
+    cure = "give both ends of each canary's interval"
+    low = real_array(lower_bits, "lower_bits", where, cure=cure)
+    high = real_array(upper_bits, "upper_bits", where, cure=cure)
+    homes = [0] * len(low) if formats is None else list(formats)
+    fit = low.ndim == 1 and low.shape == high.shape == (len(homes),) and len(low) > 0
+    if not fit or not bool(np.all(low <= high)):
+        raise EstimationError(
+            f"the ends of the intervals do not fit (shapes {low.shape} and {high.shape})",
+            cure=cure,
+            where=where,
+        )
+    sizes = tuple(homes.count(home) for home in range(max(homes) + 1))
+    chances = (0.0,) * len(sizes) if misses is None else tuple(misses)
+    needed = agreeing(sizes, chances, confidence=confidence)
+    if needed is None or needed > len(low):
+        return MedianInterval(None, None, needed)
+    return MedianInterval(
+        lower_bits=float(np.sort(low)[-needed]),
+        upper_bits=float(np.sort(high)[needed - 1]),
+        needed=needed,
+    )
+
+
+def wrong_side(count: int, sizes: Sequence[int], misses: Sequence[float]) -> float:
+    """Chance of at least `count` canaries on one side of a value that at most half exceed.
+
+    Parameters
+    ----------
+    count : int
+    sizes : sequence of int
+        Canaries of each format.
+    misses : sequence of float
+        For each format, the chance that all of its canaries are on that side, whatever is
+        true.
+
+    Notes
+    -----
+    The sum over the formats of independent numbers, each binomial with share 1/2, or with the
+    chance `misses` the size of its format. The binomial is the largest that "at most half"
+    allows, and a miss adds the most that it can: it is an upper bound.
+    """
+    return float(_counts(tuple(sizes), tuple(misses))[max(count, 0) :].sum())
+
+
+def agreeing(sizes: Sequence[int], misses: Sequence[float], *, confidence: float) -> int | None:
+    """How many canaries must lie on one side of a limit, so that the median surely does.
+
+    Parameters
+    ----------
+    sizes, misses
+        As in `wrong_side`.
+    confidence : float
+
+    Returns
+    -------
+    int or None
+        Where there are too few canaries, how many it would take, all agreeing; None if no
+        number would do.
+    """
+    chances = np.cumsum(_counts(tuple(sizes), tuple(misses))[::-1])[::-1]
+    enough = np.flatnonzero(chances <= 1.0 - confidence)
+    if len(enough):
+        return int(enough[0])
+    return canaries_to_decide(1.0, at_least=sum(sizes) + 1, miss=max(misses), confidence=confidence)
+
+
+def canaries_to_decide(
+    share: float, *, at_least: int, miss: float, confidence: float
+) -> int | None:
+    """How many canaries decide, if this share of them lies on one side of a limit.
+
+    Parameters
+    ----------
+    share : float
+        From 0 to 1.
+    at_least : int
+        How many there are.
+    miss : float
+        As in `wrong_side`, for all of them together.
+    confidence : float
+
+    Returns
+    -------
+    int or None
+        The smallest number from `at_least` on; None if more than 4,096 would be needed, or
+        no number is enough.
+    """
+    level = 1.0 - confidence
+    if not share > 0.5 or miss >= level:
+        return None
+    from scipy.special import bdtrc
+
+    numbers = np.arange(max(at_least, 1), _MOST_CANARIES + 1)
+    agree = np.floor(share * numbers + 1e-9)
+    chances = miss + (1.0 - miss) * bdtrc(agree - 1, numbers, 0.5)
+    enough = np.flatnonzero((agree >= 1) & (chances <= level))
+    return int(numbers[enough[0]]) if len(enough) else None
+
+
+@lru_cache(maxsize=512)
+def _counts(sizes: tuple[int, ...], misses: tuple[float, ...]) -> NDArray[np.float64]:
+    """Distribution of the number on the wrong side, from 0 to all; not to be written to."""
+    found = np.ones(1)
+    for size, miss in zip(sizes, misses, strict=True):
+        logs = [
+            math.lgamma(size + 1) - math.lgamma(i + 1) - math.lgamma(size - i + 1)
+            for i in range(size + 1)
+        ]
+        own = (1.0 - miss) * np.exp(np.array(logs) - size * math.log(2))
+        own[-1] += miss
+        found = np.convolve(found, own)
+    return found

@@ -1,0 +1,165 @@
+"""`canary check` and `canary plan` as a build uses them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from command_line import files
+from gate_audits import exact, extraction
+
+from canary.corpus.canaries import generate
+
+PASSED = {1: [1.0] * 8, 0: [1.0] * 4}
+MEMORIZED = {16: [20.0] * 8, 0: [1.0] * 4}
+UNDECIDED = {4: [8.0, 12.0] * 4, 0: [1.0] * 4}
+
+LIMIT = ("--max-exposure-bits", 10)
+
+
+@pytest.fixture
+def audits(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, groups in (("passed", PASSED), ("memorized", MEMORIZED), ("undecided", UNDECIDED)):
+        exact(groups, extractions=[extraction({})]).save(f"{name}.json")
+    Path("folder").mkdir()
+    exact(PASSED).save("folder/audit.json")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("passed", 0), ("memorized", 1), ("undecided", 3), ("missing", 2)]
+)
+def test_exit_codes_and_one_line(command, audits, name, code):
+    outcome = command("check", f"{name}.json", *LIMIT)
+    assert (outcome.code, outcome.out) == (code, "")
+    assert len(outcome.err.splitlines()) == 1
+    assert outcome.err.startswith("error: missing.json: cannot" if code == 2 else f"{name}: ")
+
+
+def test_undecided_may_pass(command, audits):
+    outcome = command("check", "undecided.json", *LIMIT, "--undecided", "pass")
+    assert outcome.code == 0
+    assert outcome.err.startswith("undecided, which passes here: ")
+    assert command("check", "memorized.json", *LIMIT, "--undecided", "pass").code == 1
+
+
+def test_json(command, audits):
+    found = command("check", "memorized.json", *LIMIT, "--max-p", 0.001, "--json").document
+    assert (found["kind"], found["schema"]) == ("canary verdict", 1)
+    assert (found["outcome"], found["passed"], found["exit_code"]) == ("memorized", False, 1)
+    assert [f["check"] for f in found["findings"]] == ["exposure", "p-value", "controls"]
+    assert found["findings"][0]["canaries"][0]["id"] == "canary-1"
+
+
+def test_the_folder_of_an_audit(command, audits):
+    assert command("check", "folder", *LIMIT).code == 0
+
+
+def test_maximum_prints_its_null_rate(command, audits):
+    outcome = command("check", "passed.json", *LIMIT, "--statistic", "maximum")
+    assert outcome.code == 0
+    assert "one or more exceed it in 0.78 % of audits" in outcome.err
+
+
+def test_no_extraction(command, audits):
+    assert command("check", "passed.json", "--no-extraction").code == 0
+    outcome = command("check", "folder", "--no-extraction")
+    assert outcome.code == 2
+    assert "run canary audit again with --extraction-budget" in outcome.err
+
+
+def test_junit_and_markdown(command, audits):
+    words = ("--junit", "canary.xml", "--markdown", "canary.md")
+    assert command("check", "memorized.json", *LIMIT, *words).code == 1
+    assert ET.parse("canary.xml").find("testsuite").get("failures") == "1"
+    assert Path("canary.md").read_text().startswith("## canary: memorized")
+
+
+def test_baseline(command, audits):
+    update = ("--baseline", "base.json", "--update-baseline")
+    outcome = command("check", "passed.json", "--baseline", "base.json")
+    assert outcome.code == 2
+    assert "--update-baseline" in outcome.err
+    outcome = command("check", "passed.json", *update)
+    assert (outcome.code, outcome.err) == (0, "The baseline, 1 audit, is in base.json\n")
+    assert command("check", "passed.json", "--baseline", "base.json").code == 0
+    exact({1: [9.0] * 8, 0: [1.0] * 4}).save("more.json")
+    outcome = command("check", "more.json", "--baseline", "base.json")
+    assert outcome.code == 1
+    assert "8.0 bits more than in the baseline" in outcome.err
+    # Other limits still hold while a baseline is written.
+    assert command("check", "memorized.json", *update, *LIMIT).code == 1
+    assert command("check", "memorized.json", *update, "--json").document["audits"] == 1
+    assert command("check", "memorized.json", "--baseline", "base.json").code == 0
+
+
+def test_seeds_of_a_way_of_training(command, audits):
+    for seed in range(6):
+        bits = [3.0 + seed] * 4
+        exact({4: bits}, fingerprint=f"{seed:064}").save(f"seed{seed}.json")
+    before, now = (tuple(f"seed{s}.json" for s in part) for part in (range(3), range(3, 6)))
+    assert command("check", *before, "--baseline", "base.json", "--update-baseline").code == 0
+    outcome = command("check", *now, "--baseline", "base.json")
+    assert outcome.code == 1
+    assert "3 seeds against 3, p = 0.05 by permutation" in outcome.err
+    outcome = command("check", *now[:2], "--baseline", "base.json")
+    assert outcome.code == 2
+    assert "three seeds or more" in outcome.err
+
+
+def test_verification(command, audits):
+    chosen = generate(
+        "The code is {digit:6}", repetitions=[1], per_repetition=8, controls=4, seed=0
+    )
+    chosen.save("canaries.json")
+    rows = [json.dumps({"text": chosen.text(c)}) + "\n" for c in chosen.injected]
+    for name, kept in (("whole", rows), ("lost", rows[:-2])):
+        Path(f"{name}.jsonl").write_text("".join(kept))
+        found = command("verify", f"{name}.jsonl", "--canaries", "canaries.json", "--json")
+        Path(f"{name}.json").write_text(found.out)
+    assert command("check", "passed.json", *LIMIT, "--verification", "whole.json").code == 0
+    outcome = command("check", "passed.json", *LIMIT, "--verification", "lost.json")
+    assert outcome.code == 2
+    assert "2 of 12 canaries did not survive" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "there is nothing to check"),
+        (("--max-exposure-bits", "nan"), "a limit of nan bits is none"),
+        (("--max-exposure-bits", "40"), "no exposure could exceed the limit of 40 bits"),
+        (("--max-p", "nan"), "on p-values is none"),
+        (("--max-epsilon", "1"), "needs the canary set"),
+        (("--update-baseline",), "name the file with --baseline"),
+        ((*LIMIT, "--repetitions", "4"), "no canary has 4 copies"),
+        ((*LIMIT, "--repetitions", "four"), "no list of whole numbers"),
+        ((*LIMIT, "--baseline", "memorized.json"), "is not a canary baseline document"),
+        ((*LIMIT, "--baseline", "passed.json", "--update-baseline"), "is read by this command"),
+        ((*LIMIT, "--junit", "passed.json"), "is read by this command"),
+        ((*LIMIT, "--junit", "a.xml", "--markdown", "a.xml"), "another result of this command"),
+        ((*LIMIT, "--verification", "passed.json"), "is not a canary verify document"),
+        ((*LIMIT, "--confidence", "nan"), "confidence must lie between 0 and 1"),
+    ],
+)
+def test_bad_input(command, audits, words, message):
+    before = files(Path())
+    outcome = command("check", "passed.json", *words)
+    assert outcome.code == 2
+    assert message in " ".join(outcome.err.split())
+    assert "Traceback" not in outcome.err
+    assert files(Path()) == before
+
+
+def test_plan(command):
+    words = ("The code is {digit:9}", "--exposure-bits", 4, "--max-exposure-bits", 10)
+    outcome = command("plan", *words, "--json")
+    assert outcome.code == 0
+    assert len(outcome.err.splitlines()) == 6
+    assert outcome.document["space_size"] == 10**9
+    assert outcome.document["canaries_for_evidence"] >= 2
+    assert command("plan", "no hole").code == 2
+    assert command("plan", "{digit:9}", "--power", "nan").code == 2

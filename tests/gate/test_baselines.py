@@ -1,0 +1,241 @@
+"""More than a baseline: of two models, and of two ways of training."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gate_audits import SIZE, TEXT, exact, of_groups, space
+
+from canary.errors import InputError, RecordError
+from canary.gate.baselines import Baseline
+from canary.gate.checking import check
+from canary.gate.comparing import MODEL_LEVEL, PROCEDURE_LEVEL
+from canary.statistics.exposures import exposure_by_draws
+
+BASE = {1: [1.0, 2.0, 0.5, 1.5], 16: [8.0, 9.0, 10.0, 12.0]}
+MORE = {1: [2.0, 3.0, 1.5, 2.5], 16: [9.0, 10.0, 11.0, 13.0]}
+
+
+def baseline(*groups):
+    return Baseline.of([exact(g, fingerprint=str(i) * 64) for i, g in enumerate(groups)])
+
+
+def test_more_golden():
+    # Eight of eight pairs up: 1 of 2^8 ways.
+    verdict = check(exact(MORE), baseline=baseline(BASE))
+    assert verdict.outcome == "memorized"
+    (found,) = verdict.findings
+    assert (found.value, found.limit) == (1 / 256, MODEL_LEVEL)
+    assert (
+        "exposed by 1.0 bits more than in the baseline on average (8 canaries, pair by pair, "
+        "p = 0.0039 by permutation)" in str(verdict)
+    )
+    assert "speaks of these two models" in str(verdict)
+    assert len(found.canaries) == 8
+
+
+def test_the_same_or_less_passes():
+    assert check(exact(BASE), baseline=baseline(BASE))
+    less = check(exact(BASE), baseline=baseline(MORE))
+    assert less
+    assert "1.0 bits less than in the baseline" in str(less)
+
+
+def test_other_canaries_are_dealt_by_group():
+    now = exact({1: [*MORE[1], 3.5], 16: [20.0, 21.0, 22.0, 23.0, 24.0]})
+    verdict = check(now, baseline=baseline(BASE))
+    assert "other canaries than the baseline's" in str(verdict)
+    assert verdict.outcome == "memorized"
+    (found,) = verdict.findings
+    # 126 ways in each group.
+    assert found.value * 126**2 == pytest.approx(round(found.value * 126**2))
+
+
+def test_too_few_canaries_decide_nothing():
+    verdict = check(exact({1: [9.0] * 4}), baseline=baseline({1: [1.0] * 4}))
+    assert verdict.outcome == "undecided"
+    assert "no p-value below 0.062 can come of so few; more canaries would do" in str(verdict)
+
+
+def hit(draws, hits, number=8):
+    """Canaries that so many of the draws are as likely as."""
+    px = np.r_[np.zeros(hits), np.full(draws - hits, 9.0)]
+    return of_groups({16: exposure_by_draws(np.ones(number), px, space_size=SIZE)})
+
+
+def test_what_draws_cannot_tell_is_undecided():
+    # No hit of 200, then and now: it may have risen from 6 bits to 30.
+    verdict = check(hit(200, 0), baseline=Baseline.of(hit(200, 0)))
+    assert verdict.outcome == "undecided"
+    assert "rank exactly (--method rank)" in str(verdict)
+    # With hits, the same is the same.
+    assert check(hit(200, 20), baseline=Baseline.of(hit(200, 20)))
+    # Ten hits against twelve is no more than draws do, though all rise together.
+    assert check(hit(200, 10), baseline=Baseline.of(hit(200, 12))).outcome == "undecided"
+    # Ten against a hundred is.
+    assert check(hit(200, 10), baseline=Baseline.of(hit(200, 100))).outcome == "memorized"
+
+
+# --- ways of training -----------------------------------------------------------------
+
+
+def runs(*levels):
+    return [exact({4: [b, b + 1.0]}, fingerprint=f"{b:064.1f}") for b in levels]
+
+
+def test_three_seeds_golden():
+    before = Baseline.of(runs(3.0, 4.0, 5.0))
+    verdict = check(runs(6.0, 7.0, 8.0), baseline=before)
+    assert verdict.outcome == "memorized"
+    found = verdict.findings[-1]
+    assert (found.value, found.limit) == (1 / 20, PROCEDURE_LEVEL)
+    assert "3 seeds against 3" in str(verdict)
+    assert check(runs(4.5, 6.0, 8.0), baseline=before)
+    more = check(runs(6.0, 7.0, 8.0, 9.0), baseline=before)
+    assert more.findings[-1].value == pytest.approx(1 / 35)
+
+
+@pytest.mark.parametrize(("now", "before"), [(2, 2), (1, 3), (3, 1), (2, 3)])
+def test_fewer_than_three_seeds_are_refused(now, before):
+    with pytest.raises(InputError, match="ways of training take three seeds or more of each"):
+        check(runs(*range(2, 2 + now)), baseline=Baseline.of(runs(*range(12, 12 + before))))
+
+
+def test_the_same_weights_twice_are_refused():
+    with pytest.raises(InputError, match="two audits are of the same weights"):
+        check(runs(2.0, 2.0, 3.0), baseline=Baseline.of(runs(4.0, 5.0, 6.0)))
+
+
+def seed_of_training(rng, *, level=5.0, spread=2.0):
+    """Eight canaries of one run: what the run does to all of them, and what to each."""
+    bits = np.clip(level + rng.normal(0, spread) + rng.normal(0, 1.5, 8), 0.05, 29)
+    return exact({16: bits}, fingerprint=str(rng.integers(10**9)))
+
+
+def test_reseeded_identical_runs_theory():
+    """5 % of 600 false alarms for ways of training; for two models, which differ, far more."""
+    rng = np.random.default_rng(0)
+    alarms = {"model": 0, "way": 0}
+    for _ in range(600):
+        six = [seed_of_training(rng) for _ in range(6)]
+        way = check(six[:3], baseline=Baseline.of(six[3:]))
+        alarms["way"] += way.outcome == "memorized"
+        alarms["model"] += check(six[0], baseline=Baseline.of(six[3])).outcome == "memorized"
+    assert alarms["way"] / 600 <= PROCEDURE_LEVEL + 3 * math.sqrt(0.05 * 0.95 / 600)
+    assert alarms["way"] > 0
+    assert alarms["model"] / 600 > 0.2
+
+
+def test_models_alike_theory():
+    """Two models that differ only in luck with each canary: 1 % of 1,000."""
+    rng = np.random.default_rng(1)
+    alarms = 0
+    for _ in range(1_000):
+        one, other = (seed_of_training(rng, spread=0.0) for _ in range(2))
+        alarms += check(one, baseline=Baseline.of(other)).outcome == "memorized"
+    assert alarms / 1_000 <= MODEL_LEVEL + 3 * math.sqrt(0.01 / 1_000)
+    assert alarms
+
+
+def test_a_worse_way_of_training_is_seen():
+    rng = np.random.default_rng(2)
+    seen = 0
+    for _ in range(100):
+        before = Baseline.of([seed_of_training(rng, spread=0.5) for _ in range(4)])
+        now = [seed_of_training(rng, level=9.0, spread=0.5) for _ in range(4)]
+        seen += check(now, baseline=before).outcome == "memorized"
+    assert seen >= 95
+
+
+# --- at rest --------------------------------------------------------------------------
+
+
+def test_round_trip(tmp_path):
+    made = Baseline.of([exact({0: [1.0, 2.0], **BASE}), exact({0: [2.0, 1.0], **MORE})])
+    made.save(tmp_path / "base.json")
+    assert Baseline.load(tmp_path / "base.json") == made
+    again = tmp_path / "again.json"
+    Baseline.load(tmp_path / "base.json").save(again)
+    assert again.read_bytes() == (tmp_path / "base.json").read_bytes()
+    draws = Baseline.of(hit(200, 0))
+    draws.save(again)
+    assert Baseline.load(again) == draws
+
+
+def test_missing_baseline(tmp_path):
+    with pytest.raises(RecordError, match="base.json: there is no baseline yet.*--update-baseline"):
+        check(exact(BASE), baseline=tmp_path / "base.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(schema=99), "has schema 99; this version of canary reads up to 1"),
+        (lambda d: d.update(kind="canary audit"), "is not a canary baseline document"),
+        (lambda d: d.update(audits=[]), "holds no audit"),
+        (lambda d: d.update(audits={}), "is not a list"),
+        (lambda d: d.pop("audits"), "whole baseline .KeyError: 'audits'"),
+        (lambda d: d["audits"][0].pop("canaries"), "whole baseline .KeyError: 'canaries'"),
+        (lambda d: d["audits"][0].update(canaries=[]), "no canary"),
+        (lambda d: d["audits"][0].update(canaries=[3]), "is not a whole baseline"),
+        (lambda d: d["audits"][0].update(natural="no"), "must be true or false"),
+        (lambda d: d["audits"][0].update(controls=[]), "one number for each format"),
+        (lambda d: d["audits"][0]["formats"][0].update(space_size="big"), "space_size must be"),
+        (lambda d: d["audits"][0]["canaries"][0].update(format=7), "names a format that is not"),
+        (lambda d: d["audits"][0]["canaries"][0].update(bits="1"), "bits must be"),
+        (lambda d: d["audits"][0]["canaries"][0].update(bits=-5.0), "cannot be"),
+        (lambda d: d["audits"][0]["canaries"][0].update(fill="1"), "has no field 'fill'"),
+    ],
+)
+def test_damaged_baseline(tmp_path, change, message):
+    path = tmp_path / "base.json"
+    baseline(BASE).save(path)
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(RecordError, match=f"^{path}: .*{message}"):
+        check(exact(BASE), baseline=path)
+
+
+def test_truncated_baseline(tmp_path):
+    path = Path(tmp_path / "base.json")
+    baseline(BASE).save(path)
+    path.write_text(path.read_text()[:300])
+    with pytest.raises(RecordError, match="it may be truncated"):
+        Baseline.load(path)
+
+
+@pytest.mark.parametrize(
+    ("audit", "message"),
+    [
+        (exact(BASE, formats=[space("My PIN is {digit:9}")]), "the format is 'My PIN"),
+        (exact(BASE, formats=[space(), space("My PIN")]), "2 formats, not 1"),
+        (exact(BASE, formats=[space(method="rank")]), "the method was 'rank'"),
+        (exact({1: BASE[1]}), "the number of canaries of 16 copies is 0, not 4"),
+        (exact({**BASE, 4: [1.0]}), "the number of canaries of 4 copies is 1, not 0"),
+        (exact(BASE, context="Dear"), "before each candidate stood the text 'Dear'"),
+        (exact(BASE, canaries_in_corpus=False), "they were left out"),
+    ],
+)
+def test_audits_that_cannot_be_compared(audit, message):
+    with pytest.raises(InputError, match=f"cannot be compared with the baseline: .*{message}"):
+        check(audit, baseline=baseline(BASE))
+
+
+def test_no_baseline_without_canaries():
+    with pytest.raises(InputError, match="without injected canaries makes no baseline"):
+        Baseline.of(exact({0: [1.0]}))
+    with pytest.raises(InputError, match="there is no audit"):
+        Baseline.of([])
+
+
+def test_a_baseline_holds_no_secret(tmp_path):
+    baseline(BASE).save(tmp_path / "base.json")
+    text = (tmp_path / "base.json").read_text()
+    assert TEXT in text
+    assert "px" not in text
+    assert "fill" not in text

@@ -1,0 +1,141 @@
+"""The bound on epsilon from audits whose canaries went in by the toss of a coin."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from gate_audits import assembled, by_bits, space
+
+from canary.audits.result import CanaryResult
+from canary.corpus.canaries import CanarySet, generate
+from canary.errors import EstimationError, InputError
+from canary.gate.checking import check
+from canary.gate.coins import epsilon_bound
+
+TEXT = "The random number is {digit:9}"
+
+
+def tossed(number=64, *, copies=(1,), seed=0, controls=4):
+    return generate(
+        TEXT, repetitions=list(copies), per_repetition=number, controls=controls, seed=seed,
+        coin_flips=True,
+    )  # fmt: skip
+
+
+def audited(canaries, bits):
+    """An audit of a set with so many bits for each."""
+    found = [
+        CanaryResult(c.id, c.format, c.repetitions, 30.0 - b, 9.0, e, None)
+        for c, b, e in zip(canaries, bits, by_bits(bits), strict=True)
+    ]
+    return assembled(found, [space()])
+
+
+def told(canaries, rng, epsilon):
+    """Exposures that tell each coin as randomised response of this epsilon does."""
+    keep = rng.random(len(canaries)) < 1 / (1 + math.exp(-epsilon))
+    inside = np.array([bool(c.repetitions) for c in canaries])
+    looks = np.where(keep, inside, ~inside)
+    return np.where(looks, 20.0, 2.0) + rng.random(len(canaries))
+
+
+def test_bound_golden():
+    canaries = tossed()
+    bits = [20.0 if c.repetitions else 1.0 for c in canaries]
+    made = epsilon_bound(audited(canaries, bits), canaries)
+    inside = sum(bool(c.repetitions) for c in canaries if c.tossed)
+    # Half are guessed to be in; as many as were not are wrong.
+    assert (made.coins, made.guesses, made.copies) == (64, 64, 1)
+    assert made.correct == 64 - abs(inside - 32)
+    few = epsilon_bound(audited(canaries, bits), canaries, guesses=40)
+    assert (few.correct, few.guesses) == (40, 40)
+    assert few.epsilon == few.most == pytest.approx(-math.log(0.05 ** (-1 / 40) - 1))
+
+
+def test_randomised_response_coverage():
+    """Never above the truth in more than 5 % of runs, through set, audit and bound."""
+    rng = np.random.default_rng(3)
+    epsilon, runs = 1.0, 400
+    bounds = []
+    for seed in range(runs):
+        canaries = tossed(60, seed=seed, controls=1)
+        audit = audited(canaries, told(canaries, rng, epsilon))
+        bounds.append(epsilon_bound(audit, canaries).epsilon)
+    assert np.mean(np.array(bounds) > epsilon) <= 0.05
+    assert np.median(bounds) > 0.1
+
+
+def test_copies_choose_the_coins():
+    canaries = tossed(8, copies=(1, 16))
+    audit = audited(canaries, [5.0] * len(canaries))
+    assert epsilon_bound(audit, canaries).copies == 16
+    ones = epsilon_bound(audit, canaries, copies=1)
+    assert (ones.copies, ones.coins) == (1, 8)
+    with pytest.raises(InputError, match="no coin was tossed for 4 copies; give one of 1, 16"):
+        epsilon_bound(audit, canaries, copies=4)
+
+
+def test_verdicts():
+    canaries = tossed()
+    clear = audited(canaries, [20.0 if c.repetitions else 1.0 for c in canaries])
+    options = {"canaries": canaries, "guesses": 40}
+    broken = check(clear, max_epsilon=1.0, **options)
+    assert broken.outcome == "memorized"
+    assert "epsilon is at least 2.55 for 1 copy of a record" in str(broken)
+    assert "(40 of 40 coins guessed rightly, 95 %), above the limit of 1" in str(broken)
+    rng = np.random.default_rng(0)
+    nothing = audited(canaries, -np.log2(rng.random(len(canaries))))
+    kept = check(nothing, max_epsilon=1.0, **options)
+    assert kept
+    assert "does not contradict the limit of 1" in str(kept)
+    untested = check(nothing, max_epsilon=8.0, **options)
+    assert untested.outcome == "undecided"
+    assert "no more than 2.55 could have been shown" in str(untested)
+    with_delta = check(clear, max_epsilon=1.0, delta=0.001, **options)
+    assert with_delta.findings[0].lower < broken.findings[0].lower
+
+
+def test_fixed_lists_are_refused():
+    canaries = generate(TEXT, repetitions=[1], per_repetition=8, controls=8, seed=0)
+    with pytest.raises(InputError, match="a fixed list of canaries gives no bound on epsilon"):
+        epsilon_bound(audited(canaries, [5.0] * 16), canaries)
+
+
+def test_another_set_is_refused():
+    canaries, others = tossed(16), tossed(16, seed=9)
+    assert [c.repetitions for c in canaries] != [c.repetitions for c in others]
+    with pytest.raises(InputError, match="the canary set is not the one that was audited"):
+        epsilon_bound(audited(canaries, [5.0] * len(canaries)), others)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"guesses": 0}, "guesses must be a positive integer"),
+        ({"guesses": 65}, "65 guesses for 64 coins"),
+        ({"delta": math.nan}, "delta must lie"),
+        ({"confidence": 1.0}, "confidence must lie"),
+    ],
+)
+def test_input(options, message):
+    canaries = tossed()
+    with pytest.raises(EstimationError, match=message):
+        epsilon_bound(audited(canaries, [5.0] * len(canaries)), canaries, **options)
+
+
+@pytest.mark.parametrize("limit", [-1.0, math.nan, math.inf, "one"])
+def test_limit_input(limit):
+    canaries = tossed()
+    with pytest.raises(InputError, match="on epsilon is none"):
+        check(audited(canaries, [5.0] * len(canaries)), max_epsilon=limit, canaries=canaries)
+
+
+def test_the_set_at_rest_keeps_the_coins(tmp_path):
+    canaries = tossed(16)
+    audit = audited(canaries, [5.0] * len(canaries))
+    canaries.save(tmp_path / "set.json")
+    assert epsilon_bound(audit, CanarySet.load(tmp_path / "set.json")) == epsilon_bound(
+        audit, canaries
+    )

@@ -1,0 +1,257 @@
+"""Limits on exposure: what is memorized, passed and undecided, and what would decide."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from gate_audits import SIZE, assembled, by_bits, by_draws, exact, of_groups, space
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canary.audits.result import CanaryResult
+from canary.errors import EstimationError, InputError
+from canary.gate.checking import check
+from canary.statistics.exposures import exposure_by_bounds, exposure_by_draws
+from canary.statistics.result import IMPORTANCE, RANK, UNIFORM_DRAWS
+
+HIGH = [14.0, 15.0, 16.0, 17.0, 18.0, 19.0, 20.0, 29.0]
+LOW = [0.1, 0.5, 0.8, 1.0, 1.3, 2.0, 3.0, 6.0]
+
+
+def one(verdict):
+    """Its only finding on exposure."""
+    (found,) = [f for f in verdict.findings if f.check == "exposure"]
+    return found
+
+
+def test_memorized_golden():
+    verdict = check(exact({16: HIGH}), max_exposure_bits=10)
+    assert (verdict.outcome, bool(verdict), verdict.exit_code) == ("memorized", False, 1)
+    found = one(verdict)
+    # Seven of eight must agree: the second smallest and the second largest.
+    assert (found.lower, found.upper) == pytest.approx((15.0, 20.0), abs=1e-3)
+    assert found.value == pytest.approx(17.5, abs=1e-3)
+    assert str(verdict).startswith(
+        "memorized: the median exposure of canaries with 16 copies (8 canaries, 90 %) is "
+        "15.0 bits or more, above the limit of 10; "
+    )
+    assert [c.id for c in found.canaries] == [f"canary-{n}" for n in range(8, 0, -1)]
+
+
+def test_passed_golden():
+    verdict = check(exact({1: LOW, 0: LOW}), max_exposure_bits=10)
+    assert (verdict.outcome, bool(verdict), verdict.exit_code) == ("passed", True, 0)
+    assert str(verdict) == (
+        "passed: the median exposure of canaries with 1 copy (8 canaries, 90 %) is at most "
+        "3.0 bits, within the limit of 10"
+    )
+
+
+def test_undecided_golden():
+    # Five of eight lie above. 5/8 of 37 are 23 whole ones, and 23 or more of 37 coins are heads
+    # in 9.4 % of cases; of fewer than 37, always in more than 10 %.
+    audit = exact({16: [4.0, 5.0, 6.0, 11.0, 12.0, 13.0, 14.0, 15.0]})
+    verdict = check(audit, max_exposure_bits=10)
+    assert (verdict.outcome, bool(verdict), verdict.exit_code) == ("undecided", False, 3)
+    found = one(verdict)
+    assert (found.lower, found.upper) == pytest.approx((5.0, 14.0), abs=1e-3)
+    assert found.cure == (
+        "about 37 canaries in place of 8 would decide, if the same share of them lies above "
+        "the limit"
+    )
+    allowed = check(audit, max_exposure_bits=10, undecided="pass")
+    assert (allowed.outcome, bool(allowed), allowed.exit_code) == ("undecided", True, 0)
+    assert str(allowed).startswith("undecided, which passes here: ")
+
+
+def test_the_worst_group_counts():
+    verdict = check(exact({1: LOW, 4: [8.0, 12.0] * 4, 16: HIGH}), max_exposure_bits=10)
+    assert [f.outcome for f in verdict.findings] == ["passed", "undecided", "memorized"]
+    assert verdict.outcome == "memorized"
+    assert "with 16 copies" in str(verdict)
+    assert [line.split(":")[0] for line in verdict.summary().splitlines()] == [
+        "memorized",
+        "undecided",
+        "passed",
+    ]
+    assert check(exact({1: LOW, 16: HIGH}), max_exposure_bits=10, repetitions=[1])
+
+
+def test_half_and_half_is_never_decided_by_more():
+    found = one(check(exact({4: [8.0, 12.0] * 4}), max_exposure_bits=10))
+    assert "no number of canaries would decide" in found.cure
+
+
+def test_four_decide_and_three_do_not():
+    assert check(exact({16: [20.0] * 4}), max_exposure_bits=10).outcome == "memorized"
+    found = one(check(exact({16: [20.0] * 3}), max_exposure_bits=10))
+    assert (found.outcome, found.lower, found.upper) == ("undecided", None, None)
+    assert found.cure.startswith("4 that agree would do")
+    found = one(check(exact({16: [20.0] * 4}), max_exposure_bits=10, confidence=0.95))
+    assert found.cure.startswith("5 that agree would do")
+
+
+def test_a_limit_that_is_just_kept():
+    bits = by_bits([8.0])[0].bits
+    assert check(exact({1: [8.0] * 4}), max_exposure_bits=bits)
+    assert check(exact({1: [8.0] * 4}), max_exposure_bits=bits - 1e-6).outcome == "memorized"
+
+
+def censored(draws, number=8):
+    """Canaries that no draw was as likely as."""
+    return exposure_by_draws(np.zeros(number), np.ones(draws), space_size=SIZE)
+
+
+def test_more_draws_would_decide():
+    # No hit among 200 draws is more than 5.8 bits; 3,776 draws without a hit are more than 10.
+    audit = of_groups({16: censored(200)})
+    found = one(check(audit, max_exposure_bits=10))
+    assert found.outcome == "undecided"
+    assert (found.value, found.upper) == (None, pytest.approx(math.log2(SIZE)))
+    assert "about 3,800 draws (--draws)" in found.cure
+    assert check(of_groups({16: censored(3_800)}), max_exposure_bits=10).outcome == "memorized"
+    assert check(of_groups({16: censored(3_700)}), max_exposure_bits=10).outcome == "undecided"
+
+
+def test_draws_take_more_canaries_than_exact_ranks():
+    # 0.025 + 0.975/16 is within 10 %, but not within 5 %, where five exact ranks would do.
+    four, five, six = (of_groups({16: censored(20_000, n)}) for n in (4, 5, 6))
+    assert check(four, max_exposure_bits=10).outcome == "memorized"
+    assert check(five, max_exposure_bits=10, confidence=0.95).outcome == "undecided"
+    assert check(six, max_exposure_bits=10, confidence=0.95).outcome == "memorized"
+
+
+def test_bounds_of_a_walk_that_ended_ask_for_budget():
+    bound = exposure_by_bounds(lower=100, upper=SIZE // 8, space_size=SIZE)
+    audit = of_groups({16: [bound] * 8}, formats=[space(method=RANK)])
+    found = one(check(audit, max_exposure_bits=10))
+    assert found.outcome == "undecided"
+    assert "larger budget" in found.cure
+
+
+def test_noise_asks_for_float32():
+    blurred = [
+        exposure_by_bounds(lower=10, rank=1000, upper=SIZE // 4, space_size=SIZE) for _ in range(8)
+    ]
+    found = one(check(of_groups({16: blurred}), max_exposure_bits=10))
+    assert found.outcome == "undecided"
+    assert "float32" in found.cure
+
+
+def test_several_formats_are_one_group():
+    formats = [space(), space("My PIN is {digit:9}")]
+    canaries = [
+        CanaryResult(f"canary-{i}", i % 2, 16, 10.0, 9.0, e, None)
+        for i, e in enumerate(by_bits(HIGH), 1)
+    ]
+    verdict = check(assembled(canaries, formats), max_exposure_bits=10)
+    assert one(verdict).lower == pytest.approx(15.0, abs=1e-3)
+    # With draws in either, each may miss on its own: 4.9 % for seven of eight, not 3.5.
+    drawn = [space(f.format, method=IMPORTANCE, draws=200) for f in formats]
+    verdict = check(assembled(canaries, drawn), max_exposure_bits=10, confidence=0.955)
+    assert one(verdict).lower == pytest.approx(14.0, abs=1e-3)
+
+
+# --- the maximum ----------------------------------------------------------------------
+
+
+def test_maximum_golden():
+    verdict = check(exact({1: LOW, 16: HIGH}), max_exposure_bits=12, statistic="maximum")
+    found = one(verdict)
+    assert found.outcome == "memorized"
+    assert found.chance == pytest.approx(1 - (1 - 2**-12) ** 16)
+    assert "canary-16 with 16 copies has an exposure of 28.9 bits or more" in str(verdict)
+    assert "of 16 canaries never learned, one or more exceed it in 0.39 % of audits" in str(verdict)
+    passed = check(exact({1: LOW}), max_exposure_bits=12, statistic="maximum")
+    assert passed
+    assert "is at most 6.0 bits" in str(passed)
+
+
+def test_the_null_rate_of_the_maximum_theory():
+    """64 canaries at 10 bits: 6.06 % of audits, as the message says."""
+    rng = np.random.default_rng(0)
+    exceeded = (-np.log2(rng.random((40_000, 64)))).max(axis=1) > 10
+    found = one(check(exact({1: [1.0] * 64}), max_exposure_bits=10, statistic="maximum"))
+    assert found.chance == pytest.approx(0.0606, abs=1e-4)
+    assert exceeded.mean() == pytest.approx(found.chance, abs=0.004)
+    assert "6.1 % of audits" in found.sentence
+
+
+def test_maximum_undecided_asks_for_draws():
+    rng = np.random.default_rng(1)
+    audit = of_groups({1: by_draws([0.5, 2**-10.1], draws=2_000, rng=rng)})
+    found = one(check(audit, max_exposure_bits=10, statistic="maximum"))
+    assert found.outcome == "undecided"
+    assert "draws (--draws)" in found.cure
+
+
+def test_maximum_over_many_formats_with_draws():
+    """Five formats, each with draws that may miss: 12 % in all."""
+    formats = [space(f"Code {i} is {{digit:9}}", method=UNIFORM_DRAWS, draws=9) for i in range(5)]
+    canaries = [
+        CanaryResult(f"canary-{i}", i, 16, 10.0, 9.0, e, None) for i, e in enumerate(censored(9, 5))
+    ]
+    found = one(check(assembled(canaries, formats), max_exposure_bits=2, statistic="maximum"))
+    assert found.outcome == "undecided"
+    assert "lower the confidence to 0.88" in found.cure
+
+
+# --- properties -----------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.floats(0, 29), min_size=1, max_size=12),
+    st.floats(1, 28),
+    st.sampled_from(["median", "maximum"]),
+)
+def test_more_exposure_is_never_better_property(bits, limit, statistic):
+    order = ["passed", "undecided", "memorized"]
+    found = check(exact({1: bits}), max_exposure_bits=limit, statistic=statistic)
+    worse = check(exact({1: [b + 0.9 for b in bits]}), max_exposure_bits=limit, statistic=statistic)
+    assert order.index(worse.outcome) >= order.index(found.outcome)
+    assert bool(found) == (found.outcome == "passed")
+    stricter = check(exact({1: bits}), max_exposure_bits=limit / 2 + 0.5, statistic=statistic)
+    assert order.index(stricter.outcome) >= order.index(found.outcome)
+
+
+# --- input ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "there is nothing to check; give max_exposure_bits"),
+        ({"max_exposure_bits": math.nan}, "a limit of nan bits is none"),
+        ({"max_exposure_bits": math.inf}, "a limit of inf bits is none"),
+        ({"max_exposure_bits": 0.5}, "from 1 bit on, which is what chance gives"),
+        ({"max_exposure_bits": "ten"}, "a limit of 'ten' bits is none"),
+        ({"max_exposure_bits": 30}, "no exposure could exceed the limit of 30 bits: .* 29.9"),
+        ({"max_exposure_bits": 30, "statistic": "maximum"}, "no exposure could exceed"),
+        ({"max_exposure_bits": 10, "statistic": "mean"}, "unknown statistic 'mean'"),
+        ({"max_exposure_bits": 10, "undecided": "maybe"}, "undecided is 'maybe'"),
+        ({"max_exposure_bits": 10, "confidence": math.nan}, "confidence must lie between"),
+        ({"max_exposure_bits": 10, "repetitions": [4]}, "no canary has 4 copies; .* 1, 16"),
+        ({"max_exposure_bits": 10, "repetitions": [0]}, "no canary has 0 copies"),
+        ({"max_exposure_bits": 10, "repetitions": []}, "repetitions: no number"),
+        ({"max_p": math.nan}, "a limit of nan on p-values is none"),
+        ({"max_p": 0}, "above 0 and below 1"),
+        ({"max_epsilon": 1.0}, "a limit on epsilon needs the canary set"),
+        ({"no_extraction": True}, "the audit extracted nothing"),
+    ],
+)
+def test_input(options, message):
+    with pytest.raises((InputError, EstimationError), match=message):
+        check(exact({1: LOW, 16: HIGH}), **options)
+
+
+def test_no_canary_was_put_in():
+    with pytest.raises(InputError, match="none of the audit's canaries was put into the corpus"):
+        check(exact({0: LOW}), max_exposure_bits=10)
+
+
+@pytest.mark.parametrize("given", [[], [3], 7])
+def test_no_audit(given):
+    with pytest.raises((InputError, TypeError), match="expected an audit|not iterable"):
+        check(given, max_exposure_bits=10)

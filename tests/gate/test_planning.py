@@ -1,0 +1,116 @@
+"""Plans: against audits that go through the gate, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from gate_audits import SIZE, TEXT, exact, of_groups
+from scipy import stats
+
+from canary.errors import CanaryError
+from canary.formats.format import Format
+from canary.gate.checking import check
+from canary.gate.planning import plan
+from canary.statistics.exposures import exposure_by_draws
+
+
+def learned(rng, median, number):
+    """Shares of the space that learned canaries of a median exposure leave."""
+    return stats.norm.cdf(rng.normal(-stats.norm.isf(2.0**-median), 1, number))
+
+
+def outcomes(median, audits, *, per_repetition, draws=None, groups=1, **limits):
+    """Shares of the verdicts, of audits with one learned group among unlearned ones."""
+    rng = np.random.default_rng([audits, per_repetition])
+    found, k = [], per_repetition
+    for _ in range(audits):
+        shares = [learned(rng, median if i == 0 else 1.0, k) for i in range(groups)]
+        if draws is None:
+            audit = exact({2**i: -np.log2(s) for i, s in enumerate(shares)})
+        else:
+            drawn = exposure_by_draws(np.concatenate(shares), rng.random(draws), space_size=SIZE)
+            audit = of_groups({2**i: drawn[i * k : (i + 1) * k] for i in range(groups)})
+        found.append(check(audit, **limits).outcome)
+    return {name: found.count(name) / audits for name in ("memorized", "passed", "undecided")}
+
+
+@pytest.mark.parametrize(("draws", "groups"), [(None, 1), (None, 4), (1_000, 2)])
+def test_evidence_theory(draws, groups):
+    repetitions = [2**i for i in range(groups)]
+    made = plan(SIZE, repetitions=repetitions, per_repetition=6, draws=draws, max_p=0.01)
+    seen = outcomes(made.seen_bits, 400, per_repetition=6, draws=draws, groups=groups, max_p=0.01)
+    assert seen["memorized"] == pytest.approx(0.9, abs=0.05)
+
+
+@pytest.mark.parametrize("draws", [None, 4_000])
+def test_limit_theory(draws):
+    options = {"repetitions": [1], "per_repetition": 8, "draws": draws, "max_exposure_bits": 6}
+    made = plan(SIZE, **options)
+    gate = {"per_repetition": 8, "draws": draws, "max_exposure_bits": 6}
+    assert outcomes(made.memorized_bits, 300, **gate)["memorized"] == pytest.approx(0.9, abs=0.06)
+    assert outcomes(made.passed_bits, 300, **gate)["passed"] == pytest.approx(0.9, abs=0.06)
+    asked = plan(SIZE, exposure_bits=8.0, **options)
+    found = outcomes(8.0, 300, **gate)
+    assert asked.memorized == pytest.approx(found["memorized"], abs=0.08)
+    assert asked.passed == pytest.approx(found["passed"], abs=0.05)
+
+
+def test_how_many_canaries_theory():
+    made = plan(SIZE, repetitions=[1], exposure_bits=3.0, max_p=0.01)
+    enough = outcomes(3.0, 400, per_repetition=made.canaries_for_evidence, max_p=0.01)
+    assert enough["memorized"] >= 0.85
+    fewer = made.canaries_for_evidence - 1
+    short = plan(SIZE, repetitions=[1], exposure_bits=3.0, max_p=0.01, per_repetition=fewer)
+    assert short.evidence < 0.9
+    decided = plan(SIZE, repetitions=[1], exposure_bits=14.0, max_exposure_bits=10)
+    found = outcomes(14.0, 300, per_repetition=decided.canaries_for_verdict, max_exposure_bits=10)
+    assert found["memorized"] == pytest.approx(0.92, abs=0.06)
+
+
+def test_formats_and_sizes_are_the_same():
+    assert plan(TEXT) == plan(Format(TEXT)) == plan(SIZE)
+
+
+def test_what_cannot_be_seen():
+    # Two canaries against ten draws: no p-value is that small.
+    made = plan(SIZE, per_repetition=2, draws=10, max_exposure_bits=10, exposure_bits=20.0)
+    assert (made.seen_bits, made.memorized_bits, made.passed_bits) == (None, None, None)
+    assert made.canaries_for_evidence is not None
+    assert made.canaries_for_verdict is None
+    said = made.summary()
+    assert "no exposure gives it" in said
+    assert "no median is called memorized" in said
+    assert "no number does" in said
+
+
+def test_round_trip_to_json():
+    for options in ({}, {"max_exposure_bits": 10, "exposure_bits": 4.0}):
+        made = plan(SIZE, **options)
+        assert json.loads(json.dumps(made.to_dict(), allow_nan=False)) == made.to_dict()
+        assert len(made.summary().splitlines()) == (6 if options else 2)
+
+
+@pytest.mark.parametrize(
+    ("space", "options", "message"),
+    [
+        (0, {}, "space_size must be a positive integer"),
+        (2, {}, "a space of 2 candidates tells nothing"),
+        (SIZE, {"draws": 0}, "draws must be a positive integer"),
+        (SIZE, {"per_repetition": 0}, "per_repetition"),
+        (SIZE, {"repetitions": []}, "plan: repetitions: no number of copies"),
+        (SIZE, {"max_p": math.nan}, "on p-values is none"),
+        (SIZE, {"power": 1.0}, "plan: power"),
+        (SIZE, {"confidence": math.nan}, "confidence must lie"),
+        (SIZE, {"max_exposure_bits": math.nan}, "a limit of nan bits"),
+        (SIZE, {"max_exposure_bits": 30}, "no exposure could exceed the limit"),
+        (SIZE, {"exposure_bits": 0.5}, "cannot be in this space"),
+        (SIZE, {"exposure_bits": math.nan}, "cannot be in this space"),
+        ("no hole", {}, "the format has no hole"),
+    ],
+)
+def test_input(space, options, message):
+    with pytest.raises(CanaryError, match=message):
+        plan(space, **options)

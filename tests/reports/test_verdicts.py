@@ -1,0 +1,98 @@
+"""Verdicts as JUnit XML and as Markdown."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from gate_audits import assembled, exact, extraction, space
+
+from canary.gate.checking import check
+from canary.gate.verdict import Finding, Standing, Verdict
+from canary.reports.verdicts import junit, markdown, write_junit, write_markdown
+
+NASTY = "<b>|[x](http://example.org)|</b> ]]> & `code`\x1b[31m\n# heading\ufffe\x00"
+
+
+def made(undecided="fail"):
+    audit = exact({1: [1.0] * 4, 4: [8.0, 12.0] * 2, 16: [20.0] * 4, 0: [1.0] * 4})
+    return check(audit, max_exposure_bits=10, undecided=undecided)
+
+
+def nasty():
+    standing = Standing(NASTY, 1, None, 1.0, 2.0)
+    return Verdict((Finding("exposure", NASTY, "memorized", NASTY, NASTY, canaries=(standing,)),))
+
+
+def cases(verdict):
+    return ET.fromstring(junit(verdict)).findall("testsuite/testcase")
+
+
+def test_junit_golden():
+    suite = ET.fromstring(junit(made())).find("testsuite")
+    assert {key: suite.get(key) for key in ("name", "tests", "failures", "errors", "skipped")} == {
+        "name": "canary", "tests": "4", "failures": "2", "errors": "0", "skipped": "0",
+    }  # fmt: skip
+    passed, undecided, memorized, controls = cases(made())
+    assert [c.get("classname") for c in (passed, controls)] == [
+        "canary.exposure",
+        "canary.controls",
+    ]
+    assert passed.find("failure") is None
+    assert undecided.find("failure").get("type") == "undecided"
+    assert memorized.find("failure").get("type") == "memorized"
+    assert "above the limit of 10" in memorized.find("failure").get("message")
+    text = memorized.find("failure").text
+    assert "canary-9: 16 copies, exposure 20.0 to 20.0 bits" in text
+    properties = {p.get("name"): p.get("value") for p in memorized.findall("properties/property")}
+    assert properties["outcome"] == "memorized"
+    assert float(properties["lower"]) == pytest.approx(20, abs=1e-2)
+
+
+def test_undecided_that_passes_is_skipped():
+    suite = ET.fromstring(junit(made("pass"))).find("testsuite")
+    assert (suite.get("failures"), suite.get("skipped")) == ("1", "1")
+    assert suite.findall("testcase")[1].find("skipped") is not None
+
+
+def test_markdown_golden():
+    lines = markdown(made()).splitlines()
+    assert lines[0] == "## canary: memorized"
+    assert "the median exposure of canaries with 16 copies" in lines[2]
+    rows = [line for line in lines if line.startswith(("| passed", "| undecided", "| memorized"))]
+    assert [row.split(" | ")[0] for row in rows] == [
+        "| passed", "| undecided", "| memorized", "| passed",
+    ]  # fmt: skip
+    assert "| canary\\-9 | 16 | 20.0 | 20.0 to 20.0 |" in lines
+
+
+def test_untrusted_text_stays_text():
+    (case,) = cases(nasty())
+    assert "\x1b" not in junit(nasty())
+    assert case.find("failure").get("message").startswith("<b>|[x](http://example.org)|</b> ]]> &")
+    text = markdown(nasty())
+    assert "<b>" not in text
+    assert "[x](" not in text
+    assert "\x1b" not in text
+    assert "\n# heading" not in text
+    row = next(line for line in text.splitlines() if line.startswith("| memorized"))
+    assert row.replace("\\|", "").count("|") == 5
+
+
+def test_of_an_extraction():
+    audit = exact({16: [20.0] * 8}, extractions=[extraction({1: "canary-1"})])
+    text = markdown(check(audit, no_extraction=True))
+    assert "### extraction" in text
+    assert "•••••••••" in text
+
+
+def test_many_canaries_are_cut_short():
+    audit = exact({16: [20.0] * 40})
+    assert "and 15 more" in markdown(check(audit, max_exposure_bits=10))
+
+
+def test_files(tmp_path):
+    assert write_junit(made(), tmp_path / "a.xml").read_text(encoding="utf-8") == junit(made())
+    path = write_markdown(made(), tmp_path / "a.md")
+    assert path.read_text(encoding="utf-8") == markdown(made())
+    assert assembled([], [space()]).canaries == ()

@@ -1,0 +1,117 @@
+"""Audits made of exposures, as a model would give them, for the gate."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from canary.audits.combining import combined_p
+from canary.audits.extraction import Candidate, Extraction
+from canary.audits.result import Audit, CanaryResult, FormatResult
+from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
+from canary.statistics.histogram import HistogramBuilder
+from canary.statistics.result import ENUMERATION, UNIFORM_DRAWS
+
+SIZE = 10**9
+TEXT = "The random number is {digit:9}"
+
+
+def _histogram():
+    builder = HistogramBuilder()
+    builder.add(np.linspace(20, 40, 50))
+    return builder.build()
+
+
+HISTOGRAM = _histogram()
+
+
+def by_bits(bits, *, size=SIZE):
+    """Exact exposures of about so many bits."""
+    ranks = np.maximum(np.round(size * 2.0 ** -np.asarray(bits, float)), 1).astype(object)
+    return [
+        exposure_by_rank(r, lower=r, upper=r, space_size=size) for r in map(int, np.ravel(ranks))
+    ]
+
+
+def by_draws(shares, *, draws, rng, size=SIZE):
+    """Exposures of canaries that so large a share of the space is as likely as."""
+    return exposure_by_draws(shares, rng.random(draws), space_size=size)
+
+
+def space(text=TEXT, *, size=SIZE, method=ENUMERATION, draws=None, noise=1e-6):
+    return FormatResult(
+        format=text,
+        masked=text.replace("{digit:9}", "•••••••••"),
+        space_size=size,
+        method=method,
+        reason="for a test",
+        histogram=HISTOGRAM,
+        skew_normal=None,
+        candidates=50,
+        draws=draws,
+        queries=450,
+        tokens=28,
+        noise_bits=noise,
+        certificate=None,
+        seconds=1.0,
+    )
+
+
+def of_groups(groups, *, formats=None, fingerprint="a" * 64, extractions=(), at=0, **settings):
+    """An audit of exposures by number of copies; 0 holds the controls."""
+    canaries, ordinal = [], {True: 0, False: 0}
+    for n, exposures in groups.items():
+        for e in exposures:
+            ordinal[n == 0] += 1
+            name = f"{'canary' if n else 'control'}-{ordinal[n == 0]}"
+            canaries.append(CanaryResult(name, at, n, 30.0 - (e.bits or 0.0), 9.0, e, None))
+    if formats is None:
+        drawn = {c.exposure.draws for c in canaries} - {None}
+        method = UNIFORM_DRAWS if drawn else ENUMERATION
+        formats = [space(method=method, draws=min(drawn, default=None))]
+    return assembled(canaries, formats, fingerprint, extractions, **settings)
+
+
+def assembled(
+    canaries, formats, fingerprint="a" * 64, extractions=(), *, natural=False, **settings
+):
+    injected = [c for c in canaries if c.repetitions]
+    return Audit(
+        canaries=tuple(canaries),
+        formats=tuple(formats),
+        injected_p=None if natural else combined_p(injected),
+        controls_p=combined_p([c for c in canaries if not c.repetitions]),
+        model={"name": "checkpoint", "fingerprint": fingerprint, "dtype": "float32"},
+        settings={"method": "auto", "seed": 0, **settings},
+        extractions=tuple(extractions),
+    )
+
+
+def exact(groups, **options):
+    """An audit of exact exposures in bits, by number of copies."""
+    return of_groups({n: by_bits(bits) for n, bits in groups.items()}, **options)
+
+
+def extraction(found, *, size=SIZE, top=8, proven=True, text=TEXT):
+    """What was brought out: ids of canaries by place, others in between."""
+    candidates = tuple(
+        Candidate(None, 10.0 + place, proven, 9 * place, 0.0, 30.0, found.get(place))
+        for place in range(1, top + 1)
+    )
+    return Extraction(
+        format=text,
+        masked="The random number is •••••••••",
+        space_size=size,
+        top=top,
+        candidates=candidates,
+        context_bits=9.0,
+        rest_bits=30.0,
+        queries=1234,
+        batches=3,
+        dropped=0,
+        stopped="proof" if proven else "budget",
+        noise_bits=0.0,
+        certificate="certified",
+        seconds=1.0,
+        model={},
+        settings={},
+    )
