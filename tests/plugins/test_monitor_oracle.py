@@ -67,7 +67,7 @@ def test_a_space_smaller_than_the_draws_is_counted_whole():
     moment = monitor.step(module)
     assert monitor.history.formats[0].draws == 100
     for found, counted in zip(moment.exposures, exact, strict=True):
-        assert found.bits == pytest.approx(counted.exposure.bits, abs=0.2)
+        assert found.bits == pytest.approx(counted.exposure.bits, abs=1e-9)
 
 
 def test_chosen_steps_and_epochs():
