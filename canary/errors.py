@@ -9,6 +9,7 @@ catch as much or as little as they mean to::
     │   ├── CorpusError                   a corpus: file, line, column
     │   ├── RecordError                   a manifest or result at rest
     │   ├── ModelError                    a model, its tokenizer, its numbers
+    │   │   └── NotFiniteError            its numbers are NaN or infinite
     │   └── EstimationError               numbers from which nothing can be estimated
     ├── UnsupportedError                  a capability that this model or format lacks
     ├── MissingExtraError (also ImportError)
@@ -29,6 +30,7 @@ __all__ = [
     "InputError",
     "MissingExtraError",
     "ModelError",
+    "NotFiniteError",
     "OutOfMemory",
     "OutputError",
     "RecordError",
@@ -78,6 +80,10 @@ class RecordError(InputError):
 
 class ModelError(InputError):
     """A model that cannot be loaded or whose numbers cannot be used."""
+
+
+class NotFiniteError(ModelError):
+    """A model gives NaN or infinity, as one does whose training diverged."""
 
 
 class EstimationError(InputError):

@@ -23,6 +23,7 @@ from canary.models.noise import with_measured_noise
 from canary.models.reuse import horizon, length_limit, reuse_is_right
 from canary.models.slots import Slots
 from canary.models.torch_support import (
+    dtype_at_work,
     dtype_name,
     free_bytes,
     pad,
@@ -67,7 +68,9 @@ class CausalModel:
         self.tokenizer = tokenizer
         self._forward: Forward = CausalForward(module) if forward is None else forward
         config = module.config.get_text_config()
-        vocabulary, self._held_bytes = self._measure()
+        probe = torch.zeros((1, 1), dtype=torch.int64, device=self._forward.device)
+        dtype = dtype_at_work(module, module.dtype, lambda: self._forward.logits(probe))
+        vocabulary, self._held_bytes = self._measure(probe)
         if vocabulary < tokenizer.size:
             raise ModelError(
                 f"the model has {vocabulary} tokens, its tokenizer {tokenizer.size}",
@@ -77,7 +80,7 @@ class CausalModel:
             name=name,
             vocabulary=vocabulary,
             length_limit=length_limit(config),
-            dtype=dtype_name(module.dtype),
+            dtype=dtype_name(dtype),
             attention=str(getattr(config, "_attn_implementation", None) or "none"),
             device=self._forward.device.type,
             fingerprint=self._forward.fingerprint(),
@@ -115,9 +118,8 @@ class CausalModel:
         """Free bytes on the module's device, and the keys and values of one token."""
         return Memory(free_bytes(self._forward.device), self._held_bytes + Slots.BYTES)
 
-    def _measure(self) -> tuple[int, int]:
+    def _measure(self, probe: torch.Tensor) -> tuple[int, int]:
         """Number of tokens, and bytes of one token's keys and values (0: there are none)."""
-        probe = torch.zeros((1, 1), dtype=torch.int64, device=self._forward.device)
         vocabulary = int(self._forward.logits(probe).shape[-1])
         try:
             _, cache = self._forward.cached(probe, None)

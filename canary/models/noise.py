@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import ModelError
+from canary.errors import ModelError, NotFiniteError
 from canary.models.base import Children, Context, LanguageModel, ModelFacts, Nodes, Rows
 
 __all__ = [
@@ -125,9 +125,9 @@ def _check_sound(
             )
 
 
-def not_finite(name: str) -> ModelError:
+def not_finite(name: str) -> NotFiniteError:
     """The error for a model whose log-probabilities are NaN or infinite."""
-    return ModelError(
+    return NotFiniteError(
         f"the model {name!r} gives log-probabilities that are not finite numbers",
         cure="check the checkpoint (did its training diverge?), or load it with dtype float32",
     )

@@ -26,6 +26,8 @@ from canary.models.fingerprints import fingerprint
 from canary.models.noise import with_measured_noise
 from canary.models.slots import NONE, Slots
 from canary.models.torch_support import (
+    dtype_at_work,
+    dtype_name,
     free_bytes,
     inference,
     pad,
@@ -68,13 +70,15 @@ class RecurrentModel:
         self._device = parameter.device
         with inference(module):
             vocabulary, self._state_bytes = self._check_contract()
+            probe = torch.zeros((1, 1), dtype=torch.int64, device=self._device)
+            dtype = dtype_at_work(module, parameter.dtype, lambda: module(probe, None))
         self.facts = with_measured_noise(
             self,
             ModelFacts(
                 name=name,
                 vocabulary=vocabulary,
                 length_limit=None,
-                dtype=str(parameter.dtype).removeprefix("torch."),
+                dtype=dtype_name(dtype),
                 attention="none",
                 device=self._device.type,
                 fingerprint=fingerprint(module),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from canary.models.base import Rows
 
 __all__ = [
     "computing",
+    "dtype_at_work",
     "dtype_name",
     "dtype_named",
     "free_bytes",
@@ -68,6 +69,30 @@ def input_device(module: torch.nn.Module) -> torch.device:
     return parameter.device
 
 
+def dtype_at_work(
+    module: torch.nn.Module, plain: torch.dtype, forward: Callable[[], object]
+) -> torch.dtype:
+    """The dtype that `forward` computes in: `plain`, or autocast's where that is at work.
+
+    Autocast may be switched on around a call or, as accelerate does it, inside of the
+    module's own forward; so its parts are asked while they run.
+    """
+    found, kind = plain, input_device(module).type
+
+    def ask(_part: torch.nn.Module, _inputs: object) -> None:
+        nonlocal found
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+            found = torch.get_autocast_dtype(kind)
+
+    hooks = [part.register_forward_pre_hook(ask) for part in module.modules()]
+    try:
+        forward()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     """The name of a dtype, as results give it."""
     return str(dtype).removeprefix("torch.")
@@ -77,8 +102,11 @@ def dtype_name(dtype: torch.dtype) -> str:
 def inference(module: torch.nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients, the mode before restored; memory errors named."""
     # Of each part by itself: a frozen layer may be in evaluation mode within a model in training.
+    # And without eval() and train(), by which some adapters merge their weights and part them
+    # again, not to the last bit.
     training = [part for part in module.modules() if part.training]
-    module.eval()
+    for part in training:
+        part.training = False
     try:
         with computing():
             yield
@@ -91,7 +119,8 @@ def inference(module: torch.nn.Module) -> Iterator[None]:
 def computing() -> Iterator[None]:
     """No gradients, and memory errors named."""
     try:
-        with torch.inference_mode():
+        # Not inference_mode: what a module keeps for later, it may need for training.
+        with torch.no_grad():
             yield
     except (torch.cuda.OutOfMemoryError, MemoryError) as error:
         raise OutOfMemory(str(error), cure="use a smaller batch") from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from canary.statistics.histogram import Histogram
 
 __all__ = [
+    "colour_of_copies",
     "draw_exposure",
     "draw_histogram",
     "draw_limits",
@@ -84,7 +85,7 @@ def exposure_on(axes: Axes, audit: Audit, at: int, *, wide: bool = True) -> None
             group,
             place=place,
             width=width,
-            colour=_colour(repetitions, groups),
+            colour=colour_of_copies(repetitions, groups),
             labelled=wide and few,
         )
     medians = {n: _median_label(group) for n, group in groups.items()}
@@ -117,7 +118,7 @@ def histogram_on(axes: Axes, audit: Audit, at: int) -> None:
             [c.px_bits for c in group],
             row - 0.36,
             row + 0.36,
-            color=_colour(repetitions, groups),
+            color=colour_of_copies(repetitions, groups),
             linewidth=1.4,
             linestyle="-" if repetitions else (0, (1.6, 0.8)),
         )
@@ -335,7 +336,7 @@ def _copies_label(repetitions: int, *, planned: bool) -> str:
     return "1 copy" if repetitions == 1 else f"{count(repetitions)} copies"
 
 
-def _colour(repetitions: int, groups: dict[int, list[CanaryResult]]) -> str:
+def colour_of_copies(repetitions: int, groups: Iterable[int]) -> str:
     """Grey for controls; from dark blue to orange with the number of copies."""
     if repetitions == 0:
         return CONTROL

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from canary.audits.history import History
 from canary.audits.result import Audit, CanaryResult, FormatResult, median_bits
 from canary.errors import InputError
 from canary.records.files import atomic_write
@@ -18,6 +19,7 @@ from canary.reports.cells import EXPOSURE_COLUMNS, exposure_cells
 from canary.reports.comparing import compare
 from canary.reports.comparison_html import render_comparison
 from canary.reports.extractions import extraction_view
+from canary.reports.history_html import render_history
 from canary.reports.pages import page
 from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, curve_verdict, strongest
 from canary.reports.wording import facts_in_words, settings_in_words
@@ -36,7 +38,7 @@ _NBSP = "\N{NO-BREAK SPACE}"
 
 
 def report(
-    audits: Audit | Sequence[Audit],
+    audits: Audit | History | Sequence[Audit],
     path: str | os.PathLike[str],
     *,
     labels: Sequence[str] | None = None,
@@ -46,8 +48,9 @@ def report(
 
     Parameters
     ----------
-    audits : Audit or sequence of Audit
-        What `audit` returned, or `Audit.load` read; several stand side by side.
+    audits : Audit, sequence of Audit, or History
+        What `audit` returned, or `Audit.load` read; several stand side by side. Or what a
+        monitor measured while a model was trained.
     path : path-like
         The file to write; its folder must exist.
     labels : sequence of str, optional
@@ -71,6 +74,14 @@ def report(
         If the file cannot be written. What stood there before is left as it was.
     """
     target = Path(path)
+    if isinstance(audits, History):
+        if labels is not None or test_losses is not None:
+            raise InputError(
+                "labels and test losses are for comparing audits, and this is a history",
+                cure="leave them away",
+            )
+        atomic_write(target, render_history(audits))
+        return target
     given = [audits] if isinstance(audits, Audit) else list(audits)
     if len(given) == 1 and labels is None and test_losses is None:
         html = render(given[0])

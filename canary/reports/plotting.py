@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
+from canary.audits.history import History
 from canary.audits.result import Audit
 from canary.errors import InputError, UnsupportedError
 from canary.records.fields import brief
@@ -31,7 +32,7 @@ _LABEL_CHARACTERS = 48
 
 
 def plot(
-    audits: Audit | Sequence[Audit],
+    audits: Audit | History | Sequence[Audit],
     ax: Axes | None = None,
     *,
     kind: Kind = "exposure",
@@ -41,12 +42,12 @@ def plot(
     labels: Sequence[str] | None = None,
     test_losses: Sequence[float | None] | None = None,
 ) -> Axes:
-    """Draw an audit, or several side by side.
+    """Draw an audit, several side by side, or the history of a training.
 
     Parameters
     ----------
-    audits : Audit or sequence of Audit
-        What `audit` returned, or `Audit.load` read.
+    audits : Audit, sequence of Audit, or History
+        What `audit` returned, or `Audit.load` read; or what a monitor measured.
     ax : matplotlib.axes.Axes, optional
         Where to draw; on a figure of its own unless given. Its background should be light.
     kind : {"exposure", "histogram", "utility"}
@@ -54,14 +55,15 @@ def plot(
         medians of each of several. The histogram of one audit's candidates with its fitted
         curve, its canaries below; it fills the frame of `ax` with two axes of its own. Or
         the test losses of several audits against their median exposure, with the Pareto
-        front.
+        front. A history has one figure, exposure against training steps, with the loss
+        below it where it was logged.
     format : int
         Position of the format in `Audit.formats`.
     copies : int, optional
         Of which canaries, for utility; those with the most copies unless given.
     skew_normal : bool
-        Of several audits, draw the estimates off the skew-normal curves, which are numbers
-        where draws give only bounds.
+        Of several audits or a history, draw the estimates off the skew-normal curves, which
+        are numbers where draws give only bounds.
     labels, test_losses : sequence, optional
         As in `canary.report`, for several audits.
 
@@ -76,7 +78,7 @@ def plot(
         If the audits cannot be compared with each other, or do not have what was asked for.
     """
     draw = _drawing(
-        [audits] if isinstance(audits, Audit) else list(audits),
+        audits,
         kind,
         format,
         copies=copies,
@@ -93,7 +95,7 @@ def plot(
 
 
 def plot_file(
-    audits: Audit | Sequence[Audit],
+    audits: Audit | History | Sequence[Audit],
     path: str | os.PathLike[str],
     *,
     kind: Kind = "exposure",
@@ -137,7 +139,7 @@ def plot_file(
             where=str(target),
         )
     draw = _drawing(
-        [audits] if isinstance(audits, Audit) else list(audits),
+        audits,
         kind,
         format,
         copies=copies,
@@ -153,7 +155,7 @@ def plot_file(
 
 
 def _drawing(
-    audits: list[Audit],
+    given: Audit | History | Sequence[Audit],
     kind: Kind,
     at: int,
     *,
@@ -165,11 +167,21 @@ def _drawing(
     """What draws on axes, once all that was asked for is there."""
     from canary.reports.comparison_figures import copies_of, exposures_on, utility_on
     from canary.reports.figures import exposure_on, histogram_on
+    from canary.reports.history_figures import history_on
 
     if kind not in get_args(Kind):
         raise InputError(
             f"there is no figure {brief(kind)}", cure=f"name one of {', '.join(get_args(Kind))}"
         )
+    if isinstance(given, History):
+        if kind != "exposure" or copies is not None or labels or test_losses:
+            raise InputError(
+                "a history has one figure: exposure against training steps",
+                cure="leave kind, copies, labels and test losses away",
+            )
+        _check_format(given, at)
+        return lambda axes: history_on(axes, given, at, skew_normal=skew_normal)
+    audits = [given] if isinstance(given, Audit) else list(given)
     comparison = compare(audits, labels=labels, test_losses=test_losses)
     group = comparison.strategies
     _check_format(audits[0], at)
@@ -210,12 +222,12 @@ def _drawing(
     )
 
 
-def _check_format(audit: Audit, at: int) -> None:
-    formats = len(audit.formats)
+def _check_format(audit: Audit | History, at: int) -> None:
+    formats, what = len(audit.formats), "audit" if isinstance(audit, Audit) else "history"
     if not 0 <= at < formats or not any(c.format == at for c in audit.canaries):
         raise InputError(
-            f"no canary of the audit has format {at + 1}, counted from 1",
-            cure=f"the audit has {plural(formats, 'format')}"
+            f"no canary of the {what} has format {at + 1}, counted from 1",
+            cure=f"the {what} has {plural(formats, 'format')}"
             if formats
             else "audit a set with canaries",
         )

@@ -25,7 +25,12 @@ from canary.statistics.result import MOST_BITS, SKEW_NORMAL, Exposure
 from canary.statistics.skewfit import FEWEST, fit_skew_normal, refit_skew_normal
 from canary.statistics.skewnormal import SkewNormal, log_integral
 
-__all__ = ["REJECTION_LEVEL", "SkewNormalFit", "exposure_by_skew_normal"]
+__all__ = [
+    "REJECTION_LEVEL",
+    "SkewNormalFit",
+    "exposure_by_skew_normal",
+    "skew_normal_bits",
+]
 
 REJECTION_LEVEL = 0.01
 """A curve whose Kolmogorov-Smirnov p-value is at or below this is rejected.
@@ -222,6 +227,35 @@ def exposure_by_skew_normal(
         for i in range(len(px))
     ]
     return exposures, _test(curve, len(half), rest, confidence, len(replicas[0]))
+
+
+def skew_normal_bits(
+    canary_px: ArrayLike, draws_px: ArrayLike, *, noise_bits: float = 0.0
+) -> NDArray[np.float64]:
+    """The estimates of `exposure_by_skew_normal` alone, off a curve fitted to all draws.
+
+    For when there is no time for a bootstrap and a test: a few hundredths of a second.
+
+    Parameters
+    ----------
+    canary_px : array_like of shape (n_canaries,)
+    draws_px : array_like of shape (n_draws,)
+    noise_bits : float
+        As in `exposure_by_skew_normal`; 20 draws are enough here.
+
+    Returns
+    -------
+    float64 array of shape (n_canaries,)
+        Bits; infinite where the curve has nothing at or below the canary.
+
+    Raises
+    ------
+    EstimationError
+        As `fit_skew_normal`.
+    """
+    px = finite_array(canary_px, "canary_px", "skew_normal_bits")
+    curve = fit_skew_normal(draws_px, noise_bits=noise_bits)
+    return _bits(curve.log_integral(0.0, px))
 
 
 def _estimate(

@@ -1,0 +1,288 @@
+"""Exposure while a model was trained: what a monitor measured, step by step, and kept.
+
+A history holds ordinal canary ids and no secret. Like an audit it is to be kept like the
+model: whoever has that finds a secret by its log-perplexity.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from canary.corpus.consistency import MAX_COPIES
+from canary.errors import RecordError
+from canary.records.document import dump_document, load_document
+from canary.records.fields import from_fields
+from canary.statistics.result import UNIFORM_DRAWS, Exposure
+
+__all__ = ["History", "Loss", "Moment", "WatchedCanary", "WatchedFormat"]
+
+KIND = "canary history"
+SCHEMA = 1
+
+_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class WatchedCanary:
+    """One canary of a history.
+
+    Parameters
+    ----------
+    id : str
+        Ordinal id, the same as in the canary set.
+    format : int
+        Position of its format in `History.formats`.
+    repetitions : int
+        Copies in the corpus; 0 is a control.
+    """
+
+    id: str
+    format: int
+    repetitions: int
+
+
+@dataclass(frozen=True)
+class WatchedFormat:
+    """A format of a history: its text, its text with the holes masked, the size of its space.
+
+    `draws` are the candidates that were drawn from it once, and priced at every moment.
+    """
+
+    text: str
+    masked: str
+    space_size: int
+    draws: int
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The training loss that was logged at a step, in the unit of the trainer (nats mostly)."""
+
+    step: int
+    value: float
+
+
+@dataclass(frozen=True)
+class Moment:
+    """All canaries at one step of training.
+
+    Parameters
+    ----------
+    step : int
+        Optimizer steps done.
+    epoch : float or None
+        Epochs done, where that is known.
+    seconds : float
+        What this measurement took of the training's time.
+    px_bits : tuple of float
+        Log-perplexity of each canary, total, in the order of `History.canaries`.
+    exposures : tuple of Exposure
+        From uniform draws, the same at every moment.
+    curve_bits : tuple of (float or None)
+        The paper's estimate beside each exposure, off a skew-normal curve fitted to the
+        draws of this moment; it goes on where draws give only a bound, and is not bounded
+        by log2|R|. None where no curve could be fitted, or where it has nothing.
+    reason : str or None
+        Why nothing could be measured; then the three above are empty.
+    """
+
+    step: int
+    epoch: float | None
+    seconds: float
+    px_bits: tuple[float, ...] = ()
+    exposures: tuple[Exposure, ...] = ()
+    curve_bits: tuple[float | None, ...] = ()
+    reason: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The moment as plain data, of each exposure what differs between canaries."""
+        return {
+            "step": self.step,
+            "epoch": self.epoch,
+            "seconds": self.seconds,
+            "reason": self.reason,
+            "px_bits": list(self.px_bits),
+            "bits": [e.bits for e in self.exposures],
+            "lower_bits": [e.lower_bits for e in self.exposures],
+            "upper_bits": [e.upper_bits for e in self.exposures],
+            "hits": [e.hits for e in self.exposures],
+            "curve_bits": list(self.curve_bits),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], about: Sequence[tuple[float, int]]) -> Moment:
+        """The inverse of `to_dict`; `about` gives space bits and draws of each canary."""
+        known = {name: data[name] for name in ("step", "epoch", "seconds", "reason")}
+        found = from_fields(cls, known)
+        names = ("px_bits", "bits", "lower_bits", "upper_bits", "hits", "curve_bits")
+        columns = [data[name] for name in names]
+        rows = 0 if found.reason is not None else len(about)
+        if data.keys() != {*known, *names} or any(len(column) != rows for column in columns):
+            raise ValueError(f"step {found.step} has not {rows} numbers in each column")
+        px, bits, lower, upper, hits, curve = columns
+        if not all(isinstance(value, int | float) and math.isfinite(value) for value in px):
+            raise TypeError("px_bits holds something else than finite numbers")
+        if not all(v is None or (isinstance(v, int | float) and math.isfinite(v)) for v in curve):
+            raise TypeError("curve_bits holds something else than finite numbers and null")
+        exposures = tuple(
+            Exposure.from_dict(
+                {
+                    "bits": bits[i],
+                    "lower_bits": lower[i],
+                    "upper_bits": upper[i],
+                    "confidence": _CONFIDENCE,
+                    "method": UNIFORM_DRAWS,
+                    "space_bits": about[i][0],
+                    "p_value": (1 + hits[i]) / (1 + about[i][1]),
+                    "draws": about[i][1],
+                    "hits": hits[i],
+                }
+            )
+            for i in range(rows)
+        )
+        return replace(
+            found,
+            px_bits=tuple(float(value) for value in px),
+            exposures=exposures,
+            curve_bits=tuple(curve),
+        )
+
+
+@dataclass(frozen=True)
+class History:
+    """Exposure of a set of canaries at many steps of one training.
+
+    Parameters
+    ----------
+    canaries : tuple of WatchedCanary
+    formats : tuple of WatchedFormat
+    moments : tuple of Moment
+        By ascending step.
+    losses : tuple of Loss
+        As they were logged, by ascending step.
+    model : Mapping
+        What is known of the model and its arithmetic; empty before the first moment.
+    settings : Mapping
+        How the monitor was asked for.
+    training_seconds, own_seconds : float
+        Time of the training without the monitor, and what the monitor took besides, its
+        preparations included.
+    asked : int
+        Steps at which a measurement was asked for; those that the share of time did not
+        allow were left out.
+    stopped_at : int or None
+        The step at which the limit was passed and the training asked to stop.
+    """
+
+    canaries: tuple[WatchedCanary, ...]
+    formats: tuple[WatchedFormat, ...]
+    moments: tuple[Moment, ...]
+    losses: tuple[Loss, ...]
+    model: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    training_seconds: float
+    own_seconds: float
+    asked: int
+    stopped_at: int | None = None
+
+    @property
+    def measured(self) -> tuple[Moment, ...]:
+        """The moments that have numbers."""
+        return tuple(moment for moment in self.moments if moment.reason is None)
+
+    @property
+    def share(self) -> float | None:
+        """The monitor's time as a share of the training's; None before there was any."""
+        return self.own_seconds / self.training_seconds if self.training_seconds else None
+
+    def groups(self, format: int | None = None) -> dict[int, tuple[int, ...]]:
+        """Places of the canaries by number of copies, ascending; 0 holds the controls."""
+        mine = [
+            (canary.repetitions, at)
+            for at, canary in enumerate(self.canaries)
+            if format is None or canary.format == format
+        ]
+        return {n: tuple(at for m, at in mine if m == n) for n in sorted({m for m, _ in mine})}
+
+    def until(self, step: int) -> History:
+        """What was known at `step`, for a training that goes on from there."""
+        return replace(
+            self,
+            moments=tuple(moment for moment in self.moments if moment.step <= step),
+            losses=tuple(loss for loss in self.losses if loss.step <= step),
+            stopped_at=None,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The history as plain data."""
+        return {
+            **vars(self),
+            "canaries": [vars(canary) for canary in self.canaries],
+            "formats": [vars(format) for format in self.formats],
+            "moments": [moment.to_dict() for moment in self.moments],
+            "losses": [[loss.step, loss.value] for loss in self.losses],
+            "model": dict(self.model),
+            "settings": dict(self.settings),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> History:
+        """The inverse of `to_dict`.
+
+        Raises
+        ------
+        RecordError
+            If a field is missing or of another type, or parts do not fit together.
+        """
+        body = {key: value for key, value in data.items() if key not in ("kind", "schema")}
+        try:
+            canaries = tuple(from_fields(WatchedCanary, c) for c in body["canaries"])
+            formats = tuple(from_fields(WatchedFormat, f) for f in body["formats"])
+            if not all(f.space_size >= 1 and 1 <= f.draws <= f.space_size for f in formats):
+                raise ValueError("a format has more draws than candidates, or none")
+            if not canaries or any(
+                not 0 <= c.format < len(formats) or not 0 <= c.repetitions <= MAX_COPIES
+                for c in canaries
+            ):
+                raise ValueError("it has no canary, or one without a format")
+            watched = [formats[c.format] for c in canaries]
+            about = [(math.log2(f.space_size), f.draws) for f in watched]
+            moments = tuple(Moment.from_dict(m, about) for m in body["moments"])
+            losses = tuple(
+                from_fields(Loss, {"step": step, "value": value}) for step, value in body["losses"]
+            )
+            for steps in ([m.step for m in moments], [loss.step for loss in losses]):
+                if steps != sorted(set(steps)) or min(steps, default=0) < 0:
+                    raise ValueError("its steps do not ascend")
+            parts: dict[str, Any] = {
+                "canaries": canaries,
+                "formats": formats,
+                "moments": moments,
+                "losses": losses,
+                "model": dict(body["model"]),
+                "settings": dict(body["settings"]),
+            }
+            return from_fields(cls, {**body, **parts})
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise RecordError(
+                f"is not a whole history ({type(error).__name__}: {error})",
+                cure="restore the file as it was written",
+            ) from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the history as versioned JSON, atomically."""
+        dump_document(path, KIND, SCHEMA, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> History:
+        """Read a history that `save` wrote."""
+        document = load_document(path, KIND, SCHEMA)
+        try:
+            return cls.from_dict(document)
+        except RecordError as error:
+            raise RecordError(error.problem, cure=error.cure, where=str(Path(path))) from error

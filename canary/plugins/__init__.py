@@ -1,0 +1,1 @@
+"""canary inside other programs: pytest, training loops, the Trainer of `transformers`."""

@@ -1,0 +1,203 @@
+"""Exposure of canaries while the Trainer of `transformers` trains."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from canary.audits.history import History, Moment
+from canary.audits.result import median_bits
+from canary.corpus.canaries import CanarySet
+from canary.errors import InputError
+from canary.plugins.monitor import ExposureMonitor
+from canary.records.files import make_folder
+
+__all__ = ["HISTORY_FILE", "ExposureCallback"]
+
+HISTORY_FILE = "canary_history.json"
+"""Name of the history in the Trainer's output folder, and in each of its checkpoints."""
+
+_log = logging.getLogger(__name__)
+
+
+class ExposureCallback(TrainerCallback):
+    """Measures the exposure of every canary at chosen steps or epochs.
+
+    Parameters
+    ----------
+    canaries : CanarySet
+    tokenizer : tokenizer or path, optional
+        The Trainer's `processing_class` unless given.
+    **options
+        As `canary.plugins.monitor.ExposureMonitor`: `every`, `steps`, `draws`, `share`,
+        `seed`, `start_token`, `context`, `batch_size`, `stop_above_bits`, `marks`, `path`,
+        `strict`.
+
+    Notes
+    -----
+    `attach` gives it to a Trainer, whose loggers then show the median exposure of each
+    number of copies. Given as ``Trainer(callbacks=[...])`` it measures and is not logged:
+    a callback is not told its Trainer.
+
+    The history is written to ``canary_history.json`` in the output folder (`path`
+    unless given) and into every checkpoint; a training that is resumed goes on with it.
+
+    Examples
+    --------
+    ::
+
+        callback = ExposureCallback(canaries, every=50, stop_above_bits=6)
+        callback.attach(trainer)
+        trainer.train()
+        canary.report(callback.history, "training.html")
+    """
+
+    def __init__(self, canaries: CanarySet, *, tokenizer: Any = None, **options: Any) -> None:
+        inspect.signature(ExposureMonitor).bind(canaries, tokenizer=tokenizer, **options)
+        self._canaries, self._tokenizer, self._options = canaries, tokenizer, options
+        self._trainer: Any = None
+        self._monitor: ExposureMonitor | None = None
+        self._path: Path | None = None
+
+    def attach(self, trainer: Any) -> None:
+        """Join a Trainer, and log through its loggers."""
+        self._trainer = trainer
+        if self not in trainer.callback_handler.callbacks:
+            trainer.add_callback(self)
+
+    @property
+    def history(self) -> History:
+        """What was measured; of several processes, in the first.
+
+        Raises
+        ------
+        InputError
+            If no training has begun.
+        """
+        if self._monitor is None:
+            raise InputError("no training has begun", cure="call trainer.train() first")
+        return self._monitor.history
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
+    ) -> None:
+        """Draw, encode and try the model; go on with the history of a checkpoint."""
+        if self._options.get("every") == "epoch":
+            _check_epochs(given.get("train_dataloader"))
+        tokenizer = self._tokenizer or given.get("processing_class")
+        if tokenizer is None:
+            raise InputError(
+                "the Trainer has no tokenizer, and none was given",
+                cure="ExposureCallback(canaries, tokenizer=...), or Trainer(processing_class=...)",
+            )
+        folder = Path(args.output_dir or ".")
+        self._path = Path(self._options.get("path") or folder / HISTORY_FILE)
+        if state.is_world_process_zero:
+            make_folder(self._path.parent)
+        options = {**self._options, "path": self._path}
+        self._monitor = ExposureMonitor(self._canaries, tokenizer=tokenizer, **options)
+        if state.global_step and state.is_world_process_zero:
+            kept = (_checkpoint(args, state) / HISTORY_FILE, self._path)
+            found = next((file for file in kept if file.is_file()), None)
+            if found is not None:
+                history = History.load(found)
+                self._monitor.resume(history, step=state.global_step, epoch=state.epoch)
+        self._monitor.start(given["model"])
+        if self._trainer is None and state.is_world_process_zero:
+            _log.warning(
+                "exposure is measured and not logged: a callback is not told its Trainer; "
+                "call callback.attach(trainer) for that"
+            )
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
+    ) -> None:
+        """Measure, log, and stop the training where a limit was passed."""
+        assert self._monitor is not None
+        moment = self._monitor.step(
+            given["model"],
+            step=state.global_step,
+            epoch=state.epoch,
+            last=state.global_step >= state.max_steps,
+        )
+        if moment is not None:
+            self._tell(moment, control)
+        if self._monitor.passed:
+            control.should_training_stop = True
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **given: Any,
+    ) -> None:
+        """Keep the loss that the Trainer logs."""
+        loss = (logs or {}).get("loss")
+        if self._monitor is not None and isinstance(loss, int | float):
+            self._monitor.add_loss(loss, step=state.global_step)
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
+    ) -> None:
+        """Lay the history into the checkpoint."""
+        folder = _checkpoint(args, state)
+        if state.is_world_process_zero and folder.is_dir():
+            self.history.save(folder / HISTORY_FILE)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
+    ) -> None:
+        """Let the model go, write the history, and say so if there was no time to measure."""
+        assert self._monitor is not None
+        assert self._path is not None
+        self._monitor.pause()
+        if not state.is_world_process_zero:
+            return
+        history = self._monitor.history
+        history.save(self._path)
+        share = history.settings["share"]
+        if share is not None and history.asked and not history.moments:
+            _log.warning(
+                "exposure was never measured: getting ready took %.2g s and one measurement takes "
+                "about %.2g s, but its share of the training is %.2g s; give fewer draws or a "
+                "larger share",
+                history.own_seconds,
+                self._monitor.expected_seconds or 0.0,
+                share * history.training_seconds,
+            )
+
+    def _tell(self, moment: Moment, control: TrainerControl) -> None:
+        if moment.reason is not None:
+            _log.warning("exposure was not measured at step %d: %s", moment.step, moment.reason)
+        if self._trainer is None or moment.reason is not None:
+            return
+        shown = {"canary/seconds": round(moment.seconds, 4)}
+        for copies, places in self.history.groups().items():
+            name = f"{copies}_copies" if copies else "controls"
+            median, _ = median_bits([moment.exposures[at] for at in places])
+            shown[f"canary/exposure_{name}"] = round(median, 4)
+        # Logging takes the turn of the step's own loss unless it is given back.
+        kept = control.should_log
+        self._trainer.log({f"eval_{name}": value for name, value in shown.items()})
+        control.should_log = kept
+
+
+def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:
+    return Path(args.output_dir or ".") / f"checkpoint-{state.global_step}"
+
+
+def _check_epochs(loader: Any) -> None:
+    try:
+        len(loader)
+    except (TypeError, NotImplementedError) as error:
+        raise InputError(
+            "every epoch was asked for, and the training data has no length (it is a stream), "
+            "so the Trainer does not know its epochs",
+            cure="ask for every so many steps: every=100",
+        ) from error

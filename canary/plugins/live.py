@@ -1,0 +1,111 @@
+"""A model in the midst of its training: what wraps it, who else holds it, what must not move."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from canary.errors import UnsupportedError
+
+__all__ = ["any_process", "finish_queued", "first_process", "undisturbed", "unwrapped"]
+
+
+def unwrapped(module: Any) -> Any:
+    """The module within data parallelism and compilation, its parameters whole.
+
+    A forward of it needs no other process; and a compiled module, given rows of other
+    shapes, would be compiled anew, and train with other rounding.
+
+    Raises
+    ------
+    UnsupportedError
+        If the parameters are parted over processes (FSDP, ZeRO 3, tensor parallelism): one
+        process alone would wait for the others.
+    """
+    parallel = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
+    while True:
+        if isinstance(module, parallel):
+            module = module.module
+        elif hasattr(module, "_orig_mod"):
+            module = module._orig_mod
+        else:
+            break
+    if not isinstance(module, torch.nn.Module):
+        return module
+    parted = any(type(part).__name__ == "FullyShardedDataParallel" for part in module.modules())
+    if parted or any(_is_parted(parameter) for parameter in module.parameters()):
+        raise UnsupportedError(
+            "the model's parameters are parted over several processes (FSDP, ZeRO 3 or tensor "
+            "parallelism), and one process alone cannot compute with a part",
+            cure="train with plain data parallelism, or audit the saved checkpoints instead",
+        )
+    devices = sorted({str(parameter.device) for parameter in module.parameters()})
+    if len(devices) > 1 and not any(hasattr(part, "_hf_hook") for part in module.modules()):
+        raise UnsupportedError(
+            f"the model's parameters lie on {' and '.join(devices)}, and nothing in it moves what "
+            "goes from one to the other",
+            cure="keep it on one device, or spread it with device_map when it is loaded",
+        )
+    return module
+
+
+def _is_parted(parameter: torch.nn.Parameter) -> bool:
+    return hasattr(parameter, "ds_id") or hasattr(parameter, "placements")
+
+
+def first_process() -> bool:
+    """Whether this process is the one that measures: the first of several, or the only one."""
+    return not _several() or torch.distributed.get_rank() == 0
+
+
+def any_process(flag: bool) -> bool:  # noqa: FBT001 - the one thing that it is about
+    """Whether the flag is up in any process. All must ask at the same steps."""
+    if not _several():
+        return flag
+    on_gpu = torch.distributed.get_backend() == "nccl"
+    device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+    raised = torch.tensor([int(flag)], device=device)
+    torch.distributed.all_reduce(raised, op=torch.distributed.ReduceOp.MAX)
+    return bool(raised.item())
+
+
+def _several() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def finish_queued() -> None:
+    """Wait for what the training has queued on a GPU: it is the training's time."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """All global random states are afterwards as before, and autocast keeps no weights of ours.
+
+    The modes of the modules are kept by `canary.models` itself.
+    """
+    python, arrays, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    kind = "cuda" if gpus else "cpu"
+    # Weights that autocast casts once and keeps would be kept without their gradients.
+    uncached = torch.autocast(
+        kind,
+        enabled=torch.is_autocast_enabled(kind),
+        dtype=torch.get_autocast_dtype(kind),
+        cache_enabled=False,
+    )
+    try:
+        with uncached:
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(arrays)
+        torch.set_rng_state(cpu)
+        if gpus:
+            torch.cuda.set_rng_state_all(gpus)

@@ -1,0 +1,172 @@
+"""The history of a training as one HTML file."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from typing import Any
+
+from canary.audits.history import History, Moment
+from canary.audits.result import median_bits
+from canary.reports.canvas import NARROW, WIDE
+from canary.reports.cells import bound_or_bits
+from canary.reports.history_figures import GroupLine, draw_history, group_lines, group_name
+from canary.reports.pages import page
+from canary.reports.sentences import UNLEARNED_95_BITS
+from canary.reports.wording import facts_in_words, settings_in_words
+from canary.statistics.numbers import bits, count, plural
+
+__all__ = ["render_history"]
+
+_TEMPLATE = "history.html.j2"
+_MOST_ROWS = 200
+
+
+def render_history(history: History) -> str:
+    """The HTML of `canary.report` for a history, as text."""
+    shown = {name: value for name, value in history.settings.items() if name != "marks"}
+    return page(
+        _TEMPLATE,
+        model=history.model.get("name") or "a language model",
+        sentence=_sentence(history),
+        tiles=_tiles(history),
+        formats=[_format_view(history, at) for at in range(len(history.formats))],
+        failures=[(count(m.step), m.reason) for m in history.moments if m.reason is not None],
+        marks=bool(history.settings.get("marks")),
+        stopped=history.stopped_at is not None,
+        losses=bool(history.losses),
+        censored=any(e.censored for m in history.measured for e in m.exposures),
+        unlearned=bits(UNLEARNED_95_BITS),
+        facts=facts_in_words(history.model),
+        settings=settings_in_words(shown),
+    )
+
+
+def _sentence(history: History) -> str:
+    if not history.measured:
+        return "No exposure was measured in this training."
+    last = history.measured[-1]
+    copies, median, bound = _strongest(history, last)
+    found = (
+        f"At step {count(last.step)}, {group_name(copies)} had a median exposure of "
+        f"{'at least ' if bound else ''}{bits(median)} bits."
+    )
+    if history.stopped_at is not None:
+        limit = history.settings.get("stop_above_bits")
+        above = f" above {limit:g} bits" if isinstance(limit, int | float) else ""
+        found = f"The training was stopped at step {count(history.stopped_at)}{above}. {found}"
+    return found
+
+
+def _strongest(history: History, moment: Moment) -> tuple[int, float, bool]:
+    """Copies, median and whether it is a bound, of the most exposed group."""
+    medians = {
+        copies: median_bits([moment.exposures[at] for at in places])
+        for copies, places in history.groups().items()
+    }
+    copies = max(medians, key=lambda n: (bool(n), medians[n][0], n))
+    return copies, *medians[copies]
+
+
+def _tiles(history: History) -> list[tuple[str, str, str]]:
+    share = history.share
+    injected = sum(1 for canary in history.canaries if canary.repetitions)
+    controls = len(history.canaries) - injected
+    return [
+        (
+            "Measured",
+            plural(len(history.measured), "time"),
+            f"of {plural(history.asked, 'step')} that were asked for; the others would have "
+            "taken more time than the share",
+        ),
+        (
+            "Time taken",
+            "none" if share is None else f"{100 * share:.2g} % of the training",
+            f"{history.own_seconds:.1f} s beside {history.training_seconds:.1f} s",
+        ),
+        (
+            "Canaries",
+            count(injected),
+            f"and {plural(controls, 'control')}, which were never in the corpus",
+        ),
+    ]
+
+
+def _format_view(history: History, at: int) -> dict[str, Any]:
+    from markupsafe import Markup
+
+    about = history.formats[at]
+    kinds: dict[str, bool] = {"draws": False}
+    if any(line.steps for line in group_lines(history, at, skew_normal=True)):
+        kinds["curve"] = True
+    views = []
+    for kind, skew_normal in kinds.items():
+        lines = group_lines(history, at, skew_normal=skew_normal)
+        views.append(
+            {
+                "skew_normal": skew_normal,
+                "words": _words(lines),
+                "columns": _columns(history, lines),
+                "rows": _rows(history, lines),
+                "figures": {
+                    # The drawings hold our own numbers and words only.
+                    (kind, name): Markup(  # noqa: S704
+                        draw_history(history, at, skew_normal=skew_normal, size=inches)
+                    )
+                    for name, inches in (("wide", WIDE), ("narrow", NARROW))
+                },
+                "kind": kind,
+            }
+        )
+    return {
+        "masked": about.masked,
+        "size": count(about.space_size),
+        "most": bits(math.log2(about.space_size)),
+        "draws": count(about.draws),
+        "views": views,
+    }
+
+
+def _words(lines: list[GroupLine]) -> str:
+    """What a figure shows, for those who do not see it."""
+    parts = [
+        f"{group_name(line.copies)}: from {bits(line.medians[0])} at step {count(line.steps[0])} "
+        f"to {bits(line.medians[-1])} at step {count(line.steps[-1])}"
+        for line in lines
+        if line.steps
+    ]
+    return f"Exposure against training steps. Median exposure in bits, {'; '.join(parts)}."
+
+
+def _columns(history: History, lines: list[GroupLine]) -> tuple[str, ...]:
+    loss = ("Loss",) if history.losses else ()
+    return "Step", "Epoch", *loss, *(group_name(line.copies) for line in lines)
+
+
+def _rows(history: History, lines: list[GroupLine]) -> list[tuple[str, ...]]:
+    """A row per moment; of very many, evenly chosen ones and the last."""
+    moments = history.measured
+    every = math.ceil(len(moments) / _MOST_ROWS) or 1
+    chosen = [m for i, m in enumerate(moments) if i % every == 0 or i == len(moments) - 1]
+    steps = [loss.step for loss in history.losses]
+    rows = []
+    for moment in chosen:
+        epoch = "–" if moment.epoch is None else f"{moment.epoch:.2f}"
+        behind = bisect.bisect_right(steps, moment.step)
+        loss = f"{history.losses[behind - 1].value:.4g}" if behind else "–"
+        rows.append(
+            (
+                count(moment.step),
+                epoch,
+                *((loss,) if steps else ()),
+                *(_cell(line, moment.step) for line in lines),
+            )
+        )
+    return rows
+
+
+def _cell(line: GroupLine, step: int) -> str:
+    at = bisect.bisect_left(line.steps, step)
+    if at == len(line.steps) or line.steps[at] != step:
+        return "–"
+    return bound_or_bits(line.medians[at], line.bounds[at])

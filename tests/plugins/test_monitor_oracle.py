@@ -1,0 +1,125 @@
+"""What a monitor gives is what plain scoring gives, and curves are of the same draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_models import character_tokenizer, recurrent_module
+from watched import causal, small_set
+
+FEW = {"every": 1, "draws": 80, "share": None}
+
+
+def _monitor(tokenizer, **options):
+    from canary.plugins.monitor import ExposureMonitor
+
+    return ExposureMonitor(small_set(), tokenizer=tokenizer, **{**FEW, **options})
+
+
+def _modules():
+    yield "transformers", *causal()
+    yield "recurrent", recurrent_module("GRU"), character_tokenizer()
+
+
+@pytest.mark.parametrize(
+    ("module", "tokenizer"), [pytest.param(m, t, id=name) for name, m, t in _modules()]
+)
+def test_exposures_are_those_of_candidates_scored_one_by_one(module, tokenizer):
+    import canary
+    from canary.models.loading import load
+
+    moment = _monitor(tokenizer).step(module)
+    canaries, model = small_set(), load(module, tokenizer=tokenizer)
+    format = canaries.formats[0]
+    px = canary.score(model, [canaries.text(c) for c in canaries], batch_size=1)
+    assert moment.px_bits == pytest.approx(px, abs=1e-3)
+    everything = canary.score(
+        model, [format.candidate(f) for f in map("{:04}".format, range(10**4))]
+    )
+    shares = np.array([(everything <= own + 1e-6).mean() for own in px])
+    for share, found in zip(shares, moment.exposures, strict=True):
+        assert found.lower_bits - 1.0 <= -np.log2(share) <= found.upper_bits + 1.0
+        assert found.draws == 80
+
+
+def test_the_same_model_gives_the_same_at_every_step_and_the_seed_decides_the_draws():
+    module, tokenizer = causal()
+    monitor = _monitor(tokenizer)
+    one, two = monitor.step(module), monitor.step(module)
+    assert (one.step, two.step) == (1, 2)
+    assert one.exposures == two.exposures
+    assert one.px_bits == two.px_bits
+    again = _monitor(tokenizer).step(module)
+    assert again.exposures == one.exposures
+    other = _monitor(tokenizer, seed=1).step(module)
+    assert other.px_bits == one.px_bits
+    assert other.exposures != one.exposures
+
+
+def test_a_space_smaller_than_the_draws_is_counted_whole():
+    import canary
+    from canary.corpus.canaries import generate
+    from canary.models.loading import load
+    from canary.plugins.monitor import ExposureMonitor
+
+    module, tokenizer = causal()
+    canaries = generate("pin {digit:2}", repetitions=[1], per_repetition=3, controls=2, seed=0)
+    monitor = ExposureMonitor(canaries, tokenizer=tokenizer, **FEW | {"draws": 1000})
+    exact = canary.exposure(load(module, tokenizer=tokenizer), canaries)
+    moment = monitor.step(module)
+    assert monitor.history.formats[0].draws == 100
+    for found, counted in zip(moment.exposures, exact, strict=True):
+        assert found.bits == pytest.approx(counted.exposure.bits, abs=1e-9)
+
+
+def test_chosen_steps_and_epochs():
+    module, tokenizer = causal()
+    by_steps = _monitor(tokenizer, every=4, steps=[1, 6])
+    for _ in range(9):
+        by_steps.step(module)
+    assert [m.step for m in by_steps.history.moments] == [1, 4, 6, 8]
+    by_epochs = _monitor(tokenizer, every="epoch")
+    for step in range(1, 8):
+        by_epochs.step(module, step=step, epoch=step / 3)
+    assert [m.step for m in by_epochs.history.moments] == [3, 6]
+    assert by_epochs.step(module, epoch=8 / 3, last=True).step == 8
+
+
+def test_losses_are_means_since_the_last_asked_step():
+    module, tokenizer = causal()
+    monitor = _monitor(tokenizer, every=2)
+    for loss in (1.0, 3.0, 5.0, 8.0, 100.0):
+        monitor.step(module, loss=loss)
+    assert [(x.step, x.value) for x in monitor.history.losses] == [(2, 2.0), (4, 6.5)]
+
+
+def test_memorized_canaries_pass_the_limit_and_others_do_not():
+    import torch
+
+    module, tokenizer = causal(dropout=0.0)
+    canaries = small_set()
+    learned = [canaries.text(c) for c in canaries if c.repetitions == 8]
+    ids = torch.tensor([tokenizer(text)["input_ids"] for text in learned])
+    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
+    monitor = _monitor(tokenizer, draws=200, stop_above_bits=5.0)
+    stopped = None
+    for step in range(1, 200):
+        module(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        moment = monitor.step(module)
+        if monitor.passed:
+            stopped = step
+            break
+    assert stopped is not None
+    assert monitor.history.stopped_at == stopped
+    groups = monitor.history.groups()
+    lower = {n: np.median([moment.exposures[i].lower_bits for i in g]) for n, g in groups.items()}
+    assert lower[8] > 5.0 > max(lower[0], lower[1])
+    # Of three moments before, none had passed.
+    assert all(
+        np.median([m.exposures[i].lower_bits for i in groups[8]]) <= 5.0
+        for m in monitor.history.moments[:-1]
+    )
+    estimates = [moment.curve_bits[i] for i in groups[8]]
+    assert min(estimates) > 5.0

@@ -1,0 +1,116 @@
+"""The monitor's time stays within its share of the training's, whatever things take."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from watched import causal, small_set
+
+from canary.errors import InputError
+from canary.plugins.share import TimeShare
+
+SECONDS = st.floats(0.001, 10.0)
+
+
+class Clock:
+    """Time that passes only when it is told to."""
+
+    def __init__(self):
+        self.at = 0.0
+
+    def __call__(self):
+        return self.at
+
+
+@given(
+    share=st.floats(0.01, 1.0),
+    ready=SECONDS,
+    trainings=st.lists(SECONDS, min_size=1, max_size=60),
+    measurements=st.lists(SECONDS, min_size=1, max_size=5),
+)
+def test_after_each_measurement_the_share_is_kept_but_for_what_was_not_foreseen(
+    share, ready, trainings, measurements
+):
+    clock = Clock()
+    watched = TimeShare(share, clock)
+    with watched.own():
+        clock.at += ready
+        watched.expect(measurements[0])
+    for number, training in enumerate(trainings):
+        clock.at += training
+        with watched.own():
+            if not watched.allows:
+                continue
+            expected = watched.cost
+            before = watched.own_seconds
+            with watched.measurement():
+                took = measurements[number % len(measurements)]
+                clock.at += took
+        unforeseen = max(took - expected, 0.0)
+        assert watched.own_seconds == pytest.approx(before + took)
+        assert watched.own_seconds <= share * watched.training_seconds + unforeseen + 1e-9
+    assert watched.training_seconds == pytest.approx(sum(trainings))
+
+
+def test_equal_measurements_come_as_often_as_the_share_allows():
+    clock = Clock()
+    watched, done = TimeShare(0.1, clock), 0
+    with watched.own():
+        watched.expect(0.5)
+    for _ in range(1000):
+        clock.at += 1.0
+        with watched.own():
+            if watched.allows:
+                with watched.measurement():
+                    clock.at += 0.5
+                done += 1
+    assert done == 200  # 1,000 s of training allow 100 s, which are 200 times half a second
+    assert watched.own_seconds == pytest.approx(0.1 * watched.training_seconds)
+
+
+def test_a_pause_is_nobodys_time():
+    clock = Clock()
+    watched = TimeShare(0.1, clock)
+    with watched.own():
+        clock.at += 1.0
+    watched.pause()
+    clock.at += 1000.0
+    with watched.own():
+        clock.at += 1.0
+    assert (watched.training_seconds, watched.own_seconds) == (0.0, 2.0)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, float("nan"), float("inf")])
+def test_a_share_that_is_none_is_refused(share):
+    with pytest.raises(InputError, match="more than 0 .* such as 0.05"):
+        TimeShare(share)
+
+
+def test_a_real_loop_is_kept_within_its_share_and_told_what_it_was():
+    import torch
+
+    from canary.plugins.monitor import ExposureMonitor
+
+    torch.manual_seed(0)
+    module, tokenizer = causal()
+    monitor = ExposureMonitor(small_set(), tokenizer=tokenizer, every=1, draws=200, share=0.2)
+    began = time.perf_counter()
+    monitor.start(module)
+    steps = 0
+    while len(monitor.history.measured) < 4:
+        time.sleep(0.02)  # the training
+        steps += 1
+        monitor.step(module)
+        assert steps < 2000
+    took = time.perf_counter() - began
+    history = monitor.history
+    # The last measurement may have taken longer than any before.
+    longest = max(moment.seconds for moment in history.moments)
+    assert history.own_seconds <= 0.2 * history.training_seconds + longest
+    assert history.own_seconds + history.training_seconds == pytest.approx(took, rel=0.02)
+    assert history.training_seconds >= 0.02 * steps
+    assert history.asked == steps > len(history.moments)
+    assert history.own_seconds >= sum(moment.seconds for moment in history.moments)

@@ -1,0 +1,158 @@
+"""The callback in real trainings: logged, resumed, stopped, and over two processes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from watched import build_trainer, causal, rows, small_set
+
+HERE = Path(__file__).parent
+OFTEN = {"every": 2, "draws": 60, "share": None}
+
+
+def _attached(trainer, **options):
+    from canary.plugins.callback import ExposureCallback
+
+    callback = ExposureCallback(small_set(), **{**OFTEN, **options})
+    callback.attach(trainer)
+    return callback
+
+
+def test_exposure_goes_through_the_loggers_and_every_loss_is_logged(tmp_path):
+    from transformers import TrainerCallback
+
+    class Logger(TrainerCallback):
+        """Stands where TensorBoard and its like do."""
+
+        seen: list = []
+
+        def on_log(self, args, state, control, logs=None, **given):
+            self.seen.append((state.global_step, dict(logs)))
+
+    trainer = build_trainer(tmp_path, steps=5)
+    trainer.add_callback(Logger)
+    callback = _attached(trainer)
+    callback.attach(trainer)  # a second time changes nothing
+    trainer.train()
+    losses = {step for step, logs in Logger.seen if "loss" in logs}
+    assert losses == {1, 2, 3, 4, 5}
+    exposures = {s: logs for s, logs in Logger.seen if "eval_canary/exposure_8_copies" in logs}
+    assert sorted(exposures) == [2, 4, 5]  # the last step as well
+    assert {"eval_canary/exposure_controls", "eval_canary/seconds"} <= exposures[4].keys()
+    kept = [e for e in trainer.state.log_history if "eval_canary/exposure_1_copies" in e]
+    assert [e["step"] for e in kept] == [2, 4, 5]
+    assert [x.step for x in callback.history.losses] == [1, 2, 3, 4, 5]
+    logged = [e["loss"] for e in trainer.state.log_history if "loss" in e]
+    assert [x.value for x in callback.history.losses] == pytest.approx(logged)
+
+
+def test_without_its_trainer_it_measures_and_says_that_it_does_not_log(tmp_path, caplog):
+    from canary.plugins.callback import ExposureCallback
+
+    trainer = build_trainer(tmp_path)
+    callback = ExposureCallback(small_set(), **OFTEN)
+    trainer.add_callback(callback)
+    with caplog.at_level(logging.WARNING):
+        trainer.train()
+    assert len(callback.history.measured) == 2
+    assert "callback.attach(trainer)" in caplog.text
+
+
+def test_a_resumed_training_goes_on_with_the_history_of_its_checkpoint(tmp_path):
+    whole = _attached(build_trainer(tmp_path / "whole", steps=6))
+    whole._trainer.train()
+
+    options = {"steps": 6, "save_strategy": "steps", "save_steps": 3}
+    first = _attached(build_trainer(tmp_path / "parts", **options))
+    first._trainer.train()
+    checkpoint = tmp_path / "parts" / "checkpoint-3"
+    in_checkpoint = json.loads((checkpoint / "canary_history.json").read_text())
+    assert [m["step"] for m in in_checkpoint["moments"]] == [2]
+
+    again = _attached(build_trainer(tmp_path / "parts", **options))
+    again._trainer.train(resume_from_checkpoint=str(checkpoint))
+    assert [m.step for m in again.history.moments] == [2, 4, 6]
+    assert [x.step for x in again.history.losses] == [1, 2, 3, 4, 5, 6]
+    # The same weights, so the same exposures as in one piece.
+    for one, other in zip(whole.history.moments, again.history.moments, strict=True):
+        assert one.px_bits == other.px_bits
+    assert again.history.training_seconds > first.history.until(3).training_seconds / 2
+
+
+def test_a_history_of_other_canaries_is_not_gone_on_with(tmp_path):
+    from canary.errors import RecordError
+    from canary.plugins.callback import ExposureCallback
+
+    options = {"steps": 4, "save_strategy": "steps", "save_steps": 2}
+    _attached(build_trainer(tmp_path, **options))._trainer.train()
+    trainer = build_trainer(tmp_path, **options)
+    ExposureCallback(small_set(controls=5), **OFTEN).attach(trainer)
+    with pytest.raises(RecordError, match="of other canaries than this training's"):
+        trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    trainer = build_trainer(tmp_path, **options)
+    ExposureCallback(small_set(), **OFTEN | {"seed": 1}).attach(trainer)
+    with pytest.raises(RecordError, match="of other seed"):
+        trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+
+
+def test_it_stops_a_training_that_memorizes_and_no_other(tmp_path):
+    _, tokenizer = causal()
+    options = {"steps": 150, "learning_rate": 2e-2, "logging_steps": 50}
+    found = {}
+    for name, canaries in (("with", small_set()), ("without", None)):
+        data = rows(tokenizer, canaries, count=8)
+        trainer = build_trainer(tmp_path / name, data=data, **options)
+        found[name] = _attached(trainer, every=5, draws=200, stop_above_bits=4.5)
+        trainer.train()
+    stopped = found["with"].history
+    assert stopped.stopped_at is not None
+    assert stopped.stopped_at == stopped.moments[-1].step < 150
+    assert found["without"].history.stopped_at is None
+    assert found["without"].history.moments[-1].step == 150
+
+
+def test_never_measured_is_said(tmp_path, caplog):
+    trainer = build_trainer(tmp_path)
+    callback = _attached(trainer, share=1e-6)
+    with caplog.at_level(logging.WARNING):
+        trainer.train()
+    assert callback.history.moments == ()
+    assert callback.history.asked == 2
+    assert "never measured" in caplog.text
+
+
+def _run_two(script: str, tmp_path, *arguments: str) -> list[dict]:
+    """Run a script in two processes that train one model; what each wrote."""
+    support = str(HERE.parent / "support")
+    paths = [str(HERE.parent.parent), support, os.environ.get("PYTHONPATH", "")]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
+    subprocess.run(
+        [*command, f"{support}/{script}", str(tmp_path), *arguments],
+        check=True,
+        timeout=200,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    return [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("stops", ["go-on", "stop"])
+def test_of_two_processes_one_measures_and_both_end(tmp_path, stops):
+    first, second = _run_two("watched_by_two.py", tmp_path, stops)
+    assert first["weights"] == second["weights"]
+    assert first["steps"] == second["steps"]
+    assert first["measured"][0] == 2
+    assert second["measured"] == []
+    if stops == "stop":
+        assert first["stopped_at"] == second["stopped_at"] == first["steps"] < 40
+    else:
+        assert first["steps"] == 6
+        assert first["unwatched"] == first["weights"]
