@@ -10,6 +10,7 @@ catch as much or as little as they mean to::
     │   ├── RecordError                   a manifest or result at rest
     │   ├── ModelError                    a model, its tokenizer, its numbers
     │   └── EstimationError               numbers from which nothing can be estimated
+    ├── ServerError                       a served model that fails, refuses or changes
     ├── UnsupportedError                  a capability that this model or format lacks
     ├── MissingExtraError (also ImportError)
     ├── OutputError (also OSError)        a result that cannot be written
@@ -32,6 +33,7 @@ __all__ = [
     "OutOfMemory",
     "OutputError",
     "RecordError",
+    "ServerError",
     "UnsupportedError",
 ]
 
@@ -82,6 +84,10 @@ class ModelError(InputError):
 
 class EstimationError(InputError):
     """Numbers from which the asked quantity cannot be estimated."""
+
+
+class ServerError(CanaryError):
+    """A served model whose server cannot be reached, refuses, or is not what it was."""
 
 
 class UnsupportedError(CanaryError):
