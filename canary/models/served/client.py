@@ -245,13 +245,15 @@ def _key_of(
     if variable is None:
         return (lambda text: text), (lambda request: request)
     key = os.environ.get(variable, "").strip()
-    cure = f"set it in the environment: {variable}=… canary …"
-    if not key:
-        raise InputError(f"the environment variable {brief(variable)} holds no key", cure=cure)
+    if not key:  # what was given is not repeated: it may be the key itself
+        raise InputError(
+            "the environment variable that should hold the key for the server is not set",
+            cure="set it, and give its name, not the key, with --key-env",
+        )
     if not key.isascii() or not key.isprintable() or " " in key:
         raise InputError(
-            f"what the environment variable {brief(variable)} holds cannot be sent as a key",
-            cure=cure,
+            f"what the environment variable {variable} holds cannot be sent as a key",
+            cure="set it to the key alone",
         )
 
     def scrub(text: str) -> str:
