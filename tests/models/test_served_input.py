@@ -112,15 +112,20 @@ def another_shape(server, number, answer):
         (other_name, "as the model 'another', and 'tiny' was asked"),
         (too_many_tokens, "tokens where .* were meant"),
         (another_shape, "cannot be read"),
-        (lambda server, number, answer: Status(400, "no echo"), "400: 'no echo'.*--top-k"),
+        (
+            lambda server, number, answer: Status(400, {"error": {"message": "no echo"}}),
+            "400: 'no echo'.*--top-k",
+        ),
         (lambda server, number, answer: Status(307, "", {"Location": "/x"}), "elsewhere"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_the_handshake_refuses(tmp_path, fault, message):
-    with FakeServer(build("table"), fault=fault) as server:
-        with pytest.raises((ServerError, ModelError), match=message):
-            load_served(server, tmp_path, attempts=2)
+    with (
+        FakeServer(build("table"), fault=fault) as server,
+        pytest.raises((ServerError, ModelError), match=message),
+    ):
+        load_served(server, tmp_path, attempts=2)
     assert not list(tmp_path.rglob("*.shard"))
 
 

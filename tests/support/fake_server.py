@@ -121,6 +121,7 @@ class FakeServer:
 def _handler(server):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def do_GET(self):
             known = self.path == "/v1/models"

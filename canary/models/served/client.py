@@ -2,8 +2,9 @@
 
 The key is read from the environment when the client is made and put into each request by
 the client's own authorization. No error, log or repr of this package holds it: errors of
-the HTTP library, which know the request, are told in other words and not chained. What the
-server says is repeated only of requests that hold no secret, with the key taken out.
+the HTTP library, which know the request, are told in other words and not chained. The key is
+taken out of whatever the server says before it is read, and what it says of a request is
+repeated only where that held no secret.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -27,6 +29,7 @@ _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _CONNECT_SECONDS, _HURRIED_SECONDS = 10.0, 5.0
 _SHOWN = 300
+_BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750; nothing that JSON must escape
 _NEEDED = ("httpx2", "tenacity")
 
 
@@ -164,17 +167,17 @@ class Client:
         except self._http.TimeoutException:
             failure = f"did not answer within {wait:g} s"
         except (self._http.RequestError, self._http.InvalidURL) as error:
-            failure = f"cannot be reached ({self._told(str(error) or type(error).__name__)})"
+            failure = f"cannot be reached ({self._scrub(str(error) or type(error).__name__)})"
         # Outside of the except clauses: the library's errors hold the request and its key.
         if response is None:
             raise _PassingError(failure, where=where)
         if response.status_code == 200:
             try:
-                return json.loads(response.content)
+                return json.loads(self._scrub(response.text))
             except (ValueError, RecursionError):
                 failure = "gave an answer that is no whole JSON"
             raise _PassingError(failure, where=where)
-        said = f": {self._told(_words(response))}" if quote else ""
+        said = f": {brief(_words(self._scrub(response.text)), _SHOWN)}" if quote else ""
         raise self._failure(response, said, where)
 
     def _timeout(self, seconds: float) -> Any:
@@ -234,9 +237,6 @@ class Client:
         asked = state.outcome.exception().pause
         return jittered if asked is None else max(asked, jittered / 10)
 
-    def _told(self, text: str) -> str:
-        return brief(self._scrub(text), _SHOWN)
-
 
 def _key_of(
     variable: str | None,
@@ -250,16 +250,15 @@ def _key_of(
             "the environment variable that should hold the key for the server is not set",
             cure="set it, and give its name, not the key, with --key-env",
         )
-    if not key.isascii() or not key.isprintable() or " " in key:
+    if not _BEARER.fullmatch(key):
+        del key  # or it would stand in a traceback that shows variables
         raise InputError(
             f"what the environment variable {variable} holds cannot be sent as a key",
             cure="set it to the key alone",
         )
 
     def scrub(text: str) -> str:
-        for form in (json.dumps(key)[1:-1], key):
-            text = text.replace(form, "[key]")
-        return text
+        return text.replace(key, "[key]").replace(key.replace("/", "\\/"), "[key]")
 
     def authorize(request: Any) -> Any:
         request.headers["Authorization"] = f"Bearer {key}"
@@ -268,14 +267,14 @@ def _key_of(
     return scrub, authorize
 
 
-def _words(response: Any) -> str:
+def _words(body: str) -> str:
     """What the server says of a failure."""
     try:
-        body = json.loads(response.content)
-        error = body.get("error", body)
+        parsed = json.loads(body)
+        error = parsed.get("error", parsed)
         said = error.get("message", error.get("detail", error))
     except (ValueError, AttributeError, RecursionError):
-        said = response.text
+        said = body
     return said if isinstance(said, str) else json.dumps(said)
 
 

@@ -34,7 +34,7 @@ class Texts:
     Raises
     ------
     ModelError
-        If the tokenizer does not give texts back as they were.
+        If no token is text.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -101,12 +101,9 @@ class Texts:
         return self._numbers.get(said)
 
     def probes(self) -> list[list[int]]:
-        """A few rows of tokens, each of which its own text becomes again; the same each time.
+        """A few rows of tokens, the same each time.
 
-        Raises
-        ------
-        ModelError
-            If there are none.
+        Each is what its own text becomes, unless the tokenizer does not give texts back.
         """
         rng = np.random.default_rng(0)
         found: list[list[int]] = []
@@ -117,7 +114,7 @@ class Texts:
                 found.append(ids)
             if len(found) == _PROBES:
                 return found
-        raise _not_invertible()
+        return [rng.choice(self._pool, _PROBE_TOKENS).tolist() for _ in range(_PROBES)]
 
     def _by_piece(self) -> dict[str, int]:
         found: dict[str, list[int]] = {}
@@ -162,7 +159,11 @@ def _plain_tokens(tokenizer: Tokenizer) -> list[int]:
         if len(found) == _POOL:
             break
     if not found:
-        raise _not_invertible()
+        raise ModelError(
+            "the tokenizer has no token that is plain text, so a server's tokens cannot be "
+            "compared with its own",
+            cure="give the tokenizer with which the model was trained",
+        )
     return found
 
 
@@ -172,11 +173,3 @@ def _around(tokenizer: Tokenizer, text: str) -> tuple[int, int]:
     spans = encoding.spans or ((0, 1),) * len(encoding.ids)
     inside = [place for place, (a, b) in enumerate(spans) if a < b]
     return (inside[0], len(spans) - 1 - inside[-1]) if inside else (0, 0)
-
-
-def _not_invertible() -> ModelError:
-    return ModelError(
-        "the tokenizer does not give texts back as they were, so a server's tokens cannot be "
-        "compared with its own",
-        cure="give the tokenizer with which the model was trained",
-    )
