@@ -58,7 +58,7 @@ def test_exposure_score_extract_audit(tmp_path, command, model, loaded, canaries
         done = command(*words("audit", server, model, "--canaries", canaries, "--out", "out"))
         assert done.code == 0, done.err
         # What exposure asked for is known; the search asks for beginnings besides.
-        assert server.count() - asked < 60
+        assert server.count() - asked < 150
         facts = json.loads((tmp_path / "out" / "audit.json").read_text())["model"]
         assert (facts["name"], facts["device"]) == ("tiny", "served")
         done = command(*words("extract", server, model, "my pin {digit:2}.", "--json"))
