@@ -77,7 +77,7 @@ class FakeServer:
             (encoding,) = self.model.tokenizer.encode([prompt])
             prompt = list(encoding.ids)
         elif not self.ids:
-            return Status(422, {"detail": [{"msg": "a text was expected", "input": prompt}]})
+            return Status(500, {"error": {"message": "Input should be a valid string"}})
         if body["model"] != self.name:
             return Status(404, {"error": {"message": f"no model {body['model']}"}})
         following = self._next(prompt)

@@ -115,6 +115,7 @@ class Client:
         quote: bool = False,
         hurried: bool = False,
         last: bool = False,
+        trying: bool = False,
     ) -> Any:
         """What the server answers, as parsed JSON.
 
@@ -130,6 +131,9 @@ class Client:
             Neither wait long nor try again.
         last : bool
             May be the last one that is allowed; the others leave room for it.
+        trying : bool
+            Whether the server takes such a request at all is what is asked, and some say no
+            with a 500.
 
         Raises
         ------
@@ -141,7 +145,9 @@ class Client:
         """
         if hurried:
             return self._once("POST", path, body, quote=quote, seconds=_HURRIED_SECONDS, last=last)
-        return self._retrying.copy()(self._once, "POST", path, body, quote=quote, last=last)
+        return self._retrying.copy()(
+            self._once, "POST", path, body, quote=quote, last=last, trying=trying
+        )
 
     def close(self) -> None:
         """Send nothing more."""
@@ -157,6 +163,7 @@ class Client:
         quote: bool,
         seconds: float | None = None,
         last: bool = False,
+        trying: bool = False,
     ) -> Any:
         where = f"{self._endpoint.base}{path}"
         wait = self._endpoint.timeout if seconds is None else seconds
@@ -178,7 +185,7 @@ class Client:
                 failure = "gave an answer that is no whole JSON"
             raise _PassingError(failure, where=where)
         said = f": {brief(_words(self._scrub(response.text)), _SHOWN)}" if quote else ""
-        raise self._failure(response, said, where)
+        raise self._failure(response, said, where, trying=trying)
 
     def _timeout(self, seconds: float) -> Any:
         return self._http.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
@@ -199,7 +206,7 @@ class Client:
                 )
             self._sent += 1
 
-    def _failure(self, response: Any, said: str, where: str) -> ServerError:
+    def _failure(self, response: Any, said: str, where: str, *, trying: bool) -> ServerError:
         code = response.status_code
         if code in {401, 403}:
             name = self._endpoint.key_env
@@ -209,7 +216,7 @@ class Client:
                 else "put the key into an environment variable and name that with --key-env"
             )
             return ServerError(f"wants a valid key ({code}{said})", cure=cure, where=where)
-        if code in _PASSING:
+        if code in _PASSING and not (trying and code == 500):
             pause = _retry_after(response.headers.get("retry-after"))
             if pause is not None and pause > self._endpoint.patience:
                 return ServerError(

@@ -165,14 +165,14 @@ def _manner(client: Client, model: str, tokenizer: Tokenizer, where: str) -> Man
     refusal: RefusedError | None = None
     for way in ways:
         try:
-            answer = client.post(PATH, way.request(probe, echo=True), quote=True)
+            answer = client.post(PATH, way.request(probe, echo=True), quote=True, trying=True)
         except RefusedError as error:
             refusal = error
             continue
         return way.told_of(way.read(answer, probe), len(probe))
     plain = Manner(model, Texts(bare(tokenizer)), where, as_text=True, numbered=False)
     try:
-        answer = client.post(PATH, plain.request(probe, echo=True), quote=True)
+        answer = client.post(PATH, plain.request(probe, echo=True), quote=True, trying=True)
     except RefusedError:
         assert refusal is not None
         raise ServerError(
