@@ -57,5 +57,5 @@ $(READY): pyproject.toml constraints.txt
 	@$(PIP) install --constraint constraints.txt --upgrade pip
 	@$(PIP) install --constraint constraints.txt torch
 	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt \
-		--editable '.[train,adapters]' --group dev
+		--editable '.[train,adapters,endpoint]' --group dev
 	@touch $@

@@ -11,6 +11,7 @@ catch as much or as little as they mean to::
     │   ├── ModelError                    a model, its tokenizer, its numbers
     │   │   └── NotFiniteError            its numbers are NaN or infinite
     │   └── EstimationError               numbers from which nothing can be estimated
+    ├── ServerError                       a served model that fails, refuses or changes
     ├── UnsupportedError                  a capability that this model or format lacks
     ├── MissingExtraError (also ImportError)
     ├── OutputError (also OSError)        a result that cannot be written
@@ -34,6 +35,7 @@ __all__ = [
     "OutOfMemory",
     "OutputError",
     "RecordError",
+    "ServerError",
     "UnsupportedError",
 ]
 
@@ -88,6 +90,10 @@ class NotFiniteError(ModelError):
 
 class EstimationError(InputError):
     """Numbers from which the asked quantity cannot be estimated."""
+
+
+class ServerError(CanaryError):
+    """A served model whose server cannot be reached, refuses, or is not what it was."""
 
 
 class UnsupportedError(CanaryError):

@@ -22,6 +22,7 @@ from canary.errors import InputError, ModelError, OutOfMemory, UnsupportedError
 from canary.formats.format import Format
 from canary.models.loading import load
 from canary.records.versions import versions
+from canary.scoring.requests import announce
 from canary.search.bounds import bounds_by_place
 from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, shortest_leaves
 from canary.search.step import context_nats
@@ -124,6 +125,7 @@ def extract(
     tokens = deepest(tree)
     batcher = below.batcher(f"extraction from {format.masked}", budget)
     batcher.check_length(tokens)
+    announce(below.model, lambda: 0, at_most=budget)
     noise_bits = below.model.facts.noise_bits(tokens)
     with below.open(tree) as walker:
         context_bits = context_nats(walker) / _LN2

@@ -19,6 +19,7 @@ from canary.errors import EstimationError
 from canary.formats.format import Format
 from canary.models.base import LanguageModel
 from canary.records.shards import Run
+from canary.scoring.requests import announce
 from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
 from canary.statistics.result import (
     ENUMERATION,
@@ -66,6 +67,7 @@ class Auditor:
         self, canaries: CanarySet
     ) -> tuple[tuple[CanaryResult, ...], tuple[FormatResult, ...]]:
         """Results of all canaries in the order of the set, and of all formats."""
+        announce(self.below.model, lambda: self._rows(canaries))
         found: dict[str, CanaryResult] = {}
         formats = []
         for number, format in enumerate(canaries.formats):
@@ -76,6 +78,18 @@ class Auditor:
         if canaries.natural:
             found = {k: replace(result, natural=not result.control) for k, result in found.items()}
         return tuple(found[c.id] for c in canaries), tuple(formats)
+
+    def _rows(self, canaries: CanarySet) -> int:
+        """How many candidates are priced as whole rows."""
+        rows = 0
+        for number, format in enumerate(canaries.formats):
+            fills = [c.fill for c in canaries if c.format == number]
+            _, below = longest(self.below.encoder, format, fills)
+            facts, encoder = self.below.model.facts, self.below.encoder
+            plan = plan_for(facts, encoder, self.settings, format, fills, below=below)
+            drawn = min(self.settings.draws, format.size)
+            rows += len(fills) + (format.size if plan.method == ENUMERATION else drawn)
+        return rows
 
     def _measure_format(
         self, number: int, format: Format, canaries: Sequence[Canary]

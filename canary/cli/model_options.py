@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from canary.cli.console import say
 from canary.cli.options import (
+    Answers,
     BatchSize,
     ContextText,
     Device,
     Dtype,
     Factory,
+    InFlight,
+    KeyEnv,
+    MaxRequests,
+    RequestTimeout,
+    ServedModel,
     StartToken,
     TokenizerPath,
+    TopK,
 )
+from canary.errors import InputError
 
 if TYPE_CHECKING:
     from canary.models.base import LanguageModel
@@ -36,19 +44,51 @@ class ModelOptions:
     dtype: Dtype = None
     device: Device = None
     batch_size: BatchSize = None
+    served_model: ServedModel = None
+    key_env: KeyEnv = None
+    answers: Answers = None
+    max_requests: MaxRequests = None
+    in_flight: InFlight = None
+    request_timeout: RequestTimeout = None
+    top_k: TopK = None
 
     def load(self, model: str) -> LanguageModel:
         """The model, after a word of what is being loaded."""
         from canary.models.loading import load
 
+        source = self._source(model)
         say(f"Loading {model}")
         return load(
-            model,
+            source,
             tokenizer=self.tokenizer,
             dtype=self.dtype,
             device=self.device,
             factory=self.factory,
         )
+
+    def _source(self, model: str) -> Any:
+        """What to load: the server at an address, or what else was named."""
+        from canary.models.served.endpoint import Endpoint, is_url
+
+        asked: dict[str, Any] = {
+            "model": self.served_model,
+            "key_env": self.key_env,
+            "answers": self.answers,
+            "max_requests": self.max_requests,
+            "in_flight": self.in_flight,
+            "timeout": self.request_timeout,
+            "top_k": self.top_k,
+        }
+        given = {name: value for name, value in asked.items() if value is not None}
+        if is_url(model):
+            return Endpoint(model, tell=say, **given)
+        if given:
+            raise InputError(
+                "options for a server were given, and the model is no address",
+                cure="leave them out, or give the address as in http://host:8000/v1",
+                where=model,
+            )
+        return model
 
     def running(self) -> dict[str, Any]:
         """The arguments that say how it is run once it is loaded."""

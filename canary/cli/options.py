@@ -12,6 +12,7 @@ from canary.errors import InputError
 from canary.records.fields import brief
 
 __all__ = [
+    "Answers",
     "BatchSize",
     "Beside",
     "Budget",
@@ -31,14 +32,20 @@ __all__ = [
     "FileFormat",
     "FileFormatName",
     "Force",
+    "InFlight",
     "Json",
+    "KeyEnv",
+    "MaxRequests",
     "Method",
     "MethodName",
     "Model",
+    "RequestTimeout",
     "Seed",
     "Separators",
+    "ServedModel",
     "StartToken",
     "TokenizerPath",
+    "TopK",
     "beside_of",
     "columns_of",
     "decodable",
@@ -146,8 +153,9 @@ Model = Annotated[
     typer.Argument(
         metavar="MODEL",
         callback=decodable,
-        help="A folder that save_pretrained wrote, a hub id, or with --factory the folder of "
-        "a recurrent model of your own.",
+        help="A folder that save_pretrained wrote, a hub id, with --factory the folder of a "
+        "recurrent model of your own, or the address of an OpenAI-compatible server "
+        "(http://host:8000/v1).",
     ),
 ]
 _METHODS = (
@@ -205,7 +213,11 @@ ContextText = Annotated[
 ]
 TokenizerPath = Annotated[
     str | None,
-    typer.Option("--tokenizer", metavar="PATH", help="Instead of the one beside the model."),
+    typer.Option(
+        "--tokenizer",
+        metavar="PATH",
+        help="Instead of the one beside the model; needed for one that is served.",
+    ),
 ]
 Factory = Annotated[
     str | None,
@@ -230,6 +242,60 @@ Device = Annotated[
 BatchSize = Annotated[
     int | None,
     typer.Option("--batch-size", min=1, help="Rows or nodes at once.  [default: found by trial]"),
+]
+
+ServedModel = Annotated[
+    str | None,
+    typer.Option(
+        "--served-model",
+        metavar="NAME",
+        callback=decodable,
+        help="The name that a server gives the model.  [default: the only one that it has]",
+    ),
+]
+KeyEnv = Annotated[
+    str | None,
+    typer.Option(
+        "--key-env",
+        metavar="VARIABLE",
+        callback=decodable,
+        help="The environment variable that holds the key for a server.  [default: no key is sent]",
+    ),
+]
+Answers = Annotated[
+    Path | None,
+    typer.Option(
+        "--answers",
+        metavar="FOLDER",
+        help="Where every answer of a server is kept, so that a run that broke off asks for "
+        "none again.  [default: canary/answers in your cache]",
+    ),
+]
+MaxRequests = Annotated[
+    int | None,
+    typer.Option("--max-requests", min=1, help="Most requests to a server.  [default: no limit]"),
+]
+InFlight = Annotated[
+    int | None,
+    typer.Option("--in-flight", min=1, help="Most requests to a server at once.  [default: 8]"),
+]
+RequestTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--request-timeout",
+        metavar="SECONDS",
+        help="How long an answer of a server is waited for.  [default: 120]",
+    ),
+]
+TopK = Annotated[
+    int | None,
+    typer.Option(
+        "--top-k",
+        min=1,
+        metavar="COUNT",
+        help="For a server that gives no log-probabilities of a prompt: ask for so many of the "
+        "likeliest next tokens, and for bounds.",
+    ),
 ]
 
 

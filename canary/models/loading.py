@@ -19,6 +19,7 @@ from canary.models.pretrained import (
     read_config,
     wrap_pretrained,
 )
+from canary.models.served.endpoint import Endpoint, is_url
 from canary.tokens.fast import as_tokenizer, read_tokenizer
 
 __all__ = ["load"]
@@ -37,15 +38,16 @@ def load(
 
     Parameters
     ----------
-    source : path, hub id, torch.nn.Module or LanguageModel
+    source : path, hub id, address, Endpoint, torch.nn.Module or LanguageModel
         A folder that `save_pretrained` wrote; a folder with ``config.json``,
         ``model.safetensors`` and ``tokenizer.json`` of a recurrent model, with
         `factory`; a folder that peft wrote for an adapter, whose base model is loaded
-        with it; a `transformers` model, with adapters, quantised or dispatched over
-        devices as it may be; a recurrent module (`canary.models.recurrent`); or a model
-        behind the seam, returned as it is.
+        with it; the address of an OpenAI-compatible server (``http://…``), or an
+        `Endpoint` that also says how it may be asked; a `transformers` model, with
+        adapters, quantised or dispatched over devices as it may be; a recurrent module
+        (`canary.models.recurrent`); or a model behind the seam, returned as it is.
     tokenizer : tokenizer or path, optional
-        Needed for a module; for a folder, instead of the one in it.
+        Needed for a module and for a server; for a folder, instead of the one in it.
     dtype : {"float32", "bfloat16", "float16"}, optional
         The checkpoint's own unless given.
     device : str, optional
@@ -62,12 +64,18 @@ def load(
     ------
     ModelError
         If the model or its tokenizer is missing, damaged or of another kind.
+    ServerError
+        If a server cannot be reached, or its numbers cannot be used.
 
     Notes
     -----
     Costs one pass over the parameters (fingerprint) and about 2,000 token computations
     (the noise of its arithmetic).
     """
+    if is_url(source):
+        source = Endpoint(source)
+    if isinstance(source, Endpoint):
+        return _open(source, tokenizer, dtype, device, factory, source_text)
     if isinstance(source, str | os.PathLike):
         if factory is not None:
             return _load_recurrent(Path(source), tokenizer, dtype, device, factory)
@@ -84,6 +92,19 @@ def load(
         cure="give a folder, a hub id, a torch module, or an object behind the seam "
         "(canary.models.base.LanguageModel)",
     )
+
+
+def _open(endpoint: Endpoint, tokenizer: Any, *local: object) -> LanguageModel:
+    from canary.models.served.opening import open_endpoint
+
+    if any(option is not None for option in local):
+        raise InputError(
+            "dtype, device, factory and source text are for models that run here, and this one "
+            "is served",
+            cure="leave them out; the server decides how it computes",
+            where=endpoint.base,
+        )
+    return open_endpoint(endpoint, None if tokenizer is None else as_tokenizer(tokenizer))
 
 
 def _is_torch_module(source: Any) -> bool:

@@ -113,7 +113,7 @@ _FACTS: dict[str, tuple[str, _Words]] = {
     "dtype": ("Arithmetic", _shown),
     "attention": ("Attention", _shown),
     "device": ("Device", _shown),
-    "fingerprint": ("SHA-256 of its weights", _shown),
+    "fingerprint": ("Fingerprint (SHA-256)", _shown),
     "noise_bits_per_token": ("Noise of the arithmetic, bits per token", _shown),
     "capabilities": ("Gives probabilities of", _offers),
 }

@@ -22,6 +22,7 @@ from canary.records.shards import open_run
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.blocks import Block, Meter, Watch, read_blocks
 from canary.scoring.identity import identity_of
+from canary.scoring.requests import announce
 from canary.tokens.candidates import CandidateEncoder
 
 __all__ = ["ScoredFile", "parts_of", "score_file"]
@@ -156,6 +157,7 @@ def score_file(
             tally.add(shard.state)
         resumed = tally.texts
         meter.reach(tally.offset)
+        announce(seam, lambda: _lines(source, tally.offset))
         for state, body in _shards(scorer, read_blocks(source, column, tally.offset, tally.line)):
             watch.check()
             series.append(state, body)
@@ -167,6 +169,13 @@ def score_file(
         run.merge(series, target)
         run.discard()
     return ScoredFile(target, tally.texts, tally.tokens, tally.px_bits, resumed)
+
+
+def _lines(source: Path, offset: int) -> int:
+    """How many lines follow an offset."""
+    with source.open("rb") as file:
+        file.seek(offset)
+        return sum(1 for _ in file)
 
 
 def _check_target(target: Path, source: Path) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from canary.models.base import Rows
 from canary.models.loading import load
 from canary.scoring.batcher import Batcher, Progress, row_sums
+from canary.scoring.requests import announce
 from canary.tokens.base import Encoding
 from canary.tokens.candidates import CandidateEncoder
 
@@ -52,7 +53,9 @@ def score(
     seam = load(model)
     encoder = CandidateEncoder(seam.tokenizer, start_token, context)
     batcher = Batcher(seam, batch_size=batch_size, progress=progress)
-    log_probs, rows = score_encodings(batcher, encoder.encode(list(texts)))
+    encodings = encoder.encode(list(texts))
+    announce(seam, lambda: len(encodings))
+    log_probs, rows = score_encodings(batcher, encodings)
     bits: NDArray[np.float64] = -row_sums(log_probs, rows) / np.log(2)
     return bits
 

@@ -58,13 +58,15 @@ class _State:
         Held states that parked nodes stand on, or did when the pass began.
     threshold, ceiling : float
         Bits: nodes up to the first are expanded in this pass, beyond the second forgotten.
-    found : int64 array of shape (3, k)
+    found : int64 array of shape (4, k)
         Others surely below each canary, at most as dear, and not surely above, as far as
-        they were priced.
+        they were priced; and those among the last of which the model gives bounds only.
     lower, rank, upper : int64 arrays of shape (k,)
         What earlier walks made certain.
     exact : int
         So many canaries are done with.
+    unsure : bool array of shape (k,)
+        Of those, the ones whose ranks bounds of the model leave open.
     """
 
     levels: tuple[_Due, ...]
@@ -77,6 +79,7 @@ class _State:
     rank: Ints
     upper: Ints
     exact: int
+    unsure: NDArray[np.bool_]
     candidates: int = 0
     queries: int = 0
     passes: int = 0
@@ -152,11 +155,12 @@ class BoundedWalk:
             pinned=0,
             threshold=-math.inf,
             ceiling=float(self._limits[-1]) if k else -math.inf,
-            found=np.zeros((3, k), np.int64),
+            found=np.zeros((4, k), np.int64),
             lower=np.ones(k, np.int64),
             rank=np.ones(k, np.int64),
             upper=np.full(k, tree.size, tree.leaves.dtype),
             exact=0,
+            unsure=np.zeros(k, np.bool_),
         )
 
     def run(self, *, budget: int | None = None, seconds: float | None = None) -> bool:
@@ -207,7 +211,7 @@ class BoundedWalk:
         lower[self._order], rank[self._order] = state.lower, state.rank
         upper[self._order] = state.upper
         exact = np.zeros(len(lower), np.bool_)
-        exact[self._order[: state.exact]] = True
+        exact[self._order[: state.exact]] = ~state.unsure[: state.exact]
         return RankBounds(lower, upper, rank, exact, state.candidates, state.queries, state.passes)
 
     def _next_pass(self, state: _State) -> _State:
@@ -216,8 +220,10 @@ class BoundedWalk:
         if done > state.exact:
             lower, rank, upper = state.lower.copy(), state.rank.copy(), state.upper.copy()
             new = slice(state.exact, done)
-            lower[new], rank[new], upper[new] = 1 + state.found[:, new]
-            state = replace(state, lower=lower, rank=rank, upper=upper, exact=done)
+            lower[new], rank[new], upper[new] = 1 + state.found[:3, new]
+            unsure = state.unsure.copy()
+            unsure[new] = state.found[3, new] > 0
+            state = replace(state, lower=lower, rank=rank, upper=upper, exact=done, unsure=unsure)
         if done == len(self._limits):
             for part in state.parked:
                 self._release(part.handles)
@@ -270,7 +276,8 @@ class BoundedWalk:
     def _expanded(self, state: _State, count: int) -> _State:
         """The state after the first `count` nodes of the deepest level."""
         level = state.levels[-1]
-        step = expand(self._batcher, self._walker, self._tree, level.frontier[:count])
+        part = level.frontier[:count]
+        step = expand(self._batcher, self._walker, self._tree, part, bounds=True)
         bits, leaves = step.costs / _LN2, step.leaves
         inner = np.flatnonzero(~leaves & (bits <= state.ceiling))
         now = inner[bits[inner] <= state.threshold]
@@ -308,10 +315,17 @@ class BoundedWalk:
         """What the leaves of a step add to `_State.found`."""
         which = np.flatnonzero(leaves & (bits <= self._limits[-1]))
         which = which[step.canonical(which)]
-        if not len(which):
-            return np.zeros((3, len(self._limits)), np.int64)
-        batch, bits = Leaves(step.costs[which], step, which), bits[which]
-        return self._counting.count(np.sort(bits), bits, batch.bounds(), batch.index)
+        found = np.zeros((4, len(self._limits)), np.int64)
+        sure = which[step.exact[which]]
+        if len(sure):
+            batch = Leaves(step.costs[sure], step, sure)
+            found[:3] = self._counting.count(
+                np.sort(bits[sure]), bits[sure], batch.bounds(), batch.index
+            )
+        # A canary among these has no cost to rank it by, and its upper bound says nothing.
+        possible = np.sort(bits[which[~step.exact[which]]])
+        found[2:] += np.searchsorted(possible, self._limits, side="right")
+        return found
 
     def _lowered(self, state: _State) -> _State:
         """Without the dearest half of the parked nodes, if there are too many."""

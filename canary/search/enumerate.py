@@ -13,7 +13,7 @@ from canary.scoring.batcher import Batcher
 from canary.search.step import Frontier, Step, expand, root_frontier
 from canary.tokens.tree import TokenTree
 
-__all__ = ["Leaves", "enumerate_leaves", "leaf_costs"]
+__all__ = ["Leaves", "enumerate_leaves", "leaf_bounds", "leaf_costs"]
 
 Ints = NDArray[np.int64]
 
@@ -127,25 +127,51 @@ def leaf_costs(
         Nats, of the whole candidate.
     queries : int
     """
-    costs, queries, first = np.empty(len(index)), 0, 0
-    while first < len(index):
-        part = slice(first, first + batcher.node_batch(walker))
-        costs[part], spent = _some_leaf_costs(tree, walker, batcher, index[part])
-        queries += spent
-        first = part.stop
+    costs, _, queries = _leaf_costs(tree, walker, batcher, index, bounds=False)
     return costs, queries
 
 
-def _some_leaf_costs(
+def leaf_bounds(
     tree: TokenTree, walker: Walker, batcher: Batcher, index: Ints
-) -> tuple[NDArray[np.float64], int]:
-    costs = np.empty(len(index))
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
+    """`leaf_costs` of a model that gives bounds for some tokens.
+
+    Returns
+    -------
+    costs : float64 array of shape (n,)
+        The least that each can cost, in nats.
+    exact : bool array of shape (n,)
+        Whether it does cost that.
+    queries : int
+    """
+    return _leaf_costs(tree, walker, batcher, index, bounds=True)
+
+
+def _leaf_costs(
+    tree: TokenTree, walker: Walker, batcher: Batcher, index: Ints, *, bounds: bool
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
+    costs, exact = np.empty(len(index)), np.empty(len(index), np.bool_)
+    queries = first = 0
+    while first < len(index):
+        part = slice(first, first + batcher.node_batch(walker))
+        costs[part], exact[part], spent = _some_leaf_costs(
+            tree, walker, batcher, index[part], bounds=bounds
+        )
+        queries += spent
+        first = part.stop
+    return costs, exact, queries
+
+
+def _some_leaf_costs(
+    tree: TokenTree, walker: Walker, batcher: Batcher, index: Ints, *, bounds: bool
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
+    costs, exact = np.empty(len(index)), np.empty(len(index), np.bool_)
     wanted, origin = np.asarray(index), np.arange(len(index))
     frontier = root_frontier(batcher, walker, tree)[np.zeros(len(index), np.int64)]
     held = np.zeros(0, np.int64)
     queries = 0
     while len(frontier):
-        step = expand(batcher, walker, tree, frontier)
+        step = expand(batcher, walker, tree, frontier, bounds=bounds)
         walker.release(held)
         held = step.handles
         queries += step.queries
@@ -156,7 +182,8 @@ def _some_leaf_costs(
         follow = np.cumsum(degrees) - degrees + passed - 1
         leaf = step.leaves[follow]
         costs[origin[leaf]] = step.costs[follow[leaf]]
+        exact[origin[leaf]] = step.exact[follow[leaf]]
         wanted, origin = wanted[~leaf], origin[~leaf]
         frontier = step.open_nodes(follow[~leaf])
     walker.release(held)
-    return costs, queries
+    return costs, exact, queries

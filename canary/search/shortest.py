@@ -38,7 +38,8 @@ class Shortest:
     Parameters
     ----------
     costs : float64 array of shape (k,)
-        Nats, of whole candidates, ascending; finite.
+        Nats, of whole candidates, ascending; finite. Those of which the model gives bounds
+        only are not among them, and count for `rest` with the least that they can cost.
     leaves : int64 array of shape (k,)
         Their numbers in the tree.
     found_after : int64 array of shape (k,)
@@ -239,7 +240,7 @@ class _Walk:
             places, frontier = places[:count], frontier[:count]
         if not len(places):
             return False
-        step = expand(self._batcher, self._walker, self._tree, frontier)
+        step = expand(self._batcher, self._walker, self._tree, frontier, bounds=True)
         self.queries += step.queries
         self.batches += 1
         self._see_leaves(step)
@@ -260,9 +261,11 @@ class _Walk:
 
     def _see_leaves(self, step: Step) -> None:
         leaves = step.leaves
-        good = np.flatnonzero(leaves & (step.costs < self.best.limit))
+        found = leaves & step.exact & (step.costs < self.best.limit)
+        # A leaf of which only a bound is known stays among the others.
+        least = float(step.costs[leaves & ~found].min(initial=np.inf))
+        good = np.flatnonzero(found)
         good = good[step.canonical(good)]
-        least = float(step.costs[leaves & (step.costs >= self.best.limit)].min(initial=np.inf))
         if len(good):
             best, out = self.best.with_leaves(step.costs[good], step.first_leaf[good], self.queries)
             least = min(least, out)

@@ -34,6 +34,8 @@ class Frontier:
         Nats, of the context and of the priced part of the path.
     first_leaf : array of shape (n,)
         Number of the first leaf below; of the dtype of `TokenTree.leaves`.
+    exact : bool array of shape (n,)
+        False where the cost is a lower bound, of a model that gives bounds for some tokens.
     """
 
     states: Ints
@@ -43,6 +45,7 @@ class Frontier:
     handles: Ints
     costs: NDArray[np.float64]
     first_leaf: Ints
+    exact: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.states)
@@ -68,6 +71,8 @@ class Step:
         Position of its parent in the batch.
     costs : float64 array of shape (m,)
         Nats, of the context and of the path up to the choice that the edge makes.
+    exact : bool array of shape (m,)
+        As in `Frontier`.
     handles : int64 array of shape (n,)
         Handles of the parents.
     queries : int
@@ -79,6 +84,7 @@ class Step:
     edges: Ints
     parents: Ints
     costs: NDArray[np.float64]
+    exact: NDArray[np.bool_]
     handles: Ints
     queries: int
 
@@ -144,6 +150,7 @@ class Step:
             handles=self.handles[parents],
             costs=self.costs[which],
             first_leaf=self.first_leaf[which],
+            exact=self.exact[which],
         )
 
 
@@ -173,6 +180,7 @@ def root_frontier(batcher: Batcher, walker: Walker, tree: TokenTree) -> Frontier
         handles=np.full(1, -1, np.int64),
         costs=np.array([context_nats(walker)]),
         first_leaf=np.zeros(1, tree.leaves.dtype),
+        exact=np.ones(1, np.bool_),
     )
 
 
@@ -189,11 +197,24 @@ def joined(parts: Sequence[Frontier]) -> Frontier:
     return Frontier(paths=paths, **others)
 
 
-def expand(batcher: Batcher, walker: Walker, tree: TokenTree, frontier: Frontier) -> Step:
+def expand(
+    batcher: Batcher,
+    walker: Walker,
+    tree: TokenTree,
+    frontier: Frontier,
+    *,
+    bounds: bool = False,
+) -> Step:
     """Price the children of every node of a frontier.
 
     The nodes' states are kept only if some child is not a leaf. A cost is the parent's
-    plus that of the forced tokens before the choice, plus that of the choice.
+    plus that of the forced tokens before the choice, plus that of the choice. With `bounds`
+    costs may be lower bounds, of which `Step.exact` tells.
+
+    Raises
+    ------
+    UnsupportedError
+        If the model gives bounds, and these do not serve.
     """
     starts, degrees = tree.offsets[frontier.states], tree.degrees[frontier.states]
     parents = np.repeat(np.arange(len(frontier)), degrees)
@@ -203,7 +224,10 @@ def expand(batcher: Batcher, walker: Walker, tree: TokenTree, frontier: Frontier
     children = _children(tree.tokens[edges], offsets)
     keep = bool((tree.targets[edges] != LEAF).any())
     expansion = batcher.expand(walker, frontier.nodes, children, keep=keep)
-    if expansion.exact is not None and not expansion.exact.all():
+    exact = frontier.exact[parents]
+    if expansion.exact is not None:
+        exact &= expansion.exact.reshape(-1)
+    if not bounds and not exact.all():
         raise UnsupportedError(
             f"the model {batcher.model.facts.name!r} gives bounds for some tokens instead of "
             "probabilities, and this walk needs them exact",
@@ -211,7 +235,7 @@ def expand(batcher: Batcher, walker: Walker, tree: TokenTree, frontier: Frontier
         )
     base = frontier.costs - expansion.path_log_probs
     costs = base[parents] - expansion.log_probs.reshape(-1)
-    return Step(frontier, tree, edges, parents, costs, expansion.handles, expansion.queries)
+    return Step(frontier, tree, edges, parents, costs, exact, expansion.handles, expansion.queries)
 
 
 def _children(tokens: NDArray[np.int32], offsets: Ints) -> Children:

@@ -233,7 +233,7 @@ def test_facts_and_settings_are_words_golden(audits):
         "Software Python 3.11.7, torch 2.13.0",
         "Longest text, in tokens no limit",
         "Gives probabilities of whole texts, next tokens below a beginning, continued from states",
-        "SHA-256 of its weights 3f0c9d",
+        "Fingerprint (SHA-256) 3f0c9d",
     ):
         assert shown in text
     assert not [w for w in ("ertificate", "capabilities", "{", "[") if w in text.replace(

@@ -1,0 +1,1 @@
+"""Adapters of models behind an OpenAI-compatible endpoint."""

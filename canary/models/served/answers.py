@@ -1,0 +1,138 @@
+"""Every answer of a server, on disk, so that nothing is asked twice.
+
+A folder for each model of each server, with the pieces of `canary.records.shards`: only its
+owner may read it. An answer is found by the SHA-256 of the model and of what was asked; its
+text is not kept. Yet whoever reads the folder and guesses a text can see whether it was
+asked for, so it is to be kept like the canaries themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import RecordError
+from canary.records.files import make_folder
+from canary.records.shards import open_run
+
+__all__ = ["Answers", "open_answers"]
+
+Floats = NDArray[np.float64]
+
+_KEY_BYTES = 32
+_NUMBER = np.dtype("<f8")
+_COUNT_BYTES = 4
+_NAME_LENGTH = 40
+
+_OPEN: weakref.WeakValueDictionary[Path, Answers] = weakref.WeakValueDictionary()
+
+
+class Answers:
+    """The answers of one model of one server, those of earlier runs included.
+
+    Parameters
+    ----------
+    folder : Path
+        Held against other processes as long as this object lives.
+    identity : mapping
+        Plain JSON: which model of which server, and how it is asked.
+    """
+
+    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self._identity = json.dumps(identity, sort_keys=True)
+        make_folder(folder.parent)
+        stack = ExitStack()
+        run = stack.enter_context(open_run(folder, identity))
+        self._release = weakref.finalize(self, stack.close)
+        self._series, self._first = run.series("answers"), run.series("first")
+        self._known: dict[bytes, Floats] = {}
+        for number in range(len(self._series)):
+            self._known.update(_unpacked(self._series[number].body, folder))
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def key(self, request: Mapping[str, Any]) -> bytes:
+        """Under what an answer to `request` is kept."""
+        asked = json.dumps(request, sort_keys=True)
+        return hashlib.sha256(f"{self._identity}\n{asked}".encode()).digest()
+
+    def get(self, key: bytes) -> Floats | None:
+        """What was answered, if it is known."""
+        return self._known.get(key)
+
+    def add(self, found: Sequence[tuple[bytes, Floats]]) -> None:
+        """Keep some answers; when this returns, no kill undoes it.
+
+        Raises
+        ------
+        OutputError
+            If there is no room.
+        """
+        if not found:
+            return
+        self._series.append({"answers": len(found)}, _packed(found))
+        self._known.update(found)
+
+    def first(self, numbers: Floats) -> Floats:
+        """Numbers that were given first of all, here or in an earlier run."""
+        if not len(self._first):
+            self._first.append({}, numbers.astype(_NUMBER).tobytes())
+        return np.frombuffer(self._first[0].body, _NUMBER)
+
+
+def open_answers(root: Path, name: str, identity: Mapping[str, Any]) -> Answers:
+    """The answers of a model in its own folder below `root`.
+
+    Raises
+    ------
+    OutputError
+        If another process is at work in it, or it cannot be written to.
+    RecordError
+        If it is damaged.
+    """
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    plain = re.sub("[^A-Za-z0-9]+", "-", name).strip("-")[-_NAME_LENGTH:]
+    folder = root.absolute() / f"{plain}-{digest[:12]}"
+    found = _OPEN.get(folder)
+    if found is None:
+        found = _OPEN[folder] = Answers(folder, identity)
+    return found
+
+
+def _packed(found: Sequence[tuple[bytes, Floats]]) -> bytes:
+    parts = []
+    for key, values in found:
+        parts += [
+            key,
+            len(values).to_bytes(_COUNT_BYTES, "little"),
+            values.astype(_NUMBER).tobytes(),
+        ]
+    return b"".join(parts)
+
+
+def _unpacked(body: bytes, folder: Path) -> dict[bytes, Floats]:
+    found, at = {}, 0
+    while at < len(body):
+        head = at + _KEY_BYTES + _COUNT_BYTES
+        count = int.from_bytes(body[at + _KEY_BYTES : head], "little")
+        end = head + count * _NUMBER.itemsize
+        if end > len(body):
+            raise RecordError(
+                "holds an answer that is not whole",
+                cure="remove the folder: everything is asked again",
+                where=str(folder),
+            )
+        found[body[at : at + _KEY_BYTES]] = np.frombuffer(body[head:end], _NUMBER)
+        at = end
+    return found

@@ -1,0 +1,119 @@
+"""Where a served model is, and how it may be asked."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from canary.errors import InputError
+
+__all__ = ["Endpoint", "is_url"]
+
+_MOST_TOP = 100
+
+
+def is_url(source: object) -> bool:
+    """Whether a model was named by an address rather than a path or hub id."""
+    return isinstance(source, str) and re.match("https?://", source, re.IGNORECASE) is not None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A served model: its address, and how it may be asked.
+
+    Parameters
+    ----------
+    url : str
+        Such as ``http://127.0.0.1:8000`` or ``https://host/v1``; ``/v1`` is put behind an
+        address without a path, and ``/completions`` behind all. It holds no key: neither a
+        password nor a query.
+    model : str, optional
+        The name under which the server knows the model; needed where it serves several.
+    key_env : str, optional
+        The environment variable that holds the key. None is sent unless it is named, so
+        that no key goes to a server for which it was not meant.
+    answers : path-like, optional
+        The folder that keeps every answer; ``canary/answers`` in the user's cache unless
+        given. Only its owner may read it.
+    max_requests : int, optional
+        Most requests that may be sent, retries included.
+    in_flight : int
+        Most requests at once.
+    timeout : float
+        Seconds after which an answer is no longer waited for.
+    patience : float
+        Seconds that the server may ask to be left alone (``Retry-After``); more end the run.
+    attempts : int
+        How often a request is sent that fails in a way that may pass.
+    top_k : int, optional
+        For a server that gives no log-probabilities of a prompt: how many of the likeliest
+        next tokens to ask for. What lies beyond them is bounded only.
+    tell : callable, optional
+        Told in a line how many requests are to come, before they are sent.
+    """
+
+    url: str
+    model: str | None = None
+    key_env: str | None = None
+    answers: str | os.PathLike[str] | None = None
+    max_requests: int | None = None
+    in_flight: int = 8
+    timeout: float = 120.0
+    patience: float = 300.0
+    attempts: int = 6
+    top_k: int | None = None
+    tell: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        _check_url(self.url)
+        for name, least in (("max_requests", 1), ("in_flight", 1), ("attempts", 1), ("top_k", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"{name}={value}, at least {least} was expected")
+        if self.top_k is not None and self.top_k > _MOST_TOP:
+            raise InputError(
+                f"top_k={self.top_k}, at most {_MOST_TOP} was expected",
+                cure="give as many as the server allows: 5 or 20 are usual",
+            )
+        if not self.timeout > 0 or not self.patience >= 0:
+            raise InputError(
+                f"timeout={self.timeout} and patience={self.patience}, seconds were expected"
+            )
+
+    @property
+    def base(self) -> str:
+        """The address up to the version, without a slash at its end."""
+        base = self.url.rstrip("/").removesuffix("/completions")
+        return base if urlsplit(base).path else f"{base}/v1"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of answers."""
+        if self.answers is not None:
+            return Path(self.answers)
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(cache) / "canary" / "answers"
+
+
+def _check_url(url: str) -> None:
+    """Refuse an address that is none, or that may hold a key; it is not repeated then."""
+    unreadable = InputError(
+        "the address of the server cannot be read", cure="give one as in http://host:8000/v1"
+    )
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise unreadable from None
+    if not is_url(url) or not host:
+        raise unreadable
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise InputError(
+            f"the address of the server at {host} holds more than a host and a path",
+            cure="put the key into an environment variable and name that with --key-env; "
+            "keys in addresses end up in logs",
+        )

@@ -1,0 +1,142 @@
+"""How one server is asked for one model, and what its answers must look like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import ServerError
+from canary.models.noise import not_finite
+from canary.models.served.texts import Texts
+from canary.models.served.wire import Choice, completion, read_choice
+
+__all__ = ["Floats", "Manner"]
+
+Floats = NDArray[np.float64]
+
+_WITHOUT_ECHO = (
+    "use a server that gives log-probabilities of a prompt (vLLM does), or ask for bounds from "
+    "the likeliest next tokens with --top-k"
+)
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a server is asked.
+
+    Parameters
+    ----------
+    model : str
+        The name by which the server knows the model.
+    texts : Texts
+        Of the tokenizer that the model was trained with.
+    where : str
+        The address, for errors.
+    as_text : bool
+        Prompts go as texts, which the server tokenizes itself; else as token ids.
+    numbered : bool
+        Tokens are asked for by their numbers.
+    shown : int
+        Tokens that answers show before ours.
+    hidden : int or None
+        Tokens that the server reads before ours, shown or not; None if it does not tell.
+    build : str or None
+        The ``system_fingerprint`` of the first answer.
+    """
+
+    model: str
+    texts: Texts
+    where: str
+    as_text: bool
+    numbered: bool
+    shown: int = 0
+    hidden: int | None = None
+    build: str | None = None
+
+    def request(self, ids: Sequence[int], *, echo: bool, top: int = 1) -> dict[str, Any]:
+        """What to ask for a row of tokens."""
+        prompt = self.texts.text(ids) if self.as_text else [int(token) for token in ids]
+        return completion(self.model, prompt, echo=echo, top=top, numbered=self.numbered)
+
+    def read(self, answer: Any, ids: Sequence[int]) -> Choice:
+        """An answer about `ids`, if it comes from the model that was asked.
+
+        Raises
+        ------
+        ServerError
+            If it cannot be read, or comes from another model.
+        """
+        choice = read_choice(answer, where=self.where)
+        for name, said, agreed in (
+            ("model", choice.model, self.model),
+            ("build", choice.build, self.build),
+        ):
+            if said is not None and agreed is not None and said != agreed:
+                raise ServerError(
+                    f"answered as the {name} {said!r}, and {agreed!r} was asked",
+                    cure="name the model that is served with --served-model; numbers of two "
+                    "models are never mixed",
+                    where=self.where,
+                )
+        read = choice.prompt_tokens
+        if self.hidden is not None and read is not None and read != len(ids) + self.hidden:
+            raise ServerError(
+                f"read {read} tokens where {len(ids) + self.hidden} were meant",
+                cure="name the tokenizer that the model was trained with (--tokenizer)",
+                where=self.where,
+            )
+        return choice
+
+    def echoed(self, answer: Any, ids: Sequence[int]) -> Floats:
+        """Log-probabilities of all tokens of `ids` but the first, in nats.
+
+        Raises
+        ------
+        ServerError
+            If the answer is not about these tokens, one by one.
+        ModelError
+            If a number is NaN.
+        """
+        choice, n = self.read(answer, ids), len(ids)
+        if choice.tokens is None:
+            raise self._odd("gives no log-probabilities with its answers", _WITHOUT_ECHO)
+        told = choice.tokens[self.shown :]
+        if len(told) < n:
+            raise self._odd(
+                f"was sent {n} tokens to echo, and told of {len(told)}: it does not echo a "
+                "prompt, or makes fewer tokens of it",
+                _WITHOUT_ECHO,
+            )
+        for place, (said, token) in enumerate(zip(told, ids, strict=False)):
+            if not self.texts.is_token(said, token):
+                raise self._odd(
+                    f"makes other tokens of a prompt: number {place + 1} of {n} is another",
+                    "name the tokenizer that the model was trained with (--tokenizer)",
+                )
+        if choice.log_probs[0] is not None:
+            raise self._odd(
+                "gives the first token of all a log-probability, which no token before it explains",
+                "use a server whose first one is null, as vLLM's is",
+            )
+        values = choice.log_probs[self.shown + 1 : self.shown + n]
+        if None in values:
+            raise self._odd(
+                f"gives no log-probability of token {values.index(None) + 2} of {n}",
+                _WITHOUT_ECHO,
+            )
+        found = np.array(values, np.float64)
+        if np.isnan(found).any():
+            raise not_finite(self.model)
+        return found
+
+    def told_of(self, choice: Choice, tokens: int) -> Manner:
+        """The manner, with what the first answer about so many tokens tells besides."""
+        read = choice.prompt_tokens
+        return replace(self, build=choice.build, hidden=None if read is None else read - tokens)
+
+    def _odd(self, problem: str, cure: str) -> ServerError:
+        return ServerError(problem, cure=cure, where=self.where)

@@ -1,0 +1,191 @@
+"""Served models from the command line, and what a run leaves behind of the key: nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import traceback
+
+import pytest
+from command_line import ENVIRONMENT
+from fake_server import FakeServer, Status
+
+import canary
+from canary.errors import CanaryError
+from canary.models.served.endpoint import Endpoint
+
+KEY = "sk-Qq7_never.written/9+=="
+VARIABLE = "A_KEY_FOR_TESTS"
+
+# As the command, with every library telling all it does.
+LOUD = (
+    "import logging, sys; logging.basicConfig(level=1, filename='all.log');"
+    "from canary.cli.main import run; sys.exit(run())"
+)
+
+
+@pytest.fixture(scope="module")
+def loaded(model):
+    return canary.load(str(model))
+
+
+@pytest.fixture
+def canaries(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = canary.generate(["my pin {digit:2}."], repetitions=[1], per_repetition=2, seed=1)
+    path = tmp_path / "canaries.json"
+    made.save(path)
+    return path
+
+
+def words(command, server, model, *more):
+    return (command, f"{server.url}/v1", "--tokenizer", model, "--answers", "answers", *more)
+
+
+def test_exposure_score_extract_audit(tmp_path, command, model, loaded, canaries):
+    here = command("exposure", model, "--canaries", canaries, "--json").document["canaries"]
+    with FakeServer(loaded) as server:
+        done = command(
+            *words("exposure", server, model, "--canaries", canaries, "--json"), "--in-flight", 4
+        )
+        assert done.code == 0, done.err
+        assert "to see what it can do, about 120 to come" in done.err
+        for inside, outside in zip(here, done.document["canaries"], strict=True):
+            assert outside["exposure"]["bits"] == inside["exposure"]["bits"]
+            assert outside["px_bits"] == pytest.approx(inside["px_bits"], abs=1e-4)
+        asked = server.count()
+        done = command(*words("audit", server, model, "--canaries", canaries, "--out", "out"))
+        assert done.code == 0, done.err
+        # What exposure asked for is known; the search asks for beginnings besides.
+        assert server.count() - asked < 150
+        facts = json.loads((tmp_path / "out" / "audit.json").read_text())["model"]
+        assert (facts["name"], facts["device"]) == ("tiny", "served")
+        done = command(*words("extract", server, model, "my pin {digit:2}.", "--json"))
+        assert done.code == 0, done.err
+        assert len(done.document["candidates"]) == 1
+        (tmp_path / "texts.jsonl").write_text('{"text": "my pin"}\n{"text": "your pin"}\n')
+        done = command(*words("score", server, model, "texts.jsonl", "--out", "scores.jsonl"))
+        assert done.code == 0, done.err
+        assert "about 3 to come" in done.err
+        done = command("score", model, "texts.jsonl", "--out", "here.jsonl")
+        served, local = (
+            [json.loads(line)["px_bits"] for line in (tmp_path / name).open()]
+            for name in ("scores.jsonl", "here.jsonl")
+        )
+        assert served == pytest.approx(local, abs=1e-4)
+
+
+def test_options_for_a_server_need_one(command, model, canaries):
+    done = command("exposure", model, "--canaries", canaries, "--served-model", "x")
+    assert done.code == 2
+    assert "the model is no address" in done.err
+
+
+def test_too_many_requests_are_refused_before_the_run(command, model, loaded, canaries):
+    with FakeServer(loaded) as server:
+        done = command(
+            *words("exposure", server, model, "--canaries", canaries, "--max-requests", 50)
+        )
+    assert done.code == 2
+    assert "requests are needed, and 50 allowed" in done.err
+
+
+def telling(code):
+    """The server says the key that it was sent."""
+    said = json.dumps({"error": {"message": f"is {KEY} a key?"}})
+    said += said.replace("/", "\\/")
+    return lambda *_: Status(code, said.encode())
+
+
+def hang_up(server, number, answer):
+    return None
+
+
+def name_the_key(server, number, answer):
+    return {**answer, "model": KEY}
+
+
+FAULTS = {
+    "none": None,
+    "400": telling(400),
+    "401": telling(401),
+    "500": telling(500),
+    "hang up": hang_up,
+    "cut off": lambda *_: b'{"cho',
+    "another model": name_the_key,
+}
+
+
+@pytest.mark.parametrize("name", ["none", "401", "another model"])
+def test_nothing_that_a_run_leaves_behind_holds_the_key(tmp_path, model, loaded, canaries, name):
+    fault = FAULTS[name]
+    with FakeServer(loaded, key=KEY, fault=fault) as server:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-c", LOUD, *map(str, words("audit", server, model))),
+                *("--canaries", str(canaries), "--out", "out", "--key-env", VARIABLE),
+                *("--request-timeout", "5"),
+            ],
+            cwd=tmp_path,
+            env={
+                **ENVIRONMENT,
+                VARIABLE: KEY,
+                "TMPDIR": str(tmp_path),
+                "HOME": str(tmp_path),
+                "XDG_CACHE_HOME": str(tmp_path),
+            },
+            capture_output=True,
+            text=True,
+        )
+    assert done.returncode == (0 if fault is None else 2), done.stderr
+    left = [done.stdout.encode(), done.stderr.encode()]
+    left += [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(b"HTTP" in text for text in left), "the log was on"
+    for text in left:
+        assert b"Qq7" not in text
+
+
+@pytest.mark.parametrize("fault", [f for f in FAULTS.values() if f], ids=list(FAULTS)[1:])
+def test_errors_do_not_hold_the_key(tmp_path, monkeypatch, model, loaded, fault):
+    """Not in their words, their chain, nor in the variables of any frame on their way."""
+    monkeypatch.setenv(VARIABLE, KEY)
+    with FakeServer(loaded, key=KEY, fault=fault) as server:
+        endpoint = Endpoint(server.url, answers=tmp_path, key_env=VARIABLE, attempts=1)
+        with pytest.raises(CanaryError) as caught:
+            canary.load(endpoint, tokenizer=str(model))
+    told = "".join(
+        traceback.TracebackException.from_exception(caught.value, capture_locals=True).format()
+    )
+    chain, error = [], caught.value
+    while error is not None:
+        chain.append(repr(error) + str(vars(error)))
+        error = error.__cause__ or error.__context__
+    for text in (told, *chain, repr(endpoint)):
+        assert "Qq7" not in text
+
+
+def test_a_key_that_is_given_in_place_of_its_name_is_not_repeated(command, model, canaries):
+    done = command(
+        *("exposure", "http://127.0.0.1:9", "--tokenizer", model),
+        *("--canaries", canaries, "--key-env", "sk-mistaken"),
+    )
+    assert done.code == 2
+    assert "sk-mistaken" not in done.err
+
+
+@pytest.mark.parametrize("value", ["", " ", "two words", "naïve", "line\nline", 'a"quote'])
+def test_keys_that_cannot_be_sent(monkeypatch, model, value):
+    monkeypatch.setenv(VARIABLE, value)
+    with pytest.raises(CanaryError, match="key") as caught:
+        canary.load(Endpoint("http://127.0.0.1:9", key_env=VARIABLE), tokenizer=str(model))
+    assert not value.strip() or value not in str(caught.value)
+
+
+def test_no_key_is_sent_unless_its_variable_is_named(tmp_path, monkeypatch, model, loaded):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv(VARIABLE, KEY)
+    with FakeServer(loaded, key=KEY) as server:
+        with pytest.raises(CanaryError, match=r"401.*--key-env"):
+            canary.load(Endpoint(server.url, answers=tmp_path), tokenizer=str(model))
+        canary.load(Endpoint(server.url, answers=tmp_path, key_env=VARIABLE), tokenizer=str(model))

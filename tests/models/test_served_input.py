@@ -1,0 +1,314 @@
+"""What servers get wrong is found out, with the reason, before or while they are used."""
+
+from __future__ import annotations
+
+import copy
+import time
+
+import numpy as np
+import pytest
+from fake_server import FakeServer, Status
+from served_things import load_served
+from small_models import build, character_tokenizer, table_model
+
+import canary
+from canary.errors import InputError, MissingExtraError, ModelError, ServerError
+from canary.models.base import Rows
+from canary.models.served.endpoint import Endpoint
+
+
+def shown(answer):
+    return answer["choices"][0]["logprobs"]
+
+
+def changed(answer, **lists):
+    answer = copy.deepcopy(answer)
+    shown(answer).update(lists)
+    return answer
+
+
+def echoes(answer):
+    return isinstance(answer, dict) and len(shown(answer)["tokens"]) > 1
+
+
+def no_log_probs(server, number, answer):
+    return {**answer, "choices": [{"text": "x", "logprobs": None}]}
+
+
+def no_echo(server, number, answer):
+    lists = shown(answer)
+    return changed(answer, **{name: values[-1:] for name, values in lists.items()})
+
+
+def off_by_one(server, number, answer):
+    """Each token with the log-probability that it has after itself, as llama-cpp-python."""
+    if not echoes(answer):
+        return answer
+    prompt = server.bodies[number - 1]["prompt"]
+    after = [server._next(prompt[: k + 1])[token] for k, token in enumerate(prompt)]
+    return changed(
+        answer,
+        tokens=shown(answer)["tokens"][:-1],
+        token_logprobs=[None, *map(float, after[1:])],
+        top_logprobs=None,
+    )
+
+
+def one_too_early(server, number, answer):
+    if not echoes(answer):
+        return answer
+    values = shown(answer)["token_logprobs"]
+    return changed(answer, token_logprobs=[None, *values[2:], values[-1]])
+
+
+def other_tokens(server, number, answer):
+    tokens = shown(answer)["tokens"]
+    return changed(answer, tokens=[*tokens[:2], "token_id:0", *tokens[3:]])
+
+
+def first_has_a_number(server, number, answer):
+    return changed(answer, token_logprobs=[-1.0, *shown(answer)["token_logprobs"][1:]])
+
+
+def null_in_the_middle(server, number, answer):
+    values = shown(answer)["token_logprobs"]
+    return changed(answer, token_logprobs=[*values[:3], None, *values[4:]])
+
+
+def not_a_number(server, number, answer):
+    values = shown(answer)["token_logprobs"]
+    return changed(answer, token_logprobs=[*values[:3], float("nan"), *values[4:]])
+
+
+def above_nothing(server, number, answer):
+    values = shown(answer)["token_logprobs"]
+    return changed(answer, token_logprobs=[*values[:3], 0.5, *values[4:]])
+
+
+def other_name(server, number, answer):
+    return {**answer, "model": "another"}
+
+
+def too_many_tokens(server, number, answer):
+    return {**answer, "usage": {"prompt_tokens": number + 20}}
+
+
+def another_shape(server, number, answer):
+    return {"object": "error"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (no_log_probs, "gives no log-probabilities .*--top-k"),
+        (no_echo, "told of 1: it does not echo"),
+        (off_by_one, "as the next token: .*off by one"),
+        (one_too_early, "later tokens change earlier ones"),
+        (other_tokens, "other tokens of a prompt: number 3 of .*--tokenizer"),
+        (first_has_a_number, "first token of all a log-probability"),
+        (null_in_the_middle, "no log-probability of token 4 of"),
+        (not_a_number, "not finite numbers"),
+        (above_nothing, "cannot be read"),
+        (other_name, "as the model 'another', and 'tiny' was asked"),
+        (too_many_tokens, "tokens where .* were meant"),
+        (another_shape, "cannot be read"),
+        (
+            lambda server, number, answer: Status(400, {"error": {"message": "no echo"}}),
+            "400: 'no echo'.*--top-k",
+        ),
+        (lambda server, number, answer: Status(307, "", {"Location": "/x"}), "elsewhere"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_the_handshake_refuses(tmp_path, fault, message):
+    with (
+        FakeServer(build("table"), fault=fault) as server,
+        pytest.raises((ServerError, ModelError), match=message),
+    ):
+        load_served(server, tmp_path, attempts=2)
+    assert not list(tmp_path.rglob("*.shard"))
+
+
+def test_another_model_than_asked_is_refused(tmp_path):
+    with FakeServer(build("table")) as server:
+        with pytest.raises(ServerError, match="does not have the model 'big'; it has 'tiny'"):
+            load_served(server, tmp_path, model="big")
+        server.models = lambda: {"data": [{"id": "one"}, {"id": "two"}]}
+        with pytest.raises(InputError, match="2 models .*'one', 'two'.*--served-model"):
+            load_served(server, tmp_path)
+        server.models = lambda: {"models": 3}
+        with pytest.raises(ServerError, match="list of models that cannot be read"):
+            load_served(server, tmp_path)
+
+
+def test_a_server_that_makes_other_tokens_of_a_text_is_refused(tmp_path):
+    """Texts only, and its own tokenizer puts a start token where ours has none."""
+    with FakeServer(build("table"), ids=False) as server:
+        encode = server.model.tokenizer.encode
+
+        class Starting:
+            size = server.model.tokenizer.size
+            decode = server.model.tokenizer.decode
+
+            def encode(self, texts):
+                found = encode(texts)
+                return [type(e)((0, *e.ids), None) for e in found]
+
+        class Wrapped:
+            tokenizer = Starting()
+            facts, score, open = build("table").facts, build("table").score, build("table").open
+
+        server.model = Wrapped()
+        with pytest.raises(ServerError, match="tokens where the tokenizer makes"):
+            load_served(server, tmp_path)
+
+
+def times(count, fault):
+    """A fault of the first requests of the run itself, beyond the handshake."""
+    left = [count]
+
+    def wrapped(server, number, answer):
+        if not getattr(server, "running", False) or left[0] == 0:
+            return answer
+        left[0] -= 1
+        return fault(answer)
+
+    return wrapped
+
+
+PASSING = {
+    "429": lambda answer: Status(429, "slow down", {"Retry-After": "0"}),
+    "500": lambda answer: Status(500),
+    "503 with a date": lambda a: Status(503, "", {"Retry-After": "Fri, 20 Nov 2020 00:00:00 GMT"}),
+    "truncated": lambda answer: b'{"choices": [{"text"',
+    "cut off": lambda answer: None,
+}
+
+
+@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
+def test_what_may_pass_is_asked_again(tmp_path, fault):
+    rows = Rows.of([[1, 2, k] for k in range(12)])
+    with FakeServer(build("table"), fault=times(3, fault)) as server:
+        model = load_served(server, tmp_path, attempts=5)
+        server.running, before = True, server.count()
+        found = model.score(rows)
+        assert server.count() - before == 12 + 1 + 3
+    np.testing.assert_allclose(found, build("table").score(rows), atol=1e-6)
+
+
+def test_a_server_that_hangs_is_not_waited_for(tmp_path):
+    def hang(answer):
+        time.sleep(1.0)
+        return answer
+
+    with FakeServer(build("table"), fault=times(1, hang)) as server:
+        model = load_served(server, tmp_path, timeout=0.3, attempts=3)
+        server.running = True
+        rows = Rows.of([[1, 2, 3]])
+        np.testing.assert_allclose(model.score(rows), build("table").score(rows), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (lambda answer: Status(500, "secret 1 2 3"), r"failed \(500\); .*is kept"),
+        (lambda answer: Status(400, "secret 1 2 3"), r"does not take the request \(400\);"),
+        (lambda answer: b"{", "no whole JSON"),
+        (lambda answer: not_a_number(None, 0, answer), "not finite"),
+        (lambda answer: {**answer, "model": "another"}, "'another', and 'tiny' was asked"),
+        (lambda a: Status(429, "", {"Retry-After": "4000"}), "left alone for 4,000 s"),
+    ],
+)
+def test_what_does_not_pass_ends_the_run(tmp_path, fault, message):
+    """And nothing that the server says of a secret is repeated."""
+    with FakeServer(build("table"), fault=times(10**6, fault)) as server:
+        model = load_served(server, tmp_path, attempts=2)
+        server.running = True
+        with pytest.raises((ServerError, ModelError), match=message) as caught:
+            model.score(Rows.of([[1, 2, 3, 4]]))
+    assert "secret" not in str(caught.value)
+
+
+def test_nobody_there(tmp_path):
+    with FakeServer(build("table")) as server:
+        url = server.url
+    with pytest.raises(ServerError, match=r"/v1/models: cannot be reached"):
+        canary.load(Endpoint(url, answers=tmp_path, attempts=2), tokenizer=character_tokenizer())
+
+
+@pytest.mark.parametrize("names", [True, False])
+def test_another_model_in_mid_run_is_an_error_and_no_mixture(tmp_path, names):
+    """Whether or not it says its name; what the first one answered stays, and no more."""
+    other = table_model(seed=8)
+    rows = Rows.of([[1, 2, a, b] for a in range(15) for b in range(10)])
+    with FakeServer(build("table")) as server:
+        model = load_served(server, tmp_path)
+        honest = server.complete
+        swap_at = server.count() + 100  # in the second block
+
+        def complete(body):
+            if server.count() >= swap_at:
+                server.model = other
+                answer = honest(body)
+                return {**answer, "model": "another"} if names else answer
+            return honest(body)
+
+        server.complete = complete
+        with pytest.raises(ServerError, match="another"):
+            model.score(rows)
+        # The other model stays: it is not taken for the one whose answers are kept.
+        server.complete = honest
+        kept = len(model._asking._answers)
+        assert kept == 64
+        del model
+        with pytest.raises(ServerError, match="another model under this name than when 64"):
+            load_served(server, tmp_path)
+        server.model = build("table")
+        again = load_served(server, tmp_path)
+        before = server.count()
+        np.testing.assert_allclose(again.score(rows), build("table").score(rows), atol=1e-6)
+        assert server.count() - before == 150 - 64 + 2
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://", "cannot be read"),
+        ("http://host:port", "cannot be read"),
+        ("http://user:hunter2@host/v1", "more than a host and a path.*--key-env"),
+        ("http://host/v1?api_key=hunter2", "more than a host and a path"),
+    ],
+)
+def test_addresses(url, message):
+    with pytest.raises(InputError, match=message) as caught:
+        canary.load(url, tokenizer=character_tokenizer())
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_tokenizer_is_needed():
+    with pytest.raises(InputError, match="needs the tokenizer .*--tokenizer"):
+        canary.load("http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_requests": 0}, {"in_flight": 0}, {"timeout": 0}, {"top_k": 1000}]
+)
+def test_options_out_of_range(options):
+    with pytest.raises(InputError, match="expected"):
+        Endpoint("http://host", **options)
+
+
+def test_options_for_models_that_run_here_are_refused():
+    with pytest.raises(InputError, match="this one is served"):
+        canary.load("http://127.0.0.1:9", tokenizer=character_tokenizer(), dtype="float32")
+
+
+def test_a_missing_library_names_the_extra(monkeypatch):
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "tenacity" else find(name)
+    )
+    with pytest.raises(MissingExtraError, match=r"pip install 'canary-lm\[endpoint\]'"):
+        canary.load("http://127.0.0.1:9", tokenizer=character_tokenizer())

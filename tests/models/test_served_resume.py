@@ -1,0 +1,205 @@
+"""Nothing is asked of a server twice, whatever ended the run, and no more than is allowed."""
+
+from __future__ import annotations
+
+import stat
+import threading
+
+import numpy as np
+import pytest
+from fake_server import FakeServer, Status
+from served_things import load_served, some_canaries
+from small_models import build
+
+import canary
+from canary.errors import InputError, OutputError, ServerError
+from canary.models.base import Rows
+from canary.models.served.parallel import in_parallel
+
+ROWS = Rows.of([[1, 2, a, b] for a in range(15) for b in range(10)])
+
+
+def test_the_same_rows_in_one_batch_are_one_request(tmp_path):
+    with FakeServer(build("table")) as server:
+        model = load_served(server, tmp_path)
+        before = server.count()
+        found = model.score(Rows.of([[1, 2, 3], [4, 5, 6], [1, 2, 3]], [1, 2, 2]))
+        assert server.count() - before == 2 + 1  # and the probe that vouches for them
+    assert found.shape == (2 + 1 + 1,)
+    assert found[1] == found[3]
+
+
+def test_a_second_run_asks_for_nothing_but_the_handshake(tmp_path):
+    canaries = some_canaries()
+    with FakeServer(build("table")) as server:
+        first = canary.exposure(load_served(server, tmp_path), canaries)
+        asked = server.count()
+        model = load_served(server, tmp_path)
+        handshake = server.count() - asked
+        second = canary.exposure(model, canaries)
+        assert server.count() - asked == handshake < 25
+    assert [c.px_bits for c in first] == [c.px_bits for c in second]
+
+
+@pytest.mark.parametrize("ending", ["failure", "interrupt", "limit"])
+def test_a_run_that_broke_off_goes_on_where_it_was(tmp_path, monkeypatch, ending):
+    with FakeServer(build("table")) as server:
+        load_served(server, tmp_path)
+        handshake = server.count()
+        options = {"max_requests": handshake + 103} if ending == "limit" else {}
+        model = load_served(server, tmp_path, attempts=1, **options)
+        if ending == "failure":
+            honest, after = server.complete, server.count() + 100
+            server.complete = lambda body: (
+                Status(500) if server.count() == after and not _is_probe(body) else honest(body)
+            )
+        if ending == "interrupt":
+            _interrupt_after(monkeypatch, 100)
+        with pytest.raises(KeyboardInterrupt if ending == "interrupt" else ServerError):
+            model.score(ROWS)
+        del model
+        server.complete = FakeServer.complete.__get__(server)
+        monkeypatch.undo()
+        before = server.count()
+        again = load_served(server, tmp_path)
+        np.testing.assert_allclose(again.score(ROWS), build("table").score(ROWS), atol=1e-6)
+        asked = server.count() - before - handshake
+        assert asked <= 150 - 99 + 2
+
+
+def _is_probe(body):
+    return len(body["prompt"]) > 4
+
+
+def _interrupt_after(monkeypatch, count):
+    left = [count]
+
+    def interrupted(work, items, *, at_once):
+        for outcome in in_parallel(work, items, at_once=at_once):
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            yield outcome
+
+    monkeypatch.setattr("canary.models.served.asking.in_parallel", interrupted)
+
+
+def test_no_more_requests_than_allowed_are_sent(tmp_path):
+    with FakeServer(build("table")) as server:
+        load_served(server, tmp_path / "a")
+        handshake = server.count()
+        model = load_served(server, tmp_path / "b", max_requests=handshake + 11)
+        before = server.count()
+        with pytest.raises(ServerError, match=r"that are allowed.*--max-requests"):
+            model.score(ROWS)
+        # One more goes to the list of models, which is counted, too.
+        assert server.count() - before == 10
+        kept = len(model._asking._answers)
+        assert kept == 9
+
+
+def test_a_run_that_needs_more_than_is_allowed_is_not_begun(tmp_path):
+    said = []
+    with FakeServer(build("table")) as server:
+        model = load_served(server, tmp_path, max_requests=60, tell=said.append)
+        before = server.count()
+        with pytest.raises(InputError, match=r"about 1\d\d requests are needed, and 60 allowed"):
+            canary.exposure(model, some_canaries())
+        assert server.count() == before
+        assert "about 108 to come" in said[0]
+        with pytest.raises(InputError, match="requests are needed"):
+            canary.score(model, [f"abc {k}" for k in range(100)])
+        canary.extract(model, "abc {digit:1}", budget=100)
+        assert "at most 100 for the search" in said[-1]
+
+
+@pytest.mark.parametrize("in_flight", [1, 3])
+def test_no_more_than_so_many_are_in_flight(tmp_path, in_flight):
+    together = threading.Barrier(in_flight)
+
+    def meet(server, number, answer):
+        if getattr(server, "running", False):
+            together.wait(timeout=20)  # or a broken barrier ends the test
+        return answer
+
+    with FakeServer(build("table"), fault=meet) as server:
+        model = load_served(server, tmp_path, in_flight=in_flight)
+        server.running = True
+        ids = [[1, 2, k] for k in range(4 * in_flight)]
+        # Not through `score`: the probe at its end is alone.
+        for outcome in in_parallel(
+            lambda row: model._asking._client.post("/completions", model._request(tuple(row))),
+            ids,
+            at_once=in_flight,
+        ):
+            outcome.value()
+        assert server.most_at_once == in_flight
+
+
+def test_after_a_failure_nothing_else_is_begun_and_what_is_in_hand_is_given():
+    begun = []
+
+    def work(item):
+        begun.append(item)
+        if item == 3:
+            raise ValueError(item)
+        return item
+
+    found = list(in_parallel(work, range(1, 100), at_once=2))
+    assert [o.place for o in found if o.error] == [2]
+    assert len(begun) == len(found) < 10
+    with pytest.raises(ValueError, match="3"):
+        next(o for o in found if o.error).value()
+
+
+def test_answers_are_for_their_owner_only_and_hold_no_text(tmp_path):
+    folder = tmp_path / "answers"
+    with FakeServer(build("table"), ids=False) as server:
+        load_served(server, folder).score(Rows.of([range(1, 12), range(2, 14)]))
+        texts = [body["prompt"].encode() for body in server.bodies if type(body["prompt"]) is str]
+    assert b"123456789ab" in texts
+    (own,) = folder.iterdir()
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
+    files = [*own.iterdir()]
+    assert len(files) >= 3
+    for path in files:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert not any(text in path.read_bytes() for text in texts)
+
+
+def test_two_models_at_once_share_their_answers_and_two_processes_do_not(tmp_path):
+    from subprocess import run
+    from sys import executable
+
+    with FakeServer(build("table")) as server:
+        one, two = load_served(server, tmp_path), load_served(server, tmp_path)
+        one.score(ROWS)
+        before = server.count()
+        two.score(ROWS)
+        assert server.count() == before
+        code = (
+            "import sys, fcntl, os\n"
+            "handle = os.open(sys.argv[1], os.O_RDONLY)\n"
+            "try: fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+            "except BlockingIOError: sys.exit(7)\n"
+        )
+        (own,) = tmp_path.iterdir()
+        assert run([executable, "-c", code, own]).returncode == 7
+        del one, two
+        assert run([executable, "-c", code, own]).returncode == 0
+
+
+def test_a_folder_that_another_process_holds_is_refused(tmp_path):
+    import fcntl
+    import os
+
+    with FakeServer(build("table")) as server:
+        load_served(server, tmp_path)
+        (own,) = tmp_path.iterdir()
+        handle = os.open(own, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            with pytest.raises(OutputError, match="another process"):
+                load_served(server, tmp_path)
+        finally:
+            os.close(handle)
