@@ -156,7 +156,7 @@ def test_importance_draws_tell_of_the_rest_coverage() -> None:
     truth = exposure(model, canaries, method="enumeration", budget=10**7)
     held, widths = [], []
     for seed in range(6):
-        options = {"budget": 10_000, "draws": 200, "seed": seed}
+        options = {"budget": 24_000, "draws": 200, "seed": seed}
         found = audit(model, canaries, **options)
         by_draws = exposure(model, canaries, method="sampling", **options)
         for exact, drawn, c in zip(truth, by_draws, found.canaries, strict=True):
