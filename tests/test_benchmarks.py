@@ -16,7 +16,7 @@ SMALL = {
     "extraction": ["--digits", "2", "--queries", "200", "--rounds", "1"],
     "formats": ["--fills", "200", "--words", "500", "--rounds", "1"],
     "generation": ["--canaries", "20", "--rounds", "1"],
-    "importance": ["--width", "150", "--runs", "1", "--digits", "3"],
+    "importance": ["--width", "400", "--runs", "1", "--digits", "3"],
     "importance_intervals": ["--trees", "1", "--runs", "1", "--width", "100"],
     "injection": ["--megabytes", "1", "--rounds", "1"],
     "rank": ["--digits", "3", "--queries", "200", "--rounds", "1"],

@@ -70,7 +70,9 @@ def test_importance_agrees_with_enumeration() -> None:
     found = audit(build("lstm"), canaries, method="importance", draws=150)
     (about,) = found.formats
     assert about.method == "importance draws"
-    assert about.reason == "importance draws were asked for, 150 nodes per level"
+    asked, _, spent = about.reason.rpartition(", with ")
+    assert asked == "importance draws were asked for, 150 nodes per level"
+    assert 0 < int(spent.split()[0].replace(",", "")) < about.queries
     assert about.certificate is not None
     inside = []
     for weighed, ranked in zip(found.canaries, exact, strict=True):

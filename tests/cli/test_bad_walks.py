@@ -31,6 +31,11 @@ def some(text):
     made.save("canaries.json")
 
 
+def shows_fill(err):
+    """Whether a fill stands in what was said; the speed at which weights load may be one."""
+    return any(shows_secret(line) for line in err.splitlines() if "it/s]" not in line)
+
+
 def refused(outcome, *fragments):
     assert outcome.code == 2, outcome.err
     assert outcome.out == ""
@@ -38,7 +43,7 @@ def refused(outcome, *fragments):
     for fragment in fragments:
         assert fragment in f"{message} {outcome.err.splitlines()[-1]}"
     assert "Traceback" not in outcome.err
-    assert not shows_secret(outcome.err)
+    assert not shows_fill(outcome.err)
 
 
 @pytest.fixture
@@ -135,7 +140,7 @@ def test_ctrl_c_exits_130_and_leaves_nothing_half_written(command, here, name, m
         "the same command goes on from what is finished" in outcome.err
     )
     assert "Traceback" not in outcome.err
-    assert not shows_secret(outcome.err)
+    assert not shows_fill(outcome.err)
     after = files(here)
     assert {key: value for key, value in after.items() if "parts/" not in key} == before
     if name == "extract":

@@ -6,12 +6,13 @@ import json
 
 import numpy as np
 import pytest
-from synthetic_trees import SyntheticTree
+from synthetic_trees import HashedTree, SyntheticTree
 
 from canary.scoring.batcher import Batcher
 from canary.search.importance import importance_sample
 
 SPREADS = (0.3, 1.0, 3.2)
+SHARES = (0.5, 0.1, 0.01, 0.001)
 TAILS = ("exponential", "student", "cauchy", "pareto", "pareto costs")
 HEAVY = [(kind, sd) for kind in TAILS for sd in (0.3, 1.0)]
 
@@ -75,6 +76,42 @@ def test_likely_leaves_that_stand_together_in_small() -> None:
     ranks = (1, 10, 30, 100, 300, 1000, 10_000)
     found = study("pareto costs", 0.3, trees=4, runs=25, ranks=ranks, width=200, depth=5)
     assert min(found["coverage"]) >= 0.93
+
+
+def deep_samples(width, runs):
+    """Samples of a tree of 10^18, and the costs at shares of its space, by uniform draws."""
+    synthetic, digits = HashedTree(3.2, 7, depth=18), 10
+    rng, n = np.random.default_rng(0), 100_000
+    costs, at = np.zeros(n), np.zeros(n, np.int64)
+    for level in range(synthetic.depth):
+        choices = rng.integers(0, digits, n)
+        costs -= synthetic._scores(level, at)[np.arange(n), choices]
+        at = digits * at + choices
+    limits = np.quantile(costs, SHARES)
+    batcher = Batcher(synthetic, batch_size=8192)
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        options = {"width": width, "rng": rng, "ceiling": float(limits[0])}
+        yield importance_sample(synthetic.tree, synthetic, batcher, **options), limits
+
+
+def test_few_draws_in_a_deep_tree_carry_no_interval() -> None:
+    """Ten uniform draws on each of 18 levels: totals drift by factors, without a trace."""
+    for sample, limits in deep_samples(100, 3):
+        assert [sample.count(limit).interval(0.95) for limit in limits] == [None] * len(SHARES)
+        assert np.isfinite(sample.count(limits[0]).total)
+
+
+@pytest.mark.slow
+def test_coverage_in_a_deep_tree() -> None:
+    """200 runs; the ranks are known to a tenth."""
+    held = []
+    for sample, limits in deep_samples(800, 200):
+        ends = [sample.count(limit).interval(0.95) for limit in limits]
+        ranks = np.array(SHARES) * 10**18
+        held.append([a / 1.1 <= r <= 1.1 * b for (a, b), r in zip(ends, ranks, strict=True)])
+    print(np.mean(held, axis=0))  # noqa: T201
+    assert np.mean(held, axis=0).min() >= 0.93
 
 
 @pytest.mark.slow
