@@ -143,8 +143,16 @@ class Verdict:
 
     @property
     def reason(self) -> Finding:
-        """The first finding with the verdict's outcome."""
-        return next(finding for finding in self.findings if finding.outcome == self.outcome)
+        """The finding that the verdict rests on most.
+
+        Of those with its outcome and the question of the first of them: the highest exposure,
+        or the smallest p-value.
+        """
+        found = [finding for finding in self.findings if finding.outcome == self.outcome]
+        alike = [finding for finding in found if finding.check == found[0].check]
+        if found[0].check == "p-value":
+            return min(alike, key=lambda finding: finding.value or 0.0)
+        return max(alike, key=lambda finding: finding.upper or 0.0)
 
     def __str__(self) -> str:
         allowed = ", which passes here" if self.outcome == "undecided" and self else ""

@@ -14,7 +14,7 @@ from canary.statistics.numbers import bits, clean, plural
 __all__ = ["junit", "markdown", "write_junit", "write_markdown"]
 
 _MOST_ROWS = 25
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+!|~&-])")
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 _FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML has no such characters
 
 

@@ -77,6 +77,11 @@ def test_the_worst_group_counts():
         "passed",
     ]
     assert check(exact({1: LOW, 16: HIGH}), max_exposure_bits=10, repetitions=[1])
+    # The line names the group that is nearest to the limit, or highest above it.
+    passed = check(exact({1: LOW, 4: [5.0] * 4, 16: [4.0] * 4}), max_exposure_bits=10)
+    assert "with 4 copies" in str(passed)
+    worse = check(exact({4: HIGH, 16: [25.0] * 4}), max_exposure_bits=10)
+    assert "with 16 copies" in str(worse)
 
 
 def test_half_and_half_is_never_decided_by_more():
@@ -111,6 +116,7 @@ def test_more_draws_would_decide():
     assert found.outcome == "undecided"
     assert (found.value, found.upper) == (None, pytest.approx(math.log2(SIZE)))
     assert "about 3,800 draws (--draws)" in found.cure
+    assert len(found.canaries) == 8  # that may exceed it
     assert check(of_groups({16: censored(3_800)}), max_exposure_bits=10).outcome == "memorized"
     assert check(of_groups({16: censored(3_700)}), max_exposure_bits=10).outcome == "undecided"
 

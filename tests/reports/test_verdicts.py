@@ -63,7 +63,7 @@ def test_markdown_golden():
     assert [row.split(" | ")[0] for row in rows] == [
         "| passed", "| undecided", "| memorized", "| passed",
     ]  # fmt: skip
-    assert "| canary\\-9 | 16 | 20.0 | 20.0 to 20.0 |" in lines
+    assert "| canary-9 | 16 | 20.0 | 20.0 to 20.0 |" in lines
 
 
 def test_untrusted_text_stays_text():
