@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from canary.audits.history import History, Loss, Moment
 from canary.corpus.canaries import CanarySet
-from canary.errors import InputError, ModelError, NotFiniteError, OutOfMemory, RecordError
+from canary.errors import InputError, NotFiniteError, OutOfMemory, RecordError
 from canary.models.base import LanguageModel
 from canary.models.loading import load
 from canary.plugins.live import (

@@ -33,9 +33,7 @@ class TimeShare:
     goes beyond it, and nothing is begun until the training has made up for that.
     """
 
-    def __init__(
-        self, share: float | None, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
+    def __init__(self, share: float | None, clock: Callable[[], float] = time.perf_counter) -> None:
         if share is not None and not 0.0 < share <= 1.0:
             raise InputError(
                 f"share={share}, more than 0 and at most 1 was expected",

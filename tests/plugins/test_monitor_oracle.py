@@ -33,7 +33,9 @@ def test_exposures_are_those_of_candidates_scored_one_by_one(module, tokenizer):
     format = canaries.formats[0]
     px = canary.score(model, [canaries.text(c) for c in canaries], batch_size=1)
     assert moment.px_bits == pytest.approx(px, abs=1e-3)
-    everything = canary.score(model, [format.candidate(f) for f in map("{:04}".format, range(10**4))])
+    everything = canary.score(
+        model, [format.candidate(f) for f in map("{:04}".format, range(10**4))]
+    )
     shares = np.array([(everything <= own + 1e-6).mean() for own in px])
     for share, found in zip(shares, moment.exposures, strict=True):
         assert found.lower_bits - 1.0 <= -np.log2(share) <= found.upper_bits + 1.0

@@ -27,22 +27,22 @@ def _attached(trainer, **options):
 def test_exposure_goes_through_the_loggers_and_every_loss_is_logged(tmp_path):
     from transformers import TrainerCallback
 
+    seen = []
+
     class Logger(TrainerCallback):
         """Stands where TensorBoard and its like do."""
 
-        seen: list = []
-
         def on_log(self, args, state, control, logs=None, **given):
-            self.seen.append((state.global_step, dict(logs)))
+            seen.append((state.global_step, dict(logs)))
 
     trainer = build_trainer(tmp_path, steps=5)
     trainer.add_callback(Logger)
     callback = _attached(trainer)
     callback.attach(trainer)  # a second time changes nothing
     trainer.train()
-    losses = {step for step, logs in Logger.seen if "loss" in logs}
+    losses = {step for step, logs in seen if "loss" in logs}
     assert losses == {1, 2, 3, 4, 5}
-    exposures = {s: logs for s, logs in Logger.seen if "eval_canary/exposure_8_copies" in logs}
+    exposures = {s: logs for s, logs in seen if "eval_canary/exposure_8_copies" in logs}
     assert sorted(exposures) == [2, 4, 5]  # the last step as well
     assert {"eval_canary/exposure_controls", "eval_canary/seconds"} <= exposures[4].keys()
     kept = [e for e in trainer.state.log_history if "eval_canary/exposure_1_copies" in e]

@@ -16,7 +16,7 @@ pytestmark = [
 
 def _train(folder, *, watched, **options):
     random.seed(5)
-    np.random.seed(6)
+    np.random.seed(6)  # noqa: NPY002 - the global one is what may be disturbed
     trainer = build_trainer(folder, **options)
     if watched:
         from canary.plugins.callback import ExposureCallback
@@ -30,7 +30,7 @@ def _train(folder, *, watched, **options):
         assert callback.history.model["dtype"] == expected
     import torch
 
-    after = (random.random(), float(np.random.random()), float(torch.rand(())))
+    after = (random.random(), float(np.random.random()), float(torch.rand(())))  # noqa: NPY002
     losses = [(e["step"], e["loss"]) for e in trainer.state.log_history if "loss" in e]
     modes = [part.training for part in trainer.model.modules()]
     return weights_of(trainer.model), losses, modes, after
@@ -86,9 +86,7 @@ def test_a_loop_of_ones_own_under_autocast_is_not_disturbed():
         module, tokenizer = causal(dropout=0.2)
         module.train()
         optimizer = torch.optim.AdamW(module.parameters(), 1e-2)
-        monitor = ExposureMonitor(
-            small_set(), tokenizer=tokenizer, every=1, draws=50, share=None
-        )
+        monitor = ExposureMonitor(small_set(), tokenizer=tokenizer, every=1, draws=50, share=None)
         for _ in range(4):
             # The call stands within autocast, behind a forward that filled its cache.
             with torch.autocast("cpu", torch.bfloat16):
