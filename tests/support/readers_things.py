@@ -95,6 +95,14 @@ def audited(path: Path) -> None:
     score_file(loaded, path / "corpus.jsonl", path / "scores.jsonl")
 
 
+def output(path: Path) -> None:
+    """The output folder of a Trainer that was watched."""
+    from histories import make_history
+
+    path.mkdir()
+    make_history().save(path / "canary_history.json")
+
+
 def backend():
     """One token for each character, and one for the end of a text."""
     from tokenizers import Tokenizer, decoders
@@ -203,6 +211,7 @@ THINGS = {
     "audit": audited,
     "a": audited,
     "b": audited,
+    "output": output,
     "model": model,
     "checkpoint": model,
     "model-a": model,
