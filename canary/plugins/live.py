@@ -93,7 +93,7 @@ def undisturbed() -> Iterator[None]:
     python, arrays, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     kind = "cuda" if gpus else "cpu"
-    # Weights that autocast casts once and keeps would be kept without their gradients.
+    # Weights that autocast casts once and keeps might be kept without their gradients.
     uncached = torch.autocast(
         kind,
         enabled=torch.is_autocast_enabled(kind),

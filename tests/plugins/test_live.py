@@ -35,18 +35,19 @@ def test_random_states_are_as_before_even_after_an_error():
     assert numbers() == expected
 
 
-def test_a_weight_used_under_autocast_is_still_trained():
+def test_autocast_keeps_no_weights_meanwhile_and_is_as_before():
     import torch
 
     from canary.plugins.live import undisturbed
 
-    layer = torch.nn.Linear(4, 4)
-    x = torch.ones(2, 4)
-    with torch.autocast("cpu", torch.bfloat16):
-        with undisturbed(), torch.no_grad():
-            layer(x)
-        layer(x).sum().backward()
-    assert layer.weight.grad is not None
+    with torch.autocast("cpu", torch.float16):
+        with undisturbed():
+            assert torch.is_autocast_enabled("cpu")
+            assert torch.get_autocast_dtype("cpu") == torch.float16
+            assert not torch.is_autocast_cache_enabled()
+        assert torch.is_autocast_cache_enabled()
+    with undisturbed():
+        assert not torch.is_autocast_enabled("cpu")
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch.compile itself
