@@ -32,6 +32,7 @@ from canary.cli.tables import show_audit, show_exposures
 from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
+    from canary.audits.history import History
     from canary.audits.result import Audit
 
 __all__ = ["audit", "demo", "exposure", "plot", "report", "score"]
@@ -200,7 +201,11 @@ def exposure(
 
 _Audits = Annotated[
     list[Path],
-    typer.Argument(metavar="AUDIT...", help="One or more of the audit.json that audit wrote."),
+    typer.Argument(
+        metavar="AUDIT...",
+        help="One or more of the audit.json that audit wrote; or one canary_history.json of a "
+        "training.",
+    ),
 ]
 _Labels = Annotated[
     list[str] | None,
@@ -242,16 +247,16 @@ def report(
     """Write the report of an audit again, or compare several.
 
     Of several, one HTML file shows exposure and utility (test loss) side by side, with the
-    Pareto front. What cannot be compared is said and not joined.
+    Pareto front. What cannot be compared is said and not joined. Of the history of a training
+    that was watched, it shows exposure against training steps.
     """
-    from canary.audits.result import Audit
     from canary.reports.html import report as write_report
 
     check_outputs([out], inputs=[*audit_files, *(test_scores or [])])
     losses = _losses(test_losses, test_scores)
-    audits = [Audit.load(audit_in(file)) for file in audit_files]
-    chosen = labels or _file_labels(audits, audit_files)
-    page = write_report(audits, out, labels=chosen, test_losses=losses)
+    results = _results_in(audit_files)
+    chosen = labels or _file_labels(results, audit_files)
+    page = write_report(results, out, labels=chosen, test_losses=losses)
     say(f"The report is {page}")
     if as_json:
         emit("canary report", {"out": str(page)})
@@ -295,21 +300,20 @@ def plot(
     test_scores: _TestScores = None,
     as_json: Json = False,
 ) -> None:
-    """Write a figure of one audit, or of several, for print."""
-    from canary.audits.result import Audit
+    """Write a figure of one audit, of several, or of the history of a training, for print."""
     from canary.reports.plotting import plot_file
 
     check_outputs([out], inputs=[*audit_files, *(test_scores or [])])
     losses = _losses(test_losses, test_scores)
-    audits = [Audit.load(audit_in(file)) for file in audit_files]
+    results = _results_in(audit_files)
     figure = plot_file(
-        audits,
+        results,
         out,
         kind=kind,
         format=format - 1,
         copies=copies,
         skew_normal=skew_normal,
-        labels=labels or _file_labels(audits, audit_files),
+        labels=labels or _file_labels(results, audit_files),
         test_losses=losses,
     )
     say(f"The figure is {figure}")
@@ -317,8 +321,28 @@ def plot(
         emit("canary plot", {"out": str(figure)})
 
 
-def _file_labels(audits: list[Audit], files: list[Path]) -> list[str] | None:
+def _results_in(files: list[Path]) -> list[Audit] | History:
+    """The audits in some files, or the history of a training in a single one."""
+    from canary.audits.history import KIND, History
+    from canary.audits.result import Audit
+    from canary.errors import InputError
+    from canary.records.document import kind_of
+
+    places = [audit_in(file) for file in files]
+    histories = [place for place in places if kind_of(place) == KIND]
+    if histories and len(files) > 1:
+        raise InputError(
+            "is the history of a training, which is shown alone",
+            cure="give it as the only file",
+            where=str(histories[0]),
+        )
+    return History.load(histories[0]) if histories else [Audit.load(place) for place in places]
+
+
+def _file_labels(audits: list[Audit] | History, files: list[Path]) -> list[str] | None:
     """The names of the files, where the models do not tell several audits apart."""
+    if not isinstance(audits, list):
+        return None
     models = {str(audit.model.get("name")) for audit in audits}
     names = [str(file) for file in files]
     unclear = len(models) < len(audits) and len(set(names)) == len(names)

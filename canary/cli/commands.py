@@ -77,6 +77,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
         "--test-loss 4.31 --test-loss 4.36 --out comparison.html",
         "report a/audit.json b/audit.json --test-scores a/scores.jsonl "
         "--test-scores b/scores.jsonl --out comparison.html",
+        "report output/canary_history.json --out training.html",
     ),
     (
         after_training.plot,

@@ -90,10 +90,10 @@ def undisturbed() -> Iterator[None]:
 
     The modes of the modules are kept by `canary.models` itself.
     """
-    python, arrays, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    python, arrays, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     kind = "cuda" if gpus else "cpu"
-    # Weights that autocast casts once and keeps would be kept without their gradients.
+    # Weights that autocast casts once and keeps might be kept without their gradients.
     uncached = torch.autocast(
         kind,
         enabled=torch.is_autocast_enabled(kind),
@@ -105,7 +105,7 @@ def undisturbed() -> Iterator[None]:
             yield
     finally:
         random.setstate(python)
-        np.random.set_state(arrays)
+        np.random.set_state(arrays)  # noqa: NPY002
         torch.set_rng_state(cpu)
         if gpus:
             torch.cuda.set_rng_state_all(gpus)

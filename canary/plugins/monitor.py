@@ -270,7 +270,12 @@ class ExposureMonitor:
 
     def state_dict(self) -> dict[str, Any]:
         """Plain data for a checkpoint, with which a later training goes on."""
-        return {"step": self._step, "epoch": self._epoch, "history": self.history.to_dict()}
+        return {
+            "step": self._step,
+            "epoch": self._epoch,
+            "losses": list(self._losses),
+            "history": self.history.to_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint; what was measured behind its step is dropped.
@@ -282,20 +287,22 @@ class ExposureMonitor:
         """
         try:
             step, epoch, kept = int(state["step"]), float(state["epoch"]), state["history"]
+            losses = [float(loss) for loss in state["losses"]]
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(
                 f"is no state of a monitor ({type(error).__name__}: {error})",
                 cure="give what state_dict returned",
             ) from error
         self.resume(History.from_dict(kept), step=step, epoch=epoch)
+        self._losses = losses
 
     def resume(self, history: History, *, step: int, epoch: float | None = None) -> None:
         """Go on from a history at a step; as `load_state_dict`."""
-        for name in ("canaries", "formats"):
-            if getattr(history, name) != getattr(self._history, name):
-                raise _other(name)
         for name in ("draws", "seed", "start_token", "context"):
             if history.settings.get(name) != self._history.settings[name]:
+                raise _other(name)
+        for name in ("canaries", "formats"):
+            if getattr(history, name) != getattr(self._history, name):
                 raise _other(name)
         self._step, self._epoch = step, epoch or 0.0
         self._history = replace(history.until(step), settings=self._history.settings)

@@ -18,7 +18,7 @@ from canary.errors import RecordError
 from canary.records.fields import brief
 from canary.records.files import atomic_write
 
-__all__ = ["dump_document", "load_document", "render_document"]
+__all__ = ["dump_document", "kind_of", "load_document", "render_document"]
 
 # Only an escape can bring one: there is none in UTF-8.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -113,6 +113,16 @@ def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[
             where=where,
         )
     return document
+
+
+def kind_of(path: str | os.PathLike[str]) -> str | None:
+    """The kind that a document says it is; None if it is none, which loading it explains."""
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    kind = document.get("kind") if isinstance(document, dict) else None
+    return kind if isinstance(kind, str) else None
 
 
 def _is_unicode(document: object) -> bool:

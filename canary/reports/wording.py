@@ -106,6 +106,10 @@ def _software(value: Any) -> str:
     return ", ".join(f"{names.get(str(k), str(k))} {_shown(v)}" for k, v in value.items())
 
 
+def _share(value: Any) -> str:
+    return f"{100 * value:.3g} %" if isinstance(value, (int, float)) else "without limit"
+
+
 _FACTS: dict[str, tuple[str, _Words]] = {
     "name": ("Name", _shown),
     "vocabulary": ("Tokens in its vocabulary", _number),
@@ -130,5 +134,9 @@ _SETTINGS: dict[str, tuple[str, _Words]] = {
     "draws": ("Uniform draws of each format", _number),
     "seed": ("Seed of the draws (not of the canaries)", _shown),
     "batch_size": ("Batch size", _or("found by trial")),
+    "every": ("Measured every so many steps", _shown),
+    "steps": ("And at the steps", _shown),
+    "share": ("Most of the training's time", _share),
+    "stop_above_bits": ("Stops above, in bits", _or("never")),
     "versions": ("Software", _software),
 }

@@ -175,8 +175,8 @@ def test_formats_that_are_not_prefix_free():
     from canary.corpus.canaries import CanarySet
     from canary.formats.format import Format
 
-    with pytest.raises(FormatError):
-        canaries = CanarySet.from_fills(Format("code {re:[0-9]{1,3}}"), ["1", "22"])
+    canaries = CanarySet.from_fills(Format("code {re:[0-9]{1,3}}"), ["1", "22"])
+    with pytest.raises(FormatError, match="prefix"):
         _monitor(canaries=canaries)
 
 

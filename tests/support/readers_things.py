@@ -106,6 +106,14 @@ def seeds(folder: Path) -> None:
         made.save(folder / f"{number}.json")
 
 
+def output(path: Path) -> None:
+    """The output folder of a Trainer that was watched."""
+    from histories import make_history
+
+    path.mkdir()
+    make_history().save(path / "canary_history.json")
+
+
 def backend():
     """One token for each character, and one for the end of a text."""
     from tokenizers import Tokenizer, decoders
@@ -216,6 +224,7 @@ THINGS = {
     "b": audited,
     "old": seeds,
     "new": seeds,
+    "output": output,
     "model": model,
     "checkpoint": model,
     "model-a": model,

@@ -1,0 +1,108 @@
+"""What must not move does not, and what wraps a model is taken off."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from watched import causal, small_set
+
+
+def test_random_states_are_as_before_even_after_an_error():
+    import torch
+
+    from canary.plugins.live import undisturbed
+
+    def numbers():
+        return random.random(), float(np.random.random()), float(torch.rand(()))  # noqa: NPY002
+
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    torch.manual_seed(1)
+    expected = numbers()
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    torch.manual_seed(1)
+
+    def disturb():
+        with undisturbed():
+            numbers()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        disturb()
+    assert numbers() == expected
+
+
+def test_autocast_keeps_no_weights_meanwhile_and_is_as_before():
+    import torch
+
+    from canary.plugins.live import undisturbed
+
+    with torch.autocast("cpu", torch.float16):
+        with undisturbed():
+            assert torch.is_autocast_enabled("cpu")
+            assert torch.get_autocast_dtype("cpu") == torch.float16
+            assert not torch.is_autocast_cache_enabled()
+        assert torch.is_autocast_cache_enabled()
+    with undisturbed():
+        assert not torch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch.compile itself
+def test_wrappers_are_taken_off_in_any_order():
+    import torch
+
+    from canary.plugins.live import unwrapped
+
+    module, _ = causal()
+    compiled = torch.compile(module)
+    assert unwrapped(compiled) is module
+    assert unwrapped(torch.nn.DataParallel(compiled)) is module
+    assert unwrapped(torch.compile(torch.nn.DataParallel(module))) is module
+    assert unwrapped(module) is module
+
+
+def test_a_model_that_is_spread_with_hooks_is_taken():
+    from accelerate.hooks import AlignDevicesHook, add_hook_to_module
+
+    from canary.plugins.live import unwrapped
+
+    module, _ = causal()
+    module.lm_head.to("meta")
+    add_hook_to_module(module.transformer, AlignDevicesHook(execution_device="cpu"))
+    assert unwrapped(module) is module
+
+
+def test_a_state_goes_on_in_another_monitor_and_damage_is_told():
+    import json
+
+    from canary.errors import RecordError
+    from canary.plugins.monitor import ExposureMonitor
+
+    module, tokenizer = causal()
+    options = {"tokenizer": tokenizer, "every": 2, "draws": 40, "share": None}
+    whole = ExposureMonitor(small_set(), **options)
+    parts = ExposureMonitor(small_set(), **options)
+    for _ in range(3):
+        whole.step(module, loss=1.0)
+        parts.step(module, loss=1.0)
+    state = json.loads(json.dumps(parts.state_dict()))
+    parts.step(module)  # after the checkpoint, and lost with the process
+    again = ExposureMonitor(small_set(), **options)
+    again.load_state_dict(state)
+    for _ in range(3):
+        whole.step(module)
+        again.step(module)
+    assert [m.step for m in again.history.moments] == [2, 4, 6]
+    assert [m.exposures for m in again.history.moments] == [
+        m.exposures for m in whole.history.moments
+    ]
+    assert again.history.losses == whole.history.losses
+    with pytest.raises(RecordError, match="no state of a monitor.*state_dict returned"):
+        again.load_state_dict({"step": 1})
+    with pytest.raises(RecordError, match="is not a whole history"):
+        again.load_state_dict({**state, "history": {}})
+    with pytest.raises(RecordError, match="of other draws"):
+        ExposureMonitor(small_set(), **options | {"draws": 41}).load_state_dict(state)

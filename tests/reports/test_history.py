@@ -1,0 +1,123 @@
+"""The history of a training as a page and as a figure."""
+
+from __future__ import annotations
+
+import pytest
+from histories import make_history
+from html_pages import (
+    Page,
+    check_ids,
+    check_readable_aloud,
+    check_self_contained,
+    check_variables,
+)
+
+import canary
+from canary.errors import InputError
+from canary.reports.history_figures import group_lines
+from canary.reports.history_html import render_history
+
+CASES = {
+    "plain": {},
+    "two formats": {"formats": 2},
+    "no loss": {"losses": False},
+    "diverged": {"broken": tuple(range(1, 8)), "moments": 7},
+    "partly": {"broken": (2,)},
+    "nothing": {"moments": 0, "losses": False},
+    "one moment": {"moments": 1},
+    "very many": {"moments": 500},
+    "stopped": {"stopped_at": 60, "marks": (1, 41)},
+}
+
+
+@pytest.mark.parametrize("options", CASES.values(), ids=CASES)
+def test_pages_stand_alone_and_can_be_read_aloud(options):
+    page = Page(render_history(make_history(**options)))
+    check_self_contained(page)
+    check_ids(page)
+    check_readable_aloud(page)
+    check_variables(page)
+
+
+def test_the_page_says_what_was_found_and_what_it_took():
+    text = Page(render_history(make_history(stopped_at=60, broken=(2,)))).text("style")
+    assert "stopped at step 60 above 6 bits" in text
+    assert "16 copies had a median exposure of at least 6.8 bits" in text
+    assert "6 times" not in text
+    assert "5 times of 8 steps" in text
+    assert "4.5 % of the training" in text
+    assert "At step 20 nothing could be measured: the model 'net' gives" in text
+    assert "Most of the training's time 5 %" in text
+
+
+def test_numbers_of_the_table_are_those_of_the_lines():
+    history = make_history()
+    page = Page(render_history(history))
+    assert "Step Epoch Loss controls 1 copy 16 copies" in page.text("style")
+    line = group_lines(history, 0)[2]
+    assert (line.copies, line.steps) == (16, (10, 20, 30, 40, 50, 60))
+    assert line.bounds[-1]
+    assert not line.bounds[0]
+    row = f"60 1.50 {4.0 / 12:.4g}"
+    assert row in page.text("style")
+    assert f"≥ {line.medians[-1]:.2f}" in page.text("style")
+    off_the_curve = group_lines(history, 0, skew_normal=True)[2]
+    assert off_the_curve.medians[-1] > line.medians[-1]
+    assert off_the_curve.most[-1] >= off_the_curve.medians[-1] >= off_the_curve.least[-1]
+
+
+def test_very_many_moments_give_a_short_table_with_the_last():
+    page = Page(render_history(make_history(moments=500)))
+    assert len(page.all("tr")) < 2 * 210
+    assert "5,000 125.00" in page.text("style")
+
+
+def test_untrusted_text_of_a_history_is_escaped():
+    from dataclasses import replace
+
+    history = make_history()
+    evil = "<script>alert(1)</script>"
+    history = replace(
+        history,
+        model={**history.model, "name": evil},
+        formats=tuple(replace(f, text=evil, masked=evil) for f in history.formats),
+        settings={**history.settings, "context": evil, "every": evil},
+    )
+    page = Page(render_history(history))
+    check_self_contained(page)
+    assert evil in page.text("style")
+
+
+def test_the_same_history_gives_the_same_bytes(tmp_path):
+    history = make_history()
+    for name in ("one.html", "two.html"):
+        canary.report(history, tmp_path / name)
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
+
+
+def test_report_and_plot_refuse_what_is_for_audits(tmp_path):
+    history = make_history()
+    with pytest.raises(InputError, match="this is a history; leave them away"):
+        canary.report(history, tmp_path / "r.html", labels=["a"])
+    with pytest.raises(InputError, match="a history has one figure"):
+        canary.plot(history, kind="histogram")
+    with pytest.raises(InputError, match="canary of the history has format 2"):
+        canary.plot(history, format=1)
+
+
+def test_the_figure_on_axes_of_ones_own():
+    from matplotlib import pyplot as plt
+
+    history = make_history(marks=(1, 41), stopped_at=60)
+    figure, axes = plt.subplots()
+    assert canary.plot(history, axes) is axes
+    main = next(part for part in axes.child_axes if part.get_ylabel() == "exposure (bits)")
+    loss = next(part for part in axes.child_axes if part.get_ylabel() == "loss")
+    assert loss.get_xlabel() == "training steps (40 are an epoch)"
+    labelled = {line.get_label(): line for line in main.get_lines()}
+    drawn = labelled["16 copies"].get_ydata().tolist()
+    assert drawn == list(group_lines(history, 0)[2].medians)
+    assert loss.get_lines()[0].get_ydata().tolist() == [x.value for x in history.losses]
+    upright = [line.get_xdata() for line in main.get_lines() if len({*line.get_xdata()}) == 1]
+    assert {1.0, 41.0, 60.0} <= {float(x[0]) for x in upright}
+    plt.close(figure)
