@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from canary.audits.between import exposures_between, gives_bounds
 from canary.audits.combining import combined_p
 from canary.audits.measuring import Auditor
 from canary.audits.result import Audit, CanaryResult
 from canary.audits.settings import METHODS, Settings, Stage
 from canary.corpus.canaries import Canary, CanarySet
-from canary.errors import InputError
+from canary.errors import InputError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.base import LanguageModel
 from canary.models.loading import load
@@ -78,6 +79,12 @@ def exposure(
     stage : callable, optional
         For progress.
 
+    Returns
+    -------
+    tuple of CanaryResult
+        Of a served model that tells only the likeliest next tokens, certain intervals by
+        branch and bound, with log-perplexities below the context (`exposures_between`).
+
     Raises
     ------
     InputError
@@ -94,7 +101,10 @@ def exposure(
         If a candidate is too long for the model, cannot be tokenized, or gets NaN.
     """
     settings = Settings(method, budget, draws, seed, start_token, context, batch_size)
-    return Auditor.of(load(model), settings, stage).measure(canaries)[0]
+    seam = load(model)
+    if gives_bounds(seam):
+        return exposures_between(seam, canaries, settings, stage)
+    return Auditor.of(seam, settings, stage).measure(canaries)[0]
 
 
 def audit(
@@ -146,6 +156,12 @@ def audit(
         )
     settings = Settings(method, budget, draws, seed, start_token, context, batch_size)
     seam = load(model)
+    if gives_bounds(seam):
+        raise UnsupportedError(
+            "an audit prices draws, and the server of this model tells only the likeliest next "
+            "tokens",
+            cure="use canary exposure and canary extract, which give bounds",
+        )
     if canaries.natural:
         canaries = _with_controls(canaries, seed)
     held = nullcontext() if parts is None else open_run(parts, _identity(seam, settings, canaries))

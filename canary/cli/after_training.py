@@ -195,6 +195,11 @@ def exposure(
             **options.running(),
         )
     show_exposures(results)
+    if options.top_k:
+        say(
+            "Px are the bits below the context, and the least that a canary can cost where a "
+            "token of it was not among the likeliest; the intervals are certain"
+        )
     if as_json:
         emit("canary exposure", {"canaries": [result.to_dict() for result in results]})
 

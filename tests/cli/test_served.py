@@ -70,10 +70,24 @@ def test_exposure_score_extract_audit(tmp_path, command, model, loaded, canaries
         assert "about 3 to come" in done.err
         done = command("score", model, "texts.jsonl", "--out", "here.jsonl")
         served, local = (
-            [json.loads(line)["px_bits"] for line in (tmp_path / name).open()]
+            [json.loads(line)["px_bits"] for line in (tmp_path / name).read_text().splitlines()]
             for name in ("scores.jsonl", "here.jsonl")
         )
         assert served == pytest.approx(local, abs=1e-4)
+
+
+def test_bounds_from_the_likeliest_next_tokens(command, model, loaded, canaries):
+    with FakeServer(loaded) as server:
+        asked = ("--canaries", canaries, "--top-k", 20)
+        done = command(*words("exposure", server, model, *asked, "--json"))
+        assert done.code == 0, done.err
+        assert "the intervals are certain" in done.err
+        for found in done.document["canaries"]:
+            exposure = found["exposure"]
+            assert 0 <= exposure["lower_bits"] <= exposure["upper_bits"] <= 6.65
+        done = command(*words("audit", server, model, *asked, "--out", "out"))
+        assert done.code == 2
+        assert "use canary exposure and canary extract" in done.err
 
 
 def test_options_for_a_server_need_one(command, model, canaries):

@@ -3,11 +3,11 @@
     .venv/bin/python tests/servers/llama_cpp.py [--venv FOLDER] [--out FILE]
 
 Not a part of the tests: it sets up an environment of its own (llama-cpp-python is compiled,
-which takes about five minutes), makes a small Llama with random weights, serves it, and
-measures exposures both ways. It ends with an error unless
+which takes about five minutes), trains a small Llama for some seconds on text with canaries,
+serves it, and measures exposures both ways. It ends with an error unless
 
 - every exposure is the same to within the ranks that the noise leaves open,
-- extraction finds the same candidates,
+- extraction finds the same candidates, from echoes and from the 20 likeliest next tokens,
 - a second run asks for nothing again, and
 - the same server without a start token, where its numbers are off by one, is refused.
 """
@@ -38,6 +38,7 @@ HERE = Path(__file__).parent
 PACKAGES = ("llama-cpp-python[server]==0.3.36", "gguf")
 FORMAT = "My code is {digit:3}."
 POSITIONS = 64
+STEPS = 150
 
 
 def main() -> None:
@@ -64,14 +65,18 @@ def environment(folder: Path) -> Path:
 
 
 def compare(python: Path, folder: Path) -> dict[str, Any]:
-    made = make_model(folder / "model", starts=True)
-    canaries = canary.generate([FORMAT], repetitions=[1], per_repetition=8, controls=4, seed=1)
+    canaries = canary.generate([FORMAT], repetitions=[1, 64], per_repetition=4, controls=4, seed=1)
+    texts = [
+        canary.Format(FORMAT).candidate(c.fill) for c in canaries for _ in range(c.repetitions)
+    ]
+    made = make_model(folder / "model", texts, starts=True)
     local = canary.load(str(made))
     began = time.perf_counter()
     inside = canary.exposure(local, canaries)
     inside_seconds = time.perf_counter() - began
     answers = folder / "answers"
-    with served(python, write_gguf(python, made, starts=True)) as (url, requests):
+    gguf = write_gguf(python, made, starts=True)
+    with served(python, gguf) as (url, requests):
         endpoint = Endpoint(url, answers=answers, in_flight=4)
         model = canary.load(endpoint, tokenizer=str(made))
         shaken = requests()
@@ -82,6 +87,12 @@ def compare(python: Path, folder: Path) -> dict[str, Any]:
         asked_again = requests() - shaken - asked
         top = [canary.extract(m, FORMAT, top=3, budget=3_000).candidates for m in (local, model)]
         noise = model.facts.noise_bits_per_token
+        likeliest = canary.load(Endpoint(url, answers=answers, top_k=20), tokenizer=str(made))
+        shaken_again = requests()
+        top.append(canary.extract(likeliest, FORMAT, top=3).candidates)
+        asked_likeliest = requests() - shaken_again
+        bounded = canary.exposure(likeliest, canaries)
+    halves = with_float16_states(python, gguf, made, answers, canaries)
     differences = [
         abs(there.exposure.bits - here.exposure.bits)
         for here, there in zip(inside, outside, strict=True)
@@ -94,11 +105,17 @@ def compare(python: Path, folder: Path) -> dict[str, Any]:
         assert there.exposure.lower_bits <= here.exposure.upper_bits
         assert here.exposure.lower_bits <= there.exposure.upper_bits
     assert float(np.ptp(prices)) < 1e-3, prices
+    for here, there in zip(inside, bounded, strict=True):
+        assert there.exposure.lower_bits <= here.exposure.bits + 1e-9
+        assert here.exposure.bits <= there.exposure.upper_bits + 1e-9
     assert [c.fill for c in top[0]] == [c.fill for c in top[1]]
+    proven = [c.fill for c in top[2] if c.proven]
+    assert proven, "a canary that was learned is proven from the likeliest tokens"
+    assert proven == [c.fill for c in top[0]][: len(proven)]
     refusal = off_by_one(python, folder)
     return {
         "canaries": len(canaries),
-        "candidates": inside[0].exposure.rank_upper and 10**3,
+        "candidates": 10**3,
         "largest difference of exposures, bits": max(differences),
         "exposures in process, bits": [round(c.exposure.bits, 3) for c in inside],
         "exposures served, bits": [round(c.exposure.bits, 3) for c in outside],
@@ -109,14 +126,32 @@ def compare(python: Path, folder: Path) -> dict[str, Any]:
         "requests of a second run": asked_again,
         "seconds of the run": round(seconds, 2),
         "seconds in process": round(inside_seconds, 2),
-        "extracted": [c.fill == d.fill for c, d in zip(*top, strict=True)],
+        "requests of an extraction from the 20 likeliest next tokens": asked_likeliest,
+        "candidates proven by it": sum(c.proven for c in top[2]),
+        "intervals from the 20 likeliest, bits": [
+            [round(c.exposure.lower_bits, 2), round(c.exposure.upper_bits, 2)] for c in bounded
+        ],
+        "largest difference of exposures with states in float16, bits": max(
+            abs(there.exposure.bits - here.exposure.bits)
+            for here, there in zip(inside, halves, strict=True)
+        ),
         "refusal without a start token": refusal,
     }
 
 
+def with_float16_states(
+    python: Path, gguf: Path, made: Path, answers: Path, canaries: canary.CanarySet
+) -> Any:
+    """Exposures where the server keeps keys and values in float16, as it does by itself."""
+    with served(python, gguf, "--type_k", 1, "--type_v", 1) as (url, _):
+        return canary.exposure(
+            canary.load(Endpoint(url, answers=answers), tokenizer=str(made)), canaries
+        )
+
+
 def off_by_one(python: Path, folder: Path) -> str:
     """What is said of the same server where the model has no start token."""
-    made = make_model(folder / "bare", starts=False)
+    made = make_model(folder / "bare", [], starts=False)
     with served(python, write_gguf(python, made, starts=False)) as (url, _):
         try:
             canary.load(Endpoint(url, answers=folder / "none"), tokenizer=str(made))
@@ -125,8 +160,8 @@ def off_by_one(python: Path, folder: Path) -> str:
     raise AssertionError("a server that is off by one was taken")
 
 
-def make_model(folder: Path, *, starts: bool) -> Path:
-    """A Llama with random weights, large enough that its predictions are far from uniform."""
+def make_model(folder: Path, texts: list[str], *, starts: bool) -> Path:
+    """A Llama that was trained on some prose and on `texts`, and its tokenizer."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -158,11 +193,7 @@ def make_model(folder: Path, *, starts: bool) -> Path:
         eos_token_id=1,
     )
     torch.manual_seed(0)
-    module = LlamaForCausalLM(config).eval()
-    with torch.no_grad():
-        for parameter in module.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(5)
+    module = train(LlamaForCausalLM(config), backend, [*prose[:200], *texts])
     module.save_pretrained(folder)
     PreTrainedTokenizerFast(
         tokenizer_object=backend, bos_token="<s>", eos_token="</s>"
@@ -184,6 +215,22 @@ def make_model(folder: Path, *, starts: bool) -> Path:
     return folder
 
 
+def train(module: Any, tokenizer: Any, texts: list[str]) -> Any:
+    import torch
+
+    optimizer = torch.optim.AdamW(module.parameters(), lr=3e-3)
+    rows = [tokenizer.encode(text).ids for text in texts]
+    for _ in range(STEPS):
+        batch = [rows[place] for place in torch.randint(len(rows), (32,)).tolist()]
+        width = max(map(len, batch))
+        ids = torch.tensor([row + [0] * (width - len(row)) for row in batch])
+        labels = torch.tensor([row + [-100] * (width - len(row)) for row in batch])
+        module(input_ids=ids, labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return module.eval()
+
+
 def write_gguf(python: Path, folder: Path, *, starts: bool) -> Path:
     out = folder / "model.gguf"
     subprocess.run([python, HERE / "write_gguf.py", folder, out], check=True)
@@ -191,7 +238,7 @@ def write_gguf(python: Path, folder: Path, *, starts: bool) -> Path:
 
 
 @contextmanager
-def served(python: Path, model: Path) -> Iterator[tuple[str, Any]]:
+def served(python: Path, model: Path, *more: object) -> Iterator[tuple[str, Any]]:
     """The address of a server of the model, and what counts its requests for completions."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -200,7 +247,7 @@ def served(python: Path, model: Path) -> Iterator[tuple[str, Any]]:
     command = [python, "-m", "llama_cpp.server", "--model", model, "--model_alias", "tiny"]
     command += ["--host", "127.0.0.1", "--port", port, "--logits_all", "true"]
     command += ["--n_ctx", POSITIONS, "--n_threads", 1, "--n_threads_batch", 1]
-    command += ["--type_k", 0, "--type_v", 0]  # keys and values in float32; float16 otherwise
+    command += more or ["--type_k", 0, "--type_v", 0]  # keys and values in float32
     with log.open("w") as out:
         process = subprocess.Popen(
             [str(word) for word in command],

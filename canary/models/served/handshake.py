@@ -32,10 +32,11 @@ __all__ = ["Agreed", "Probe", "model_served", "shake_hands"]
 _TOP = 5
 _EACH = 2  # next tokens that are tried after each probe
 _FEWEST = 3
-_SAFETY = 4.0
+SAFETY = 4.0
 # Of the spread of the log-probabilities: what a token may move where it is the same one.
-_ALIGNED, _SAME = 0.1, 0.02
-_LEAST = 1e-4
+_ALIGNED = 0.1
+SAME = 0.02
+LEAST = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +140,7 @@ def shake_hands(
     moved = []
     for probe, token, log_prob in followed:
         moved.append(ask([*probe.ids, token]) - np.append(probe.log_probs, log_prob))
-    _check_aligned(moved, max(_ALIGNED * spread, _LEAST), where)
+    _check_aligned(moved, max(_ALIGNED * spread, LEAST), where)
     moved += [
         outcome.value() - probes[outcome.place].log_probs
         for outcome in in_parallel(ask, rows, at_once=in_flight)
@@ -149,8 +150,8 @@ def shake_hands(
     return Agreed(
         manner,
         probes,
-        tolerance=max(2 * _SAFETY * worst, _SAME * spread, _LEAST),
-        noise_bits_per_token=_SAFETY * max(sums, EPSILON["float32"]) / float(np.log(2)),
+        tolerance=max(2 * SAFETY * worst, SAME * spread, LEAST),
+        noise_bits_per_token=SAFETY * max(sums, EPSILON["float32"]) / float(np.log(2)),
     )
 
 

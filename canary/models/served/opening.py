@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +16,9 @@ from canary.models.served.client import Client
 from canary.models.served.echoed import EchoedModel
 from canary.models.served.endpoint import Endpoint
 from canary.models.served.handshake import Agreed, model_served, shake_hands
+from canary.models.served.likeliest import LikeliestModel
 from canary.models.served.manner import Floats
+from canary.models.served.next_tokens import agree_on_next, distance, read_next
 from canary.models.served.wire import PATH
 from canary.tokens.base import Tokenizer
 
@@ -39,21 +43,15 @@ def open_endpoint(endpoint: Endpoint, tokenizer: Tokenizer | None) -> LanguageMo
             cure="name its folder or tokenizer.json with --tokenizer",
             where=endpoint.base,
         )
-    client, base = Client(endpoint), endpoint.base
+    client, base, top = Client(endpoint), endpoint.base, endpoint.top_k
     name, limit = model_served(client, endpoint.model, where=base)
-    agreed = shake_hands(client, name, tokenizer, where=base, in_flight=endpoint.in_flight)
-    answers = _answers(endpoint, name, tokenizer, "echo")
-    first = answers.first(np.concatenate([probe.log_probs for probe in agreed.probes]))
-    _check_same(agreed, first, answers, base)
-    manner, probes = agreed.manner, agreed.probes
-
-    def probe(number: int, *, hurried: bool) -> float:
-        chosen = probes[number % len(probes)]
-        request = manner.request(chosen.ids, echo=True)
-        answer = client.post(PATH, request, hurried=hurried, last=True, quote=True)
-        return float(np.abs(manner.echoed(answer, chosen.ids) - chosen.log_probs).max())
-
-    asking = Asking(client, endpoint, answers, probe=probe, tolerance=agreed.tolerance)
+    if top is None:
+        agreed = shake_hands(client, name, tokenizer, where=base, in_flight=endpoint.in_flight)
+    else:
+        agreed = agree_on_next(client, name, tokenizer, top, where=base)
+    apart = _farthest if top is None else distance
+    answers = _answers(endpoint, name, tokenizer)
+    first = _first(agreed, answers, apart, base)
     facts = ModelFacts(
         name=name,
         vocabulary=tokenizer.size,
@@ -63,29 +61,75 @@ def open_endpoint(endpoint: Endpoint, tokenizer: Tokenizer | None) -> LanguageMo
         device="served",
         fingerprint=hashlib.sha256(f"{name}\n".encode() + first.tobytes()).hexdigest(),
         noise_bits_per_token=agreed.noise_bits_per_token,
+        capabilities=("score", "expand") if top is None else ("expand",),
     )
-    return EchoedModel(manner, asking, facts)
+    asking = Asking(
+        client,
+        endpoint,
+        answers,
+        probe=_prober(client, agreed, top, apart),
+        tolerance=agreed.tolerance,
+    )
+    if top is None:
+        return EchoedModel(agreed.manner, asking, facts)
+    return LikeliestModel(agreed.manner, asking, facts, top=top)
 
 
-def _answers(endpoint: Endpoint, name: str, tokenizer: Tokenizer, kind: str) -> Answers:
+def _prober(
+    client: Client, agreed: Agreed, top: int | None, apart: Callable[[Floats, Floats], float]
+) -> Any:
+    """What asks for a probe again."""
+    manner, probes = agreed.manner, agreed.probes
+
+    def probe(number: int, *, hurried: bool) -> float:
+        chosen = probes[number % len(probes)]
+        request = manner.request(chosen.ids, echo=top is None, top=top or 1)
+        answer = client.post(PATH, request, hurried=hurried, last=True, quote=True)
+        if top is None:
+            found = manner.echoed(answer, chosen.ids)
+        else:
+            found = read_next(manner, answer, chosen.ids)
+        return apart(found, chosen.log_probs)
+
+    return probe
+
+
+def _farthest(now: Floats, then: Floats) -> float:
+    if len(now) != len(then):
+        return np.inf
+    least = -1e4  # a probability of 0 is as far from another as from itself
+    return float(np.abs(np.maximum(now, least) - np.maximum(then, least)).max())
+
+
+def _answers(endpoint: Endpoint, name: str, tokenizer: Tokenizer) -> Answers:
+    top = endpoint.top_k
     identity = {
         "task": "answers of a served model",
         "server": endpoint.base,
         "served model": name,
         "tokenizer": getattr(tokenizer, "fingerprint", tokenizer.size),
-        "asked for": kind,
+        "asked for": "echo" if top is None else f"the {top} likeliest",
     }
     return open_answers(endpoint.folder, name, identity)
 
 
-def _check_same(agreed: Agreed, first: Floats, answers: Answers, where: str) -> None:
-    """Refuse to go on with the answers of another model."""
-    now = np.concatenate([probe.log_probs for probe in agreed.probes])
-    moved = float(np.abs(now - first).max()) if len(now) == len(first) else np.inf
-    if moved > agreed.tolerance:
+def _first(
+    agreed: Agreed, answers: Answers, apart: Callable[[Floats, Floats], float], where: str
+) -> Floats:
+    """What the model said of the probes first of all; another model's answers are refused."""
+    now = [probe.log_probs for probe in agreed.probes]
+    first = answers.first(np.concatenate([(float(len(part)), *part) for part in now]))
+    then, at = [], 0
+    while at < len(first):
+        end = at + 1 + int(first[at])
+        then.append(first[at + 1 : end])
+        at = end
+    moved = [apart(*both) for both in zip(now, then, strict=False)]
+    if len(then) != len(now) or max(moved) > agreed.tolerance:
         raise ServerError(
             f"serves another model under this name than when {len(answers):,} answers were kept "
-            f"(log-probabilities differ by {moved:.2g} nats)",
+            f"(log-probabilities differ by {max(moved, default=np.inf):.2g} nats)",
             cure=f"serve the one that was asked then, or remove {answers.folder} to begin anew",
             where=where,
         )
+    return first

@@ -1,0 +1,169 @@
+"""A server that tells only the likeliest next tokens: what is said is true, and proven."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from fake_server import FakeServer
+from served_things import load_served, some_canaries
+from small_models import build
+
+import canary
+from canary.errors import ServerError, UnsupportedError
+from canary.models.base import Children, Context, Nodes
+
+FORMAT = "abc {digit:2}"
+
+
+def hushed(server, number, answer):
+    """Nothing of the prompt, whatever was asked."""
+    lists = answer["choices"][0]["logprobs"]
+    answer["choices"][0]["logprobs"] = {name: values[-1:] for name, values in lists.items()}
+    return answer
+
+
+@pytest.mark.parametrize("ways", [{}, {"numbered": False}, {"ids": False}])
+@pytest.mark.parametrize("top", [1, 5, 12, 45])
+def test_next_tokens_are_exact_or_bounded_oracle(tmp_path, top, ways):
+    model = build("table")
+    context, paths = Context(np.arange(5, dtype=np.int32)), [[], [3], [3, 4]]
+    lengths = np.array([0, 1, 2])
+    padded = np.array([[0, 0], [3, 0], [3, 4]], np.int32)
+    everything = Children(np.arange(45, dtype=np.int32))
+    nodes = Nodes(padded, lengths, np.zeros(3, np.int64), np.full(3, -1))
+    with FakeServer(model, **ways) as server:
+        served = load_served(server, tmp_path, top_k=top)
+        with served.open(context, memory_bytes=1) as walker:
+            found = walker.expand(nodes, everything)
+    with model.open(context, memory_bytes=2**20) as walker:
+        right = walker.expand(nodes, everything)
+    assert found.queries == len(paths)
+    told = np.exp(right.log_probs) >= np.sort(np.exp(right.log_probs), axis=1)[:, [-top]]
+    sure = found.path_log_probs - right.path_log_probs < 1e-5
+    assert (found.exact == (told & sure[:, None])).all()
+    np.testing.assert_allclose(found.log_probs[told], right.log_probs[told], atol=1e-5)
+    assert (found.log_probs >= right.log_probs - 1e-5).all()
+    assert (found.path_log_probs >= right.path_log_probs - 1e-5).all()
+
+
+@pytest.mark.parametrize("top", [2, 5, 10, 45])
+def test_exposures_lie_between_their_bounds_oracle(tmp_path, top):
+    model, canaries = build("table"), some_canaries()
+    inside = canary.exposure(model, canaries)
+    with FakeServer(model, fault=hushed) as server:
+        served = load_served(server, tmp_path, top_k=top)
+        outside = canary.exposure(served, canaries)
+    for here, there in zip(inside, outside, strict=True):
+        assert there.exposure.lower_bits <= here.exposure.bits + 1e-9
+        assert here.exposure.bits <= there.exposure.upper_bits + 1e-9
+        assert there.px_bits <= here.px_bits - here.context_bits + 1e-3
+        if top == 45:
+            assert there.exposure.bits == here.exposure.bits
+    widths = [c.exposure.upper_bits - c.exposure.lower_bits for c in outside]
+    assert top == 2 or min(widths) < math.log2(100) - 1
+    assert all(0 < c.exposure.p_value <= 1 for c in outside)
+
+
+@pytest.mark.parametrize("budget", [3, 10, 1000])
+def test_bounds_hold_whatever_the_budget(tmp_path, budget):
+    model, canaries = build("table"), some_canaries("abc {digit:3}")
+    inside = canary.exposure(model, canaries)
+    with FakeServer(model) as server:
+        outside = canary.exposure(load_served(server, tmp_path, top_k=10), canaries, budget=budget)
+    for here, there in zip(inside, outside, strict=True):
+        assert there.exposure.lower_bits <= here.exposure.bits <= there.exposure.upper_bits
+
+
+@pytest.mark.parametrize("top", [2, 5, 10, 45])
+def test_what_is_proven_is_true_oracle(tmp_path, top):
+    """Candidates that are proven are the likeliest, and nothing else costs less than is said."""
+    model = build("table")
+    right = canary.extract(model, FORMAT, top=100)
+    context = right.context_bits
+    costs = {c.fill: c.px_bits - context for c in right.candidates}
+    with FakeServer(model, fault=hushed) as server:
+        found = canary.extract(load_served(server, tmp_path, top_k=top), FORMAT, top=3)
+    proven = [c.fill for c in found.candidates if c.proven]
+    assert proven == [c.fill for c in right.candidates[: len(proven)]]
+    for candidate in found.candidates:
+        assert candidate.px_bits == pytest.approx(costs[candidate.fill], abs=1e-4)
+        exposure = math.log2(100) - math.log2(
+            sum(cost <= costs[candidate.fill] for cost in costs.values())
+        )
+        assert candidate.exposure_lower_bits - 1e-6 <= exposure
+        assert exposure <= candidate.exposure_upper_bits + 1e-6
+    others = [
+        cost for fill, cost in costs.items() if fill not in {c.fill for c in found.candidates}
+    ]
+    assert found.rest_bits <= min(others) + 1e-4
+    assert len(proven) == 3 or top < 45
+
+
+def test_a_memorized_secret_is_proven_from_a_few_next_tokens(tmp_path):
+    """One fill with most of the probability at each of its digits."""
+    from small_models import CHARACTERS, character_tokenizer
+
+    from canary.models.table import TableModel
+    from canary.tokens.fast import as_tokenizer
+
+    flat = np.full(45, -math.log(45))
+    tables, secret = {(): flat}, "abc 7301"
+    ids = [CHARACTERS.index(c) for c in secret]
+    for at in range(4, len(ids)):
+        likely = np.full(45, math.log(0.1 / 44))
+        likely[ids[at]] = math.log(0.9)
+        tables[tuple(ids[:at])] = likely
+    model = TableModel.ngram(tables, as_tokenizer(character_tokenizer()))
+    with FakeServer(model, fault=hushed) as server:
+        found = canary.extract(load_served(server, tmp_path, top_k=3), "abc {digit:4}")
+        assert found.candidates[0].fill == "7301"
+        assert found.proven
+        assert server.count() < 40
+
+
+def test_what_cannot_be_had_is_refused(tmp_path):
+    with FakeServer(build("table"), fault=hushed) as server:
+        served = load_served(server, tmp_path, top_k=5)
+        with pytest.raises(UnsupportedError, match="canary exposure and canary extract"):
+            canary.audit(served, some_canaries())
+        with pytest.raises(UnsupportedError, match="5 likeliest next tokens"):
+            canary.score(served, ["abc"])
+        with pytest.raises(UnsupportedError, match="--method rank"):
+            canary.exposure(served, some_canaries(), method="sampling")
+
+
+def test_answers_are_kept_and_another_model_is_noticed(tmp_path):
+    from small_models import table_model
+
+    with FakeServer(build("table"), fault=hushed) as server:
+        first = canary.extract(load_served(server, tmp_path, top_k=5), FORMAT, top=3)
+        asked = server.count()
+        again = canary.extract(load_served(server, tmp_path, top_k=5), FORMAT, top=3)
+        assert server.count() - asked < 10
+        assert [c.px_bits for c in again.candidates] == [c.px_bits for c in first.candidates]
+        served = load_served(server, tmp_path, top_k=5)
+        server.model = table_model(seed=9)
+        with pytest.raises(ServerError, match="another model"):
+            canary.extract(served, "bca {digit:2}")
+
+
+@pytest.mark.parametrize(
+    ("top", "message"),
+    [
+        ({"token_id:1": 0.0, "token_id:2": -0.1}, "probability of 1.9 together"),
+        ({}, "does not tell the likeliest"),
+        ({"nothing of ours": -1.0}, "none of the tokenizer's"),
+    ],
+)
+def test_next_tokens_that_are_none(tmp_path, top, message):
+    def fault(server, number, answer):
+        answer["choices"][0]["logprobs"]["top_logprobs"] = [top]
+        return answer
+
+    with (
+        FakeServer(build("table"), fault=fault) as server,
+        pytest.raises(ServerError, match=message),
+    ):
+        load_served(server, tmp_path, top_k=2)
