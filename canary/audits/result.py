@@ -214,6 +214,9 @@ class Audit:
     settings: Mapping[str, Any]
     extractions: tuple[Extraction, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<Audit of {len(self.injected)} canaries and {len(self.controls)} controls>"
+
     @property
     def injected(self) -> tuple[CanaryResult, ...]:
         """The canaries that were put into the corpus."""

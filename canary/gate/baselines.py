@@ -160,7 +160,8 @@ class Baseline:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RecordError(
                 f"is not a whole baseline ({type(error).__name__}: {error})",
-                cure="restore it, or write it again with --update-baseline",
+                cure="restore it, or write it again (--update-baseline, or --canary-update under "
+                "pytest)",
                 where=where,
             ) from error
 

@@ -18,6 +18,7 @@ from canary.gate.comparing import more_than
 from canary.gate.evidence import check_level, controls, evidence
 from canary.gate.exposures import check_limit, largest, medians
 from canary.gate.extractions import extracted
+from canary.gate.telling import tell
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.records.fields import brief
 from canary.statistics.checks import check_confidence
@@ -153,7 +154,7 @@ def check(
     if baseline is not None:
         before = baseline if isinstance(baseline, Baseline) else Baseline.load(baseline)
         findings.append(more_than(Baseline.of(audits), before, seed=seed))
-    return Verdict(tuple(findings), undecided)
+    return tell(Verdict(tuple(findings), undecided))
 
 
 def _check_choices(statistic: str, undecided: str, confidence: float | None) -> None:

@@ -71,7 +71,7 @@ def more_than(current: Baseline, baseline: Baseline, *, seed: int = 0) -> Findin
             raise InputError(
                 f"the audit cannot be compared with the baseline: {'; '.join(apart)}",
                 cure="audit in the same way with canaries of the same kind, or make a new "
-                "baseline with --update-baseline",
+                "baseline (--update-baseline, or --canary-update under pytest)",
                 where="baseline",
             )
     if len(now) == len(before) == 1:

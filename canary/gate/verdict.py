@@ -158,6 +158,10 @@ class Verdict:
         allowed = ", which passes here" if self.outcome == "undecided" and self else ""
         return f"{self.outcome}{allowed}: {self.reason}"
 
+    def __repr__(self) -> str:
+        # One short line: it is what a failed assertion quotes.
+        return f"<Verdict {self.outcome}: {self.reason.sentence}>"
+
     def summary(self) -> str:
         """A line for each finding, the worst first."""
         ordered = sorted(self.findings, key=lambda finding: _WORST.index(finding.outcome))

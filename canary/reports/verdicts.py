@@ -11,7 +11,7 @@ from canary.gate.verdict import Finding, Verdict
 from canary.records.files import atomic_write
 from canary.statistics.numbers import bits, clean, plural
 
-__all__ = ["junit", "markdown", "write_junit", "write_markdown"]
+__all__ = ["explained", "junit", "markdown", "write_junit", "write_markdown"]
 
 _MOST_ROWS = 25
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
@@ -94,6 +94,23 @@ def markdown(verdict: Verdict) -> str:
     return "\n".join(lines) + "\n"
 
 
+def explained(verdict: Verdict) -> str:
+    """Why a verdict is what it is, in lines: findings, their canaries, what to do.
+
+    Of a verdict that did not pass, only what did not.
+    """
+    passed = verdict.outcome == "passed"
+    lines = [f"canary: {verdict.outcome}"]
+    for finding in verdict.findings:
+        if finding.outcome == "passed" and not passed:
+            continue
+        lines.append(f"- {finding.outcome}: {clean(finding.sentence)}")
+        lines += [f"    {clean(line)}" for line in _lines(finding)]
+        if finding.cure:
+            lines.append(f"  What to do: {clean(finding.cure)}")
+    return "\n".join(lines)
+
+
 def write_junit(verdict: Verdict, path: str | os.PathLike[str]) -> Path:
     """`junit` into a file, atomically."""
     atomic_write(path, junit(verdict))
@@ -113,11 +130,13 @@ def _fails(verdict: Verdict, finding: Finding) -> bool:
 
 def _lines(finding: Finding) -> list[str]:
     """The canaries that a finding rests on, a line each."""
-    return [
+    lines = [
         f"{c.id}: {plural(c.repetitions, 'copy', 'copies')}, "
         f"exposure {bits(c.lower_bits)} to {bits(c.upper_bits)} bits"
         for c in finding.canaries[:_MOST_ROWS]
     ]
+    more = len(finding.canaries) - _MOST_ROWS
+    return [*lines, f"and {more} more"] if more > 0 else lines
 
 
 def _text(text: str) -> str:
