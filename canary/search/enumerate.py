@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.models.base import Walker
 from canary.scoring.batcher import Batcher
-from canary.search.step import Frontier, Step, expand, root_frontier
+from canary.search.step import Frontier, Step, expand, joined, root_frontier
+from canary.tokens.branches import branches
 from canary.tokens.tree import TokenTree
 
 __all__ = ["Leaves", "enumerate_leaves", "leaf_costs"]
@@ -49,13 +51,36 @@ class Leaves:
         )
 
 
-@dataclass
 class _Depth:
-    """Open nodes of one depth, how many were taken, and what they stand on."""
+    """Open nodes of one depth, first come first served, and the states that they stand on."""
 
-    frontier: Frontier
-    parents: Ints
-    taken: int = 0
+    def __init__(self) -> None:
+        self.open = 0
+        self._parts: deque[tuple[Frontier, Ints]] = deque()
+        self._taken = 0  # of the first part
+
+    def add(self, frontier: Frontier, parents: Ints) -> None:
+        """Nodes, and handles that are held until the last of them was expanded."""
+        self._parts.append((frontier, parents))
+        self.open += len(frontier)
+
+    def take(self, count: int) -> tuple[Frontier, list[Ints]]:
+        """At most so many nodes, and the handles that nothing stands on after them."""
+        taken: list[Frontier] = []
+        done: list[Ints] = []
+        while count and self._parts:
+            frontier, parents = self._parts[0]
+            part = frontier[self._taken : self._taken + count]
+            taken.append(part)
+            self._taken += len(part)
+            self.open -= len(part)
+            count -= len(part)
+            if self._taken < len(frontier):
+                break
+            done.append(parents)
+            self._parts.popleft()
+            self._taken = 0
+        return taken[0] if len(taken) == 1 else joined(taken), done
 
 
 def enumerate_leaves(
@@ -87,20 +112,23 @@ def enumerate_leaves(
     Notes
     -----
     Queries: one per inner node and forced token, `tree.queries()` in all, and more only
-    where the walker had no room for states. Open nodes: at most one batch's children per
-    level. The states of a batch are released when all its children were expanded.
+    where the walker had no room for states. Open nodes: at most a batch and one batch's
+    children per level. The states of a batch are released when all its children were
+    expanded. A batch is taken from the deepest level that fills it, so that where paths
+    end at many depths, few batches are small.
     """
     stop = tree.size if stop is None else stop
-    levels = [_Depth(root_frontier(walker), np.zeros(0, np.int64))]
-    while levels:
-        level = levels[-1]
-        if level.taken == len(level.frontier):
-            walker.release(level.parents)
-            levels.pop()
-            continue
-        part = slice(level.taken, level.taken + batcher.node_batch(walker))
-        level.taken = min(part.stop, len(level.frontier))
-        step = expand(batcher, walker, tree, level.frontier[part])
+    levels = [_Depth()]
+    levels[0].add(root_frontier(walker), np.zeros(0, np.int64))
+    while True:
+        size = batcher.node_batch(walker)
+        depth = _next_depth(levels, size)
+        if depth is None:
+            return
+        frontier, done = levels[depth].take(size)
+        step = expand(batcher, walker, tree, frontier)
+        for handles in done:
+            walker.release(handles)
         leaves, inside = step.leaves, step.overlap(start, stop)
         if tree.canonical and inside.all() and leaves.all():
             yield Leaves(step.costs, step, None), step.queries
@@ -108,7 +136,22 @@ def enumerate_leaves(
         which = np.flatnonzero(leaves & inside)
         which = which[step.canonical(which)]
         yield Leaves(step.costs[which], step, which), step.queries
-        levels.append(_Depth(step.open_nodes(np.flatnonzero(~leaves & inside)), step.handles))
+        below = np.flatnonzero(~leaves & inside)
+        needed = np.zeros(len(frontier), np.bool_)
+        needed[step.parents[below]] = True
+        walker.release(step.handles[~needed])
+        if not len(below):
+            continue
+        if depth + 1 == len(levels):
+            levels.append(_Depth())
+        levels[depth + 1].add(step.open_nodes(below), step.handles[needed])
+
+
+def _next_depth(levels: Sequence[_Depth], size: int) -> int | None:
+    """The deepest level with a full batch, or the highest one, which fills those below it."""
+    waiting = [depth for depth, level in enumerate(levels) if level.open]
+    full = [depth for depth in waiting if levels[depth].open >= size]
+    return full[-1] if full else waiting[0] if waiting else None
 
 
 def leaf_costs(
@@ -127,36 +170,13 @@ def leaf_costs(
         Nats, of the whole candidate.
     queries : int
     """
-    costs, queries, first = np.empty(len(index)), 0, 0
-    while first < len(index):
-        part = slice(first, first + batcher.node_batch(walker))
-        costs[part], spent = _some_leaf_costs(tree, walker, batcher, index[part])
+    if not len(index):
+        return np.zeros(0), 0
+    chosen, place = np.unique(np.asarray(index, np.int64), return_inverse=True)
+    # Whether they are canonical is not asked.
+    some = replace(branches(tree, chosen), canonical=True)
+    costs, queries = np.empty(len(chosen)), 0
+    for leaves, spent in enumerate_leaves(some, walker, batcher):
+        costs[leaves.index()] = leaves.costs
         queries += spent
-        first = part.stop
-    return costs, queries
-
-
-def _some_leaf_costs(
-    tree: TokenTree, walker: Walker, batcher: Batcher, index: Ints
-) -> tuple[NDArray[np.float64], int]:
-    costs = np.empty(len(index))
-    wanted, origin = np.asarray(index, np.int64), np.arange(len(index))
-    frontier = root_frontier(walker)[np.zeros(len(index), np.int64)]
-    held = np.zeros(0, np.int64)
-    queries = 0
-    while len(frontier):
-        step = expand(batcher, walker, tree, frontier)
-        walker.release(held)
-        held = step.handles
-        queries += step.queries
-        # The child to follow is the last one whose first leaf is not beyond the wanted.
-        beyond = step.first_leaf > wanted[step.parents]
-        passed = np.bincount(step.parents[~beyond], minlength=len(frontier))
-        degrees = np.bincount(step.parents, minlength=len(frontier))
-        follow = np.cumsum(degrees) - degrees + passed - 1
-        leaf = step.leaves[follow]
-        costs[origin[leaf]] = step.costs[follow[leaf]]
-        wanted, origin = wanted[~leaf], origin[~leaf]
-        frontier = step.open_nodes(follow[~leaf])
-    walker.release(held)
-    return costs, queries
+    return costs[place], queries
