@@ -305,7 +305,7 @@ def plot(
     test_scores: _TestScores = None,
     as_json: Json = False,
 ) -> None:
-    """Write a figure of one audit, of several, or of the history of a training, for print."""
+    """Write a figure of audits or of a training, for print."""
     from canary.reports.plotting import plot_file
 
     check_outputs([out], inputs=[*audit_files, *(test_scores or [])])

@@ -39,7 +39,7 @@ from canary.reports.plotting import Kind
 from canary.scoring.files import score_file
 from canary.search.shortest import STOPS
 
-COUNTS = {"audit": 3, "extract": 2, "report": 3, "plot": 2, "plan": 2, "check": 4}
+COUNTS = {"audit": 3, "extract": 2, "report": 4, "plot": 2, "plan": 2, "check": 4}
 """Examples in the help of commands that have more than one."""
 
 COMMANDS = get_command(app).commands
