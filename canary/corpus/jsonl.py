@@ -22,10 +22,9 @@ _DECODER = json.JSONDecoder(parse_int=float)
 _BLANK = " \t\r\n"
 _SPACE = re.compile(r"[ \t\r\n]*")
 
-# One character of a string as it is written; two escapes may be one character.
-_CHARACTER = re.compile(
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]",
-    re.DOTALL,
+# One escaped character of a string as it is written; two escapes may be one character.
+_ESCAPED = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\."
 )
 
 
@@ -157,13 +156,15 @@ def _skip(text: str, at: int) -> int:
 
 def _written(text: str, at: int, characters: int) -> int:
     """Where a string that is written from `at` on has given some characters."""
-    if "\\" not in text[at : at + characters]:
-        return at + characters
-    for _ in range(characters):
-        match = _CHARACTER.match(text, at)
+    while True:
+        stop = at + characters
+        escape = text.find("\\", at, stop)
+        if escape < 0:
+            return stop
+        match = _ESCAPED.match(text, escape)
         assert match is not None
+        characters = stop - escape - 1
         at = match.end()
-    return at
 
 
 def _choices(keys: list[str]) -> str:

@@ -3,7 +3,9 @@
 Larger batches are faster until they leave the caches, then slower: a two-layer LSTM of
 200 units computes twice as many tokens per second at 1,024 rows as at 16,384. The tuner
 climbs: it compares its size with twice or half of it, batch against batch in turn, so
-that a machine that is busy for a second slows both alike, and moves where that pays.
+that a machine that is busy for a second slows both alike, and moves where that pays. One
+pair of batches is enough at first, so that a short walk is soon at a good size; from the
+first pair that speaks against a move, it takes three.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ class BatchTuner:
         self._rest = 0  # batches until the next trial; the pauses grow while nothing moves
         self._pause = _FIRST_REST
         self._warm = False
+        self._pairs = 1
         self._rates: tuple[list[float], list[float]] = ([], [])  # center, candidate
 
     @property
@@ -64,7 +67,7 @@ class BatchTuner:
             return
         center, candidate = self._rates
         (center if len(center) == len(candidate) else candidate).append(items / seconds)
-        if len(candidate) == _PAIRS:
+        if len(candidate) == self._pairs:
             self._decide(pays=max(candidate) > _PAYS * max(center))
 
     def shrink(self, failed: int) -> None:
@@ -78,6 +81,9 @@ class BatchTuner:
         if pays and self._candidate != self._center:
             self._center = self._candidate
             self._failed, self._pause = 0, _FIRST_REST
+            return
+        if self._pairs < _PAIRS:
+            self._pairs = _PAIRS
             return
         self._up = not self._up
         self._failed += 1

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.models.base import Walker
 from canary.scoring.batcher import Batcher
-from canary.search.step import Frontier, Step, expand, root_frontier
+from canary.search.step import Frontier, Step, expand, joined, root_frontier
+from canary.tokens.branches import branches
 from canary.tokens.tree import TokenTree
 
 __all__ = ["Leaves", "enumerate_leaves", "leaf_bounds", "leaf_costs"]
@@ -40,6 +42,10 @@ class Leaves:
         first = self.step.first_leaf
         return first if self.which is None else first[self.which]
 
+    def exact(self) -> NDArray[np.bool_]:
+        """Whether each leaf costs just that, shape (m,)."""
+        return self.step.exact if self.which is None else self.step.exact[self.which]
+
     def bounds(self) -> tuple[int, int]:
         """All numbers lie in this half-open range; cheaper than `index`."""
         frontier, leaves = self.step.frontier, self.step.tree.leaves
@@ -49,13 +55,36 @@ class Leaves:
         )
 
 
-@dataclass
 class _Depth:
-    """Open nodes of one depth, how many were taken, and what they stand on."""
+    """Open nodes of one depth, first come first served, and the states that they stand on."""
 
-    frontier: Frontier
-    parents: Ints
-    taken: int = 0
+    def __init__(self) -> None:
+        self.open = 0
+        self._parts: deque[tuple[Frontier, Ints]] = deque()
+        self._taken = 0  # of the first part
+
+    def add(self, frontier: Frontier, parents: Ints) -> None:
+        """Nodes, and handles that are held until the last of them was expanded."""
+        self._parts.append((frontier, parents))
+        self.open += len(frontier)
+
+    def take(self, count: int) -> tuple[Frontier, list[Ints]]:
+        """At most so many nodes, and the handles that nothing stands on after them."""
+        taken: list[Frontier] = []
+        done: list[Ints] = []
+        while count and self._parts:
+            frontier, parents = self._parts[0]
+            part = frontier[self._taken : self._taken + count]
+            taken.append(part)
+            self._taken += len(part)
+            self.open -= len(part)
+            count -= len(part)
+            if self._taken < len(frontier):
+                break
+            done.append(parents)
+            self._parts.popleft()
+            self._taken = 0
+        return taken[0] if len(taken) == 1 else joined(taken), done
 
 
 def enumerate_leaves(
@@ -65,6 +94,7 @@ def enumerate_leaves(
     *,
     start: int = 0,
     stop: int | None = None,
+    bounds: bool = False,
 ) -> Iterator[tuple[Leaves, int]]:
     """Price the canonical leaves of `tree`, each once.
 
@@ -78,6 +108,9 @@ def enumerate_leaves(
         Only the leaves with a number in this half-open range; all unless given. Subtrees
         outside it are not entered, so ranges side by side cost what one walk costs and
         the nodes above their ends once more.
+    bounds : bool
+        Whether a model may give bounds for some tokens: costs are then the least that each
+        leaf can cost, and `Leaves.exact` tells which do. Else such a model is refused.
 
     Yields
     ------
@@ -87,20 +120,23 @@ def enumerate_leaves(
     Notes
     -----
     Queries: one per inner node and forced token, `tree.queries()` in all, and more only
-    where the walker had no room for states. Open nodes: at most one batch's children per
-    level. The states of a batch are released when all its children were expanded.
+    where the walker had no room for states. Open nodes: at most a batch and one batch's
+    children per level. The states of a batch are released when all its children were
+    expanded. A batch is taken from the deepest level that fills it, so that where paths
+    end at many depths, few batches are small.
     """
     stop = tree.size if stop is None else stop
-    levels = [_Depth(root_frontier(batcher, walker, tree), np.zeros(0, np.int64))]
-    while levels:
-        level = levels[-1]
-        if level.taken == len(level.frontier):
-            walker.release(level.parents)
-            levels.pop()
-            continue
-        part = slice(level.taken, level.taken + batcher.node_batch(walker))
-        level.taken = min(part.stop, len(level.frontier))
-        step = expand(batcher, walker, tree, level.frontier[part])
+    levels = [_Depth()]
+    levels[0].add(root_frontier(batcher, walker, tree), np.zeros(0, np.int64))
+    while True:
+        size = batcher.node_batch(walker)
+        depth = _next_depth(levels, size)
+        if depth is None:
+            return
+        frontier, done = levels[depth].take(size)
+        step = expand(batcher, walker, tree, frontier, bounds=bounds)
+        for handles in done:
+            walker.release(handles)
         leaves, inside = step.leaves, step.overlap(start, stop)
         if tree.canonical and inside.all() and leaves.all():
             yield Leaves(step.costs, step, None), step.queries
@@ -108,7 +144,22 @@ def enumerate_leaves(
         which = np.flatnonzero(leaves & inside)
         which = which[step.canonical(which)]
         yield Leaves(step.costs[which], step, which), step.queries
-        levels.append(_Depth(step.open_nodes(np.flatnonzero(~leaves & inside)), step.handles))
+        below = np.flatnonzero(~leaves & inside)
+        needed = np.zeros(len(frontier), np.bool_)
+        needed[step.parents[below]] = True
+        walker.release(step.handles[~needed])
+        if not len(below):
+            continue
+        if depth + 1 == len(levels):
+            levels.append(_Depth())
+        levels[depth + 1].add(step.open_nodes(below), step.handles[needed])
+
+
+def _next_depth(levels: Sequence[_Depth], size: int) -> int | None:
+    """The deepest level with a full batch, or the highest one, which fills those below it."""
+    waiting = [depth for depth, level in enumerate(levels) if level.open]
+    full = [depth for depth in waiting if levels[depth].open >= size]
+    return full[-1] if full else waiting[0] if waiting else None
 
 
 def leaf_costs(
@@ -150,40 +201,15 @@ def leaf_bounds(
 def _leaf_costs(
     tree: TokenTree, walker: Walker, batcher: Batcher, index: Ints, *, bounds: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
-    costs, exact = np.empty(len(index)), np.empty(len(index), np.bool_)
-    queries = first = 0
-    while first < len(index):
-        part = slice(first, first + batcher.node_batch(walker))
-        costs[part], exact[part], spent = _some_leaf_costs(
-            tree, walker, batcher, index[part], bounds=bounds
-        )
-        queries += spent
-        first = part.stop
-    return costs, exact, queries
-
-
-def _some_leaf_costs(
-    tree: TokenTree, walker: Walker, batcher: Batcher, index: Ints, *, bounds: bool
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
-    costs, exact = np.empty(len(index)), np.empty(len(index), np.bool_)
-    wanted, origin = np.asarray(index), np.arange(len(index))
-    frontier = root_frontier(batcher, walker, tree)[np.zeros(len(index), np.int64)]
-    held = np.zeros(0, np.int64)
+    if not len(index):
+        return np.zeros(0), np.zeros(0, np.bool_), 0
+    chosen, place = np.unique(np.asarray(index, tree.leaves.dtype), return_inverse=True)
+    # Whether they are canonical is not asked.
+    some = replace(branches(tree, chosen), canonical=True)
+    costs, exact = np.empty(len(chosen)), np.empty(len(chosen), np.bool_)
     queries = 0
-    while len(frontier):
-        step = expand(batcher, walker, tree, frontier, bounds=bounds)
-        walker.release(held)
-        held = step.handles
-        queries += step.queries
-        # The child to follow is the last one whose first leaf is not beyond the wanted.
-        beyond = step.first_leaf > wanted[step.parents]
-        passed = np.bincount(step.parents[~beyond], minlength=len(frontier))
-        degrees = np.bincount(step.parents, minlength=len(frontier))
-        follow = np.cumsum(degrees) - degrees + passed - 1
-        leaf = step.leaves[follow]
-        costs[origin[leaf]] = step.costs[follow[leaf]]
-        exact[origin[leaf]] = step.exact[follow[leaf]]
-        wanted, origin = wanted[~leaf], origin[~leaf]
-        frontier = step.open_nodes(follow[~leaf])
-    walker.release(held)
-    return costs, exact, queries
+    for leaves, spent in enumerate_leaves(some, walker, batcher, bounds=bounds):
+        number = leaves.index()
+        costs[number], exact[number] = leaves.costs, leaves.exact()
+        queries += spent
+    return costs[place], exact[place], queries

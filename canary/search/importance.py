@@ -273,9 +273,9 @@ def sample_nodes(
             ]
         )
         chances = _chances(children, most, tree.size, guide)
-        entered = np.zeros(len(children), np.bool_)
-        entered[_systematic(chances, rng)] = True
-        passed.append((children.costs[~entered], children.leaves[~entered]))
+        drawn = _systematic(chances, rng)
+        entered, over = np.flatnonzero(drawn), np.flatnonzero(~drawn)
+        passed.append((children.costs[over], children.leaves[over]))
         frontier, held = _enter(steps, children.places[entered], walker)
         if frontier is None:
             break
@@ -398,17 +398,17 @@ def _chances(children: _Children, width: int, size: int, guide: Guide | None) ->
         certain |= more
 
 
-def _systematic(chances: Floats, rng: np.random.Generator) -> Ints:
-    """Positions drawn with these chances, ascending: the certain ones, and some of the others.
+def _systematic(chances: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Which are drawn with these chances: the certain ones, and some of the others.
 
     The others stand in random order on a line, each as long as its chance, and those are
     drawn that hold the points of an evenly spaced grid. In the order of the tree, leaves
     that are alike can fall into step with the grid, and counts then vary more than those
     of independent draws.
     """
-    certain = chances >= 1.0
-    others = rng.permutation(np.flatnonzero(~certain))
+    drawn = chances >= 1.0
+    others = rng.permutation(np.flatnonzero(~drawn))
     ends = np.cumsum(chances[others]) + rng.random()
-    starts = np.concatenate([ends[:1] - chances[others[:1]], ends[:-1]])
-    drawn = others[np.floor(ends) > np.floor(starts)]
-    return np.sort(np.concatenate([np.flatnonzero(certain), drawn]))
+    before = np.floor(ends[:1] - chances[others[:1]])
+    drawn[others[np.diff(np.floor(ends), prepend=before) > 0]] = True
+    return drawn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -14,8 +15,11 @@ from hypothesis import strategies as st
 from canary.audits.result import Audit, CanaryResult, FormatResult
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import RecordError
+from canary.gate.baselines import Baseline
+from canary.gate.checking import check
 from canary.records.document import load_document
 from canary.records.shards import open_run
+from canary.reports.verdicts import junit, markdown
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.extrapolation import exposure_by_skew_normal
 from canary.statistics.histogram import HistogramBuilder
@@ -173,6 +177,38 @@ def test_audits(document):
         return
     json.dumps(loaded.to_dict())
     assert isinstance(loaded.summary(), str)
+
+
+@cases(2_000)
+@given(document=changed(AUDIT.to_dict()))
+def test_audits_at_the_gate(document):
+    loaded = attempt(Audit.from_dict, document)
+    if failed(loaded):
+        return
+    for limit in ({"max_exposure_bits": 5}, {"max_p": 0.01}, {"baseline": Baseline.of(AUDIT)}):
+        verdict = attempt(check, loaded, **limit)
+        if not failed(verdict):
+            json.dumps(verdict.to_dict(), allow_nan=False)
+            ET.fromstring(junit(verdict))
+            assert markdown(verdict)
+
+
+BASELINE = {"audits": [m.to_dict() for m in Baseline.of(AUDIT).audits]}
+
+
+@cases(2_000)
+@given(document=changed(BASELINE))
+def test_baselines(folder, document):
+    path = folder / "baseline.json"
+    path.write_bytes(encoded({"kind": "canary baseline", "schema": 1, **document}))
+    loaded = attempt(Baseline.load, path)
+    if failed(loaded):
+        assert isinstance(loaded, RecordError)
+        assert str(path) in loaded.where
+        return
+    loaded.save(path)
+    verdict = attempt(check, AUDIT, baseline=loaded)
+    assert failed(verdict) or verdict.findings
 
 
 @cases(2_000)

@@ -130,6 +130,15 @@ def test_tuner_theory_climbs_to_the_fastest_size() -> None:
     assert simulated(BatchTuner(start=16384), peak, 80) in (512, 1024, 2048)
 
 
+def test_tuner_theory_a_short_walk_is_soon_at_a_good_size() -> None:
+    """Two batches for each doubling: from 64 to 512 within 2,000 nodes."""
+    tuner, nodes = BatchTuner(start=64), 0
+    while nodes < 2_000:
+        nodes += tuner.size
+        tuner.observe(tuner.size, 1 + tuner.size / 1024)
+    assert tuner.size >= 512
+
+
 def test_tuner_theory_a_busy_moment_slows_both_sizes_alike() -> None:
     """A machine that is ten times slower half of the time, in spells of 40 batches."""
 

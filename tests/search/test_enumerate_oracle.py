@@ -45,9 +45,10 @@ def enumerate_all(model, text: str, *, batch_size=None, memory_bytes=2**22, star
             assert np.isnan(costs[index]).all(), "a leaf came twice"
             costs[index] = leaves.costs
             queries += spent
-        some = np.arange(0, format.size, max(1, format.size // 7))
-        along, _ = leaf_costs(tree, walker, batcher, some)
-        np.testing.assert_allclose(along, costs[some], atol=1e-4)
+        some = np.arange(0, format.size, max(1, format.size // 7))[::-1]
+        along, spent = leaf_costs(tree, walker, batcher, np.concatenate([some, some[:1]]))
+        np.testing.assert_allclose(along, costs[[*some, some[0]]], atol=1e-4)
+        assert spent <= queries
         assert walker.room == room, "a state was not let go"
     return format, encoder, tree, costs, queries
 

@@ -82,14 +82,17 @@ class SyntheticTree:
         return self
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
-        assert tokens.offsets is None
         length = int(nodes.lengths[0])
         at = np.zeros(len(nodes), np.int64)
         for column in range(length):
             at = self.degree * at + nodes.paths[:, column]
         path = np.zeros(len(nodes))
         handles = np.full(len(nodes), -1, np.int64)
-        return Expansion(path, self._scores(length, at), handles, len(nodes) if length else 0)
+        scores, asked = self._scores(length, at), np.arange(len(nodes))[:, None]
+        if tokens.offsets is not None:
+            asked = np.repeat(np.arange(len(nodes)), np.diff(tokens.offsets))
+        queries = len(nodes) if length else 0
+        return Expansion(path, scores[asked, tokens.tokens], handles, queries)
 
     def _scores(self, level: int, at: np.ndarray) -> np.ndarray:
         return self.edges[level][at]
