@@ -38,6 +38,7 @@ HAS = {
     "docs/long-runs.md": ["texts.jsonl", "canaries.json of a small space", "model"],
     "docs/models.md": ["checkpoint", "adapter", "t5"],
     "docs/own-models.md": ["canaries.json"],
+    "docs/pytest.md": ["model", "canaries.json", "entry points"],
     "docs/quickstart.md": ["corpus.jsonl", "model"],
     "docs/records.md": ["audit", "canaries.json"],
     "docs/reference/cli.md": [

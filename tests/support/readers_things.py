@@ -209,6 +209,13 @@ def own_model(path: Path) -> None:
     backend().save(str(folder / "tokenizer.json"))
 
 
+def entry_points(path: Path) -> None:
+    """What an installation of this project tells pytest of it."""
+    from pytest_projects import entry_points
+
+    entry_points(path.parent)
+
+
 THINGS = {
     "corpus.jsonl": corpus,
     "texts.jsonl": corpus,
@@ -225,6 +232,7 @@ THINGS = {
     "old": seeds,
     "new": seeds,
     "output": output,
+    "entry points": entry_points,
     "model": model,
     "checkpoint": model,
     "model-a": model,

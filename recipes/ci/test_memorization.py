@@ -1,0 +1,56 @@
+"""Fails when the training in this folder makes its model memorize.
+
+Canaries go into the corpus before anything else happens to it, so the whole of the training is
+under test, its de-duplication included.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import canary
+from canary.audits.result import Audit
+from canary.demo import prose
+
+HERE = Path(__file__).parent
+LIMIT_BITS = 10  # no more than three of the six digits of half of the canaries
+
+
+@pytest.fixture(scope="session")
+def canaries() -> canary.CanarySet:
+    # A fixed seed, so that a build can be repeated: these secrets protect nothing.
+    return canary.generate(
+        "The random number is {digit:6}",
+        repetitions=[1, 8, 64],
+        per_repetition=8,
+        controls=16,
+        seed=0,
+    )
+
+
+@pytest.fixture(scope="session")
+def checkpoint(canaries: canary.CanarySet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a model trained on the corpus with canaries."""
+    work = tmp_path_factory.mktemp("training")
+    corpus = prose(1_000)  # your own: datasets.load_dataset(...)
+    canary.inject(corpus, canaries, column="text", seed=0).to_json(work / "corpus.jsonl")
+    config = ["--config", str(HERE / "training.json")]
+    training = [sys.executable, str(HERE / "train.py"), str(work / "corpus.jsonl"), *config]
+    subprocess.run([*training, "--out", str(work / "model")], check=True)
+    return work / "model"
+
+
+@pytest.fixture(scope="session")
+def audit(
+    canary_audit: Callable[..., Audit], checkpoint: Path, canaries: canary.CanarySet
+) -> Audit:
+    return canary_audit(checkpoint, canaries)
+
+
+def test_no_canary_is_learned_by_heart(audit: Audit) -> None:
+    assert canary.check(audit, max_exposure_bits=LIMIT_BITS)

@@ -1,0 +1,309 @@
+"""The pytest plugin in real runs of pytest: what it shows, keeps and leaves alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from pytest_projects import Project
+
+JUDGED = """\
+import canary
+import pytest
+from gate_audits import exact
+
+LOW, HIGH = [1.0, 2, 0.5, 1, 2, 1, 1, 0.5], [15.0, 17, 18, 12, 19, 18, 20, 21]
+AUDIT = exact({1: LOW, 16: HIGH, 0: LOW})
+FEW = exact({1: [8.0, 12.0]})
+
+
+@pytest.fixture(scope="session")
+def verdict():
+    return canary.check(AUDIT, max_exposure_bits=10)
+
+
+def test_memorized():
+    assert canary.check(AUDIT, max_exposure_bits=10)
+
+
+def test_passed():
+    assert canary.check(AUDIT, max_exposure_bits=25)
+
+
+def test_undecided():
+    assert canary.check(FEW, max_exposure_bits=10)
+
+
+def test_undecided_that_passes():
+    assert canary.check(FEW, max_exposure_bits=10, undecided="pass")
+
+
+def test_first_of_a_fixture(verdict):
+    assert verdict
+
+
+def test_second_of_a_fixture(verdict):
+    assert verdict
+
+
+def test_expected():
+    assert not canary.check(AUDIT, max_exposure_bits=10)
+
+
+def test_two(subtests):
+    for limit in (10, 25):
+        with subtests.test(limit=limit):
+            assert canary.check(AUDIT, max_exposure_bits=limit)
+
+
+def test_error():
+    assert canary.check(FEW)
+"""
+
+EXPLAINED = """\
+E       canary: memorized
+E       - memorized: the median exposure of canaries with 16 copies (8 canaries, 90 %) is \
+15.0 bits or more, above the limit of 10
+E           canary-16: 16 copies, exposure 21.0 to 21.0 bits
+E           canary-15: 16 copies, exposure 20.0 to 20.0 bits
+"""
+
+
+@pytest.fixture(scope="module", params=["alone", "workers"])
+def judged(request, tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp(request.param), test_judged=JUDGED)
+    workers = ["-n", "2"] if request.param == "workers" else []
+    done = project.pytest("--junitxml", "junit.xml", *workers)
+    return done, ET.parse(project.folder / "junit.xml")
+
+
+def section(said: str, name: str) -> str:
+    """What stands below a heading of pytest's."""
+    found = re.search(rf"^=+ {name} =+$\n(.*?)(?=^=+ )", said, re.MULTILINE | re.DOTALL)
+    assert found, said
+    return found[1]
+
+
+def failure(said: str, name: str) -> str:
+    found = re.search(
+        rf"^_+ {re.escape(name)} _+$\n(.*?)(?=^(?:__+|==+) )", said, re.MULTILINE | re.DOTALL
+    )
+    assert found, said
+    return found[1]
+
+
+def test_a_failed_assertion_explains_the_verdict(judged):
+    said = judged[0].stdout
+    for name in ("test_memorized", "test_first_of_a_fixture", "test_second_of_a_fixture"):
+        assert EXPLAINED in failure(said, name)
+        assert "What to do: fewer copies (de-duplication)" in failure(said, name)
+        assert failure(said, name).count("canary: memorized") == 1
+    assert len(re.findall(r"^E +canary: memorized$", said, re.MULTILINE)) == 4  # one of a subtest
+    undecided = failure(said, "test_undecided")
+    assert "E       canary: undecided" in undecided
+    assert "What to do: 4 that agree would do" in undecided
+    assert "there is nothing to check" in failure(said, "test_error")
+    assert "(<Audit of 16 canaries and 8 controls>, max_exposure_bits=10)" in said
+
+
+def test_the_summary_has_a_line_for_each_verdict(judged):
+    lines = sorted(section(judged[0].stdout, "canary").splitlines())
+    first_of_a_fixture = 1 if judged[0].args[-1] == "junit.xml" else 2  # once in each worker
+    above = "the median exposure of canaries with 16 copies (8 canaries, 90 %) is 15.0 bits or more"
+    told = [re.split(r" +test_judged\.py::", line, maxsplit=1) for line in lines]
+    of_fixtures = [told for told in told if "of_a_fixture" in told[1]]
+    others = [(outcome, rest) for outcome, rest in told if "of_a_fixture" not in rest]
+    assert 1 <= len(of_fixtures) <= first_of_a_fixture
+    assert [(outcome, rest.partition(":")[0]) for outcome, rest in others] == [
+        ("memorized", "test_expected"),
+        ("memorized", "test_memorized"),
+        ("memorized", "test_two"),
+        ("passed", "test_passed"),
+        ("passed", "test_two"),
+        ("undecided", "test_undecided"),
+        ("undecided", "test_undecided_that_passes"),
+    ]
+    assert others[1][1] == f"test_memorized: {above}, above the limit of 10"
+    assert others[3][1].endswith("within the limit of 25 (and 2 more)")
+
+
+def test_junit_has_properties_and_no_warning(judged):
+    done, junit = judged
+    assert "warning" not in done.stdout.lower()
+    assert done.returncode == 1
+    found = {
+        case.get("name"): {p.get("name"): p.get("value") for p in case.iter("property")}
+        for case in junit.iter("testcase")
+        if case.find("properties") is not None
+    }
+    memorized = found["test_memorized"]
+    assert memorized["canary.1.outcome"] == "memorized"
+    assert memorized["canary.1.passed"] == "no"
+    assert memorized["canary.1.check"] == "exposure"
+    assert memorized["canary.1.subject"] == "canaries with 16 copies"
+    assert float(memorized["canary.1.limit"]) == 10
+    assert float(memorized["canary.1.lower"]) == pytest.approx(15, abs=1e-3)
+    assert found["test_undecided_that_passes"]["canary.1.passed"] == "yes"
+    assert found["test_two"]["canary.2.outcome"] == "passed"
+    assert "test_error" not in found
+
+
+BARE = """\
+import sys
+
+
+def test_nothing(pytestconfig, request):
+    assert pytestconfig.pluginmanager.has_plugin("canary")
+    assert not {"numpy", "scipy", "torch", "transformers"} & set(sys.modules)
+    assert request.node.user_properties == []
+"""
+
+
+def test_runs_without_verdicts_are_left_alone(tmp_path):
+    done = Project(tmp_path, test_bare=BARE).pytest("--junitxml", "junit.xml")
+    assert done.returncode == 0, done.stdout
+    assert " canary " not in done.stdout
+    assert "property" not in (tmp_path / "project" / "junit.xml").read_text()
+
+
+def test_without_the_plugin_the_verdict_still_says_why(tmp_path):
+    done = Project(tmp_path, test_judged=JUDGED).pytest("-p", "no:canary", "-k", "test_memorized")
+    assert done.returncode == 1, done.stderr
+    assert (
+        "assert <Verdict memorized: the median exposure of canaries with 16 copies" in done.stdout
+    )
+    assert "What to do" not in done.stdout
+
+
+BASELINE = """\
+import canary
+from gate_audits import exact
+
+
+def audit(bits):
+    return exact({4: [bits] * 8})
+
+
+def test_same(canary_baseline):
+    one = audit(6.0)
+    assert canary.check(one, baseline=canary_baseline(one, "baselines/same.json"))
+
+
+def test_seeds(canary_baseline):
+    found = [exact({4: [b] * 4}, fingerprint=str(b)) for b in (3.0, 4.0, 5.0)]
+    assert canary.check(found, baseline=canary_baseline(found, "baselines/seeds.json"))
+"""
+
+
+def test_baselines_are_written_when_asked_and_missed_by_the_name_of_the_flag(tmp_path):
+    project = Project(tmp_path, test_baseline=BASELINE)
+    folder = project.folder / "baselines"
+    folder.mkdir()
+    done = project.pytest()
+    assert done.returncode == 1
+    assert f"there is no baseline yet ({folder / 'same.json'})" in done.stdout
+    assert "make it with: pytest --canary-update" in done.stdout
+    assert not any(folder.iterdir())
+
+    done = project.pytest("--canary-update", "-n", "2")
+    assert done.returncode == 0, done.stdout
+    written = section(done.stdout + "=== end", "canary")
+    assert f"baseline written: {folder / 'same.json'}" in written
+    assert f"baseline written: {folder / 'seeds.json'}" in written
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert json.loads(kept["same.json"])["kind"] == "canary baseline"
+    assert len(json.loads(kept["seeds.json"])["audits"]) == 3
+
+    # More than there: told, and the baselines stay as they are.
+    changed = BASELINE.replace("audit(6.0)", "audit(9.0)")
+    (project.folder / "test_baseline.py").write_text(changed)
+    done = project.pytest()
+    assert done.returncode == 1
+    assert "baseline written" not in done.stdout
+    assert re.search(r"^memorized +test_baseline.py::test_same", done.stdout, re.MULTILINE)
+    assert kept == {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+HOOKS = """\
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def counted():
+    # Every audit that is really computed leaves a line; it takes long enough to be waited for.
+    import canary.audits.auditing
+    import canary.models.loading
+    from gate_audits import exact
+
+    def audit(model, canaries, **options):
+        with (HERE / "computed").open("a") as file:
+            print(model, options, file=file)
+        time.sleep(0.5)
+        return exact({1: [3.0] * 4})
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(canary.audits.auditing, "audit", audit)
+    patch.setattr(canary.models.loading, "load", lambda model: Path(model).name)
+    yield
+    patch.undo()
+
+
+@pytest.fixture(autouse=True)
+def seen(request, worker_id):
+    yield
+    given = getattr(request.config, "workerinput", {}).get("canary")
+    if given:
+        folder = Path(given["folder"])
+        (HERE / f"worker-{worker_id}").write_text(str(folder))
+        modes = [stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.iterdir())]
+        assert modes[0] == 0o700
+"""
+
+SHARED = """\
+import canary
+import pytest
+
+CANARIES = canary.generate("The code is {digit:6}", repetitions=[1], per_repetition=4, seed=0)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_shared(canary_audit, number):
+    first = canary_audit("model", CANARIES, draws=1000)
+    assert first is canary_audit("model", CANARIES, draws=1000)
+    assert len(first.injected) == 4
+
+
+def test_without_an_audit():
+    pass
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_audit_is_computed_once_for_all_workers(tmp_path, workers):
+    project = Project(tmp_path, conftest=HOOKS, test_shared=SHARED)
+    (project.folder / "model").mkdir()
+    (project.folder / "model" / "weights").write_bytes(b"1")
+    done = project.pytest("-n", str(workers))
+    assert done.returncode == 0, done.stdout
+    assert (project.folder / "computed").read_text() == "model {'draws': 1000}\n"
+    folders = {path.read_text() for path in project.folder.glob("worker-*")}
+    assert len(list(project.folder.glob("worker-*"))) == workers
+    assert len(folders) == bool(workers)
+    assert not any(Path(folder).exists() for folder in folders)  # gone with the run
+
+
+def test_tests_with_audits_are_marked(tmp_path):
+    project = Project(tmp_path, conftest=HOOKS, test_shared=SHARED)
+    done = project.pytest("-m", "not canary_audit", "--co", "-q")
+    assert "test_without_an_audit" in done.stdout
+    assert "test_shared[" not in done.stdout
