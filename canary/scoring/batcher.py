@@ -141,7 +141,8 @@ class Batcher:
             first = self.expand(walker, nodes[:half], tokens.part(0, half), keep=keep)
             second = self.expand(walker, nodes[half:], tokens.part(half, len(nodes)), keep=keep)
             return _joined(first, second)
-        self._nodes.observe(len(nodes), self._clock() - began)
+        depth = nodes.paths.shape[1]
+        self._nodes.observe(len(nodes), self._clock() - began, kind=depth)
         self._check_numbers(expansion.log_probs)
         self._check_numbers(expansion.path_log_probs)
         self._progress(expansion.queries)

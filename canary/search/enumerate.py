@@ -169,6 +169,7 @@ def leaf_costs(
     costs : float64 array of shape (n,)
         Nats, of the whole candidate.
     queries : int
+        One per distinct inner node above the leaves, and forced token.
     """
     if not len(index):
         return np.zeros(0), 0

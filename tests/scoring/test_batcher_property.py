@@ -174,6 +174,16 @@ def test_tuner_theory_a_busy_moment_slows_both_sizes_alike() -> None:
     assert simulated(BatchTuner(start=64), busy, 400) in (512, 1024, 2048)
 
 
+def test_tuner_theory_deep_nodes_are_not_compared_with_shallow_ones() -> None:
+    """Every other batch is of a kind twice as slow; no size is better than another."""
+    for first in (0, 1):
+        tuner = BatchTuner(start=64)
+        for number in range(200):
+            kind = (number + first) % 2
+            tuner.observe(tuner.size, tuner.size * (1 + kind), kind=kind)
+        assert tuner.size in (32, 64, 128)
+
+
 def test_time_that_other_programs_take_does_not_count() -> None:
     """Larger batches are interrupted for longer, and are the better ones nevertheless."""
     model = build("table")
