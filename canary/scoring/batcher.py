@@ -58,6 +58,9 @@ class Batcher:
                 f"batch_size={batch_size}, at least 1 was expected", cure="leave it out"
             )
         self.model = model
+        # On a processor other programs take turns with this one; their time says nothing of
+        # a batch size. What is computed elsewhere is waited for.
+        self._clock = time.thread_time if model.facts.device == "cpu" else time.perf_counter
         self._progress = progress or (lambda queries: None)
         logits = model.memory().free_bytes // (_BYTES_PER_LOGIT * model.facts.vocabulary)
         self._tokens = _tuner(batch_size, start=2048, limit=logits)
@@ -110,7 +113,7 @@ class Batcher:
                 count = min(count, self._tokens.size)
             part = order[at : at + count]
             batch = rows.take(part)
-            began = time.perf_counter()
+            began = self._clock()
             try:
                 values = self.model.score(batch)
             except OutOfMemory:
@@ -119,7 +122,7 @@ class Batcher:
                 self._tokens.shrink(len(part) * (1 if self._fixed_rows else longest))
                 continue
             if len(part) == count:
-                self._tokens.observe(self._tokens.size, time.perf_counter() - began)
+                self._tokens.observe(self._tokens.size, self._clock() - began)
             self.check_numbers(values)
             counts = scored[part]
             within = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -133,7 +136,7 @@ class Batcher:
     ) -> Expansion:
         """`walker.expand`, in halves where the whole does not fit into memory."""
         check_nodes(nodes, tokens, self.model.facts.vocabulary)
-        began = time.perf_counter()
+        began = self._clock()
         try:
             expansion = walker.expand(nodes, tokens, keep=keep)
         except OutOfMemory:
@@ -144,7 +147,8 @@ class Batcher:
             first = self.expand(walker, nodes[:half], tokens.part(0, half), keep=keep)
             second = self.expand(walker, nodes[half:], tokens.part(half, len(nodes)), keep=keep)
             return _joined(first, second)
-        self._nodes.observe(len(nodes), time.perf_counter() - began)
+        depth = nodes.paths.shape[1]
+        self._nodes.observe(len(nodes), self._clock() - began, kind=depth)
         self.check_numbers(expansion.log_probs)
         self.check_numbers(expansion.path_log_probs)
         self._progress(expansion.queries)
