@@ -147,7 +147,13 @@ def extract(
         )
     fills = [fill for fill in tree.fills(found.leaves) if fill is not None]
     candidates = _candidates(
-        found, fills, own, size=format.size, context_bits=context_bits, noise_bits=noise_bits
+        found,
+        fills,
+        own,
+        size=format.size,
+        context_bits=context_bits,
+        noise_bits=noise_bits,
+        excess_bits=below.model.facts.excess_bits(tokens - len(tree.context)),
     )
     result = Extraction(
         format=format.text,
@@ -266,6 +272,7 @@ def _candidates(
     size: int,
     context_bits: float,
     noise_bits: float,
+    excess_bits: float,
 ) -> tuple[Candidate, ...]:
     px = found.costs / _LN2
     least, most = bounds_by_place(
@@ -275,6 +282,7 @@ def _candidates(
         size=size,
         context_bits=context_bits,
         noise_bits=noise_bits,
+        excess_bits=excess_bits,
     )
     return tuple(
         Candidate(
