@@ -165,7 +165,13 @@ def extract(
         most=(budget - found.queries) // tokens,
     )
     candidates = _candidates(
-        found, fills, own, size=format.size, context_bits=context_bits, noise_bits=noise_bits
+        found,
+        fills,
+        own,
+        size=format.size,
+        context_bits=context_bits,
+        noise_bits=noise_bits,
+        excess_bits=below.model.facts.excess_bits(tokens - len(tree.context)),
     )
     result = Extraction(
         format=format.text,
@@ -307,6 +313,7 @@ def _candidates(
     size: int,
     context_bits: float,
     noise_bits: float,
+    excess_bits: float,
 ) -> tuple[Candidate, ...]:
     px = found.costs / _LN2
     least, most = bounds_by_place(
@@ -316,6 +323,7 @@ def _candidates(
         size=size,
         context_bits=context_bits,
         noise_bits=noise_bits,
+        excess_bits=excess_bits,
     )
     return tuple(
         Candidate(
