@@ -104,7 +104,7 @@ def read_rules(tokenizer: FastTokenizer, texts: Automaton) -> Rules:
     usable = {symbol for parts in spelled.values() for symbol in parts}
     if unknown is not None and usable.union(reached).issuperset(unknown):
         raise OddTextError("an unknown token that may stand in a candidate")
-    first, within = _tokens(model, vocabulary, usable)
+    first, within = _tokens(model, vocabulary, spelled, usable)
     return Rules(normalized, lead, levels, spelled.__getitem__, model, first, within)
 
 
@@ -119,13 +119,24 @@ def _vocabulary(model: Spec) -> tuple[dict[str, int], str | None]:
 
 
 def _tokens(
-    model: Spec, vocabulary: Mapping[str, int], usable: set[str]
+    model: Spec,
+    vocabulary: Mapping[str, int],
+    spelled: Mapping[str, tuple[str, ...]],
+    usable: set[str],
 ) -> tuple[dict[tuple[str, ...], int], dict[tuple[str, ...], int]]:
     """Tokens that consist of `usable` symbols, at the beginning of a piece and within."""
     byte_units = {symbol for symbol in usable if len(symbol) > 1}
     chars = usable - byte_units
+    if byte_units and any(not byte_units.isdisjoint(pair) for pair in model["merges"]):
+        raise UnknownRuleError("merges of bytes that stand for unknown characters")
+    # A whole piece may be a token though some of its characters are none.
+    parts = {char: (char,) for char in chars} | {
+        char: units for char, units in spelled.items() if not byte_units.isdisjoint(units)
+    }
     found = {
-        tuple(token): number for token, number in vocabulary.items() if chars.issuperset(token)
+        tuple(symbol for char in token for symbol in parts[char]): number
+        for token, number in vocabulary.items()
+        if parts.keys() >= set(token)
     }
     found |= {(unit,): vocabulary[unit] for unit in byte_units}
     if model["type"] != "WordPiece":

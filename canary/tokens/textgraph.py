@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.formats.automaton import Automaton
-from canary.tokens.pattern import UnknownRuleError
+from canary.tokens.pattern import OddTextError, UnknownRuleError
 from canary.tokens.rules import Rules
 from canary.tokens.scanner import Scanner, State
 
@@ -58,7 +58,8 @@ class TextGraph:
         Raises
         ------
         UnknownRuleError
-            If it takes more than a million edges.
+            If it takes more than a million edges, or a character may leave nothing that is
+            no space: such a text cannot be encoded.
         """
         scanner = Scanner(rules.levels)
         numbers: dict[str, int] = {}
@@ -67,6 +68,7 @@ class TextGraph:
         edges: list[list[tuple[int, bool, int]]] = [[]]  # of each node
         silent: list[list[int]] = [[]]  # nodes that it passes into without a symbol
         final = [False]
+        dropping: list[int] = []  # nodes behind a character that left nothing
         total = 0
 
         def node() -> int:
@@ -87,6 +89,8 @@ class TextGraph:
                         queue.append((target, after))
                     if not read:
                         silent[here].append(end)
+                        if not texts.chars[edge].isspace():
+                            dropping.append(end)
                     at = here
                     for k, (symbol, cut) in enumerate(read):
                         to = end if k == len(read) - 1 else node()
@@ -95,6 +99,8 @@ class TextGraph:
                     total += len(read)
             if total > _MAX_EDGES:
                 raise UnknownRuleError("so many texts that their graph takes over a million edges")
+        if dropping and not _leading_to_an_end(edges, silent, final).isdisjoint(dropping):
+            raise OddTextError("a character that it leaves out")
         _pass_silently(edges, silent, final)
         return cls._packed(edges, final, tuple(numbers), (texts, rules, scanner))
 
@@ -225,6 +231,23 @@ def _backwards(edges: list[list[tuple[int, bool, int]]]) -> list[int]:
             order.append(here)
             pending.pop()
     return order
+
+
+def _leading_to_an_end(
+    edges: list[list[tuple[int, bool, int]]], silent: list[list[int]], final: list[bool]
+) -> set[int]:
+    """The nodes from which a final one can be reached."""
+    before: list[list[int]] = [[] for _ in final]
+    for here, (row, more) in enumerate(zip(edges, silent, strict=True)):
+        for to in [*(to for _, _, to in row), *more]:
+            before[to].append(here)
+    pending = [here for here, ends in enumerate(final) if ends]
+    found = set(pending)
+    while pending:
+        new = [here for here in before[pending.pop()] if here not in found]
+        found.update(new)
+        pending.extend(new)
+    return found
 
 
 def _pass_silently(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tree_paths import paths
 
 from canary.errors import ModelError, UnsupportedError
 from canary.formats.format import Format
+from canary.tokens import tree as trees
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import FastTokenizer, as_tokenizer
 from canary.tokens.pattern import OddTextError, UnknownRuleError
@@ -144,3 +147,51 @@ def test_a_model_without_an_unknown_token_says_so() -> None:
     tokenizer = FastTokenizer(Tokenizer(models.Unigram([("a", -1.0), ("b", -1.0)], None)))
     with pytest.raises(ModelError, match="does not know a character"):
         tokenizer.encode(["abc"])
+
+
+def with_bytes(*tokens, merges=(), **options):
+    from tokenizers import Tokenizer, models
+
+    names = dict.fromkeys([*tokens, *(f"<0x{byte:02X}>" for byte in range(256))])
+    vocabulary = {token: number for number, token in enumerate(names)}
+    model = models.BPE(vocab=vocabulary, merges=list(merges), byte_fallback=True, **options)
+    return CandidateEncoder(as_tokenizer(Tokenizer(model)))
+
+
+def test_a_whole_piece_is_a_token_whose_characters_are_bytes_else() -> None:
+    from tokenizers import Tokenizer, pre_tokenizers
+
+    plain = with_bytes("x", " ", ".", "a", "b", "aé", "éba", ignore_merges=True)
+    backend = Tokenizer.from_str(json.dumps(plain.tokenizer.spec))
+    backend.pre_tokenizer = pre_tokenizers.Punctuation()
+    encoder = CandidateEncoder(as_tokenizer(backend))
+    assert len(backend.encode("aé.éba.bé").ids) == 4 + 3  # one, one; b and two bytes
+    format = Format("x.{re:(a|b|é){3,5}}.{re:(a|b|é){2}}.")
+    fills = list(format)
+    tree = trees._tree_by_rules(format, encoder, encoder.candidates(format, ["bbb.bb"]))
+    assert (tree.canonical, tree.size) == (True, len(fills))
+    assert sorted(paths(tree)) == sorted(e.ids for e in encoder.candidates(format, fills))
+
+
+def test_merges_of_bytes_are_not_followed() -> None:
+    encoder = with_bytes("x", "<0xC3><0xA9>", merges=[("<0xC3>", "<0xA9>")])
+    with pytest.raises(UnknownRuleError, match="merges of bytes"):
+        read_rules(encoder.tokenizer, Format("{choice:xé}").automaton)
+
+
+def test_letters_that_a_pre_tokenizer_leaves_out_are_an_error() -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    backend = Tokenizer(models.BPE(vocab={c: k for k, c in enumerate("0123456789x. ")}, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.Split("7", "removed")
+    encoder = CandidateEncoder(as_tokenizer(backend))
+    format = Format("x{digit:3}.")
+    with pytest.raises(ModelError, match="does not know 1"):
+        compile_tree(format, encoder)
+    one = encoder.candidates(format, ["123"])
+    with pytest.raises(OddTextError, match="a character that it leaves out"):
+        trees._tree_by_rules(format, encoder, one)
+    assert compile_tree(Format("x{re:[0-6]{3}}."), encoder).canonical
+    backend.pre_tokenizer = pre_tokenizers.Split(" ", "removed")  # spaces may go
+    spaced = compile_tree(Format("x {re:[0-6]{4}} ."), CandidateEncoder(as_tokenizer(backend)))
+    assert spaced.certificate.endswith("and there are as many paths as fills")
