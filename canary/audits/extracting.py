@@ -34,6 +34,10 @@ __all__ = ["extract", "with_extractions"]
 
 _LN2 = math.log(2)
 _CHECKED = 4  # candidates that are priced as whole rows, too
+_NOTHING_TO_COMPLETE = (
+    "Nothing was completed from known characters: no candidate was found, and no canaries were "
+    "given. Allow more queries, or give the canary set."
+)
 
 
 def extract(
@@ -206,6 +210,8 @@ def extract(
     secrets = {name: fill for fill, name in own.items()} or {
         f"candidate {place}": fill for place, fill in enumerate(fills, 1)
     }
+    if not secrets:
+        return replace(result, notes=(*result.notes, _NOTHING_TO_COMPLETE))
     with suppress(KeyboardInterrupt):  # what was extracted stays valid
         made = completed(below, format, secrets, known=known, beam=beam)
         return replace(result, completions=made)

@@ -20,7 +20,7 @@ from canary.scoring.batcher import Batcher
 from canary.search.bounds import most_leaves, tokens_below
 from canary.search.guide import Edges, Guide, guide_from
 from canary.search.step import Frontier, Step, context_nats, expand, joined, root_frontier
-from canary.statistics.weighted import WeightedCount, count_variance
+from canary.statistics.weighted import WeightedCount, count_deviation
 from canary.tokens.tree import TokenTree
 
 __all__ = ["Sample", "importance_sample", "sample_nodes"]
@@ -91,7 +91,7 @@ class Sample:
         counts = np.bincount(self.nodes[:found][here], minlength=len(self.weights))
         return WeightedCount(
             total=float(self.weights @ counts),
-            variance=count_variance(counts, self.weights, self.parents, self.levels),
+            deviation=count_deviation(counts, self.weights, self.parents, self.levels),
             found=int(here.sum()),
             heaviest=self._heaviest(found) if self._tells else None,
             unseen=self._unseen(limit),

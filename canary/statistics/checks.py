@@ -80,6 +80,14 @@ def finite_array(values: ArrayLike, name: str, where: str) -> NDArray[np.float64
             where=where,
         )
     bad = np.flatnonzero(~(np.abs(array) <= LARGEST_BITS))
+    if len(bad) and (array[bad] == np.inf).all():
+        raise EstimationError(
+            f"{len(bad)} of {len(array)} values of {name} are infinite: the model gives these "
+            "candidates probability 0, and no curve goes through them",
+            cure="use another method (enumeration, rank or sampling), or a format without the "
+            "tokens that the model forbids",
+            where=where,
+        )
     if len(bad):
         raise EstimationError(
             f"{name} must be finite, got {array[bad[0]]} at position {bad[0]} "

@@ -20,7 +20,7 @@ from canary.statistics.checks import check_confidence, exact_size
 from canary.statistics.exposures import exposure_by_bounds, exposure_by_bounds_and_draws
 from canary.statistics.result import IMPORTANCE, Exposure
 
-__all__ = ["RankCount", "WeightedCount", "count_variance", "exposure_by_importance"]
+__all__ = ["RankCount", "WeightedCount", "count_deviation", "exposure_by_importance"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -36,8 +36,9 @@ class WeightedCount:
     ----------
     total : float
         Sum of the weights of the leaves found.
-    variance : float
-        Estimate of its variance.
+    deviation : float
+        Estimate of its standard deviation. Its square may be beyond float64, as sizes of
+        spaces go up to 2^1000.
     found : int
         Leaves found: so many there are at least.
     heaviest : float or None
@@ -49,7 +50,7 @@ class WeightedCount:
     """
 
     total: float
-    variance: float
+    deviation: float
     found: int
     heaviest: float | None
     unseen: int
@@ -62,9 +63,9 @@ class WeightedCount:
     @property
     def effective(self) -> float | None:
         """Effective sample size: Poisson hits of the same relative variance; None if exact."""
-        if self.variance <= 0.0:
+        if self.deviation <= 0.0:
             return None
-        return self.total**2 / self.variance
+        return (self.total / self.deviation) ** 2
 
     def interval(self, confidence: float) -> tuple[int, int] | None:
         """Ends of the interval for the number of leaves, each for half of the error.
@@ -74,12 +75,12 @@ class WeightedCount:
         Notes
         -----
         The gamma interval of Fay and Feuer [1]_ for sums of weighted Poisson counts: the
-        lower end is a quantile of the gamma distribution with mean `total` and variance
-        `variance`, the upper one of that with one more hit of weight `heaviest` added to
-        both, for what the sample missed. They take the heaviest weight that was found; here
-        it is also that of leaves somewhat dearer, for the heaviest are the likeliest to be
-        missed, and a hit is a node with the leaves below it. Then certain facts: whole
-        numbers, from `found` to `found + unseen`.
+        lower end is a quantile of the gamma distribution with mean `total` and standard
+        deviation `deviation`, the upper one of that with one more hit of weight `heaviest`
+        added to mean and variance, for what the sample missed. They take the heaviest weight
+        that was found; here it is also that of leaves somewhat dearer, for the heaviest are
+        the likeliest to be missed, and a hit is a node with the leaves below it. Then certain
+        facts: whole numbers, from `found` to `found + unseen`.
 
         References
         ----------
@@ -92,10 +93,10 @@ class WeightedCount:
             return None
         tail = (1.0 - confidence) / 2.0
         low = self.total
-        if self.variance > 0.0:
-            low = _gamma_quantile(tail, self.total, self.variance)
+        if self.deviation > 0.0:
+            low = _gamma_quantile(tail, self.total, self.deviation)
         high = _gamma_quantile(
-            1.0 - tail, self.total + self.heaviest, self.variance + self.heaviest**2
+            1.0 - tail, self.total + self.heaviest, math.hypot(self.deviation, self.heaviest)
         )
         most = self.found + self.unseen
         first = min(max(math.ceil(low - _ROUNDING * low), self.found), most)
@@ -221,14 +222,15 @@ def _exposure(count: RankCount, drawn: Exposure, size: int, confidence: float) -
     )
 
 
-def _gamma_quantile(share: float, mean: float, variance: float) -> float:
+def _gamma_quantile(share: float, mean: float, deviation: float) -> float:
     from scipy.special import gammaincinv
 
-    return float(gammaincinv(mean**2 / variance, share)) * variance / mean
+    part = deviation / mean
+    return float(gammaincinv(part**-2, share)) * deviation * part
 
 
-def count_variance(counts: Ints, weights: Floats, parents: Ints, levels: Sequence[int]) -> float:
-    """Variance of ``weights @ counts``, estimated without bias for independent draws.
+def count_deviation(counts: Ints, weights: Floats, parents: Ints, levels: Sequence[int]) -> float:
+    """Standard deviation of ``weights @ counts``; its square has no bias for independent draws.
 
     Parameters
     ----------
@@ -254,7 +256,9 @@ def count_variance(counts: Ints, weights: Floats, parents: Ints, levels: Sequenc
     .. [1] Horvitz and Thompson, A generalization of sampling without replacement from a
        finite universe, Journal of the American Statistical Association 47, 1952.
     """
-    sums = weights * counts
+    # In units of the largest weight that counts, so that no square leaves float64.
+    unit = float(weights[counts > 0].max(initial=1.0))
+    sums = weights / unit * counts
     shares = 1.0 / weights
     variance, stop = 0.0, len(sums)
     for size in reversed(levels[1:]):
@@ -264,4 +268,4 @@ def count_variance(counts: Ints, weights: Floats, parents: Ints, levels: Sequenc
         before = stop - size
         np.add.at(sums, parents[here], sums[here])
         stop = before
-    return variance
+    return unit * math.sqrt(variance)

@@ -191,3 +191,14 @@ def test_a_start_token_is_asked_for_where_the_format_begins_with_a_hole_input():
     assert extract(flat_model(), "{digit:2}a", start_token="\n").proven
     assert "start token" in extract(flat_model(), "a{digit:2}").notes[0]
     assert extract(flat_model(), "a{digit:2}", start_token="\n").notes == ()
+
+
+def test_known_characters_without_a_secret_are_told_degenerate():
+    """One query finds no candidate, and so there is nothing that could be completed."""
+    found = extract(flat_model(), "a{digit:6}", budget=1, known=2)
+    assert found.candidates == found.completions == ()
+    assert "no candidate was found, and no canaries were given" in found.to_dict()["notes"][-1]
+    canaries = CanarySet.from_fills("a{digit:6}", ["123456"])
+    found = extract(flat_model(), "a{digit:6}", budget=1, known=2, canaries=canaries)
+    assert len(found.completions) == 1
+    assert not any("completed" in note for note in found.notes)

@@ -50,7 +50,7 @@ def gamma_ends(mean: float, variance: float) -> tuple[float, float]:
 
 def intervals(sample: Sample, limit: float, own: int) -> dict[str, tuple[float, float]]:
     count = sample.count(limit, known=np.array([own]))
-    total, variance = count.total, count.variance
+    total, variance = count.total, count.deviation**2
     error = 1.96 * math.sqrt(variance)
     found = sample.nodes[: np.searchsorted(sample.costs, limit, side="right")]
     heavy = float(sample.weights[found].max(initial=1.0))

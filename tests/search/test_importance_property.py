@@ -50,7 +50,7 @@ def test_counts_are_unbiased_at_every_cost_theory(kind: str) -> None:
     assert (np.abs(totals.mean(axis=0) - ranks) <= 4 * error + 1e-9).all()
     assert totals.std(axis=0)[2:].min() > 0.0
     # Draws on a grid vary at most as much as independent ones, for which the estimate is made.
-    estimated = np.array([[count.variance for count in row] for row in counts]).mean(axis=0)
+    estimated = np.array([[count.deviation**2 for count in row] for row in counts]).mean(axis=0)
     assert (estimated >= 0.7 * totals.var(axis=0)).all()
 
 
@@ -78,7 +78,7 @@ def test_a_wide_sample_is_the_whole_tree() -> None:
     np.testing.assert_allclose(synthetic.costs[sample.numbers], sample.costs)
     for rank in (1, 7, 625):
         count = sample.count(sample.costs[rank - 1])
-        assert (count.total, count.variance, count.unseen) == (rank, 0.0, 0)
+        assert (count.total, count.deviation, count.unseen) == (rank, 0.0, 0)
         assert count.exact
         assert count.effective is None
         assert count.interval(0.95) == (rank, rank)

@@ -144,3 +144,11 @@ def test_spaces_beyond_floating_point_input() -> None:
         extract(flat_model(), "a{hex:300}")
     (only,) = audit(flat_model(), canaries, draws=10).canaries
     assert only.exposure.method == "uniform draws"
+
+
+def test_importance_draws_in_the_largest_spaces_regression() -> None:
+    """Weights go up to the size of the space, and their squares beyond what a float holds."""
+    canaries = generate("a{digit:300}.", repetitions=[1], per_repetition=1, controls=1, seed=0)
+    found = exposure(flat_model(), canaries, method="importance", draws=200, budget=100_000)
+    for result in found:
+        assert result.exposure.lower_bits <= result.exposure.upper_bits <= 300 * math.log2(10)

@@ -296,3 +296,12 @@ def test_batches_repeated_in_halves_count_once() -> None:
     again = extract(Cramped(steep_model(), 1), "ab{digit:3}", top=3, budget=best.queries + 20)
     assert [c.fill for c in again.candidates] == [c.fill for c in best.candidates]
     assert again.queries <= best.queries + 20
+
+
+def test_a_curve_names_candidates_of_probability_0_input():
+    row = np.full(SIZE, -4.0)
+    row[3] = -np.inf
+    canaries = CanarySet.from_fills("a{digit:4}", ["1111"])
+    with pytest.raises(EstimationError, match="probability 0, and no curve.*another method") as e:
+        exposure(flat_model(row), canaries, method="skew-normal", draws=200)
+    assert "NaN" not in str(e.value)

@@ -16,7 +16,7 @@ from canary.statistics.result import Exposure
 from canary.statistics.weighted import (
     RankCount,
     WeightedCount,
-    count_variance,
+    count_deviation,
     exposure_by_importance,
 )
 
@@ -47,17 +47,31 @@ def test_variance_oracle() -> None:
             total = float(weights @ leaves[kept])
             mean += probability * total
             square += probability * total**2
-            estimate += probability * count_variance(leaves[kept], weights, parents, levels)
+            estimate += probability * count_deviation(leaves[kept], weights, parents, levels) ** 2
         assert mean == pytest.approx(leaves.sum())
         assert estimate == pytest.approx(square - mean**2)
 
 
+@pytest.mark.parametrize("heavy", [1e200, 2.0**990])
+def test_counts_of_large_spaces_property(heavy: float) -> None:
+    """(1 / w - 1 / w') S^2 grows with the scale of the weights, as their squares do not fit."""
+    counts, weights = np.arange(9), np.arange(1.0, 10.0)
+    plain = count_deviation(counts, weights, PARENTS, LEVELS)
+    found = count_deviation(counts, heavy * weights, PARENTS, LEVELS)
+    assert found == pytest.approx(math.sqrt(heavy) * plain)
+    few = np.array([0, 3, 0, 0, 0, 0, 0, 0, 0])
+    beside = np.array([1.0, 2.0, 2.0, 2.0, heavy, heavy, heavy, heavy, heavy])
+    assert count_deviation(few, beside, PARENTS, LEVELS) == pytest.approx(math.sqrt(0.5 * 36))
+    low, high = weighed(50 * heavy, 10 * heavy, 20, 8 * heavy, 10**306).interval(0.95)
+    assert (low / heavy, high / heavy) == pytest.approx((32.36, 85.67), abs=0.02)
+
+
 def test_variance_of_certain_nodes_is_zero() -> None:
-    assert count_variance(np.arange(9), np.ones(9), PARENTS, LEVELS) == 0.0
+    assert count_deviation(np.arange(9), np.ones(9), PARENTS, LEVELS) == 0.0
 
 
-def weighed(total=50.0, variance=100.0, found=20, heaviest=8.0, unseen=10**6) -> WeightedCount:
-    return WeightedCount(total, variance, found, heaviest, unseen)
+def weighed(total=50.0, deviation=10.0, found=20, heaviest=8.0, unseen=10**6) -> WeightedCount:
+    return WeightedCount(total, deviation, found, heaviest, unseen)
 
 
 def test_interval_golden() -> None:
@@ -71,11 +85,11 @@ def test_interval_golden() -> None:
 
 def test_interval_degenerate() -> None:
     # With nothing found: the quantile of an exponential distribution, 8 ln 40 = 29.5.
-    nothing = weighed(total=0.0, variance=0.0, found=0)
+    nothing = weighed(total=0.0, deviation=0.0, found=0)
     assert nothing.interval(0.95) == (0, math.floor(8 * math.log(40)))
     # Even if all leaves thereabouts were found for certain, one may lie below a node that
     # promised nothing.
-    assert weighed(total=7.0, variance=0.0, found=7, heaviest=1.0).interval(0.95) == (7, 10)
+    assert weighed(total=7.0, deviation=0.0, found=7, heaviest=1.0).interval(0.95) == (7, 10)
     # Certain facts have the last word.
     assert weighed(found=40).interval(0.95) == (40, 85)
     assert weighed(unseen=3).interval(0.95) == (23, 23)
@@ -94,8 +108,11 @@ def test_interval_coverage(heavy: float) -> None:
         for _ in range(400):
             found = rng.random(true) < 1 / weights
             variance = float(((1 - 1 / weights) * weights**2)[found].sum())
-            low, high = WeightedCount(
-                float(weights[found].sum()), variance, int(found.sum()), weights.max(), 10**6
+            low, high = weighed(
+                float(weights[found].sum()),
+                math.sqrt(variance),
+                int(found.sum()),
+                weights.max(),
             ).interval(0.95)
             covered.append(low <= true <= high)
     assert np.mean(covered) >= 0.94
@@ -125,7 +142,7 @@ def test_exposure_golden() -> None:
 
 def test_exact_counts_are_certain() -> None:
     """3 canaries and 4 others, all found: rank 7 without confidence, p = 7 / 2^20."""
-    exact = weighed(total=4.0, variance=0.0, found=4, heaviest=1.0, unseen=0)
+    exact = weighed(total=4.0, deviation=0.0, found=4, heaviest=1.0, unseen=0)
     (found,) = exposure_by_importance([rank_count(exact, 3)], [uniform(0)], space_size=2**20)
     assert found.confidence is None
     assert found.lower_bits == found.bits == found.upper_bits == 20 - math.log2(7)
