@@ -149,6 +149,11 @@ def extract(
     candidates = _candidates(
         found, fills, own, size=format.size, context_bits=context_bits, noise_bits=noise_bits
     )
+    if not tree.certified:
+        candidates = tuple(
+            replace(c, proven=False, exposure_lower_bits=0.0, exposure_upper_bits=format.bits)
+            for c in candidates
+        )
     result = Extraction(
         format=format.text,
         masked=format.masked,
