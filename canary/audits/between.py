@@ -15,6 +15,7 @@ from canary.models.base import LanguageModel
 from canary.scoring.requests import announce
 from canary.search.between import ranks_between
 from canary.statistics.result import RANK
+from canary.tokens.tree import check_certified
 
 __all__ = ["exposures_between", "gives_bounds"]
 
@@ -35,7 +36,8 @@ def exposures_between(
     Raises
     ------
     UnsupportedError
-        If a method was asked for that prices whole rows, or a format has no token tree.
+        If a method was asked for that prices whole rows, or a format has no token
+        tree, or one that is not certified.
     """
     if settings.method not in ("auto", RANK):
         raise UnsupportedError(
@@ -56,6 +58,7 @@ def exposures_between(
         mine = [c for c in canaries if c.format == number]
         fills = [c.fill for c in mine]
         tree = below.tree(format, among=fills)
+        check_certified(tree, format)
         batcher = below.batcher(f"{RANK} of {format.masked}", settings.budget)
         tokens = deepest(tree)
         batcher.check_length(tokens)

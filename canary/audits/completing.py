@@ -73,17 +73,34 @@ def completions(
 
 
 def completed(
-    below: Below, format: Format, secrets: Mapping[str, str], *, known: int, beam: int
+    below: Below,
+    format: Format,
+    secrets: Mapping[str, str],
+    *,
+    known: int,
+    beam: int,
+    budget: float = math.inf,
+    deadline: float = math.inf,
 ) -> tuple[Completion, ...]:
-    """`completions` of a model that is loaded, with numbers that were checked."""
+    """`completions` of a model that is loaded, with numbers that were checked.
+
+    Only of the first secrets, where all take more than `budget` queries, or longer than the
+    time `deadline` of `time.monotonic`.
+    """
     batcher = Batcher(below.model, batch_size=below.batch_size)
     made = []
     for name, fill in secrets.items():
         tree = below.tree(format.given(fill[:known]), among=[fill[known:]])
         batcher.check_length(deepest(tree))
         with below.open(tree) as walker:
-            greedy = complete(tree, walker, batcher, width=1)
-            wide = complete(tree, walker, batcher, width=beam)
+            greedy = complete(tree, walker, batcher, width=1, budget=budget, deadline=deadline)
+            if greedy is None:
+                break
+            left = budget - greedy.queries
+            wide = complete(tree, walker, batcher, width=beam, budget=left, deadline=deadline)
+            if wide is None:
+                break
+            budget = left - wide.queries
         right = [
             end.leaf is not None and tree.fills([end.leaf]) == [fill[known:]]
             for end in (greedy, wide)

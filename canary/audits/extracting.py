@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -72,7 +72,8 @@ def extract(
     top : int
         How many candidates.
     budget : int
-        Queries (tokens computed below the context) that the search may take.
+        Queries (tokens computed below the context) that the search may take, and the
+        completions of `known` after it.
     seconds : float, optional
         Wall-clock time after which the search begins nothing new.
     stop : {"proof", "paper"}
@@ -131,6 +132,7 @@ def extract(
     own = {} if canaries is None else _canaries_of(canaries, format)
     check_known(known, list(own) or [format.unrank(0)])
     began = time.perf_counter()
+    ends = time.monotonic() + (seconds or 0.0)
     below = Below.of(
         load(model), start_token=start_token, context=context, batch_size=batch_size, stage=stage
     )
@@ -177,6 +179,11 @@ def extract(
         noise_bits=noise_bits,
         excess_bits=below.model.facts.excess_bits(tokens - len(tree.context)),
     )
+    if not tree.certified:
+        candidates = tuple(
+            replace(c, proven=False, exposure_lower_bits=0.0, exposure_upper_bits=format.bits)
+            for c in candidates
+        )
     result = Extraction(
         format=format.text,
         masked=format.masked,
@@ -212,9 +219,19 @@ def extract(
     }
     if not secrets:
         return replace(result, notes=(*result.notes, _NOTHING_TO_COMPLETE))
+    long_enough = {name: fill for name, fill in secrets.items() if len(fill) > known}
     with suppress(KeyboardInterrupt):  # what was extracted stays valid
-        made = completed(below, format, secrets, known=known, beam=beam)
-        return replace(result, completions=made)
+        made = completed(
+            below,
+            format,
+            long_enough,
+            known=known,
+            beam=beam,
+            budget=budget - found.queries,
+            deadline=math.inf if seconds is None else ends,
+        )
+        skipped = _not_completed(len(secrets) - len(long_enough), len(long_enough) - len(made))
+        return replace(result, completions=made, notes=(*result.notes, *skipped))
     return replace(result, stopped="interrupted")
 
 
@@ -343,6 +360,14 @@ def _candidates(
         )
         for i, fill in enumerate(fills)
     )
+
+
+def _not_completed(short: int, late: int) -> Iterator[str]:
+    """Notes of secrets with too few characters, and of those beyond the budget or the time."""
+    if short:
+        yield f"Secrets with no more characters than are known were not completed: {short:,}."
+    if late:
+        yield f"Secrets left when the budget or the time ended, not completed: {late:,}."
 
 
 def _notes(below: Below, format: Format) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from canary.records.fields import from_fields
+from canary.tokens.arrays import is_certified
 
 __all__ = ["Candidate", "Completion", "Extraction"]
 
@@ -33,12 +34,12 @@ class Candidate:
         Log-perplexity of the whole candidate, total, in bits.
     proven : bool
         Whether no candidate further down, and none that was not found, is likelier; to
-        within the noise of the model.
+        within the noise of the model. Never where the token tree is not certified.
     found_after : int
         Queries that were spent when it was found.
     exposure_lower_bits, exposure_upper_bits : float
         What its place implies for its exposure. They are equal where all candidates that
-        may be as likely were found.
+        may be as likely were found. All that there is, where the token tree is not certified.
     canary : str or None
         Id of the canary that it is, if it is one of the set that was given.
     """
@@ -99,7 +100,8 @@ class Extraction:
         The part of every log-perplexity that comes before the fill.
     rest_bits : float or None
         Every other candidate costs at least this; None if no other has a probability above 0.
-        Up to this cost the answer is proven.
+        Up to this cost the answer is proven. Of the candidates in the token tree only, where
+        that is not certified.
     queries : int
         Tokens computed below the context.
     batches : int
@@ -143,9 +145,14 @@ class Extraction:
 
     @property
     def proven(self) -> bool:
-        """Whether all that was asked for was found and is proven."""
-        full = len(self.candidates) == self.top or self.rest_bits is None
+        """Whether all that was asked for was found and is proven; needs a certified tree."""
+        full = self.certified and (len(self.candidates) == self.top or self.rest_bits is None)
         return full and all(c.proven for c in self.candidates)
+
+    @property
+    def certified(self) -> bool:
+        """Whether the token tree surely holds every candidate."""
+        return is_certified(self.certificate)
 
     @property
     def random_guesses(self) -> float:
@@ -155,6 +162,8 @@ class Extraction:
     @property
     def why_stopped(self) -> str:
         """What ended the search, in words."""
+        if self.stopped == "proof" and not self.certified:
+            return "nothing in the token tree could be likelier"
         return _STOPPED[self.stopped]
 
     def hidden(self) -> Extraction:
@@ -177,7 +186,10 @@ class Extraction:
         if self.proven:
             how = "proven to within the noise" if self.noise_bits else "proven"
         elif not self.candidates:
-            how = f"nothing found, every candidate costs at least {self.rest_bits:.2f} bits"
+            which = "candidate" if self.certified else "candidate of a tree that is not certified"
+            how = f"nothing found, every {which} costs at least {self.rest_bits:.2f} bits"
+        elif not self.certified:
+            how = f"not proven, the best in a token tree that is {self.certificate}"
         else:
             how = f"proven up to {self.rest_bits:.2f} bits only"
         return (

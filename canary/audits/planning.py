@@ -19,7 +19,7 @@ from canary.statistics.result import (
     UNIFORM_DRAWS,
 )
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.tree import TokenTree, compile_tree
+from canary.tokens.tree import TokenTree, check_certified, compile_tree
 
 __all__ = ["Plan", "plan_for"]
 
@@ -70,7 +70,8 @@ def plan_for(
     InputError
         If enumeration was asked for and the budget does not allow it.
     UnsupportedError
-        If a method was asked for that needs a token tree, and there is none.
+        If a method was asked for that needs a token tree, and there is none, or one that is
+        not certified: its ranks would not be sure.
     """
     drawn = min(settings.draws, format.size)
     if settings.method in ("sampling", SKEW_NORMAL):
@@ -81,6 +82,7 @@ def plan_for(
                 "this model's states cannot be reused", cure="use --method sampling"
             )
         tree = compile_tree(format, encoder, among=fills)
+        check_certified(tree, format)
         queries, certificate, obstacle = tree.queries(), tree.certificate, ""
     except UnsupportedError as error:
         # Whatever the tokenizer or model does, the whole rows of a small space can be

@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,9 @@ __all__ = [
     "ModelFacts",
     "Nodes",
     "Rows",
+    "TellsQueries",
     "Walker",
+    "most_queries",
 ]
 
 ROUNDING_NATS = 1e-4
@@ -327,6 +329,29 @@ class Walker(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
+
+
+@runtime_checkable
+class TellsQueries(Protocol):
+    """A walker that does not always stand on the states it is given, and says what that costs."""
+
+    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> NDArray[np.int64]:
+        """Queries that each node costs at most where these, or the first of them, are expanded.
+
+        `held` tokens of each path have a state at the node's handle, 0 without one, and
+        `degrees` are the numbers of children; all of shape (n,). A walker without this
+        method costs ``lengths - held``.
+        """
+        ...
+
+
+def most_queries(
+    walker: Walker, nodes: Nodes, held: IntArray, degrees: IntArray
+) -> NDArray[np.int64]:
+    """What each node costs at most, as `TellsQueries` says; shape (n,)."""
+    if isinstance(walker, TellsQueries):
+        return walker.most_queries(nodes, held, degrees)
+    return np.asarray(nodes.lengths, np.int64) - held
 
 
 class LanguageModel(Protocol):

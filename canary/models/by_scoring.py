@@ -77,6 +77,11 @@ class RowWalker:
         below_context = sum(len(row) - len(prefix) for row in rows)
         return Expansion(path, log_probs, np.full(n, -1, np.int64), below_context)
 
+    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> NDArray[np.int64]:
+        """See `canary.models.base.TellsQueries`: each child is a row of its own."""
+        queries: NDArray[np.int64] = np.maximum(degrees, 1) * (np.asarray(nodes.lengths) + 1)
+        return queries
+
     def release(self, handles: IntArray) -> None:
         """Nothing is held."""
 

@@ -10,8 +10,18 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from canary.models.base import Children, Context, Expansion, FloatArray, IntArray, Nodes, Walker
+from canary.models.base import (
+    Children,
+    Context,
+    Expansion,
+    FloatArray,
+    IntArray,
+    Nodes,
+    Walker,
+    most_queries,
+)
 
 __all__ = ["WithinWalker"]
 
@@ -43,9 +53,16 @@ class WithinWalker:
         One long node sends its whole batch to the slow walker: walks go level by level,
         so that a batch seldom holds both.
         """
-        if int(np.asarray(nodes.lengths).max(initial=0)) > self._deepest:
-            return self._far.expand(nodes, tokens, keep=keep)
-        return self._near.expand(nodes, tokens, keep=keep)
+        return self._for(nodes).expand(nodes, tokens, keep=keep)
+
+    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> NDArray[np.int64]:
+        """See `canary.models.base.TellsQueries`; the slow walker stands on no states."""
+        walker = self._for(nodes)
+        return most_queries(walker, nodes, held if walker is self._near else 0 * held, degrees)
+
+    def _for(self, nodes: Nodes) -> Walker:
+        longest = int(np.asarray(nodes.lengths).max(initial=0))
+        return self._far if longest > self._deepest else self._near
 
     def release(self, handles: IntArray) -> None:
         """Let go of states."""

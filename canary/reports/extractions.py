@@ -23,13 +23,16 @@ def extraction_sentence(audit: Audit, extraction: Extraction) -> str:
     if audit.natural:
         put_in = "secrets"
     if not extraction.candidates:
+        where = "" if extraction.certified else " of a token tree that is not certified"
         came = (
-            f"Nothing was extracted: no candidate costs less than {_rest(extraction)} bits, and "
-            f"the search ended before it came to one, as {extraction.why_stopped}"
+            f"Nothing was extracted: no candidate{where} costs less than {_rest(extraction)} bits, "
+            f"and the search ended before it came to one, as {extraction.why_stopped}"
         )
     else:
         tried = plural(len(extraction.candidates), "candidate")
         proof = "proven" if extraction.proven else "not all of them proven"
+        if not extraction.certified:
+            proof = f"not proven, for the token tree is {extraction.certificate}"
         came = (
             f"The search brought {tried} out of the model, as the likeliest of all, {proof}; "
             f"{len(found)} of the {len(injected)} {put_in} are among them"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.base import Walker
+from canary.models.base import Walker, most_queries
 from canary.scoring.batcher import Batcher
 from canary.search.bounds import RankBounds, most_leaves, tokens_below
 from canary.search.census import Limits
@@ -270,8 +270,9 @@ class BoundedWalk:
         part = frontier[: self._batcher.node_batch(self._walker)]
         # A state is held right before the token that made the node, or not at all.
         held = np.where(part.handles >= 0, part.priced - 1, 0)
-        queries = np.cumsum(part.lengths - held)
-        children = np.cumsum(self._tree.degrees[part.states])
+        degrees = self._tree.degrees[part.states]
+        queries = np.cumsum(most_queries(self._walker, part.nodes, held, degrees))
+        children = np.cumsum(degrees)
         fitting = int(np.searchsorted(children, _CHILDREN_AT_ONCE, side="right"))
         return min(int(np.searchsorted(queries, left, side="right")), max(fitting, 1))
 

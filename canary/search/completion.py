@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
 
-from canary.models.base import Walker
+from canary.models.base import Walker, most_queries
 from canary.scoring.batcher import Batcher
 from canary.search.step import expand, root_frontier
 from canary.tokens.tree import TokenTree
@@ -33,12 +34,21 @@ class Completed:
     queries: int
 
 
-def complete(tree: TokenTree, walker: Walker, batcher: Batcher, *, width: int) -> Completed:
+def complete(
+    tree: TokenTree,
+    walker: Walker,
+    batcher: Batcher,
+    *,
+    width: int,
+    budget: float = np.inf,
+    deadline: float = np.inf,
+) -> Completed | None:
     """The likeliest leaf that a beam of `width` prefixes finds; 1 is greedy search.
 
     In each step every prefix is continued by one token choice, and the `width` likeliest of
     all continuations go on. Leaves stay in the beam as they are. A likelier leaf may be
-    missed: nothing is proven.
+    missed: nothing is proven. None if it cannot end within `budget` queries, or before the
+    time `deadline` of `time.monotonic`.
 
     Raises
     ------
@@ -48,6 +58,11 @@ def complete(tree: TokenTree, walker: Walker, batcher: Batcher, *, width: int) -
     frontier, held = root_frontier(batcher, walker, tree), np.zeros(0, np.int64)
     leaves, costs, queries = np.zeros(0, np.int64), np.zeros(0), 0
     while len(frontier):
+        above = np.where(frontier.handles >= 0, frontier.priced - 1, 0)
+        most = most_queries(walker, frontier.nodes, above, tree.degrees[frontier.states])
+        if queries + int(most.sum()) > budget or time.monotonic() >= deadline:
+            walker.release(held)
+            return None
         step = expand(batcher, walker, tree, frontier)
         walker.release(held)
         held = step.handles

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.base import Walker
+from canary.models.base import Walker, most_queries
 from canary.scoring.batcher import Batcher
 from canary.search.buckets import OpenNodes
 from canary.search.step import Step, expand, root_frontier
@@ -98,8 +98,7 @@ def shortest_leaves(
     top : int
         How many leaves.
     budget : int, optional
-        Queries that may be spent; none more are (on a walker that reuses no states beyond
-        some length, one batch more may be).
+        Queries that may be spent; none more are.
     seconds : float, optional
         Wall-clock time after which no other batch is begun.
     most_open : int
@@ -195,7 +194,6 @@ class _Walk:
     ) -> None:
         self._tree, self._walker, self._batcher = tree, walker, batcher
         self._most_open = most_open
-        self._reuses = "reuse" in batcher.model.facts.capabilities
         # States below which some edge is no leaf: theirs are held for a while.
         inner = np.concatenate([np.zeros(1, np.int64), np.cumsum(tree.targets != LEAF)])
         self._inner = np.diff(inner[tree.offsets]) > 0
@@ -235,7 +233,9 @@ class _Walk:
         self._open.make_room(int(self._inner[self._open.states(places)].sum()))
         frontier, above = self._open.at(places)
         if left is not None:
-            count = self._affordable(frontier.lengths, above, frontier.states, left)
+            degrees = self._tree.degrees[frontier.states]
+            costs = most_queries(self._walker, frontier.nodes, above, degrees)
+            count = int(np.searchsorted(np.cumsum(costs), left, side="right"))
             self._open.put_back(places[count:])
             places, frontier = places[:count], frontier[:count]
         if not len(places):
@@ -250,14 +250,6 @@ class _Walk:
         self.dropped += number
         self._left_out = min(self._left_out, least)
         return True
-
-    def _affordable(self, lengths: Ints, above: Ints, states: Ints, left: int) -> int:
-        """How many of the first nodes surely take no more than `left` queries."""
-        if self._reuses:
-            queries = lengths - above
-        else:  # each child is a row of its own
-            queries = self._tree.degrees[states] * (lengths + 1)
-        return int(np.searchsorted(np.cumsum(queries), left, side="right"))
 
     def _see_leaves(self, step: Step) -> None:
         leaves = step.leaves

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from canary.tokens.product import END, TokenGraph
 
-__all__ = ["LEAF", "MISSING", "Reader", "TokenTree", "compress"]
+__all__ = [
+    "LEAF",
+    "MISSING",
+    "NOT_CERTIFIED",
+    "Reader",
+    "TokenTree",
+    "compress",
+    "is_certified",
+]
 
 Ints = NDArray[np.int64]
 
@@ -21,6 +29,14 @@ LEAF = -1
 
 MISSING = -1
 """In place of the number of a leaf that is not there."""
+
+NOT_CERTIFIED = "not certified"
+"""How the certificate begins of a tree that may lack some candidates."""
+
+
+def is_certified(certificate: str) -> bool:
+    """Whether a tree with this certificate surely holds every candidate."""
+    return not certificate.startswith(NOT_CERTIFIED)
 
 
 class Reader(Protocol):
@@ -78,6 +94,11 @@ class TokenTree:
     canonical: bool
     certificate: str
     reader: Reader
+
+    @property
+    def certified(self) -> bool:
+        """Whether it is known that every candidate is among the leaves."""
+        return is_certified(self.certificate)
 
     @property
     def size(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from canary.formats.format import Format
-from canary.tokens.arrays import TokenTree, compress
+from canary.tokens.arrays import NOT_CERTIFIED, TokenTree, compress
 from canary.tokens.base import Encoding
 from canary.tokens.product import TokenGraph, exact_counts
 from canary.tokens.readers import CharacterReader
@@ -47,7 +47,7 @@ def character_tree(
         head,
         tail,
         canonical=True,
-        certificate=f"not certified: one token per character, sampled on {len(fills)} fills",
+        certificate=f"{NOT_CERTIFIED}: one token per character, sampled on {len(fills)} fills",
         reader=CharacterReader({t: c for c, t in ids.items()}, len(head), len(tail)),
     )
 

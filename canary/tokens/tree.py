@@ -37,7 +37,7 @@ from canary.tokens.textgraph import TextGraph
 from canary.tokens.unigram import UnigramMachine
 from canary.tokens.wordpiece import word_machine, wordpiece_machine
 
-__all__ = ["LEAF", "MISSING", "TokenTree", "compile_tree"]
+__all__ = ["LEAF", "MISSING", "TokenTree", "check_certified", "compile_tree"]
 
 CHECKED_FILLS = 1_000
 LISTED_FILLS = 100_000
@@ -77,6 +77,15 @@ def compile_tree(
     if not len(tree.context):
         raise encoder.begins_with_a_hole(format)
     return tree
+
+
+def check_certified(tree: TokenTree, format: Format) -> None:
+    """Refuse ranks from a tree that is not certified: what it lacks is counted nowhere."""
+    if not tree.certified:
+        raise UnsupportedError(
+            f"the token tree of {format.masked!r} is {tree.certificate}",
+            cure="use uniform draws (--method sampling)",
+        )
 
 
 def _some_fills(format: Format, among: Sequence[str]) -> list[str]:

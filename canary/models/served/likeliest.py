@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from canary.errors import UnsupportedError
 from canary.models.base import (
@@ -127,6 +128,11 @@ class _Below:
             len(set(wanted)),
             np.concatenate(exact).reshape(shape),
         )
+
+    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> NDArray[np.int64]:
+        """See `canary.models.base.TellsQueries`: one for each token that lacks its price."""
+        queries: NDArray[np.int64] = np.asarray(nodes.lengths) - np.asarray(nodes.priced) + 1
+        return queries
 
     def release(self, handles: IntArray) -> None:
         """Nothing is held."""

@@ -1,0 +1,94 @@
+"""A token tree that may lack candidates proves nothing, and no rank in it is exact."""
+
+import numpy as np
+import pytest
+from small_models import CHARACTERS
+
+from canary.audits.auditing import exposure
+from canary.audits.between import exposures_between
+from canary.audits.extracting import extract
+from canary.audits.extraction import Extraction
+from canary.audits.settings import Settings
+from canary.corpus.canaries import CanarySet
+from canary.errors import UnsupportedError
+from canary.models.table import TableModel
+from canary.tokens.base import Encoding
+
+SIX = "777777"
+SIZE = len(CHARACTERS)
+FORMAT = "a{digit:6}"
+
+
+class Surprising:
+    """One token per character, except for one fill of a million, which is one token."""
+
+    size = SIZE + 1
+
+    def encode(self, texts):
+        return [self._encoded(text) for text in texts]
+
+    def _encoded(self, text):
+        ids, spans, at = [], [], 0
+        while at < len(text):
+            length = len(SIX) if text.startswith(SIX, at) else 1
+            ids.append(SIZE if length > 1 else CHARACTERS.index(text[at]))
+            spans.append((at, at + length))
+            at += length
+        return Encoding(tuple(ids), tuple(spans))
+
+    def decode(self, ids):
+        return "".join(SIX if i == SIZE else CHARACTERS[i] for i in ids)
+
+
+def model():
+    """The odd fill is by far the likeliest, and then that of ones only."""
+    logs = np.full(SIZE + 1, np.log(0.1 / SIZE))
+    logs[SIZE], logs[CHARACTERS.index("1")] = np.log(0.5), np.log(0.4)
+    return TableModel(np.zeros((1, SIZE + 1), int), logs[None], Surprising())
+
+
+def test_nothing_extracted_is_proven():
+    found = extract(model(), FORMAT, budget=10_000)
+    (only,) = found.candidates
+    assert only.fill == "111111"
+    assert (found.proven, found.certified, only.proven) == (False, False, False)
+    assert only.exposure_lower_bits == 0.0
+    assert only.exposure_upper_bits == pytest.approx(np.log2(10**6))
+    assert "not proven, the best in a token tree that is not certified" in found.summary()
+    assert "sampled on 1000 fills" in found.verdict()
+    assert "proof" not in found.why_stopped
+    assert Extraction.from_dict(found.to_dict()) == found
+
+
+def test_nothing_found_says_of_which_tree():
+    found = extract(model(), FORMAT, budget=1)
+    assert not found.proven
+    assert "every candidate of a tree that is not certified costs" in found.verdict()
+
+
+def test_the_command_claims_no_proof():
+    from canary.cli.extracting import _proof
+
+    assert _proof(extract(model(), FORMAT)).startswith("Not proven: the best in a token tree")
+
+
+@pytest.mark.parametrize("method", ["rank", "importance"])
+def test_ranks_and_weighted_draws_are_refused(method):
+    canaries = CanarySet.from_fills(FORMAT, ["111111"])
+    with pytest.raises(UnsupportedError, match="not certified"):
+        exposure(model(), canaries, method=method, draws=100)
+
+
+def test_certain_intervals_from_bounds_are_refused():
+    canaries = CanarySet.from_fills(FORMAT, ["111111"])
+    settings = Settings("rank", 1_000, 100, 0, None, "", None)
+    with pytest.raises(UnsupportedError, match="not certified"):
+        exposures_between(model(), canaries, settings, None)
+
+
+def test_draws_take_the_place_of_ranks():
+    canaries = CanarySet.from_fills(FORMAT, ["111111"])
+    (result,) = exposure(model(), canaries, budget=10_000, draws=100)
+    assert result.exposure.method == "uniform draws"
+    assert not result.exposure.exact
+    assert result.exposure.upper_bits > np.log2(10**6 / 2)
