@@ -225,11 +225,13 @@ def with_extractions(
     Raises
     ------
     InputError
-        If the budget is no number of queries, or the canaries are not those of the audit.
+        If the budget is no number of queries, or the set is not the audit's: it has other
+        formats, ids or numbers of copies.
     KeyboardInterrupt
         On Ctrl-C: there is no part of an audit.
     """
     check_numbers(budget=budget)
+    _check_audited(audit, canaries)
     seam, found, formats = load(model), [], list(audit.formats)
     for number, format in enumerate(canaries.formats):
         mine = [c for c in canaries if c.format == number]
@@ -256,6 +258,21 @@ def with_extractions(
             raise KeyboardInterrupt
         found.append(result.hidden())
     return replace(audit, formats=tuple(formats), extractions=tuple(found))
+
+
+def _check_audited(audit: Audit, canaries: CanarySet) -> None:
+    """Refuse a set that the audit was not made with."""
+    same = [f.format for f in audit.formats] == [f.text for f in canaries.formats]
+    audited = [(c.id, c.format, c.repetitions) for c in audit.canaries]
+    if canaries.natural:  # the audit drew controls and put them behind
+        audited = audited[: len(canaries)]
+    if not same or audited != [(c.id, c.format, c.repetitions) for c in canaries]:
+        texts = " and ".join(repr(f.format) for f in audit.formats)
+        raise InputError(
+            "the canaries are not those of the audit: other formats, ids or numbers of copies",
+            cure=f"give the set that it was made with, {len(audited):,} canaries of {texts}",
+            where="with_extractions",
+        )
 
 
 def _candidates(

@@ -218,3 +218,18 @@ def test_an_audit_keeps_its_numbers_where_nothing_can_be_extracted(tmp_path, mon
         assert with_extractions(measured, model, chosen).extractions == ()
     with pytest.raises(InputError, match="budget=0"):
         with_extractions(measured, model, chosen, budget=0)
+
+
+def test_an_audit_refuses_canaries_that_are_not_its_own(case):
+    """Other formats, other copies, one canary less: each set of them says which was meant."""
+    chosen = canary.generate(TEXT, repetitions=[1], per_repetition=2, controls=1, seed=0)
+    audit = canary.audit(case.model, chosen, seed=0)
+    for other in (
+        replace(chosen, canaries=tuple(chosen)[:-1]),
+        canary.generate(TEXT, repetitions=[2], per_repetition=2, controls=1, seed=0),
+        canary.generate("a{digit:2}", repetitions=[1], per_repetition=2, controls=1, seed=0),
+    ):
+        with pytest.raises(InputError, match="not those of the audit") as caught:
+            with_extractions(audit, case.model, other)
+        assert caught.value.cure.endswith(f"3 canaries of {TEXT!r}")
+    assert len(with_extractions(audit, case.model, chosen).extractions) == 1
