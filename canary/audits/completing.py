@@ -85,7 +85,7 @@ def completed(
             greedy = complete(tree, walker, batcher, width=1)
             wide = complete(tree, walker, batcher, width=beam)
         right = [
-            end.leaf is not None and tree.fills([end.leaf]) == [fill[known:]]
+            end.leaf is not None and fill[known:] in tree.texts([end.leaf])[0]
             for end in (greedy, wide)
         ]
         made.append(
