@@ -145,7 +145,7 @@ def extract(
             "probability 0",
             cure="check which tokens the model forbids, or the context before the candidate",
         )
-    fills = [fill for fill in tree.fills(found.leaves) if fill is not None]
+    fills = tree.fills(found.leaves)
     candidates = _candidates(
         found, fills, own, size=format.size, context_bits=context_bits, noise_bits=noise_bits
     )
@@ -180,7 +180,7 @@ def extract(
     if known is None or found.stopped == "interrupted":
         return result
     secrets = {name: fill for fill, name in own.items()} or {
-        f"candidate {place}": fill for place, fill in enumerate(fills, 1)
+        f"candidate {place}": c.fill for place, c in enumerate(candidates, 1) if c.fill is not None
     }
     with suppress(KeyboardInterrupt):  # what was extracted stays valid
         made = completed(below, format, secrets, known=known, beam=beam)
@@ -277,13 +277,14 @@ def _check_audited(audit: Audit, canaries: CanarySet) -> None:
 
 def _candidates(
     found: Shortest,
-    fills: Sequence[str],
+    fills: Sequence[str | None],
     own: dict[str, str],
     *,
     size: int,
     context_bits: float,
     noise_bits: float,
 ) -> tuple[Candidate, ...]:
+    """What was found, leaf by leaf; a leaf without a fill is no candidate."""
     px = found.costs / _LN2
     least, most = bounds_by_place(
         px,
@@ -304,6 +305,7 @@ def _candidates(
             canary=own.get(fill),
         )
         for i, fill in enumerate(fills)
+        if fill is not None
     )
 
 
