@@ -101,12 +101,14 @@ class Auditor:
         fills = [c.fill for c in canaries]
         tokens, below = longest(encoder, format, fills)
         plan = plan_for(facts, encoder, self.settings, format, fills, below=below)
+        if plan.tree is not None:
+            tokens = deepest(plan.tree)
         shards = None if self.run is None else self.run.series(f"format-{number}")
         earlier = [] if shards is None else [shard.state for shard in shards]
         left = round(plan.queries * (1 - sum(state["share"] for state in earlier)))
         name = ENUMERATION if plan.method == ENUMERATION else UNIFORM_DRAWS
         batcher = self.below.batcher(f"{name} of {format.masked}", left)
-        batcher.check_length(tokens if plan.tree is None else deepest(plan.tree))
+        batcher.check_length(tokens)
         noise_bits = facts.noise_bits(tokens)
         one = OneFormat(self.below, self.settings, plan, number, format, fills, noise_bits)
         if plan.method == ENUMERATION:
