@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from canary.formats.format import Format as Format
     from canary.gate.checking import check as check
     from canary.gate.planning import plan as plan
+    from canary.membership.evaluation import evaluate as evaluate
+    from canary.membership.metric import attack as attack
     from canary.models.loading import load as load
     from canary.reports.html import report as report
     from canary.reports.plotting import plot as plot
     from canary.scoring.texts import score as score
+    from canary.signals.measuring import measure as measure
 
 __version__ = "0.1.0.dev0"
 
@@ -34,14 +37,17 @@ _HOMES = {
     "CanaryError": "canary.errors",
     "CanarySet": "canary.corpus.canaries",
     "Format": "canary.formats.format",
+    "attack": "canary.membership.metric",
     "audit": "canary.audits.auditing",
     "check": "canary.gate.checking",
     "discover": "canary.corpus.discovery",
+    "evaluate": "canary.membership.evaluation",
     "exposure": "canary.audits.auditing",
     "extract": "canary.audits.extracting",
     "generate": "canary.corpus.canaries",
     "inject": "canary.corpus.injection",
     "load": "canary.models.loading",
+    "measure": "canary.signals.measuring",
     "plan": "canary.gate.planning",
     "plot": "canary.reports.plotting",
     "report": "canary.reports.html",
@@ -54,14 +60,17 @@ __all__ = [
     "CanaryError",
     "CanarySet",
     "Format",
+    "attack",
     "audit",
     "check",
     "discover",
+    "evaluate",
     "exposure",
     "extract",
     "generate",
     "inject",
     "load",
+    "measure",
     "plan",
     "plot",
     "report",

@@ -9,7 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from canary import __version__
-from canary.cli import after_training, before_training, deciding, extracting
+from canary.cli import (
+    after_training,
+    before_training,
+    deciding,
+    extracting,
+    membership_commands,
+)
 from canary.cli.streams import results_alone
 
 __all__ = ["app"]
@@ -88,6 +94,18 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
     (after_training.demo, "demo --out demo/"),
 )
 
+_MEMBERSHIP: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
+    (
+        membership_commands.attack,
+        "membership attack --target target.npz --shadow shadow.npz --attacks all --out report/ "
+        "--json",
+    ),
+    (
+        membership_commands.risk,
+        "membership risk --target target.npz --shadow shadow.npz --out risk.parquet",
+    ),
+)
+
 
 def _examples(*commands: str) -> str:
     heading = "Example:" if len(commands) == 1 else "Examples:"
@@ -104,8 +122,22 @@ def _with_results_alone(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-for _function, *_lines in _COMMANDS:
-    app.command(epilog=_examples(*_lines))(_with_results_alone(_function))
+_membership = typer.Typer(rich_markup_mode=None)
+
+for _where, _commands in ((app, _COMMANDS), (_membership, _MEMBERSHIP)):
+    for _function, *_lines in _commands:
+        _where.command(epilog=_examples(*_lines))(_with_results_alone(_function))
+
+
+@_membership.callback(epilog=_examples("membership attack --help"))
+def _membership_root() -> None:
+    """Tell members of a classifier's training data from others: attack, risk.
+
+    The guide is docs/membership.md.
+    """
+
+
+app.add_typer(_membership, name="membership")
 
 
 def _show_version(wanted: bool) -> None:
@@ -126,5 +158,6 @@ def _root(
     """Test whether a trained language model has memorized its training data.
 
     Put canaries into a corpus (plan, generate, inject, verify; strip and discover), train as
-    always, measure (score, audit, exposure, extract, report, plot), and decide (check).
+    always, measure (score, audit, exposure, extract, report, plot), and decide (check). For
+    classifiers: membership.
     """

@@ -7,6 +7,7 @@ input, the same to within the model's noise whatever the batch size.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -14,8 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, OutOfMemory
-from canary.models.base import Children, Expansion, FloatArray, LanguageModel, Nodes, Rows, Walker
-from canary.models.noise import ROUNDING_NATS, no_log_probs
+from canary.models.base import (
+    ROUNDING_NATS,
+    Children,
+    Expansion,
+    FloatArray,
+    IntArray,
+    LanguageModel,
+    Nodes,
+    Rows,
+    Walker,
+)
+from canary.models.noise import no_log_probs, not_normalised
 from canary.scoring.checking import check_nodes, check_rows
 from canary.scoring.tuner import BatchTuner
 
@@ -66,6 +77,7 @@ class Batcher:
         self._tokens = _tuner(batch_size, start=2048, limit=logits)
         self._nodes = _tuner(batch_size, start=64, limit=logits)
         self._fixed_rows = batch_size
+        self._most_probable = math.exp(model.facts.excess_nats)
         memory = model.memory()
         self._held_tokens = memory.free_bytes // (4 * max(memory.bytes_per_held_token, 1))
 
@@ -134,7 +146,16 @@ class Batcher:
     def expand(
         self, walker: Walker, nodes: Nodes, tokens: Children, *, keep: bool = True
     ) -> Expansion:
-        """`walker.expand`, in halves where the whole does not fit into memory."""
+        """`walker.expand`, in halves where the whole does not fit into memory.
+
+        Raises
+        ------
+        ModelError
+            If the model gives NaN, more than probability 1, or the children of a node more
+            than that together.
+        OutOfMemory
+            If not even one node fits.
+        """
         check_nodes(nodes, tokens, self.model.facts.vocabulary)
         began = self._clock()
         try:
@@ -151,6 +172,7 @@ class Batcher:
         self._nodes.observe(len(nodes), self._clock() - began, kind=depth)
         self.check_numbers(expansion.log_probs)
         self.check_numbers(expansion.path_log_probs)
+        self._check_sums(expansion, tokens.offsets)
         self._progress(expansion.queries)
         return expansion
 
@@ -159,6 +181,23 @@ class Batcher:
         # NaN is not at most anything, so one look finds both.
         if not (values <= ROUNDING_NATS).all():
             raise no_log_probs(self.model.facts.name, values)
+
+    def _check_sums(self, expansion: Expansion, offsets: IntArray | None) -> None:
+        """Refuse probabilities of a node's children that sum to more than 1.
+
+        Children are some of the next tokens, so they can sum to less. Bounds are left out.
+        """
+        shares = np.exp(expansion.log_probs)
+        if expansion.exact is not None:
+            shares[~expansion.exact] = 0.0
+        if offsets is None:
+            sums = shares.sum(axis=1)
+        else:
+            starts = offsets[:-1][np.diff(offsets) > 0]  # reduceat gives no empty sums
+            sums = np.add.reduceat(shares, starts, dtype=np.float64) if len(starts) else shares
+        most = float(sums.max(initial=0.0))
+        if most > self._most_probable:
+            raise not_normalised(self.model.facts.name, most)
 
 
 def row_sums(

@@ -191,7 +191,9 @@ def rank_by_bounds(
         walk.run(budget=max(budget - queries, 0))
         found = walk.bounds()
     free = most_leaves(
-        priced.px_bits + noise_bits - context, np.full(len(own), tree.size, tree.leaves.dtype)
+        priced.px_bits + noise_bits - context,
+        np.full(len(own), tree.size, tree.leaves.dtype),
+        excess_bits=walk.excess_bits,
     )
     lower, rank = np.ones((2, len(own)), np.int64)
     exact = np.zeros(len(own), np.bool_)

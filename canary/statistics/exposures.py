@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from canary.errors import EstimationError
 from canary.records.fields import brief
@@ -28,6 +28,7 @@ from canary.statistics.result import (
     UNIFORM_DRAWS,
     Exposure,
 )
+from canary.statistics.shares import clopper_pearson
 
 __all__ = [
     "exposure_by_bounds",
@@ -264,8 +265,8 @@ def exposure_by_draws(
     fewest = np.searchsorted(draws, px - noise_bits, side="left")
     most = np.searchsorted(draws, px + noise_bits, side="right")
     tail = (1.0 - confidence) / 2.0
-    small, _ = _clopper_pearson(fewest, n, tail)
-    _, large = _clopper_pearson(most, n, tail)
+    small, _ = clopper_pearson(fewest, n, tail)
+    _, large = clopper_pearson(most, n, tail)
 
     space_bits = math.log2(size)
     with np.errstate(divide="ignore"):
@@ -333,18 +334,6 @@ def _counted(method: str, low: int, rank: int | None, high: int, size: int) -> E
         rank_lower=low,
         rank_upper=high,
     )
-
-
-def _clopper_pearson(
-    hits: NDArray[np.int64], draws: int, tail: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Ends of the interval for a share, each too far in with probability at most `tail`."""
-    from scipy.special import betainccinv, betaincinv
-
-    # The beta distribution has no parameter 0: there the ends are 0 and 1.
-    small = np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), draws - hits + 1, tail))
-    large = np.where(hits == draws, 1.0, betainccinv(hits + 1, np.maximum(draws - hits, 1), tail))
-    return small, large
 
 
 def _log2_ratio(size: int, rank: int) -> float:

@@ -24,7 +24,7 @@ _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)
 
 _WHY = {
     "BPE": "pieces cut as the pre-tokenizer cuts, neighbours that merges keep apart",
-    "Unigram": "pieces cut as the pre-tokenizer cuts, neighbours that no dearer pair beats",
+    "Unigram": "pieces cut as the pre-tokenizer cuts, no way across a boundary scores more",
     "WordPiece": "pieces cut as the pre-tokenizer cuts, longest match first",
     "WordLevel": "pieces cut as the pre-tokenizer cuts, each one token",
 }

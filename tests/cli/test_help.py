@@ -8,13 +8,20 @@ import shlex
 from typing import get_args
 
 import pytest
+from references import commands_of
 from typer.main import get_command
 
 from canary import __version__
 from canary.audits.auditing import audit, exposure
 from canary.audits.extracting import extract
 from canary.audits.settings import EXPOSURE_METHODS, METHODS
-from canary.cli import after_training, before_training, deciding, extracting
+from canary.cli import (
+    after_training,
+    before_training,
+    deciding,
+    extracting,
+    membership_commands,
+)
 from canary.cli.commands import app
 from canary.cli.options import (
     DtypeName,
@@ -34,6 +41,8 @@ from canary.formats.kinds import KINDS
 from canary.gate.checking import Statistic, check
 from canary.gate.planning import plan
 from canary.gate.verdict import Policy
+from canary.membership.risk import Scale, risk_scores
+from canary.membership.survey import survey
 from canary.models.torch_support import dtype_named
 from canary.reports.plotting import Kind
 from canary.scoring.files import score_file
@@ -42,7 +51,8 @@ from canary.search.shortest import STOPS
 COUNTS = {"audit": 3, "extract": 2, "report": 4, "plot": 2, "plan": 2, "check": 4}
 """Examples in the help of commands that have more than one."""
 
-COMMANDS = get_command(app).commands
+TOP = get_command(app).commands
+COMMANDS = dict(commands_of(get_command(app)))
 SHARED = [
     (after_training.audit, audit),
     (after_training.exposure, exposure),
@@ -55,6 +65,8 @@ SHARED = [
     (before_training.discover, discover),
     (deciding.check, check),
     (deciding.plan, plan),
+    (membership_commands.attack, survey),
+    (membership_commands.risk, risk_scores),
 ]
 
 
@@ -69,27 +81,29 @@ def test_help_lists_every_command(command):
         assert outcome.code == 0
         assert outcome.err == ""
         listed = outcome.out.partition("Commands:")[2].split("Example:")[0].splitlines()
-        assert [line.split()[0] for line in listed if line.strip()] == list(COMMANDS)
+        assert [line.split()[0] for line in listed if line.strip()] == list(TOP)
         assert "..." not in "".join(listed)  # no description is cut short
 
 
 def test_commands_of_this_version():
     before = {"generate", "inject", "verify", "strip", "discover"}
     after = {"score", "audit", "exposure", "extract", "report", "plot"}
-    assert set(COMMANDS) == before | after | {"plan", "check", "demo"}
+    membership = {"membership attack", "membership risk"}
+    assert set(COMMANDS) == before | after | {"plan", "check", "demo"} | membership
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_example_in_help_is_parsed_by_its_command(command, name):
-    outcome = command(name, "--help")
+    words = name.split()
+    outcome = command(*words, "--help")
     assert outcome.code == 0
     assert "--json" in outcome.out
     examples = re.split("Examples?:\n", outcome.out)[1].strip().splitlines()
     assert len(examples) == COUNTS.get(name, 1)
     for line in examples:
         example = shlex.split(line)
-        assert example[:2] == ["canary", name]
-        COMMANDS[name].make_context(name, example[2:])
+        assert example[: 1 + len(words)] == ["canary", *words]
+        COMMANDS[name].make_context(name, example[1 + len(words) :])
 
 
 def test_kinds_of_holes_are_in_the_help(command):
@@ -104,6 +118,7 @@ def test_kinds_of_holes_are_in_the_help(command):
 def test_defaults_are_those_of_the_functions(cli, api):
     ours, theirs = (inspect.signature(f).parameters for f in (cli, api))
     shared = (ours.keys() & theirs.keys()) - {"model", "corpus", "formats", "format"}
+    shared -= {"target", "shadow"}
     shared -= {"canaries"} if cli not in (extracting.extract, deciding.check) else set()
     assert shared
     for name in shared:
@@ -124,5 +139,6 @@ def test_choices_are_those_of_the_functions():
     assert get_args(FigureName) == get_args(Kind)
     assert get_args(deciding.StatisticName) == get_args(Statistic)
     assert get_args(deciding.PolicyName) == get_args(Policy)
+    assert get_args(membership_commands.ScaleName) == get_args(Scale)
     for name in get_args(DtypeName):
         assert str(dtype_named(name)) == f"torch.{name}"

@@ -30,6 +30,7 @@ WIDTH = 100
 SECTIONS = {
     "Before training": ("formats", "corpus"),
     "After training": ("models", "scoring", "search", "audits"),
+    "Membership": ("signals", "membership"),
     "Showing and deciding": ("gate", "reports"),
 }
 LAST = "Errors"
@@ -54,10 +55,19 @@ def command_line() -> str:
     introduction = COMMANDS.read_text(encoding="utf-8").partition(BEHIND)[0]
     root: Any = get_command(app)
     parts = [introduction, BEHIND]
-    for name, command in root.commands.items():
+    for name, command in commands_of(root):
         context = command.context_class(command, info_name=f"canary {name}", terminal_width=WIDTH)
         parts.append(f"\n## canary {name}\n\n```text\n{command.get_help(context).strip()}\n```\n")
     return "".join(parts)
+
+
+def commands_of(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """The commands of a group and of the groups in it, by their whole names."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands_of(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
 
 
 def python() -> str:

@@ -1,0 +1,189 @@
+"""The commands of membership: attacks on a classifier, and the risk of its samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from canary.cli.console import Bars, emit, say, show_table
+from canary.cli.options import Json, decodable
+from canary.cli.outputs import check_outputs
+from canary.errors import InputError
+from canary.statistics.numbers import plural
+
+__all__ = ["attack", "risk"]
+
+ScaleName = Literal["log", "linear"]
+
+_FILE = "An .npz, Parquet or CSV file with logits (or probs, or losses), labels and member (0 or 1)"
+
+_Target = Annotated[
+    Path,
+    typer.Option("--target", metavar="FILE", help=f"{_FILE} of the model that is attacked."),
+]
+_Shadow = Annotated[
+    Path,
+    typer.Option(
+        "--shadow", metavar="FILE", help="The same of a model whose members the attacker knows."
+    ),
+]
+_Prior = Annotated[
+    float,
+    typer.Option("--prior", help="Of risk scores: chance of being a member, between 0 and 1."),
+]
+_Bins = Annotated[int, typer.Option("--bins", min=1, help="Of the histogram of a class.")]
+_Scale = Annotated[ScaleName, typer.Option("--scale", help="Of the bins.")]
+_Least = Annotated[
+    int,
+    typer.Option(
+        "--least",
+        min=1,
+        help="Members and nonmembers in the shadow that a class needs for a histogram of its own.",
+    ),
+]
+
+
+def attack(
+    target: _Target,
+    shadow: _Shadow,
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FOLDER", help="Where membership.json and report.html go."),
+    ],
+    attacks: Annotated[
+        str,
+        typer.Option(
+            "--attacks",
+            metavar="NAME,NAME,...",
+            callback=decodable,
+            help="correctness, confidence, loss, logit-confidence, entropy, modified-entropy, and "
+            "all but the first with -one-threshold; or all.",
+        ),
+    ] = "all",
+    fpr: Annotated[
+        str | None,
+        typer.Option(
+            "--fpr",
+            metavar="RATE,RATE,...",
+            help="False positive rates to look at.  [default: 0.001,0.01,0.1 as far as there are "
+            "nonmembers enough]",
+        ),
+    ] = None,
+    confidence: Annotated[float, typer.Option("--confidence", help="Of every interval.")] = 0.95,
+    prior: _Prior = 0.5,
+    bins: _Bins = 5,
+    scale: _Scale = "log",
+    least: _Least = 10,
+    as_json: Json = False,
+) -> None:
+    """Tell members of a classifier's training data from others, by what it says of them.
+
+    FOLDER/report.html is for people, FOLDER/membership.json for machines. Both name
+    samples that were in the training data: keep them like the data.
+    """
+    from canary.membership.survey import KIND, SCHEMA, survey
+    from canary.records.document import dump_document
+    from canary.records.files import folder_made
+    from canary.reports.membership_html import (
+        attack_cells,
+        attack_columns,
+        membership_sentence,
+        report_membership,
+    )
+    from canary.signals.measuring import measure
+
+    rates = None if fpr is None else _rates(fpr)
+    with folder_made(out) as folder:
+        numbers, page = folder / "membership.json", folder / "report.html"
+        check_outputs([numbers, page], inputs=[target, shadow])
+        with Bars() as bars:
+            tables = [measure(place) for place in (target, shadow)]
+            found = survey(
+                *tables,
+                attacks=attacks,
+                fprs=rates,
+                confidence=confidence,
+                prior=prior,
+                bins=bins,
+                scale=scale,
+                least=least,
+                done=bars.stage("attacks", 0),
+            )
+        body = found.to_dict()
+        dump_document(numbers, KIND, SCHEMA, body, private=True)
+        report_membership(found, page)
+    show_table(attack_columns(found), (attack_cells(one) for one in found.attacked))
+    for note in found.notes:
+        say(f"{note}.")
+    say(membership_sentence(found))
+    say(f"The report is {page}; its numbers are in {numbers}")
+    if as_json:
+        emit(KIND, body, schema=SCHEMA)
+
+
+def risk(
+    target: _Target,
+    shadow: _Shadow,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The Parquet file to write.")],
+    prior: _Prior = 0.5,
+    bins: _Bins = 5,
+    scale: _Scale = "log",
+    least: _Least = 10,
+    as_json: Json = False,
+) -> None:
+    """Write the privacy risk score of each sample: the chance that it is a member.
+
+    FILE has a row for each sample of the target, in its order: sample, label, member,
+    modified_entropy, risk.
+    """
+    from canary.membership.risk import reliability, risk_scores
+    from canary.membership.survey import risk_columns
+    from canary.records.files import atomic_writer
+    from canary.signals.checking import check_members
+    from canary.signals.measuring import measure
+
+    check_outputs([out], inputs=[target, shadow])
+    ours, theirs = (measure(place) for place in (target, shadow))
+    for table in (ours, theirs):
+        check_members(table.member, table.source)
+    found = risk_scores(ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least)
+    trust = reliability(found, ours.member[0])
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with atomic_writer(out, private=True) as file:
+        pq.write_table(pa.table(risk_columns(ours, found)), file)
+    say(f"The risk scores of {plural(ours.samples, 'sample')} are in {out}")
+    say(
+        f"Samples of a score are members as often as it says to within {trust.rmse:.3f} (root mean "
+        "square over ten bins)"
+    )
+    if as_json:
+        emit(
+            "canary membership risk",
+            {
+                "samples": ours.samples,
+                "prior": prior,
+                "bins": bins,
+                "scale": scale,
+                "pooled_classes": int(found.pooled.sum()),
+                "mean_risk_of_members": float(found.scores[ours.member[0]].mean()),
+                "mean_risk_of_nonmembers": float(found.scores[~ours.member[0]].mean()),
+                "rmse": trust.rmse,
+                "calibration_error": trust.calibration_error,
+            },
+        )
+
+
+def _rates(given: str) -> list[float]:
+    try:
+        return [float(part) for part in given.split(",")]
+    except ValueError as error:
+        raise InputError(
+            f"expected rates with commas between them, got {given!r}",
+            cure="write 0.001,0.01",
+            where="--fpr",
+        ) from error

@@ -1,0 +1,1 @@
+"""Signals -> membership attacks, their evaluation, and privacy risk scores."""

@@ -1,0 +1,169 @@
+"""How well an attack tells members from nonmembers: in all, by class, by any column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canary.errors import InputError
+from canary.membership.metric import AttackScores
+from canary.statistics.roc import Estimate, OperatingPoint, Roc, balanced_accuracy, roc
+
+__all__ = ["Evaluation", "Part", "evaluate", "evaluate_by"]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What an attack reaches.
+
+    Parameters
+    ----------
+    name : str
+        Of the attack; empty for bare scores.
+    roc : Roc
+    confidence : float
+        Of every interval.
+    auc : Estimate
+    accuracy : Estimate or None
+        Balanced accuracy of the attack's own guesses; None for bare scores.
+    """
+
+    name: str
+    roc: Roc
+    confidence: float
+    auc: Estimate
+    accuracy: Estimate | None
+
+    @property
+    def advantage(self) -> Estimate | None:
+        """TPR - FPR of the attack's own guesses, twice the balanced accuracy less one."""
+        if self.accuracy is None:
+            return None
+        a = self.accuracy
+        return Estimate(2 * a.value - 1, 2 * a.lower - 1, 2 * a.upper - 1)
+
+    def tpr_at_fpr(self, fpr: float) -> OperatingPoint:
+        """The true positive rate at the largest false positive rate not above `fpr`.
+
+        Raises
+        ------
+        EstimationError
+            If `fpr` is below 1 / nonmembers.
+        """
+        return self.roc.tpr_at_fpr(fpr, confidence=self.confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """An attack on the samples that share a value: of a class, of a group.
+
+    Parameters
+    ----------
+    value : object
+    members, nonmembers : int
+    auc, accuracy : Estimate or None
+        None where there are no members or no nonmembers; accuracy also for bare scores.
+    """
+
+    value: Any
+    members: int
+    nonmembers: int
+    auc: Estimate | None
+    accuracy: Estimate | None
+
+
+def evaluate(
+    scores: AttackScores | ArrayLike, member: ArrayLike, *, confidence: float = 0.95
+) -> Evaluation:
+    """How well scores tell members from nonmembers.
+
+    Parameters
+    ----------
+    scores : AttackScores, or array_like of shape (samples,)
+        What `canary.attack` gave, or any scores that are higher for members.
+    member : array_like of bool of shape (samples,)
+    confidence : float
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    EstimationError
+        If the shapes differ, a score is NaN, or all samples are of one kind.
+
+    Examples
+    --------
+    >>> found = evaluate([0.9, 0.8, 0.3, 0.1], [True, True, False, False])
+    >>> found.auc.value
+    1.0
+    >>> found.tpr_at_fpr(0.5).tpr.value
+    1.0
+    """
+    values = scores.scores if isinstance(scores, AttackScores) else scores
+    curve = roc(values, member)
+    accuracy = (
+        balanced_accuracy(scores.guess, member, confidence=confidence)
+        if isinstance(scores, AttackScores)
+        else None
+    )
+    name = scores.name if isinstance(scores, AttackScores) else ""
+    return Evaluation(name, curve, confidence, curve.auc(confidence=confidence), accuracy)
+
+
+def evaluate_by(
+    scores: AttackScores | ArrayLike,
+    member: NDArray[np.bool_],
+    column: Sequence[Any] | NDArray[Any],
+    *,
+    confidence: float = 0.95,
+) -> list[Part]:
+    """`evaluate` for the samples of each value of a column, in the order of the values.
+
+    Parameters
+    ----------
+    scores, member, confidence
+        As in `evaluate`.
+    column : array_like of shape (samples,)
+        The class, the group, or anything else.
+
+    Notes
+    -----
+    An interval speaks of its own part. Whoever looks for the worst of k parts reads k of
+    them.
+    """
+    values = scores.scores if isinstance(scores, AttackScores) else np.asarray(scores)
+    guess = scores.guess if isinstance(scores, AttackScores) else None
+    given = np.asarray(column)
+    if given.shape != np.shape(values) or given.shape != member.shape:
+        raise InputError(
+            f"a column of shape {given.shape} for scores of shape {np.shape(values)}",
+            cure="give one value for each sample",
+            where="evaluate_by",
+        )
+    names, inverse = np.unique(given, return_inverse=True)
+    order = np.argsort(inverse, kind="stable")
+    ends = np.cumsum(np.bincount(inverse))
+    parts = []
+    for name, start, end in zip(names, np.append(0, ends[:-1]), ends, strict=True):
+        at = order[start:end]
+        inside = member[at]
+        members = int(inside.sum())
+        both = 0 < members < len(at)
+        parts.append(
+            Part(
+                name.item(),
+                members,
+                len(at) - members,
+                roc(values[at], inside).auc(confidence=confidence) if both else None,
+                balanced_accuracy(guess[at], inside, confidence=confidence)
+                if both and guess is not None
+                else None,
+            )
+        )
+    return parts

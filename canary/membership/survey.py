@@ -1,0 +1,346 @@
+"""All attacks on one target by one shadow, with the risk scores, as one result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import InputError
+from canary.membership.evaluation import Evaluation, Part, evaluate, evaluate_by
+from canary.membership.metric import ATTACKS, AttackScores, applicable, attack
+from canary.membership.risk import Reliability, RiskScores, Scale, reliability, risk_scores
+from canary.records.versions import versions
+from canary.signals.checking import check_members
+from canary.signals.table import SignalTable
+from canary.statistics.checks import check_confidence
+from canary.statistics.roc import Estimate, OperatingPoint
+
+__all__ = ["FPRS", "KIND", "SCHEMA", "Attacked", "Survey", "names_of", "risk_columns", "survey"]
+
+KIND = "canary membership"
+SCHEMA = 1
+
+FPRS = (0.001, 0.01, 0.1)
+"""False positive rates that are looked at unless others are asked for."""
+
+_RISKY = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked:
+    """One attack and what it reaches.
+
+    Parameters
+    ----------
+    attack : AttackScores
+    evaluation : Evaluation
+    points : tuple of OperatingPoint
+    """
+
+    attack: AttackScores
+    evaluation: Evaluation
+    points: tuple[OperatingPoint, ...]
+
+    @property
+    def accuracy(self) -> Estimate:
+        """Balanced accuracy of the attack's guesses."""
+        assert self.evaluation.accuracy is not None
+        return self.evaluation.accuracy
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What attacks on a target found.
+
+    Parameters
+    ----------
+    target, shadow : SignalTable
+        Of one target model, and of one or several shadow models.
+    attacked : tuple of Attacked
+        In the order that was asked for.
+    by_class, by_group : tuple of Part
+        The strongest attack on each class and each group; no groups if there are none.
+    risks : RiskScores or None
+        None where there is no modified entropy.
+    reliability : Reliability or None
+    confidence : float
+    notes : tuple of str
+    """
+
+    target: SignalTable
+    shadow: SignalTable
+    attacked: tuple[Attacked, ...]
+    by_class: tuple[Part, ...]
+    by_group: tuple[Part, ...]
+    risks: RiskScores | None
+    reliability: Reliability | None
+    confidence: float
+    notes: tuple[str, ...]
+
+    @property
+    def strongest(self) -> Attacked:
+        """The attack of the highest balanced accuracy; the first, of equal ones."""
+        return max(self.attacked, key=lambda a: a.accuracy.value)
+
+    def told_apart(self) -> bool:
+        """Whether some attack is better than a coin, allowing for how many were tried."""
+        return self.corrected().lower > 0.5
+
+    def corrected(self) -> Estimate:
+        """Balanced accuracy of the strongest attack, its interval widened for the choice.
+
+        Bonferroni: each of k attacks may miss by one k-th of what one may.
+        """
+        k, best = len(self.attacked), self.strongest
+        confidence = 1.0 - (1.0 - self.confidence) / k
+        found = evaluate(best.attack, self.target.member[0], confidence=confidence).accuracy
+        assert found is not None
+        return found
+
+    def most_at_risk(self, most: int = _RISKY) -> list[dict[str, Any]]:
+        """The members of the highest risk, and of those the lowest modified entropy first."""
+        if self.risks is None:
+            return []
+        entropy = self.target.signal("modified-entropy")[0]
+        inside = np.flatnonzero(self.target.member[0])
+        order = inside[np.lexsort((entropy[inside], -self.risks.scores[inside]))][:most]
+        return [
+            {
+                "sample": int(at),
+                "label": int(self.target.label[at]),
+                "modified_entropy": _number(float(entropy[at])),
+                "risk": float(self.risks.scores[at]),
+            }
+            for at in order
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data; infinities are the words ``"inf"`` and ``"-inf"``."""
+        return {
+            "target": _facts(self.target),
+            "shadow": _facts(self.shadow),
+            "confidence": self.confidence,
+            "strongest": self.strongest.attack.name,
+            "told_apart": self.told_apart(),
+            "corrected_balanced_accuracy": _estimate(self.corrected()),
+            "attacks": [_attacked(found) for found in self.attacked],
+            "classes": [_part(part) for part in self.by_class],
+            "groups": [_part(part) for part in self.by_group],
+            "risk": self._risk(),
+            "notes": list(self.notes),
+            "versions": versions(),
+        }
+
+    def _risk(self) -> dict[str, Any] | None:
+        if self.risks is None or self.reliability is None:
+            return None
+        found = self.reliability
+        rows = zip(found.score, found.share, found.members, found.nonmembers, strict=True)
+        return {
+            "prior": self.risks.prior,
+            "bins": self.risks.bins,
+            "scale": self.risks.scale,
+            "rmse": found.rmse,
+            "calibration_error": found.calibration_error,
+            "reliability": [
+                {"score": float(s), "share": float(p), "members": int(m), "nonmembers": int(n)}
+                for s, p, m, n in rows
+            ],
+            "most_at_risk": self.most_at_risk(),
+        }
+
+
+def names_of(table: SignalTable, asked: str) -> list[str]:
+    """The attacks of a list with commas, or all that the table allows for ``all``.
+
+    Raises
+    ------
+    InputError
+        If one of them does not exist or its signal is not there.
+    """
+    there = applicable(table)
+    if asked.strip() == "all":
+        return there
+    names = [name.strip() for name in asked.split(",")]
+    for name in names:
+        if name not in ATTACKS:
+            raise InputError(
+                f"there is no attack {name!r}",
+                cure=f"name some of {', '.join(ATTACKS)}; or all",
+                where="attacks",
+            )
+        table.signal(ATTACKS[name][0])
+    return list(dict.fromkeys(names))
+
+
+def survey(
+    target: SignalTable,
+    shadow: SignalTable,
+    *,
+    attacks: str = "all",
+    fprs: Sequence[float] | None = None,
+    confidence: float = 0.95,
+    prior: float = 0.5,
+    bins: int = 5,
+    scale: Scale = "log",
+    least: int = 10,
+    done: Callable[[int], object] = lambda count: None,
+) -> Survey:
+    """Attack a target by what a shadow teaches, and score the risk of its samples.
+
+    Parameters
+    ----------
+    target : SignalTable
+        Of one model.
+    shadow : SignalTable
+        Of one or several.
+    attacks : str
+        Names with commas between them, or ``all`` that the signals allow.
+    fprs : sequence of float, optional
+        False positive rates to look at. Unless given, those of `FPRS` that the number of
+        nonmembers allows.
+    confidence : float
+    prior, bins, scale, least
+        As in `canary.membership.risk.risk_scores`.
+    done : callable
+        Told of every attack that is done.
+
+    Raises
+    ------
+    InputError
+        If all samples of target or shadow are of one kind, or the two do not fit.
+    EstimationError
+        If a rate that was asked for is below one nonmember.
+    """
+    check_confidence(confidence, "survey")
+    for table in (target, shadow):
+        check_members(table.member, table.source)
+    member = target.member[0]
+    nonmembers = int((~member).sum())
+    chosen = [f for f in FPRS if f * nonmembers >= 1] if fprs is None else list(fprs)
+    notes = []
+    if fprs is None and len(chosen) < len(FPRS):
+        notes.append(
+            f"With {nonmembers:,} nonmembers no false positive rate below {1 / nonmembers:.2g} "
+            "can be seen, so none is shown"
+        )
+    if "modified-entropy" not in target.values:
+        notes.append("Losses tell neither correctness nor entropies, nor risk scores")
+    attacked = []
+    for name in names_of(target, attacks):
+        found = attack(target, name, shadow=shadow)
+        evaluation = evaluate(found, member, confidence=confidence)
+        points = tuple(evaluation.tpr_at_fpr(fpr) for fpr in chosen)
+        attacked.append(Attacked(found, evaluation, points))
+        notes.extend(found.notes)
+        done(1)
+    best = max(attacked, key=lambda a: a.accuracy.value).attack
+    risks = trust = None
+    if "modified-entropy" in target.values:
+        risks = risk_scores(target, shadow=shadow, prior=prior, bins=bins, scale=scale, least=least)
+        trust = reliability(risks, member)
+        few = int(risks.pooled[np.unique(target.label)].sum())
+        if few:
+            notes.append(
+                f"{few} of {target.classes} classes have fewer than {least} members or "
+                "nonmembers in the shadow: their risk scores rest on all classes together"
+            )
+    return Survey(
+        target=target,
+        shadow=shadow,
+        attacked=tuple(attacked),
+        by_class=tuple(evaluate_by(best, member, target.label, confidence=confidence)),
+        by_group=()
+        if target.group is None
+        else tuple(evaluate_by(best, member, target.group, confidence=confidence)),
+        risks=risks,
+        reliability=trust,
+        confidence=confidence,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _facts(table: SignalTable) -> dict[str, Any]:
+    return {
+        "source": table.source,
+        "models": table.models,
+        "samples": table.samples,
+        "members": int(table.member.sum()),
+        "nonmembers": int((~table.member).sum()),
+        "classes": table.classes,
+        "accuracy_on_members": _share(table, inside=True),
+        "accuracy_on_nonmembers": _share(table, inside=False),
+    }
+
+
+def _share(table: SignalTable, *, inside: bool) -> float | None:
+    """Share of correct classifications among members, or nonmembers."""
+    if "correctness" not in table.values:
+        return None
+    return float(table.values["correctness"][table.member == inside].mean())
+
+
+def _attacked(found: Attacked) -> dict[str, Any]:
+    learned = found.attack.thresholds
+    return {
+        "name": found.attack.name,
+        "signal": found.attack.signal,
+        "thresholds": None if learned is None else [_threshold(float(t)) for t in learned],
+        "balanced_accuracy": _estimate(found.accuracy),
+        "auc": _estimate(found.evaluation.auc),
+        "largest_advantage": found.evaluation.roc.advantage(),
+        "tpr_at_fpr": [_point(point) for point in found.points],
+        "notes": list(found.attack.notes),
+    }
+
+
+def _point(point: OperatingPoint) -> dict[str, Any]:
+    return {
+        "asked_fpr": point.asked_fpr,
+        "fpr": point.fpr,
+        "tpr": _estimate(point.tpr),
+        "threshold": _number(point.threshold),
+        "true_positives": point.true_positives,
+        "false_positives": point.false_positives,
+        "members": point.members,
+        "nonmembers": point.nonmembers,
+    }
+
+
+def _part(part: Part) -> dict[str, Any]:
+    return {
+        "value": part.value,
+        "members": part.members,
+        "nonmembers": part.nonmembers,
+        "auc": None if part.auc is None else _estimate(part.auc),
+        "balanced_accuracy": None if part.accuracy is None else _estimate(part.accuracy),
+    }
+
+
+def _estimate(found: Estimate) -> dict[str, float]:
+    return {"value": found.value, "lower": found.lower, "upper": found.upper}
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _threshold(value: float) -> float | str | None:
+    """None for a threshold that calls nobody a member."""
+    return None if math.isnan(value) else _number(value)
+
+
+def risk_columns(table: SignalTable, risks: RiskScores) -> dict[str, NDArray[Any]]:
+    """The columns of a table of risk scores, one row per sample."""
+    return {
+        "sample": np.arange(table.samples),
+        "label": table.label,
+        "member": table.member[0].astype(np.int8),
+        "modified_entropy": table.signal("modified-entropy")[0],
+        "risk": risks.scores,
+    }

@@ -1,0 +1,229 @@
+"""Membership attacks as one HTML file that opens from disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from canary.records.files import atomic_write
+from canary.records.versions import versions
+from canary.reports.canvas import NARROW, WIDE
+from canary.reports.membership_figures import draw_risks, draw_roc, risk_counts
+from canary.reports.pages import page
+from canary.statistics.numbers import count, plural
+
+if TYPE_CHECKING:
+    from canary.membership.evaluation import Part
+    from canary.membership.survey import Attacked, Survey
+    from canary.signals.table import SignalTable
+    from canary.statistics.roc import Estimate
+
+__all__ = ["attack_cells", "attack_columns", "membership_sentence", "report_membership"]
+
+_TEMPLATE = "membership.html.j2"
+_MOST_ROWS = 20
+
+
+def report_membership(found: Survey, path: str | os.PathLike[str]) -> Path:
+    """Write what attacks found as a report that a person can read and defend.
+
+    Parameters
+    ----------
+    found : Survey
+    path : path-like
+
+    Returns
+    -------
+    Path
+        `path`, one self-contained HTML file without scripts.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written.
+    """
+    target = Path(path)
+    atomic_write(target, render(found))
+    return target
+
+
+def render(found: Survey) -> str:
+    """The HTML of `report_membership`, as text."""
+    from markupsafe import Markup
+
+    drawings = [("roc", draw_roc)] + ([("risk", draw_risks)] if found.risks else [])
+    told = found.told_apart()
+    name = Path(found.target.source).name
+    return page(
+        _TEMPLATE,
+        name=name,
+        tone="memorized" if told else "undecided",
+        label="Members can be told" if told else "Members were not told",
+        sentence=membership_sentence(found),
+        tiles=_tiles(found),
+        notes=list(found.notes),
+        confidence=_percent(found.confidence, digits=0),
+        columns=attack_columns(found),
+        rows=[attack_cells(one) for one in found.attacked],
+        strongest=found.strongest.attack.name,
+        part_columns=("Samples", "Members", "Nonmembers", "Balanced accuracy", "AUC"),
+        classes=_worst(found.by_class, "class "),
+        class_count=count(len(found.by_class)),
+        groups=_worst(found.by_group, ""),
+        risks=None if found.risks is None else _risks(found),
+        most_at_risk=[
+            (count(r["sample"]), count(r["label"]), _short(r["modified_entropy"]), _risk(r["risk"]))
+            for r in found.most_at_risk()
+        ],
+        # The drawings hold our own numbers and words only.
+        figures={
+            (kind, width): Markup(draw(found, size=inches))  # noqa: S704
+            for kind, draw in drawings
+            for width, inches in (("wide", WIDE), ("narrow", NARROW))
+        },
+        roc_words=_roc_words(found),
+        target_facts=_facts(found.target),
+        shadow_facts=_facts(found.shadow),
+        software=", ".join(f"{k} {v}" for k, v in versions().items()),
+    )
+
+
+def membership_sentence(found: Survey) -> str:
+    """The answer in one sentence."""
+    best, k = found.corrected(), len(found.attacked)
+    name = found.strongest.attack.name
+    interval = f"{_percent(best.lower)} to {_percent(best.upper)}"
+    if found.told_apart():
+        return (
+            f"Whoever has a similar model tells members of the training data from others with "
+            f"{_percent(best.value)} accuracy ({interval}; a coin has 50 %), by the attack "
+            f"{name}."
+        )
+    tried = f"none of {k} attacks" if k > 1 else "the attack"
+    return (
+        f"By {tried} members were told from others better than by a coin; the best, {name}, had "
+        f"{_percent(best.value)} accuracy ({interval})."
+    )
+
+
+def attack_columns(found: Survey) -> tuple[str, ...]:
+    """Headings of `attack_cells`."""
+    rates = found.attacked[0].points
+    return (
+        "Attack",
+        "Balanced accuracy",
+        "AUC",
+        *(f"TPR at FPR {_percent(point.asked_fpr, digits=None)}" for point in rates),
+    )
+
+
+def attack_cells(one: Attacked) -> tuple[str, ...]:
+    """An attack in a row: its name, and its numbers with their intervals."""
+    return (
+        one.attack.name,
+        _interval(one.accuracy),
+        _interval(one.evaluation.auc),
+        *(f"{_interval(p.tpr)} (at {_percent(p.fpr, digits=None)})" for p in one.points),
+    )
+
+
+def _tiles(found: Survey) -> list[tuple[str, str, str]]:
+    best = found.strongest
+    tiles = [
+        (
+            "Strongest attack",
+            _percent(best.accuracy.value),
+            f"balanced accuracy of {best.attack.name}; 50 % is a coin",
+        )
+    ]
+    if best.points:
+        point = best.points[0]
+        tiles.append(
+            (
+                "Surest guesses",
+                f"{_percent(point.tpr.value)} of members",
+                f"found while {point.false_positives} of {count(point.nonmembers)} nonmembers "
+                "are called members by mistake",
+            )
+        )
+    if found.reliability is not None and found.risks is not None:
+        high = float((found.risks.scores[found.target.member[0]] >= 0.9).mean())
+        tiles.append(
+            ("At high risk", f"{_percent(high)} of members", "have a risk score of 0.9 or more")
+        )
+    return tiles
+
+
+def _worst(parts: tuple[Part, ...], prefix: str) -> list[tuple[str, ...]]:
+    """The parts that the attack does best on, as rows."""
+    there = [part for part in parts if part.accuracy is not None and part.auc is not None]
+    there.sort(key=lambda part: -part.accuracy.value if part.accuracy else 0.0)
+    return [
+        (
+            f"{prefix}{part.value}",
+            count(part.members),
+            count(part.nonmembers),
+            _interval(part.accuracy),
+            _interval(part.auc),
+        )
+        for part in there[:_MOST_ROWS]
+        if part.accuracy is not None and part.auc is not None
+    ]
+
+
+def _risks(found: Survey) -> dict[str, Any]:
+    assert found.risks is not None
+    assert found.reliability is not None
+    inside, outside, edges = risk_counts(found)
+    return {
+        "prior": _percent(found.risks.prior),
+        "bins": found.risks.bins,
+        "scale": {"log": "logarithmic", "linear": "linear"}[found.risks.scale],
+        "rmse": f"{found.reliability.rmse:.3f}",
+        "error": f"{found.reliability.calibration_error:.3f}",
+        "words": (
+            f"Risk scores of {plural(int(inside.sum()), 'member')} and "
+            f"{plural(int(outside.sum()), 'nonmember')}, and the share of members at each score."
+        ),
+        "columns": ("Risk score", "Members", "Nonmembers"),
+        "rows": [
+            (f"{low:.2f} to {high:.2f}", count(int(m)), count(int(n)))
+            for low, high, m, n in zip(edges[:-1], edges[1:], inside, outside, strict=True)
+        ],
+    }
+
+
+def _roc_words(found: Survey) -> str:
+    areas = "; ".join(f"{a.attack.name}: {a.evaluation.auc.value:.3f}" for a in found.attacked)
+    return f"True against false positive rate of each attack. Areas under the curves, {areas}."
+
+
+def _facts(table: SignalTable) -> dict[str, str]:
+    facts = {
+        "File": Path(table.source).name,
+        "Members": count(int(table.member.sum())),
+        "Nonmembers": count(int((~table.member).sum())),
+        "Classes": count(table.classes),
+    }
+    if "correctness" in table.values:
+        right = table.values["correctness"]
+        facts["Accuracy on members"] = _percent(float(right[table.member].mean()))
+        facts["Accuracy on nonmembers"] = _percent(float(right[~table.member].mean()))
+    return facts
+
+
+def _interval(found: Estimate) -> str:
+    return f"{_percent(found.value)} ({_percent(found.lower)} to {_percent(found.upper)})"
+
+
+def _percent(share: float, digits: int | None = 1) -> str:
+    return f"{100 * share:.3g} %" if digits is None else f"{100 * share:.{digits}f} %"
+
+
+def _short(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.3g}"
+
+
+def _risk(value: float) -> str:
+    return f"{value:.3f}"

@@ -1,0 +1,1 @@
+"""Models x samples -> the one table of signals that membership attacks read."""

@@ -1,0 +1,285 @@
+"""Outputs of classifiers from files, in pieces: ``.npz``, Parquet and CSV.
+
+A file holds ``logits``, ``probs`` or ``losses`` (the first that is there), ``labels``,
+``member`` and, if there are groups, ``group``. In an ``.npz`` file these are arrays, logits
+and probabilities of shape (samples, classes). In a table they are columns: a column of
+lists, or one for each class named ``logits_0``, ``logits_1`` and so on.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import InputError
+from canary.signals.checking import Piece, check_lengths
+from canary.signals.classifier import Outputs
+
+__all__ = ["KINDS", "pieces_of"]
+
+KINDS: tuple[Outputs, ...] = ("logits", "probs", "losses")
+"""Names of outputs; of several in a file the first is read."""
+
+_BYTES = 1 << 25
+"""Of the numbers of a piece, as float64."""
+
+
+def pieces_of(path: str | os.PathLike[str]) -> tuple[Outputs, Iterator[Piece]]:
+    """What kind of outputs a file holds, and its samples piece by piece, not yet checked.
+
+    Parameters
+    ----------
+    path : path-like
+        Its ending says what it is: ``.npz``, ``.parquet`` or ``.csv``.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is damaged, lacks an array, or holds pickled objects (which
+        are never loaded). Damage may show only while the pieces are read.
+    """
+    place = Path(path)
+    readers = {".npz": _npz, ".parquet": _parquet, ".csv": _csv}
+    reader = readers.get(place.suffix.lower())
+    if reader is None:
+        raise InputError(
+            f"has the ending {place.suffix!r}",
+            cure="save the outputs as .npz, .parquet or .csv",
+            where=str(place),
+        )
+    kind, pieces = reader(place)
+    return kind, _guarded(pieces, place)
+
+
+def _guarded(pieces: Iterator[Piece], path: Path) -> Iterator[Piece]:
+    """The pieces; what goes wrong while they are read is an InputError."""
+    try:
+        yield from pieces
+    except InputError:
+        raise
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    if isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError):
+        return InputError(
+            f"cannot be read ({error.strerror})", cure="check the path", where=str(path)
+        )
+    reason = str(error).partition("\n")[0]
+    return InputError(
+        f"is damaged or not what its ending says ({reason})",
+        cure="write it again",
+        where=str(path),
+    )
+
+
+def _kind(names: set[str], path: Path) -> Outputs:
+    found = [kind for kind in KINDS if kind in names]
+    missing = [name for name in ("labels", "member") if name not in names]
+    if not found or missing:
+        lacking = " and ".join([*([] if found else ["logits, probs or losses"]), *missing])
+        shown = ", ".join(sorted(names)[:10]) or "nothing"
+        raise InputError(
+            f"lacks {lacking}; it holds {shown}",
+            cure="save logits (or probs, or losses), labels and member under these names",
+            where=str(path),
+        )
+    return found[0]
+
+
+# --- npz ------------------------------------------------------------------------------
+
+
+def _npz(path: Path) -> tuple[Outputs, Iterator[Piece]]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = {name.removesuffix(".npy") for name in archive.namelist()}
+            kind = _kind(names, path)
+            asked = [kind, "labels", "member", *(["group"] if "group" in names else [])]
+            lengths = {}
+            for name in asked:
+                with archive.open(f"{name}.npy") as file:
+                    shape, _, _ = _header(file, name, path)
+                lengths[name] = shape[0] if shape else 0
+    except InputError:
+        raise
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise _damaged(path, error) from error
+    check_lengths(lengths, str(path))
+    return kind, _npz_pieces(path, kind, grouped="group" in names)
+
+
+def _npz_pieces(path: Path, kind: Outputs, *, grouped: bool) -> Iterator[Piece]:
+    with zipfile.ZipFile(path) as archive:
+        labels, member, *group = (
+            _whole(archive, name, path)
+            for name in ("labels", "member", *(["group"] if grouped else []))
+        )
+        at = 0
+        for outputs in _rows(archive, kind, path):
+            part = slice(at, at + len(outputs))
+            at += len(outputs)
+            yield Piece(outputs, labels[part], member[part], group[0][part] if group else None)
+
+
+def _header(file: IO[bytes], name: str, path: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and dtype of an array at the start of `file`."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    else:
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
+    if dtype.hasobject:
+        raise InputError(
+            f"holds pickled objects in {name}, which are never loaded: to unpickle is to run "
+            "what somebody wrote",
+            cure="save arrays of numbers, of one length for all rows",
+            where=str(path),
+        )
+    return shape, fortran, dtype
+
+
+def _whole(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
+    with archive.open(f"{name}.npy") as file:
+        array = np.lib.format.read_array(file, allow_pickle=False)
+    if array.ndim != 1:
+        raise InputError(
+            f"{name} has the shape {array.shape}, expected one entry per sample",
+            cure="save it as an array of one dimension",
+            where=str(path),
+        )
+    return np.asarray(array)
+
+
+def _rows(archive: zipfile.ZipFile, name: str, path: Path) -> Iterator[NDArray[Any]]:
+    with archive.open(f"{name}.npy") as file:
+        shape, fortran, dtype = _header(file, name, path)
+        if fortran and len(shape) > 1:  # rows are scattered over the whole of it
+            file.seek(0)
+            whole = np.lib.format.read_array(file, allow_pickle=False)
+            step = _rows_of(shape)
+            yield from (whole[at : at + step] for at in range(0, len(whole), step))
+            return
+        width = math.prod(shape[1:])
+        left, step = shape[0], _rows_of(shape)
+        while left:
+            count = min(step, left)
+            content = file.read(count * width * dtype.itemsize)
+            if len(content) < count * width * dtype.itemsize:
+                raise EOFError(f"{name} ends too early")
+            yield np.frombuffer(content, dtype).reshape(count, *shape[1:])
+            left -= count
+
+
+def _rows_of(shape: tuple[int, ...]) -> int:
+    return max(_BYTES // (8 * max(math.prod(shape[1:]), 1)), 1)
+
+
+# --- tables ---------------------------------------------------------------------------
+
+
+def _parquet(path: Path) -> tuple[Outputs, Iterator[Piece]]:
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error) from error
+    columns = file.schema_arrow.names
+    kind, chosen = _chosen(columns, path)
+    width = sum(1 for name in chosen if name.startswith(kind))
+    rows = _rows_of((1, width)) if width > 1 else 1 << 14
+    read = chosen + ["labels", "member"] + (["group"] if "group" in columns else [])
+    batches = file.iter_batches(batch_size=rows, columns=read)
+    return kind, _table_pieces(batches, kind, chosen, path)
+
+
+def _csv(path: Path) -> tuple[Outputs, Iterator[Piece]]:
+    import pyarrow.csv
+
+    try:
+        batches = pyarrow.csv.open_csv(path)
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error) from error
+    kind, chosen = _chosen(batches.schema.names, path)
+    return kind, _table_pieces(batches, kind, chosen, path)
+
+
+def _chosen(columns: list[str], path: Path) -> tuple[Outputs, list[str]]:
+    """The kind of outputs, and the columns that hold it."""
+    numbered: dict[str, list[str]] = {}
+    for kind in KINDS:
+        found = [name for name in columns if name.startswith(f"{kind}_")]
+        ends = {name.removeprefix(f"{kind}_") for name in found}
+        if found and ends == {str(number) for number in range(len(found))}:
+            numbered[kind] = [f"{kind}_{number}" for number in range(len(found))]
+        elif found and kind not in columns:
+            raise InputError(
+                f"has {len(found)} columns of {kind} that are not numbered from 0 without a gap",
+                cure=f"name them {kind}_0, {kind}_1 and so on",
+                where=str(path),
+            )
+    kind = _kind({*columns, *numbered}, path)
+    return kind, [kind] if kind in columns else numbered[kind]
+
+
+def _table_pieces(batches: Any, kind: Outputs, chosen: list[str], path: Path) -> Iterator[Piece]:
+    empty = True
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        empty = False
+        held = {name: batch.column(name) for name in batch.schema.names}
+        nulls = [name for name in (*chosen, "labels", "member") if held[name].null_count]
+        if nulls:
+            raise InputError(
+                f"the column {nulls[0]} has empty cells", cure="fill each", where=str(path)
+            )
+        if chosen == [kind]:
+            outputs = _lists(held[kind], kind, path)
+        else:
+            outputs = np.column_stack([_numbers(held[name]) for name in chosen])
+        labels, member = _numbers(held["labels"]), _numbers(held["member"])
+        group = (
+            np.asarray(held["group"].to_pylist(), object).astype(str) if "group" in held else None
+        )
+        yield Piece(outputs, labels, member, group)
+    if empty:
+        check_lengths({"labels": 0}, str(path))
+
+
+def _numbers(column: Any) -> NDArray[Any]:
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _lists(column: Any, kind: Outputs, path: Path) -> NDArray[Any]:
+    """A column of numbers, or of equally long lists of numbers."""
+    import pyarrow as pa
+
+    if not hasattr(column, "flatten") or not isinstance(
+        column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray
+    ):
+        return _numbers(column)
+    flat = _numbers(column.flatten())
+    if len(flat) % len(column) or not _even(column, len(flat) // len(column)):
+        raise InputError(
+            f"the lists of {kind} differ in length",
+            cure="give a number for each class to every sample",
+            where=str(path),
+        )
+    return flat.reshape(len(column), -1)
+
+
+def _even(column: Any, width: int) -> bool:
+    import pyarrow.compute as pc
+
+    return bool(pc.all(pc.equal(pc.list_value_length(column), width)).as_py())

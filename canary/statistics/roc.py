@@ -1,0 +1,283 @@
+"""How well scores tell members from nonmembers: ROC, AUC, TPR at FPR, with intervals.
+
+A threshold calls a sample a member when its score is at least the threshold. Samples of
+one score are called together: they are one point of the curve. Scores may be infinite,
+not NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canary.errors import EstimationError
+from canary.statistics.checks import check_confidence, real_array
+from canary.statistics.shares import clopper_pearson, difference_interval
+
+__all__ = ["Estimate", "OperatingPoint", "Roc", "balanced_accuracy", "roc"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its interval.
+
+    Parameters
+    ----------
+    value, lower, upper : float
+    """
+
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """What an attack reaches at a false positive rate.
+
+    Parameters
+    ----------
+    asked_fpr, fpr : float
+        The rate that was asked for, and the largest not above it that a threshold reaches.
+    tpr : Estimate
+        Share of the members that are called so, with its Clopper-Pearson interval for
+        this threshold.
+    threshold : float
+        The least score that is called a member; infinite if none is and none could be.
+    true_positives, false_positives, members, nonmembers : int
+    """
+
+    asked_fpr: float
+    fpr: float
+    tpr: Estimate
+    threshold: float
+    true_positives: int
+    false_positives: int
+    members: int
+    nonmembers: int
+
+
+@dataclass(frozen=True, eq=False)
+class Roc:
+    """The curve: what each threshold calls a member.
+
+    Parameters
+    ----------
+    thresholds : ndarray of float64 of shape (points,)
+        The distinct scores, from the highest to the lowest.
+    true_positives, false_positives : ndarray of int64 of shape (points,)
+        Members and nonmembers whose score is at least the threshold. The point (0, 0) of
+        no threshold at all is not among them.
+    """
+
+    thresholds: NDArray[np.float64]
+    true_positives: NDArray[np.int64]
+    false_positives: NDArray[np.int64]
+
+    @property
+    def members(self) -> int:
+        """Number of members."""
+        return int(self.true_positives[-1])
+
+    @property
+    def nonmembers(self) -> int:
+        """Number of nonmembers."""
+        return int(self.false_positives[-1])
+
+    @property
+    def tpr(self) -> NDArray[np.float64]:
+        """True positive rates, from the point (0, 0) on; shape (points + 1,)."""
+        return np.append(0, self.true_positives) / self.members
+
+    @property
+    def fpr(self) -> NDArray[np.float64]:
+        """False positive rates, from the point (0, 0) on; shape (points + 1,)."""
+        return np.append(0, self.false_positives) / self.nonmembers
+
+    def advantage(self) -> float:
+        """The largest TPR - FPR of any threshold; chosen on these samples, so it flatters."""
+        return float((self.tpr - self.fpr).max())
+
+    def auc(self, *, confidence: float = 0.95) -> Estimate:
+        """Chance that a member has a higher score than a nonmember, ties as one half.
+
+        Notes
+        -----
+        The area under the curve by trapezoids. The interval is DeLong's [1]_ on the logit
+        scale. If all pairs of a member and a nonmember come out alike that has no width;
+        then the share of other pairs is bounded by what ``min(members, nonmembers)``
+        disjoint, so independent, pairs exclude. O(points).
+
+        References
+        ----------
+        .. [1] DeLong, DeLong and Clarke-Pearson, Comparing the areas under two or more
+           correlated receiver operating characteristic curves, Biometrics 44, 1988.
+        """
+        from scipy.special import ndtri
+
+        check_confidence(confidence, "auc")
+        members, nonmembers = self.members, self.nonmembers
+        m = np.diff(self.true_positives, prepend=0).astype(np.float64)
+        n = np.diff(self.false_positives, prepend=0).astype(np.float64)
+        # Of a member with this score: share of the nonmembers below; of a nonmember: of the
+        # members above. Ties count half.
+        below = 1.0 - (self.false_positives - n / 2.0) / nonmembers
+        above = (self.true_positives - m / 2.0) / members
+        area = min(float(m @ below) / members, 1.0)
+        variance = _variance(below, m, members) + _variance(above, n, nonmembers)
+        if variance <= 0.0 or not 0.0 < area < 1.0:
+            pairs = min(members, nonmembers)
+            alike = ((1.0 - confidence) / 2.0) ** (1.0 / pairs)
+            return Estimate(area, area * alike, 1.0 - (1.0 - area) * alike)
+        z = float(ndtri(0.5 + confidence / 2.0))
+        logit = math.log(area) - math.log1p(-area)
+        half = z * math.sqrt(variance) / (area * (1.0 - area))
+        return Estimate(area, _expit(logit - half), _expit(logit + half))
+
+    def tpr_at_fpr(self, fpr: float, *, confidence: float = 0.95) -> OperatingPoint:
+        """The true positive rate at the largest false positive rate not above `fpr`.
+
+        Parameters
+        ----------
+        fpr : float
+            From 1 / nonmembers to 1.
+        confidence : float
+            Of the interval, which is exact (Clopper-Pearson) for the threshold that these
+            samples chose.
+
+        Raises
+        ------
+        EstimationError
+            If `fpr` is less than one nonmember.
+        """
+        check_confidence(confidence, "tpr_at_fpr")
+        members, nonmembers = self.members, self.nonmembers
+        if not 1.0 / nonmembers <= fpr <= 1.0:
+            raise EstimationError(
+                f"a false positive rate of {fpr:g} cannot be seen with {nonmembers} nonmembers",
+                cure=f"ask for {1.0 / nonmembers:.3g} to 1, or bring more nonmembers",
+                where="tpr_at_fpr",
+            )
+        # Counts, so that 1 of 1,000 is no more than 0.001 whatever rounding says.
+        allowed = math.floor(fpr * nonmembers * (1.0 + 1e-12))
+        at = int(np.searchsorted(self.false_positives, allowed, side="right")) - 1
+        hits = int(self.true_positives[at]) if at >= 0 else 0
+        false = int(self.false_positives[at]) if at >= 0 else 0
+        low, high = clopper_pearson(hits, members, (1.0 - confidence) / 2.0)
+        return OperatingPoint(
+            asked_fpr=fpr,
+            fpr=false / nonmembers,
+            tpr=Estimate(hits / members, float(low), float(high)),
+            threshold=float(self.thresholds[at]) if at >= 0 else math.inf,
+            true_positives=hits,
+            false_positives=false,
+            members=members,
+            nonmembers=nonmembers,
+        )
+
+
+def roc(scores: ArrayLike, member: ArrayLike) -> Roc:
+    """The ROC of attack scores.
+
+    Parameters
+    ----------
+    scores : array_like of shape (samples,)
+        Higher for what looks like a member.
+    member : array_like of bool of shape (samples,)
+
+    Raises
+    ------
+    EstimationError
+        If the shapes differ, a score is NaN, or there are no members or no nonmembers.
+
+    Notes
+    -----
+    One sort: O(n log n).
+
+    Examples
+    --------
+    >>> curve = roc([0.9, 0.4, 0.4, 0.1], [True, True, False, False])
+    >>> curve.auc().value
+    0.875
+    >>> curve.tpr_at_fpr(0.5).tpr.value
+    1.0
+    """
+    values, flags = _checked(scores, member, "roc")
+    order = np.argsort(-values, kind="stable")
+    values, flags = values[order], flags[order]
+    last = np.flatnonzero(np.append(values[1:] != values[:-1], True))
+    hits = np.cumsum(flags, dtype=np.int64)[last]
+    return Roc(values[last], hits, last + 1 - hits)
+
+
+def balanced_accuracy(guess: ArrayLike, member: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    """Mean of the shares of members and of nonmembers that are guessed right.
+
+    It is the accuracy where a sample is as likely a member as not, whatever the numbers of
+    both. The interval is `difference_interval` of the two positive rates.
+
+    Parameters
+    ----------
+    guess, member : array_like of bool of shape (samples,)
+    confidence : float
+
+    Raises
+    ------
+    EstimationError
+        As `roc`.
+    """
+    check_confidence(confidence, "balanced_accuracy")
+    called, flags = _checked(guess, member, "balanced_accuracy")
+    inside = called.astype(np.bool_)
+    members, nonmembers = int(flags.sum()), int((~flags).sum())
+    hits, false = int(inside[flags].sum()), int(inside[~flags].sum())
+    low, high = difference_interval(hits, members, false, nonmembers, confidence=confidence)
+    value = (hits / members + 1.0 - false / nonmembers) / 2.0
+    return Estimate(value, (1.0 + low) / 2.0, (1.0 + high) / 2.0)
+
+
+def _checked(
+    scores: ArrayLike, member: ArrayLike, where: str
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    values = real_array(scores, "scores", where, cure="give one per sample")
+    flags = real_array(member, "member", where, cure="give one per sample, true or false")
+    if values.ndim != 1 or values.shape != flags.shape:
+        raise EstimationError(
+            f"scores of shape {values.shape} for members of shape {flags.shape}",
+            cure="give one score and one flag for each sample",
+            where=where,
+        )
+    missing = int(np.isnan(values).sum())
+    if missing:
+        raise EstimationError(
+            f"{missing} of {len(values)} scores are NaN",
+            cure="leave out samples that have no score",
+            where=where,
+        )
+    inside = flags == 1
+    if not ((flags == 0) | inside).all():
+        raise EstimationError(
+            "member must hold true and false, or 1 and 0", cure="mark each sample", where=where
+        )
+    if inside.all() or not inside.any():
+        raise EstimationError(
+            f"all {len(inside)} samples are {'members' if inside.any() else 'nonmembers'}",
+            cure="give samples of both kinds",
+            where=where,
+        )
+    return values, inside
+
+
+def _variance(shares: NDArray[np.float64], weights: NDArray[np.float64], total: int) -> float:
+    """Variance of a mean over `total` samples that have these values so often."""
+    mean = float(weights @ shares) / total
+    if total == 1:  # nothing is known of its variance; this is the most there can be
+        return max(mean * (1.0 - mean), 0.0)
+    return float(weights @ (shares - mean) ** 2) / (total - 1) / total
+
+
+def _expit(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x)) if x > -700.0 else 0.0

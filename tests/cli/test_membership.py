@@ -1,0 +1,147 @@
+"""`canary membership`: from files of outputs to numbers, a page and a table."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from classifiers import save_outputs
+
+import canary
+from canary.membership.metric import ATTACKS
+
+
+@pytest.fixture
+def pair(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_outputs(Path("target.npz"), 1)
+    save_outputs(Path("shadow.npz"), 2)
+    return ("--target", "target.npz", "--shadow", "shadow.npz")
+
+
+def test_attack_gives_the_numbers_of_the_functions(command, pair):
+    outcome = command(
+        "membership", "attack", *pair, "--attacks", "all", "--out", "report", "--json"
+    )
+    assert outcome.code == 0, outcome.err
+    found = outcome.document
+    assert found["kind"] == "canary membership"
+    assert json.loads(Path("report/membership.json").read_text()) == found
+    assert [one["name"] for one in found["attacks"]] == list(ATTACKS)
+    target, shadow = canary.measure("target.npz"), canary.measure("shadow.npz")
+    for one in found["attacks"]:
+        scores = canary.attack(target, one["name"], shadow=shadow)
+        expected = canary.evaluate(scores, target.member[0])
+        for name, estimate in (("auc", expected.auc), ("balanced_accuracy", expected.accuracy)):
+            assert one[name] == {
+                "value": estimate.value,
+                "lower": estimate.lower,
+                "upper": estimate.upper,
+            }
+        for point in one["tpr_at_fpr"]:
+            assert point["fpr"] <= point["asked_fpr"]
+            assert point["tpr"]["lower"] <= point["tpr"]["value"] <= point["tpr"]["upper"]
+    assert [p["asked_fpr"] for p in found["attacks"][0]["tpr_at_fpr"]] == [0.01, 0.1]
+    assert "no false positive rate below 0.00" in outcome.err
+    assert found["told_apart"] is True
+    assert "tells members of the training data from others with" in outcome.err
+    assert sum(part["members"] for part in found["classes"]) == found["target"]["members"]
+    risks = [one["risk"] for one in found["risk"]["most_at_risk"]]
+    assert risks == sorted(risks, reverse=True)
+    assert len(risks) == 20
+
+
+def test_page_is_one_file_with_the_answer_and_the_figures(command, pair):
+    assert command("membership", "attack", *pair, "--out", "report").code == 0
+    page = Path("report/report.html").read_text()
+    assert "Whoever has a similar model tells members" in page
+    assert page.count("<svg ") == 4
+    assert not re.search(r"https?://|<script", page)
+    for heading in ("Attacks", "Risk of single samples", "Members most at risk", "Classes most"):
+        assert heading in page
+
+
+def test_nothing_to_tell_is_said(command, pair):
+    save_outputs(Path("target.npz"), 1, gap=0.0)
+    save_outputs(Path("shadow.npz"), 2, gap=0.0)
+    outcome = command("membership", "attack", *pair, "--out", "report", "--json")
+    assert outcome.document["told_apart"] is False
+    assert (
+        "By none of 11 attacks members were told from others better than by a coin" in outcome.err
+    )
+    assert "Members were not told" in Path("report/report.html").read_text()
+
+
+def test_losses_alone_serve(command, pair):
+    for name in ("target", "shadow"):
+        with np.load(f"{name}.npz") as held:
+            arrays = {key: held[key] for key in ("labels", "member")}
+        losses = canary.measure(f"{name}.npz").signal("loss")[0]
+        np.savez(f"{name}.npz", losses=losses, **arrays)
+    outcome = command("membership", "attack", *pair, "--out", "report", "--json")
+    assert outcome.code == 0, outcome.err
+    assert len(outcome.document["attacks"]) == 6
+    assert outcome.document["risk"] is None
+    refused = command("membership", "risk", *pair, "--out", "risk.parquet")
+    assert (refused.code, Path("risk.parquet").exists()) == (2, False)
+    assert "there is no signal 'modified-entropy'" in refused.err
+
+
+def test_groups_are_evaluated(command, pair):
+    with np.load("target.npz") as held:
+        np.savez("grouped.npz", group=np.where(held["labels"] < 2, "<a>", "b"), **held)
+    words = ("--target", "grouped.npz", *pair[2:], "--out", "report", "--json")
+    found = command("membership", "attack", *words).document
+    assert [part["value"] for part in found["groups"]] == ["<a>", "b"]
+    assert "&lt;a&gt;" in Path("report/report.html").read_text()
+
+
+def test_risk_writes_a_row_for_each_sample(command, pair):
+    outcome = command("membership", "risk", *pair, "--out", "risk.parquet", "--json")
+    assert outcome.code == 0, outcome.err
+    rows = pq.read_table("risk.parquet")
+    assert rows.column_names == ["sample", "label", "member", "modified_entropy", "risk"]
+    target = canary.measure("target.npz")
+    np.testing.assert_array_equal(rows["label"], target.label)
+    np.testing.assert_array_equal(rows["modified_entropy"], target.signal("modified-entropy")[0])
+    risks, member = np.array(rows["risk"]), np.array(rows["member"]) == 1
+    assert ((risks >= 0) & (risks <= 1)).all()
+    assert risks[member].mean() == pytest.approx(outcome.document["mean_risk_of_members"])
+    assert risks[member].mean() > risks[~member].mean() + 0.1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--attacks", "lira"), "there is no attack 'lira'; name some of correctness, confidence"),
+        (("--fpr", "much"), "--fpr: expected rates with commas between them, got 'much'"),
+        (("--fpr", "0.00001"), "a false positive rate of 1e-05 cannot be seen with"),
+        (("--prior", "2"), "prior must lie between 0 and 1, got 2.0"),
+        (("--confidence", "95"), "confidence must lie between 0 and 1, got 95.0"),
+    ],
+)
+def test_bad_options_leave_nothing_behind(command, pair, options, words):
+    outcome = command("membership", "attack", *pair, "--out", "report", *options)
+    assert outcome.code == 2
+    assert words in outcome.err
+    assert not Path("report").exists()
+
+
+def test_members_of_one_kind_are_refused(command, pair):
+    with np.load("target.npz") as held:
+        arrays = {**held, "member": np.ones_like(held["member"])}
+    np.savez("ones.npz", **arrays)
+    for words in (("attack", "--out", "report"), ("risk", "--out", "risk.parquet")):
+        outcome = command("membership", *words, "--target", "ones.npz", *pair[2:])
+        assert outcome.code == 2
+        assert "ones.npz: all 2000 samples are members; give samples of both kinds" in outcome.err
+
+
+def test_what_is_read_is_not_written(command, pair):
+    outcome = command("membership", "risk", *pair, "--out", "shadow.npz")
+    assert outcome.code == 2
+    assert "is read by this command" in outcome.err

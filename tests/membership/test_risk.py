@@ -1,0 +1,133 @@
+"""Privacy risk scores: by hand, against a slow rule, and where the truth is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from canary.errors import EstimationError
+from canary.membership.risk import reliability, risk_scores
+from canary.signals.table import SignalTable
+
+
+def table(values, member, label, classes):
+    values = np.asarray(values, float)[None]
+    return SignalTable(
+        {"modified-entropy": values}, np.asarray(member, bool)[None], np.asarray(label), classes
+    )
+
+
+def test_by_hand_golden():
+    # Two bins on the linear scale, [0, 1) and [1, 2]. Members 0, 0.5, 1, nonmembers 1.5, 2:
+    # shares (2/3, 1/3) and (0, 1). A score in the low bin is 1, in the high one
+    # (1/3) / (1/3 + 1) = 1/4; with prior 0.1, (1/30) / (1/30 + 9/10) = 1/28.
+    shadow = table([0, 0.5, 1, 1.5, 2], [1, 1, 1, 0, 0], [0] * 5, 1)
+    target = table([-5, 0.9, 1, 2, 7], [1, 0, 1, 0, 1], [0] * 5, 1)
+    options = {"shadow": shadow, "bins": 2, "scale": "linear", "least": 1}
+    np.testing.assert_allclose(risk_scores(target, **options).scores, [1, 1, 0.25, 0.25, 0.25])
+    found = risk_scores(target, **options, prior=0.1).scores
+    np.testing.assert_allclose(found, [1, 1, 1 / 28, 1 / 28, 1 / 28])
+
+
+def test_empty_bins_and_infinity_golden():
+    # Four bins of [0, 4]: members in 0, nonmembers in 3, none in 1 and 2: those take the
+    # nearest. Infinity has a bin of its own, here with a member and a nonmember of 2 and 4.
+    values = [0, math.inf, 4, 4, 4, math.inf]
+    shadow = table(values, [1, 1, 0, 0, 0, 0], [0] * 6, 1)
+    target = table([1.5, 2.5, math.inf], [1, 0, 1], [0] * 3, 1)
+    found = risk_scores(target, shadow=shadow, bins=4, scale="linear", least=1)
+    np.testing.assert_allclose(found.scores, [1, 0, (1 / 2) / (1 / 2 + 1 / 4)])
+    # Without infinite shadow samples it takes the last bin; of two as near, the lower.
+    shadow = table([0, 4, 4], [1, 0, 0], [0] * 3, 1)
+    found = risk_scores(target, shadow=shadow, bins=3, scale="linear", least=1)
+    np.testing.assert_allclose(found.scores, [1, 1, 0])
+
+
+def slow(target, shadow, *, bins, least):
+    """The same rule, one sample at a time."""
+    scores = []
+    for value, label in zip(target.values["modified-entropy"][0], target.label, strict=True):
+        mine = shadow.label == label
+        inside = shadow.member[0]
+        if min((mine & inside).sum(), (mine & ~inside).sum()) < least:
+            mine = np.ones_like(mine)
+        logs = np.log(np.maximum(shadow.values["modified-entropy"][0][mine], 1e-10))
+        finite = logs[np.isfinite(logs)]
+        low, high = finite.min(), finite.max()
+
+        def place(x, low=low, high=high):
+            if x == math.inf:
+                return bins
+            return min(max(int((x - low) * (bins / (high - low))), 0), bins - 1)
+
+        at = place(math.log(max(value, 1e-10)))
+        places = np.array([place(x) for x in logs])
+        nearest = min(set(places.tolist()), key=lambda p: (abs(p - at), p))
+        a = (places[inside[mine]] == nearest).mean()
+        b = (places[~inside[mine]] == nearest).mean()
+        scores.append(a / (a + b))
+    return scores
+
+
+def test_classes_and_pooling_against_one_sample_at_a_time_oracle():
+    rng = np.random.default_rng(0)
+
+    def drawn(samples):
+        label = rng.choice(6, samples, p=[0.4, 0.3, 0.2, 0.08, 0.01, 0.01])
+        member = rng.random(samples) < 0.4
+        values = np.exp(rng.normal(label - member, 1.5))
+        values[rng.random(samples) < 0.03] = math.inf
+        values[rng.random(samples) < 0.03] = 0.0
+        return table(values, member, label, 6)
+
+    shadow, target = drawn(400), drawn(500)
+    found = risk_scores(target, shadow=shadow, bins=7)
+    np.testing.assert_allclose(found.scores, slow(target, shadow, bins=7, least=10), rtol=1e-12)
+    assert 0 < found.pooled.sum() < 6
+
+
+def test_calibrated_where_the_posterior_is_known_theory():
+    # log Mentr is N(-1, 1) for members and N(0, 1) for nonmembers: the posterior at x is
+    # 1 / (1 + exp(x + 1/2)).
+    rng = np.random.default_rng(1)
+
+    def drawn(samples):
+        member = rng.random(samples) < 0.5
+        x = rng.normal(-1.0 * member, 1)
+        return x, table(np.exp(x), member, np.zeros(samples, int), 1)
+
+    _, shadow = drawn(100_000)
+    x, target = drawn(100_000)
+    risks = risk_scores(target, shadow=shadow, bins=60)
+    away = np.abs(x) < 2.5  # a bin at the far ends holds few
+    assert np.abs(risks.scores - 1 / (1 + np.exp(x + 0.5)))[away].max() < 0.1
+    found = reliability(risks, target.member[0])
+    assert found.rmse < 0.03
+    assert found.calibration_error < 0.01
+    assert found.members.sum() + found.nonmembers.sum() == 100_000
+
+
+def test_reliability_weighs_to_the_prior_golden():
+    # All scores 1/2: the share of members at prior 1/2 is 1/2, however few there are.
+    shadow = table([1, 1], [1, 0], [0, 0], 1)
+    target = table([1] * 10, [1] + [0] * 9, [0] * 10, 1)
+    found = reliability(risk_scores(target, shadow=shadow, least=1), target.member[0])
+    assert (found.rmse, found.calibration_error) == pytest.approx((0, 0), abs=1e-15)
+    assert (found.score[0], found.share[0]) == pytest.approx((0.5, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"prior": 0.0}, "prior must lie between 0 and 1, got 0.0"),
+        ({"prior": math.nan}, "prior must lie"),
+        ({"bins": 0}, "bins and least must be 1 or more, got 0 and 10"),
+        ({"scale": "root"}, "there is no scale 'root'"),
+    ],
+)
+def test_refused_input(options, words):
+    shadow = table([1, 2], [1, 0], [0, 0], 1)
+    with pytest.raises(EstimationError, match=words):
+        risk_scores(shadow, shadow=shadow, **options)

@@ -1,0 +1,270 @@
+"""Files of outputs: what is read, and what is refused with its cure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import canary
+from canary.errors import InputError
+from canary.signals import files
+
+RNG = np.random.default_rng(0)
+LOGITS = RNG.normal(0, 3, (50, 3))
+PROBS = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
+LABELS = RNG.integers(0, 3, 50)
+MEMBER = np.arange(50) % 2
+GOOD = {"labels": LABELS, "member": MEMBER}
+
+
+def numbered(kind, outputs):
+    return {f"{kind}_{i}": outputs[:, i] for i in range(outputs.shape[1])}
+
+
+def csv(path, columns):
+    rows = zip(*columns.values(), strict=True)
+    lines = [",".join(columns), *(",".join(repr(v.item()) for v in r) for r in rows)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def write(path, kind):
+    """`LOGITS` in every way a file can hold them."""
+    if kind == "npz":
+        np.savez(path.with_suffix(".npz"), logits=LOGITS, **GOOD)
+    elif kind == "npz packed, columns first":
+        np.savez_compressed(path.with_suffix(".npz"), logits=np.asfortranarray(LOGITS), **GOOD)
+    elif kind == "parquet of lists":
+        columns = {"logits": LOGITS.tolist(), **GOOD}
+        pq.write_table(pa.table(columns), path.with_suffix(".parquet"))
+    elif kind == "parquet of columns":
+        pq.write_table(
+            pa.table({**numbered("logits", LOGITS), **GOOD}), path.with_suffix(".parquet")
+        )
+    else:
+        csv(path.with_suffix(".csv"), {**numbered("logits", LOGITS), **GOOD})
+    return next(path.parent.glob("outputs.*"))
+
+
+@pytest.mark.parametrize("size", [files._BYTES, 8 * 3 * 7])
+@pytest.mark.parametrize(
+    "kind",
+    ["npz", "npz packed, columns first", "parquet of lists", "parquet of columns", "csv"],
+)
+def test_every_file_gives_the_table_of_the_arrays_property(tmp_path, monkeypatch, kind, size):
+    monkeypatch.setattr(files, "_BYTES", size)  # pieces of 7 samples
+    found = canary.measure(write(tmp_path / "outputs", kind))
+    expected = canary.measure(LOGITS, y=LABELS, member=MEMBER, outputs="logits")
+    assert found.values.keys() == expected.values.keys()
+    for name, value in expected.values.items():
+        np.testing.assert_array_equal(found.values[name], value)
+    np.testing.assert_array_equal(found.member, expected.member)
+    np.testing.assert_array_equal(found.label, LABELS)
+    assert found.classes == 3
+
+
+def test_logits_are_read_before_probabilities_and_losses(tmp_path):
+    np.savez(
+        tmp_path / "a.npz", probs=PROBS * 9, losses=-LABELS, logits=LOGITS, group=LABELS, **GOOD
+    )
+    found = canary.measure(tmp_path / "a.npz")
+    np.testing.assert_allclose(found.signal("confidence")[0], PROBS[range(50), LABELS])
+    np.testing.assert_array_equal(found.group, LABELS)
+
+
+def test_losses_alone_serve(tmp_path):
+    np.savez(tmp_path / "a.npz", losses=np.linspace(0, 5, 50), **GOOD)
+    assert set(canary.measure(tmp_path / "a.npz").values) == {
+        "confidence",
+        "loss",
+        "logit-confidence",
+    }
+
+
+def changed(array, at, value, dtype=None):
+    array = array.astype(dtype or array.dtype).copy()
+    array[at] = value
+    return array
+
+
+BAD = {
+    "labels out of range": (
+        {"probs": PROBS, "labels": changed(LABELS, 7, 3), "member": MEMBER},
+        "sample 7 has the label 3, expected 0 to 2; number the classes from 0",
+    ),
+    "negative label": (
+        {"probs": PROBS, "labels": changed(LABELS, 7, -1), "member": MEMBER},
+        "sample 7 has the label -1, expected 0 to 2",
+    ),
+    "labels between": (
+        {"probs": PROBS, "labels": LABELS + 0.5, "member": MEMBER},
+        "labels are of the type float64, whole numbers were expected",
+    ),
+    "do not sum to one": (
+        {"probs": changed(PROBS, [3, 9], 0.5), **GOOD},
+        r"samples 3, 9 have probabilities that do not sum to one \(the first to 1.5\); give them",
+    ),
+    "logits called probs": ({"probs": LOGITS, **GOOD}, r"samples 0, 1, 2 and 47 more have prob"),
+    "negative probability": (
+        {"probs": changed(PROBS, 4, [-0.5, 0.5, 1.0]), **GOOD},
+        "sample 4 have negative probabilities; apply the softmax",
+    ),
+    "NaN probability": (
+        {"probs": changed(PROBS, 4, np.nan), **GOOD},
+        "sample 4 have NaN probabilities; look for a diverged model",
+    ),
+    "NaN logit": ({"logits": changed(LOGITS, (4, 1), np.nan), **GOOD}, "sample 4 have NaN or inf"),
+    "infinite logit": (
+        {"logits": changed(LOGITS, (4, 1), np.inf), **GOOD},
+        "NaN or infinite logits",
+    ),
+    "float16 overflow": (
+        {"logits": changed(LOGITS, (4, 1), np.inf, np.float16), **GOOD},
+        r"float16 holds nothing above 65,504.*float32",
+    ),
+    "float16 underflow": (
+        {
+            "probs": np.array([[1, 1e-9], [0.5, 0.5]], np.float16),
+            "labels": [1, 0],
+            "member": [0, 1],
+        },
+        "sample 0 have the probability 0 for their own label, in float16.*save logits, or prob",
+    ),
+    "no probability at all": ({"logits": changed(LOGITS, 4, -np.inf), **GOOD}, "not all"),
+    "negative loss": (
+        {"losses": changed(LABELS * 0.5, 3, -1), **GOOD},
+        "losses that are NaN or neg",
+    ),
+    "losses of classes": ({"losses": PROBS, **GOOD}, r"shape \(50, 3\), expected one number per"),
+    "one class": ({"probs": PROBS[:, :1], **GOOD}, r"probs have the shape \(50, 1\).*at least 2"),
+    "words": ({"probs": PROBS.astype(str), **GOOD}, "numbers were expected"),
+    "mismatched lengths": (
+        {"probs": PROBS, "labels": LABELS[:40], "member": MEMBER},
+        "differ in length: probs 50, labels 40, member 50; give one entry per sample",
+    ),
+    "nothing": ({"probs": PROBS[:0], "labels": LABELS[:0], "member": MEMBER[:0]}, "no samples"),
+    "flags that are none": (
+        {"probs": PROBS, "labels": LABELS, "member": changed(MEMBER, 2, 5)},
+        "sample 2 has the member flag 5, expected 0 or 1; write 1 for",
+    ),
+    "flags of words": (
+        {"probs": PROBS, "labels": LABELS, "member": np.array(["yes"] * 50)},
+        "sample 0 has the member flag 'yes'",
+    ),
+    "no members": (
+        {"probs": PROBS, "labels": LABELS},
+        "lacks member; it holds labels, probs; save",
+    ),
+    "no outputs": (GOOD, "lacks logits, probs or losses; it holds labels, member"),
+    "labels in two dimensions": (
+        {"probs": PROBS, "labels": LABELS[:, None], "member": MEMBER},
+        r"labels has the shape \(50, 1\), expected one entry per sample",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_arrays_in_a_file(tmp_path, case):
+    arrays, words = BAD[case]
+    path = tmp_path / "bad.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(InputError, match=words) as refused:
+        canary.measure(path)
+    assert str(path) in str(refused.value)
+    assert refused.value.cure
+
+
+@pytest.mark.parametrize("name", ["logits", "labels", "member", "group"])
+def test_pickled_objects_are_never_loaded(tmp_path, name):
+    class Trap:
+        def __reduce__(self):
+            return (pytest.fail, ("it was unpickled",))
+
+    arrays = {"logits": LOGITS, **GOOD, "group": LABELS} | {name: np.array([Trap()] * 50)}
+    np.savez(tmp_path / "a.npz", allow_pickle=True, **arrays)
+    with pytest.raises(InputError, match=f"pickled objects in {name}, which are never loaded"):
+        canary.measure(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.parquet", "a.csv"])
+def test_damaged_and_missing_files(tmp_path, name):
+    with pytest.raises(InputError, match="cannot be read"):
+        canary.measure(tmp_path / name)
+    (tmp_path / name).write_bytes(b"\x00\xff nothing of the kind")
+    with pytest.raises(InputError, match="damaged|lacks"):
+        canary.measure(tmp_path / name)
+
+
+def test_a_file_that_was_cut_short(tmp_path):
+    whole = tmp_path / "a.npz"
+    np.savez(whole, logits=RNG.normal(0, 1, (5000, 3)), labels=[0] * 5000, member=[1] * 5000)
+    whole.write_bytes(whole.read_bytes()[:60_000])
+    with pytest.raises(InputError, match="damaged"):
+        canary.measure(whole)
+
+
+def test_tables_that_do_not_serve(tmp_path):
+    uneven = {"logits": [[1.0, 2.0], [1.0]], "labels": [0, 0], "member": [0, 1]}
+    pq.write_table(pa.table(uneven), tmp_path / "uneven.parquet")
+    with pytest.raises(InputError, match="the lists of logits differ in length"):
+        canary.measure(tmp_path / "uneven.parquet")
+    (tmp_path / "gap.csv").write_text("logits_0,logits_2,labels,member\n1,2,0,1\n")
+    with pytest.raises(InputError, match="not numbered from 0 without a gap"):
+        canary.measure(tmp_path / "gap.csv")
+    (tmp_path / "empty.csv").write_text("logits_0,logits_1,labels,member\n1,2,,1\n1,2,0,0\n")
+    with pytest.raises(InputError, match="the column labels has empty cells"):
+        canary.measure(tmp_path / "empty.csv")
+    (tmp_path / "outputs.txt").write_text("")
+    with pytest.raises(InputError, match="has the ending '.txt'; save the outputs as .npz"):
+        canary.measure(tmp_path / "outputs.txt")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"models": "a.npz", "y": LABELS}, "a file of outputs brings its own labels"),
+        ({"models": LOGITS, "y": LABELS, "member": MEMBER}, "outputs=None"),
+        ({"models": lambda x: x, "y": LABELS, "member": MEMBER, "outputs": "probs"}, "needs x"),
+        (
+            {
+                "models": lambda x: x[1:],
+                "x": PROBS,
+                "y": LABELS,
+                "member": MEMBER,
+                "outputs": "probs",
+            },
+            "gave 49 outputs for 50 samples",
+        ),
+        (
+            {
+                "models": [LOGITS, LOGITS[:, :2]],
+                "y": LABELS * 0,
+                "member": MEMBER,
+                "outputs": "logits",
+            },
+            "models of 2 and 3 classes",
+        ),
+        (
+            {"models": [LOGITS] * 3, "y": LABELS, "member": np.ones((2, 50)), "outputs": "logits"},
+            r"members of shape \(2, 50\) and labels of shape \(50,\) for 3 models",
+        ),
+    ],
+)
+def test_measure_says_what_does_not_fit(given, words):
+    with pytest.raises(InputError, match=words):
+        canary.measure(**given)
+
+
+def test_functions_are_asked_part_by_part():
+    asked = []
+
+    def model(part):
+        asked.append(len(part))
+        return part
+
+    found = canary.measure(
+        [model, PROBS], PROBS, LABELS, member=MEMBER, outputs="probs", batch_size=20
+    )
+    assert asked == [20, 20, 10]
+    np.testing.assert_array_equal(found.signal("loss")[0], found.signal("loss")[1])
