@@ -10,7 +10,7 @@ import numpy as np
 
 from canary.audits.below import Below
 from canary.audits.candidates import deepest, longest, notes_on
-from canary.audits.methods import Found, OneFormat
+from canary.audits.methods import Found, OneFormat, untold
 from canary.audits.planning import plan_for
 from canary.audits.result import CanaryResult, FormatResult
 from canary.audits.settings import Settings, Stage
@@ -127,7 +127,7 @@ class Auditor:
                 reason += more
         if plan.method == IMPORTANCE:
             found, cost = one.weighed(found)
-            reason = f"{reason}, {cost}"
+            reason = f"{reason}, {cost}{untold(found.exposures)}"
         skewed, fit = self._extrapolate(number, format, found, noise_bits=noise_bits)
         if skewed is not None and self.settings.method == SKEW_NORMAL:
             found = replace(found, exposures=skewed)
