@@ -22,7 +22,10 @@ _TOO_SHORT = 1e-3  # chance of the note where the tokenizer never saw the canari
 
 
 def longest(encoder: CandidateEncoder, format: Format, fills: Sequence[str]) -> tuple[int, int]:
-    """Most tokens of a candidate, and below its context, among the canaries and others."""
+    """Most tokens of a candidate, and below its context, among the canaries and 256 others.
+
+    For want of a token tree: `deepest` has the most of all.
+    """
     some = [*fills, *format.sample(min(format.size, 256), rng=np.random.default_rng(0))]
     encodings = encoder.candidates(format, some)
     below = (len(e.ids) - (encoder.context_length(format, e) or 1) for e in encodings)

@@ -102,7 +102,7 @@ def completed(
                 break
             budget = left - wide.queries
         right = [
-            end.leaf is not None and tree.fills([end.leaf]) == [fill[known:]]
+            end.leaf is not None and fill[known:] in tree.texts([end.leaf])[0]
             for end in (greedy, wide)
         ]
         made.append(

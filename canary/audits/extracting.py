@@ -160,7 +160,7 @@ def extract(
             "probability 0",
             cure="check which tokens the model forbids, or the context before the candidate",
         )
-    fills = [fill for fill in tree.fills(found.leaves) if fill is not None]
+    fills = tree.fills(found.leaves)
     found = _checked(
         found,
         fills,
@@ -215,7 +215,7 @@ def extract(
     if known is None or found.stopped == "interrupted":
         return result
     secrets = {name: fill for fill, name in own.items()} or {
-        f"candidate {place}": fill for place, fill in enumerate(fills, 1)
+        f"candidate {place}": c.fill for place, c in enumerate(candidates, 1) if c.fill is not None
     }
     if not secrets:
         return replace(result, notes=(*result.notes, _NOTHING_TO_COMPLETE))
@@ -272,11 +272,13 @@ def with_extractions(
     Raises
     ------
     InputError
-        If the budget is no number of queries, or the canaries are not those of the audit.
+        If the budget is no number of queries, or the set is not the audit's: it has other
+        formats, ids or numbers of copies.
     KeyboardInterrupt
         On Ctrl-C: there is no part of an audit.
     """
     check_numbers(budget=budget)
+    _check_audited(audit, canaries)
     seam, found, formats = load(model), [], list(audit.formats)
     for number, format in enumerate(canaries.formats):
         mine = [c for c in canaries if c.format == number]
@@ -305,9 +307,24 @@ def with_extractions(
     return replace(audit, formats=tuple(formats), extractions=tuple(found))
 
 
+def _check_audited(audit: Audit, canaries: CanarySet) -> None:
+    """Refuse a set that the audit was not made with."""
+    same = [f.format for f in audit.formats] == [f.text for f in canaries.formats]
+    audited = [(c.id, c.format, c.repetitions) for c in audit.canaries]
+    if canaries.natural:  # the audit drew controls and put them behind
+        audited = audited[: len(canaries)]
+    if not same or audited != [(c.id, c.format, c.repetitions) for c in canaries]:
+        texts = " and ".join(repr(f.format) for f in audit.formats)
+        raise InputError(
+            "the canaries are not those of the audit: other formats, ids or numbers of copies",
+            cure=f"give the set that it was made with, {len(audited):,} canaries of {texts}",
+            where="with_extractions",
+        )
+
+
 def _checked(
     found: Shortest,
-    fills: Sequence[str],
+    fills: Sequence[str | None],
     *,
     below: Below,
     batcher: Batcher,
@@ -320,17 +337,19 @@ def _checked(
     alone = format.size == 1  # nothing was walked
     if alone or count <= 0 or gives_bounds(below.model) or found.stopped == "interrupted":
         return found
+    which = [i for i in range(count) if fills[i] is not None]
+    told = [fill for fill in fills[:count] if fill is not None]
     try:
-        rows, queries = price(batcher, format, below.encoder, fills[:count])
+        rows, queries = price(batcher, format, below.encoder, told)
     except KeyboardInterrupt:  # what was found stays valid
         return replace(found, stopped="interrupted")
-    check_agreement(batcher, Priced(found.costs[:count] / _LN2, None), rows, noise_bits)
+    check_agreement(batcher, Priced(found.costs[which] / _LN2, None), rows, noise_bits)
     return replace(found, queries=found.queries + queries)
 
 
 def _candidates(
     found: Shortest,
-    fills: Sequence[str],
+    fills: Sequence[str | None],
     own: dict[str, str],
     *,
     size: int,
@@ -338,6 +357,7 @@ def _candidates(
     noise_bits: float,
     excess_bits: float,
 ) -> tuple[Candidate, ...]:
+    """What was found, leaf by leaf; a leaf without a fill is no candidate."""
     px = found.costs / _LN2
     least, most = bounds_by_place(
         px,
@@ -359,6 +379,7 @@ def _candidates(
             canary=own.get(fill),
         )
         for i, fill in enumerate(fills)
+        if fill is not None
     )
 
 

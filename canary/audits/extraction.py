@@ -64,7 +64,7 @@ class Completion:
     known : int
         How many characters were given.
     greedy, beam : bool
-        Whether greedy search and beam search gave the rest.
+        Whether greedy search and beam search gave the rest, in whatever tokens.
     width : int
         Of the beam.
     queries : int

@@ -10,7 +10,7 @@ import numpy as np
 
 from canary.audits.below import Below
 from canary.audits.candidates import deepest, longest, notes_on
-from canary.audits.methods import Found, OneFormat
+from canary.audits.methods import Found, OneFormat, untold
 from canary.audits.planning import plan_for
 from canary.audits.result import CanaryResult, FormatResult
 from canary.audits.settings import Settings, Stage
@@ -101,12 +101,14 @@ class Auditor:
         fills = [c.fill for c in canaries]
         tokens, below = longest(encoder, format, fills)
         plan = plan_for(facts, encoder, self.settings, format, fills, below=below)
+        if plan.tree is not None:
+            tokens = deepest(plan.tree)
         shards = None if self.run is None else self.run.series(f"format-{number}")
         earlier = [] if shards is None else [shard.state for shard in shards]
         left = round(plan.queries * (1 - sum(state["share"] for state in earlier)))
         name = ENUMERATION if plan.method == ENUMERATION else UNIFORM_DRAWS
         batcher = self.below.batcher(f"{name} of {format.masked}", left)
-        batcher.check_length(tokens if plan.tree is None else deepest(plan.tree))
+        batcher.check_length(tokens)
         noise_bits = facts.noise_bits(tokens)
         one = OneFormat(self.below, self.settings, plan, number, format, fills, noise_bits)
         if plan.method == ENUMERATION:
@@ -125,7 +127,7 @@ class Auditor:
                 reason += more
         if plan.method == IMPORTANCE:
             found, cost = one.weighed(found)
-            reason = f"{reason}, {cost}"
+            reason = f"{reason}, {cost}{untold(found.exposures)}"
         skewed, fit = self._extrapolate(number, format, found, noise_bits=noise_bits)
         if skewed is not None and self.settings.method == SKEW_NORMAL:
             found = replace(found, exposures=skewed)

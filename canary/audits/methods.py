@@ -35,7 +35,7 @@ from canary.statistics.histogram import Histogram, HistogramBuilder
 from canary.statistics.result import IMPORTANCE, RANK, RANK_AND_DRAWS, Exposure
 from canary.statistics.weighted import exposure_by_importance
 
-__all__ = ["Found", "OneFormat"]
+__all__ = ["Found", "OneFormat", "untold"]
 
 # Each keeps what it draws apart from the canaries of the same seed, and from the others.
 _DRAWS_STREAM = 0x64726177
@@ -223,13 +223,33 @@ class OneFormat:
         before = replace(found, exposures=drawn)
         weighed, cost = self.weighed(before)
         exposures = [
-            beside_weighed(certain, by_weight) if wanted else certain
+            _beside(certain, by_weight) if wanted else certain
             for certain, by_weight, wanted in zip(
                 found.exposures, weighed.exposures, few, strict=True
             )
         ]
-        done = f", and importance draws told of {sum(few)} more, {cost}"
+        told = sum(
+            e.method == IMPORTANCE for e, wanted in zip(exposures, few, strict=True) if wanted
+        )
+        done = f", and importance draws told of {told} more, {cost}"
         return replace(weighed, exposures=exposures), done
 
     def _rng(self, stream: int) -> np.random.Generator:
         return np.random.default_rng([stream, self.settings.seed, self.number])
+
+
+def untold(exposures: Sequence[Exposure]) -> str:
+    """For how many canaries importance draws carry no interval, in words."""
+    silent = sum(e.method != IMPORTANCE for e in exposures)
+    if not silent:
+        return ""
+    return (
+        f"; {silent} of {len(exposures)} canaries keep their uniform draws, for the sample "
+        "has no interval for them"
+    )
+
+
+def _beside(walked: Exposure, weighed: Exposure) -> Exposure:
+    if weighed.method != IMPORTANCE:  # uniform draws, which the walk cuts
+        weighed = replace(weighed, method=RANK_AND_DRAWS)
+    return beside_weighed(walked, weighed)

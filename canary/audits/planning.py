@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from canary.audits.candidates import deepest
 from canary.audits.settings import Settings
 from canary.errors import InputError, UnsupportedError
 from canary.formats.format import Format
@@ -65,6 +66,8 @@ def plan_for(
 ) -> Plan:
     """What to do for a format whose candidates have `below` tokens below their context.
 
+    Where a token tree holds longer ones than those that were seen, the tree counts.
+
     Raises
     ------
     InputError
@@ -91,6 +94,8 @@ def plan_for(
             raise
         tree, obstacle = None, f" row by row ({error.problem})"
         queries, certificate = format.size * below, "certified: every fill was encoded"
+    if tree is not None:  # the longest of all, and not only of some
+        below = max(below, deepest(tree) - len(tree.context))
     if settings.method == RANK:
         return Plan(RANK, "ranks were asked for", drawn * below, certificate, tree)
     if settings.method == "importance":

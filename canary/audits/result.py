@@ -131,7 +131,8 @@ class FormatResult:
     queries : int
         Tokens computed below the context.
     tokens : int
-        Tokens of the longest candidate seen, context included.
+        Tokens of the longest candidate, context included; of the longest one seen where no
+        tree was used.
     noise_bits : float
         Costs closer than this count as ties of unknown order.
     certificate : str or None

@@ -25,7 +25,7 @@ class Completed:
         Number of the likeliest leaf that it found; None if the model gives all that it
         tried probability 0.
     cost : float
-        Nats, of the whole candidate; infinity if there is none.
+        Nats, of the whole candidate in the tokens of this leaf; infinity if there is none.
     queries : int
     """
 
@@ -49,6 +49,8 @@ def complete(
     all continuations go on. Leaves stay in the beam as they are. A likelier leaf may be
     missed: nothing is proven. None if it cannot end within `budget` queries, or before the
     time `deadline` of `time.monotonic`.
+    Where the tree holds tokenizations that the tokenizer itself would not give, they count as
+    well: what is completed is a text, however it is cut (`TokenTree.texts`).
 
     Raises
     ------
@@ -72,7 +74,6 @@ def complete(
         stay, go = order[order < len(costs)], order[order >= len(costs)] - len(costs)
         go = go[np.isfinite(step.costs[go])]
         done = go[step.leaves[go]]
-        done = done[step.canonical(done)]
         leaves = np.concatenate([leaves[stay], step.first_leaf[done]])
         costs = np.concatenate([costs[stay], step.costs[done]])
         frontier = step.open_nodes(go[~step.leaves[go]])

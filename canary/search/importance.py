@@ -388,15 +388,18 @@ def _chances(children: _Children, width: int, size: int, guide: Guide | None) ->
     else:
         log_worth = guide.log_worth(children.costs, leaves)
     log_worth = log_worth + np.log(children.above)
-    worth = np.exp(log_worth - log_worth.max())
     floor = _UNIFORM * width / size * leaves + _MODEL * width * np.exp(children.log_model)
     floor = np.minimum(children.above * floor, 1.0)
     # Chances that reach 1 are set to it, and the others share what is left of the width.
     certain = floor >= 1.0
     while True:
         left = width - np.count_nonzero(certain) - float(floor[~certain].sum())
-        whole = float(worth[~certain].sum())
-        scale = left / whole if left > 0.0 and whole > 0.0 else 0.0
+        # Worths of those that are left alone: beside certain ones they may be too small to tell.
+        best = log_worth[~certain].max(initial=-np.inf)
+        worth = np.zeros(len(children))
+        if np.isfinite(best):
+            worth[~certain] = np.exp(log_worth[~certain] - best)
+        scale = left / float(worth.sum()) if left > 0.0 and np.isfinite(best) else 0.0
         more = ~certain & (scale * worth + floor >= 1.0)
         if not more.any():
             return np.where(certain, 1.0, scale * worth + floor)

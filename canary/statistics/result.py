@@ -78,7 +78,7 @@ class Exposure:
         ``-log2 (F(Px) - F(0))`` of `bits`. None if the curve has nothing there at all.
     effective_draws : float or None
         Of importance draws: how many uniform hits would tell as much of the rank. None
-        where all that count were found.
+        where all that count were found, or where the sample tells nothing of it.
     """
 
     bits: float | None

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, exact_size
 from canary.statistics.exposures import exposure_by_bounds, exposure_by_bounds_and_draws
-from canary.statistics.result import IMPORTANCE, Exposure
+from canary.statistics.result import IMPORTANCE, RANK_AND_DRAWS, Exposure
 
 __all__ = ["RankCount", "WeightedCount", "count_deviation", "exposure_by_importance"]
 
@@ -173,7 +173,9 @@ def exposure_by_importance(
     list of Exposure
         The interval is certain, and has no confidence, where everything that may count was
         found. Where the sample carries no interval, that of the uniform draws stands, cut by
-        certain facts. ``effective_draws`` is the effective sample size of the count.
+        certain facts, and the method says so: `UNIFORM_DRAWS`, or `RANK_AND_DRAWS` where
+        those cut it. ``effective_draws`` is the effective sample size of the count; None
+        where the estimate is no weighted count, or all that count were found.
 
     Notes
     -----
@@ -207,13 +209,18 @@ def _exposure(count: RankCount, drawn: Exposure, size: int, confidence: float) -
         rank=int(rank) if count.exact else None,
         space_size=size,
     )
-    found = replace(exposure_by_bounds_and_draws(bounds, drawn), method=IMPORTANCE)
+    found = exposure_by_bounds_and_draws(bounds, drawn)
     ends = count.interval(confidence)
-    if count.exact or ends is None:
-        return found
+    if count.exact:
+        return replace(found, method=IMPORTANCE)
+    if ends is None:
+        ends_of = (found.lower_bits, found.upper_bits)
+        cut = ends_of != (drawn.lower_bits, drawn.upper_bits) or found.bits != drawn.bits
+        return replace(found, method=RANK_AND_DRAWS if cut else drawn.method)
     first, last = ends[0], min(ends[1], size)
     return replace(
         found,
+        method=IMPORTANCE,
         bits=math.log2(size / min(max(rank, first), last)),
         lower_bits=math.log2(size / last),
         upper_bits=math.log2(size / first),

@@ -49,6 +49,13 @@ class Reader(Protocol):
         """
         ...
 
+    def texts(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[tuple[str, ...]]:
+        """The fills that the tokens of each leaf spell, whether the tokenizer gives them or not.
+
+        More than one where the tokenizer takes several for the same text.
+        """
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class TokenTree:
@@ -193,6 +200,11 @@ class TokenTree:
         """The fills of leaves by their numbers; None where a leaf is not canonical."""
         numbers = np.asarray(numbers, self.leaves.dtype)
         return self.reader.fills([self.row(int(n)) for n in numbers], numbers)
+
+    def texts(self, numbers: Sequence[int] | Ints) -> list[tuple[str, ...]]:
+        """The fills that leaves spell, by their numbers; also of leaves that are not canonical."""
+        numbers = np.asarray(numbers, self.leaves.dtype)
+        return self.reader.texts([self.row(int(n)) for n in numbers], numbers)
 
     @cached_property
     def _by_token(self) -> tuple[Ints, Ints]:

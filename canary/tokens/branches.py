@@ -26,6 +26,10 @@ class _Some:
         """See `canary.tokens.arrays.Reader`."""
         return self.reader.fills(rows, self.chosen[numbers])
 
+    def texts(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[tuple[str, ...]]:
+        """See `canary.tokens.arrays.Reader`."""
+        return self.reader.texts(rows, self.chosen[numbers])
+
 
 def branches(tree: TokenTree, numbers: Ints) -> TokenTree:
     """The tree without all that leads to none of the chosen leaves.

@@ -27,6 +27,10 @@ class ListReader:
         """See `canary.tokens.arrays.Reader`."""
         return [self.listed[number] for number in numbers.tolist()]
 
+    def texts(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[tuple[str, ...]]:
+        """See `canary.tokens.arrays.Reader`."""
+        return [(self.listed[number],) for number in numbers.tolist()]
+
 
 @dataclass(frozen=True, eq=False)
 class CharacterReader:
@@ -38,8 +42,12 @@ class CharacterReader:
 
     def fills(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[str | None]:
         """See `canary.tokens.arrays.Reader`."""
+        return [text for (text,) in self.texts(rows, numbers)]
+
+    def texts(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[tuple[str, ...]]:
+        """See `canary.tokens.arrays.Reader`."""
         return [
-            "".join(self.characters[t] for t in row[self.before : len(row) - self.after])
+            ("".join(self.characters[t] for t in row[self.before : len(row) - self.after]),)
             for row in rows
         ]
 
@@ -71,15 +79,8 @@ class GraphReader:
 
     def fills(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[str | None]:
         """See `canary.tokens.arrays.Reader`."""
-        start = len(self.encoder.context) + len(self.format.prefix)
-        spelled: list[tuple[int, str]] = []
-        for number, row in enumerate(rows):
-            inner = row[self.before : len(row) - self.after]
-            symbols = [symbol for token in inner for symbol in self.symbols[token]]
-            spelled.extend(
-                (number, text[start : len(text) - len(self.format.suffix)])
-                for text in self.graph.spell(symbols)
-            )
+        texts = self.texts(rows, numbers)
+        spelled = [(number, fill) for number, fills in enumerate(texts) for fill in fills]
         found: list[str | None] = [None] * len(rows)
         if self.canonical and len(spelled) == len(rows):
             for number, fill in spelled:
@@ -89,4 +90,18 @@ class GraphReader:
         for (number, fill), encoding in zip(spelled, encoded, strict=True):
             if encoding.ids == tuple(rows[number]):
                 found[number] = fill
+        return found
+
+    def texts(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[tuple[str, ...]]:
+        """See `canary.tokens.arrays.Reader`."""
+        start, found = len(self.encoder.context) + len(self.format.prefix), []
+        for row in rows:
+            inner = row[self.before : len(row) - self.after]
+            symbols = [symbol for token in inner for symbol in self.symbols[token]]
+            found.append(
+                tuple(
+                    text[start : len(text) - len(self.format.suffix)]
+                    for text in self.graph.spell(symbols)
+                )
+            )
         return found

@@ -10,6 +10,7 @@ import pytest
 from small_models import build
 
 from canary.audits.auditing import audit, exposure
+from canary.audits.extracting import extract
 from canary.audits.ranked import FEW_HITS
 from canary.audits.result import Audit
 from canary.corpus.canaries import CanarySet, generate
@@ -52,6 +53,23 @@ def test_the_budget_holds_the_canaries_own_paths() -> None:
         spent = int(about.reason.rpartition("with ")[2].split()[0].replace(",", ""))
         assert spent <= max(budget, 60)
         assert spent > budget - 20 or budget <= 60
+
+
+def test_the_longest_candidate_of_a_tree_sets_noise_and_plan() -> None:
+    """One fill in 1,001 has 13 tokens instead of 3: not seen, but it is in the tree."""
+    model, text = build("gpt2"), "a{re:[0-9]{3}|z[a]{12}}"
+    canaries = CanarySet.from_fills(text, ["123"])
+    found = {
+        method: audit(model, canaries, method=method, budget=20_000, draws=5).formats[0]
+        for method in ("sampling", "rank", "importance", "enumeration")
+    }
+    assert found.pop("sampling").tokens == 4
+    for about in found.values():
+        assert about.tokens == 14
+        assert about.noise_bits == extract(model, text, budget=50).noise_bits
+    # The canary, 16 controls and the root take 18 paths of 13 tokens: 300 // 13 - 18 are left.
+    few = audit(model, canaries, method="importance", budget=300, draws=500).formats[0]
+    assert "importance draws were asked for, 5 nodes per level" in few.reason
 
 
 def test_every_budget_gives_what_holds(tmp_path) -> None:

@@ -20,6 +20,7 @@ from canary.errors import InputError, ModelError, OutOfMemory
 from canary.formats.format import Format
 from canary.models.table import TableModel
 from canary.tokens.fast import as_tokenizer
+from canary.tokens.tree import TokenTree
 
 TEXT = "The code is {digit:3}."
 
@@ -87,6 +88,23 @@ def test_formats_without_canaries_are_left_out_of_an_audit(case):
     with pytest.raises(InputError, match="no canary of the format 'a{digit:2}'") as caught:
         extract(case.model, "a{digit:2}", canaries=chosen)
     assert caught.value.cure == f"name one of {TEXT!r}"
+
+
+def test_a_leaf_without_a_fill_leaves_the_others_their_numbers(case, monkeypatch):
+    """Whichever leaf it is: cost, queries and place of the others are their own."""
+    whole, fills = extract(case.model, TEXT, top=4, known=1), TokenTree.fills
+    for lost in range(4):
+
+        def told(tree, numbers, lost=lost):
+            found = fills(tree, numbers)
+            return [None if len(found) == 4 and i == lost else f for i, f in enumerate(found)]
+
+        monkeypatch.setattr(TokenTree, "fills", told)
+        left = extract(case.model, TEXT, top=4, known=1)
+        monkeypatch.undo()
+        kept = [c for i, c in enumerate(whole.candidates) if i != lost]
+        assert list(left.candidates) == kept
+        assert [c.secret for c in left.completions] == ["candidate 1", "candidate 2", "candidate 3"]
 
 
 def test_canaries_are_named_by_their_ids(case):
@@ -218,3 +236,18 @@ def test_an_audit_keeps_its_numbers_where_nothing_can_be_extracted(tmp_path, mon
         assert with_extractions(measured, model, chosen).extractions == ()
     with pytest.raises(InputError, match="budget=0"):
         with_extractions(measured, model, chosen, budget=0)
+
+
+def test_an_audit_refuses_canaries_that_are_not_its_own(case):
+    """Other formats, other copies, one canary less: each set of them says which was meant."""
+    chosen = canary.generate(TEXT, repetitions=[1], per_repetition=2, controls=1, seed=0)
+    audit = canary.audit(case.model, chosen, seed=0)
+    for other in (
+        replace(chosen, canaries=tuple(chosen)[:-1]),
+        canary.generate(TEXT, repetitions=[2], per_repetition=2, controls=1, seed=0),
+        canary.generate("a{digit:2}", repetitions=[1], per_repetition=2, controls=1, seed=0),
+    ):
+        with pytest.raises(InputError, match="not those of the audit") as caught:
+            with_extractions(audit, case.model, other)
+        assert caught.value.cure.endswith(f"3 canaries of {TEXT!r}")
+    assert len(with_extractions(audit, case.model, chosen).extractions) == 1

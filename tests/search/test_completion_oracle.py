@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import Unigram
 from walk_cases import FORMATS, Case, count_tokens, random_model
 
+from canary.audits.completing import completions
+from canary.formats.format import Format
 from canary.models.base import Context
+from canary.models.table import TableModel
 from canary.scoring.batcher import Batcher
 from canary.search.completion import complete
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.fast import as_tokenizer
+from canary.tokens.tree import compile_tree
 
 
 def beam_by_hand(case, width):
@@ -54,3 +62,26 @@ def test_a_beam_as_wide_as_the_tree_finds_the_minimum_oracle():
             assert not np.isfinite(case.costs).any()
         else:
             assert case.costs[found.leaf] == found.cost
+
+
+def test_a_text_is_completed_in_tokens_that_the_tokenizer_would_not_give_golden():
+    """Two ways to cut "ab" score as much; greedy search takes the one that is no canonical leaf.
+
+    It writes "ab" all the same: after "!" most likely "a" (0.6), after "a" most likely "b" (0.8).
+    """
+    pieces = [("<s>", 0.0), ("a", -1.0), ("b", -2.0), ("ab", -3.0), ("!", -1.0)]
+    tokenizer = as_tokenizer(Tokenizer(Unigram(pieces, 0)))
+    after_a, after_mark = [0.01, 0.17, 0.8, 0.01, 0.01], [0.01, 0.6, 0.1, 0.28, 0.01]
+    tables = {(): np.full(5, 0.2), (1,): after_a, (4,): after_mark}
+    model = TableModel.ngram({k: np.log(p) for k, p in tables.items()}, tokenizer)
+    format = Format("!{re:[ab]{2}}!")
+    tree = compile_tree(format, CandidateEncoder(tokenizer))
+    assert (format.size, tree.size) == (4, 5)
+    with model.open(Context(tree.context), memory_bytes=2**20) as walker:
+        greedy = complete(tree, walker, Batcher(model), width=1)
+    assert tree.row(greedy.leaf) == (4, 1, 2, 4)
+    assert (tree.fills([greedy.leaf]), tree.texts([greedy.leaf])) == ([None], [("ab",)])
+    assert greedy.cost == pytest.approx(-np.log(0.6 * 0.8 * 0.2))
+    for width in (1, 2, 3):
+        made = completions(model, format, {fill: fill for fill in format}, known=0, beam=width)
+        assert [c.greedy for c in made] == [c.beam for c in made] == [f == "ab" for f in format]

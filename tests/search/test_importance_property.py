@@ -14,7 +14,7 @@ from canary.formats.format import Format
 from canary.models.base import Context, Rows
 from canary.scoring.batcher import Batcher, row_sums
 from canary.search.guide import Guide
-from canary.search.importance import importance_sample, sample_nodes
+from canary.search.importance import _chances, _Children, importance_sample, sample_nodes
 from canary.search.sampled import rank_by_importance
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.weighted import exposure_by_importance
@@ -67,6 +67,24 @@ def test_any_guide_leaves_counts_unbiased_theory() -> None:
         for _ in range(800)
     ]
     assert abs(np.mean(totals) - 20) < 4 * np.std(totals) / np.sqrt(len(totals))
+
+
+@pytest.mark.parametrize("nats", [1.0, 700.0, 740.0, 5_000.0])
+def test_chances_fill_the_width_however_small_the_worths_are(nats: float) -> None:
+    """50 children are certain, and 5,000 far behind them share the other 50 nodes alike."""
+
+    class Steep(Guide):
+        def log_worth(self, costs, leaves):
+            return -costs
+
+    count = 5_050
+    costs = np.where(np.arange(count) < 50, 0.0, nats + 10.0)
+    ones, places = np.ones(count), np.arange(count)
+    children = _Children(costs, ones.astype(np.int64), places, places, ones, -1e3 * ones)
+    steep = Steep(np.zeros(1), np.zeros(1), 1.0, np.zeros((1, 2)))
+    chances = _chances(children, 100, 10**12, steep)
+    assert (chances[:50] == 1.0).all()
+    assert chances[50:] == pytest.approx(np.full(5_000, 0.01))
 
 
 def test_a_wide_sample_is_the_whole_tree() -> None:

@@ -155,8 +155,13 @@ def test_refusal_keeps_the_bound_of_uniform_draws_and_certain_facts() -> None:
     lost = weighed(heaviest=None)
     (drawn,) = exposure_by_importance([rank_count(lost)], [uniform(0)], space_size=2**20)
     assert drawn.censored
+    assert (drawn.method, drawn.effective_draws) == ("rank and draws", None)
     assert drawn.lower_bits == uniform(0).lower_bits
     assert drawn.upper_bits == pytest.approx(20 - math.log2(21))
+    blind = replace(lost, found=0)
+    (plain,) = exposure_by_importance([rank_count(blind)], [uniform(3)], space_size=2**20)
+    assert (plain.method, plain.effective_draws) == ("uniform draws", None)
+    assert (plain.bits, plain.lower_bits) == (uniform(3).bits, uniform(3).lower_bits)
     few = replace(lost, unseen=100)
     (sure,) = exposure_by_importance([rank_count(few)], [uniform(0)], space_size=2**20)
     assert sure.lower_bits == pytest.approx(20 - math.log2(121))
