@@ -317,6 +317,12 @@ def test_no_canary_was_put_in():
         check(exact({0: LOW}), max_exposure_bits=10)
 
 
+@pytest.mark.parametrize("limit", [{"max_exposure_bits": 10}, {"max_p": 0.01}])
+def test_canaries_that_were_left_out_on_purpose_are_not_judged(limit):
+    with pytest.raises(InputError, match="left out of the corpus on purpose.*--no-inject"):
+        check(exact({16: LOW}, canaries_in_corpus=False), **limit)
+
+
 @pytest.mark.parametrize("given", [[], [3], 7])
 def test_no_audit(given):
     with pytest.raises((InputError, TypeError), match="expected an audit|not iterable"):
