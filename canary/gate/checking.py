@@ -24,7 +24,7 @@ from canary.records.fields import brief
 from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import count, plural
 
-__all__ = ["Statistic", "check"]
+__all__ = ["Statistic", "check", "new_baseline"]
 
 Statistic = Literal["median", "maximum"]
 
@@ -88,7 +88,7 @@ def check(
         there, nothing can be said.
     confidence : float, optional
         With which either verdict on an exposure is right, 0.9 unless given, and a bound on
-        epsilon, 0.95 unless given.
+        epsilon, 0.95 unless given. It is that of each number of copies by itself: see Notes.
     undecided : {"fail", "pass"}
         Whether an undecided verdict is true.
     seed : int
@@ -116,6 +116,10 @@ def check(
     how that and the canaries' own intervals make an interval stands in
     `canary.statistics.medians`. Four canaries of a kind decide at the default confidence if
     they agree, and six at 0.95.
+
+    The confidence holds for each number of copies by itself, and the verdict is the worst of
+    all. Of audits with four groups of four canaries, the median of each right at the limit,
+    23.7 % are called memorized (1,500 simulated; 1 - (15/16)**4 by theory).
 
     Controls that look learned make the verdict undecided.
 
@@ -162,6 +166,37 @@ def check(
         before = baseline if isinstance(baseline, Baseline) else Baseline.load(baseline)
         findings.append(more_than(Baseline.of(audits), before, repetitions=repetitions, seed=seed))
     return tell(Verdict(tuple(findings), undecided))
+
+
+def new_baseline(
+    audits: Audit | Sequence[Audit], *, verification: Verification | None = None
+) -> Baseline:
+    """The baseline that audits make, if they can be relied on.
+
+    Parameters
+    ----------
+    audits : Audit or sequence of Audit
+    verification : Verification, optional
+        As for `check`.
+
+    Raises
+    ------
+    InputError
+        If an audit has no injected canary, its canaries were left out of the corpus, or the
+        verification is of others.
+    EstimationError
+        If canaries did not survive in the corpus, or controls look learned.
+    """
+    given = _audits(audits)
+    for one in given:
+        _groups(one, None)
+    if verification is not None:
+        _check_survived(verification, given)
+    for one in given:
+        alike = controls(one)
+        if alike is not None and alike.outcome != "passed":
+            raise EstimationError(alike.sentence, cure=alike.cure, where="baseline")
+    return Baseline.of(given)
 
 
 def _check_choices(statistic: str, undecided: str, confidence: float | None) -> None:

@@ -32,7 +32,8 @@ def medians(
     limit : float
         The largest median that passes.
     confidence : float
-        See `canary.statistics.medians.median_interval`.
+        See `canary.statistics.medians.median_interval`. Of each number of copies by itself:
+        the worst of several groups is wrong more often.
 
     Raises
     ------

@@ -282,6 +282,19 @@ def test_more_exposure_is_never_better_property(bits, limit, statistic):
     assert order.index(stricter.outcome) >= order.index(found.outcome)
 
 
+def test_the_confidence_is_that_of_each_group_theory():
+    """Four groups of four right at the limit: 1 - (15/16)^4 = 22.8 % are called memorized."""
+    rng = np.random.default_rng(0)
+    alarms = {1: 0, 4: 0}
+    for _ in range(400):
+        groups = {n: rng.uniform(2, 18, 4) for n in (1, 4, 16, 64)}
+        verdict = check(exact(groups), max_exposure_bits=10)
+        alarms[4] += verdict.outcome == "memorized"
+        alarms[1] += verdict.findings[0].outcome == "memorized"
+    assert alarms[1] / 400 == pytest.approx(1 / 16, abs=0.04)
+    assert alarms[4] / 400 == pytest.approx(1 - (15 / 16) ** 4, abs=0.06)
+
+
 # --- input ----------------------------------------------------------------------------
 
 
