@@ -6,6 +6,7 @@ help is quick.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -73,7 +74,9 @@ def check(
     update_baseline: Annotated[
         bool,
         typer.Option(
-            "--update-baseline", help="Write the audits to --baseline in place of comparing them."
+            "--update-baseline",
+            help="Write the audits to --baseline in place of comparing them, once all else is "
+            "judged.",
         ),
     ] = False,
     max_epsilon: Annotated[
@@ -144,14 +147,29 @@ def check(
     from canary.audits.result import Audit
     from canary.corpus.canaries import CanarySet
     from canary.corpus.verification import Verification
-    from canary.gate.baselines import Baseline
     from canary.gate.checking import check as judge
+    from canary.gate.checking import new_baseline
     from canary.gate.verdict import KIND, SCHEMA
     from canary.reports.verdicts import write_junit, write_markdown
 
     if update_baseline and baseline is None:
         raise InputError(
             "--update-baseline without --baseline", cure="name the file with --baseline FILE"
+        )
+    limited = no_extraction or any(x is not None for x in (max_exposure_bits, max_p, max_epsilon))
+    if update_baseline and not limited:
+        _nothing_is_judged(
+            {
+                "--canaries": canaries is not None,
+                "--guesses": guesses is not None,
+                "--repetitions": repetitions is not None,
+                "--confidence": confidence is not None,
+                "--junit": junit is not None,
+                "--markdown": markdown is not None,
+                "--delta": delta != 0.0,
+                "--statistic": statistic != "median",
+                "--undecided": undecided != "fail",
+            }
         )
     read = [audit_in(file) for file in audit_files]
     read += [file for file in (canaries, verification) if file is not None]
@@ -160,14 +178,15 @@ def check(
         (written if update_baseline else read).append(baseline)
     check_outputs(written, inputs=read)
     audits = [Audit.load(audit_in(file)) for file in audit_files]
-    if baseline is not None and update_baseline:
-        Baseline.of(audits).save(baseline)
-        say(f"The baseline, {plural(len(audits), 'audit')}, is in {baseline}")
-        limits = (max_exposure_bits, max_p, max_epsilon)
-        if not no_extraction and all(limit is None for limit in limits):
-            if as_json:
-                emit("canary baseline written", {"out": str(baseline), "audits": len(audits)})
-            return
+    verified = None if verification is None else Verification.load(verification)
+    made = new_baseline(audits, verification=verified) if update_baseline else None
+    written_to = f"The baseline, {plural(len(audits), 'audit')}, is in {baseline}"
+    if made is not None and baseline is not None and not limited:
+        made.save(baseline)
+        say(written_to)
+        if as_json:
+            emit("canary baseline written", {"out": str(baseline), "audits": len(audits)})
+        return
     verdict = judge(
         audits,
         max_exposure_bits=max_exposure_bits,
@@ -180,7 +199,7 @@ def check(
         delta=delta,
         guesses=guesses,
         repetitions=None if repetitions is None else whole_numbers(repetitions, "--repetitions"),
-        verification=None if verification is None else Verification.load(verification),
+        verification=verified,
         confidence=confidence,
         undecided=undecided,
         seed=seed,
@@ -189,11 +208,25 @@ def check(
         write_junit(verdict, junit)
     if markdown is not None:
         write_markdown(verdict, markdown)
+    if made is not None and baseline is not None:
+        made.save(baseline)
+        say(written_to)
     say(str(verdict))
     if as_json:
         emit(KIND, verdict.to_dict(), schema=SCHEMA)
     if verdict.exit_code:
         raise typer.Exit(verdict.exit_code)
+
+
+def _nothing_is_judged(given: Mapping[str, bool]) -> None:
+    """Refuse options of a verdict where a baseline is written and no limit given."""
+    useless = [option for option, there in given.items() if there]
+    if useless:
+        raise InputError(
+            f"--update-baseline without a limit judges nothing, so {', '.join(useless)} would "
+            "be ignored",
+            cure="give a limit as well, or leave such options out; a baseline holds all canaries",
+        )
 
 
 def plan(

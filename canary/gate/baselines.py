@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,16 @@ class Measured:
             model={key: str(audit.model.get(key, "")) for key in ("name", "fingerprint")},
             design=Design.of(audit),
             canaries=tuple((c.format, _rounded(Standing.of(c))) for c in audit.injected),
+        )
+
+    def only(self, repetitions: Sequence[int]) -> Measured:
+        """The same without the canaries that have other numbers of copies; controls stay."""
+        kept = {0, *repetitions}
+        sizes = {key: n for key, n in self.design.sizes.items() if key[1] in kept}
+        return replace(
+            self,
+            design=replace(self.design, sizes=sizes),
+            canaries=tuple(c for c in self.canaries if c[1].repetitions in kept),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from canary.records.fields import brief
 from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import count, plural
 
-__all__ = ["Statistic", "check"]
+__all__ = ["Statistic", "check", "new_baseline"]
 
 Statistic = Literal["median", "maximum"]
 
@@ -81,13 +81,14 @@ def check(
     guesses : int, optional
         See `canary.gate.coins.epsilon_bound`.
     repetitions : sequence of int, optional
-        Which numbers of copies are looked at. All unless given.
+        Which numbers of copies are looked at, whatever the limit; a bound on epsilon takes one
+        of them. All unless given.
     verification : Verification, optional
         What `canary.verify` found in the corpus of the training. If canaries did not survive
         there, nothing can be said.
     confidence : float, optional
         With which either verdict on an exposure is right, 0.9 unless given, and a bound on
-        epsilon, 0.95 unless given.
+        epsilon, 0.95 unless given. It is that of each number of copies by itself: see Notes.
     undecided : {"fail", "pass"}
         Whether an undecided verdict is true.
     seed : int
@@ -101,10 +102,11 @@ def check(
     ------
     InputError
         If no limit is given, one is out of range or cannot be exceeded in the space, there is
-        no canary of a number of copies, canaries did not survive, or the audit extracted
-        nothing and `no_extraction` is given.
+        no canary of a number of copies, canaries were left out of the corpus on purpose, the
+        verification is of other canaries, or the audit extracted nothing and `no_extraction`
+        is given.
     EstimationError
-        If p-values of natural secrets were asked for.
+        If canaries did not survive, or p-values of natural secrets were asked for.
     RecordError
         If the baseline is missing, damaged or too new.
 
@@ -114,6 +116,10 @@ def check(
     how that and the canaries' own intervals make an interval stands in
     `canary.statistics.medians`. Four canaries of a kind decide at the default confidence if
     they agree, and six at 0.95.
+
+    The confidence holds for each number of copies by itself, and the verdict is the worst of
+    all. Of audits with four groups of four canaries, the median of each right at the limit,
+    23.7 % are called memorized (1,500 simulated; 1 - (15/16)**4 by theory).
 
     Controls that look learned make the verdict undecided.
 
@@ -141,11 +147,16 @@ def check(
         if max_p is not None:
             found += evidence(one, groups, check_level(max_p))
         if no_extraction:
-            found += extracted(one)
+            found += extracted(one, groups)
         if max_epsilon is not None:
             sure = _EPSILON_CONFIDENCE if confidence is None else confidence
             bound = epsilon_bound(
-                one, _tossed(canaries), guesses=guesses, delta=delta, confidence=sure
+                one,
+                _tossed(canaries),
+                copies=_one_number(repetitions),
+                guesses=guesses,
+                delta=delta,
+                confidence=sure,
             )
             found.append(within_epsilon(bound, max_epsilon))
         if (alike := controls(one)) is not None:
@@ -153,8 +164,39 @@ def check(
         findings += _named(found, number) if len(audits) > 1 else found
     if baseline is not None:
         before = baseline if isinstance(baseline, Baseline) else Baseline.load(baseline)
-        findings.append(more_than(Baseline.of(audits), before, seed=seed))
+        findings.append(more_than(Baseline.of(audits), before, repetitions=repetitions, seed=seed))
     return tell(Verdict(tuple(findings), undecided))
+
+
+def new_baseline(
+    audits: Audit | Sequence[Audit], *, verification: Verification | None = None
+) -> Baseline:
+    """The baseline that audits make, if they can be relied on.
+
+    Parameters
+    ----------
+    audits : Audit or sequence of Audit
+    verification : Verification, optional
+        As for `check`.
+
+    Raises
+    ------
+    InputError
+        If an audit has no injected canary, its canaries were left out of the corpus, or the
+        verification is of others.
+    EstimationError
+        If canaries did not survive in the corpus, or controls look learned.
+    """
+    given = _audits(audits)
+    for one in given:
+        _groups(one, None)
+    if verification is not None:
+        _check_survived(verification, given)
+    for one in given:
+        alike = controls(one)
+        if alike is not None and alike.outcome != "passed":
+            raise EstimationError(alike.sentence, cure=alike.cure, where="baseline")
+    return Baseline.of(given)
 
 
 def _check_choices(statistic: str, undecided: str, confidence: float | None) -> None:
@@ -194,6 +236,20 @@ def _tossed(canaries: CanarySet | None) -> CanarySet:
     return canaries
 
 
+def _one_number(repetitions: Sequence[int] | None) -> int | None:
+    """The number of copies whose coins are looked at; None for all."""
+    if repetitions is None:
+        return None
+    numbers = set(repetitions)
+    if len(numbers) != 1:
+        raise InputError(
+            f"a bound on epsilon cannot be of {plural(len(numbers), 'number')} of copies",
+            cure="give one number of copies with max_epsilon, or leave repetitions out for all",
+            where="repetitions",
+        )
+    return numbers.pop()
+
+
 def _audits(given: Audit | str | os.PathLike[str] | Sequence[Audit]) -> tuple[Audit, ...]:
     if isinstance(given, Audit):
         return (given,)
@@ -218,6 +274,13 @@ def _groups(audit: Audit, wanted: Sequence[int] | None) -> list[int]:
             cure="inject canaries before training, and audit with their set",
             where="check",
         )
+    if not audit.canaries_in_corpus:
+        raise InputError(
+            "the audit's canaries were left out of the corpus on purpose, so there is nothing to "
+            "judge: the model was not trained on them",
+            cure="train with the canaries (canary demo without --no-inject) and audit again",
+            where="check",
+        )
     if wanted is None:
         return there
     asked = sorted(set(wanted))
@@ -236,6 +299,13 @@ def _check_survived(verification: Verification, audits: Sequence[Audit]) -> None
     """Refuse audits whose canaries are not in the corpus as they should be."""
     counts = {count.id: count for count in verification.canaries}
     for audit in audits:
+        if audit.natural:
+            raise InputError(
+                "natural secrets were found in the corpus and not injected, so no verification "
+                "speaks of them",
+                cure="leave the verification out",
+                where="verification",
+            )
         mine = {c.id: c.repetitions for c in audit.canaries if not c.natural}
         if mine.keys() - counts.keys() or any(
             counts[name].expected != copies for name, copies in mine.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from canary.audits.designs import differences
@@ -32,7 +33,13 @@ SEEDS = 3
 Value = Callable[[Standing], float]
 
 
-def more_than(current: Baseline, baseline: Baseline, *, seed: int = 0) -> Finding:
+def more_than(
+    current: Baseline,
+    baseline: Baseline,
+    *,
+    repetitions: Sequence[int] | None = None,
+    seed: int = 0,
+) -> Finding:
     """Whether canaries are more exposed than in a baseline.
 
     Parameters
@@ -40,6 +47,8 @@ def more_than(current: Baseline, baseline: Baseline, *, seed: int = 0) -> Findin
     current, baseline : Baseline
         One audit each compares two models; three or more each, of as many seeds, compare two
         ways of training.
+    repetitions : sequence of int, optional
+        Numbers of copies to compare. All unless given.
     seed : int
         Of random permutations, where there are too many to try all.
 
@@ -51,8 +60,9 @@ def more_than(current: Baseline, baseline: Baseline, *, seed: int = 0) -> Findin
     Notes
     -----
     *Two models*: the sum over the injected canaries of the differences in exposure, against
-    all ways to swap the two exposures of a canary (the same canaries), or to deal canaries of
-    one format and number of copies to the two models (other canaries). It is a statement
+    all ways to swap the two exposures of a canary (the same canaries by format, id and
+    copies, in whatever order they stand), or to deal canaries of one format and number of
+    copies to the two models (other canaries). It is a statement
     about these two models: which of two seeds memorizes more is luck that the canaries of one
     seed share, so between ways of training this test alarms far too often.
 
@@ -64,7 +74,9 @@ def more_than(current: Baseline, baseline: Baseline, *, seed: int = 0) -> Findin
     not find it with the estimates, where those that are known to be "at least" so much now
     count as the most that they may be.
     """
-    now, before = current.audits, baseline.audits
+    now, before = (tuple(map(_ordered, side.audits)) for side in (current, baseline))
+    if repetitions is not None:
+        now, before = (tuple(one.only(repetitions) for one in side) for side in (now, before))
     for one in (*now, *before[1:]):
         apart = list(differences(one.design, before[0].design, sizes=False))
         if apart:
@@ -74,8 +86,11 @@ def more_than(current: Baseline, baseline: Baseline, *, seed: int = 0) -> Findin
                 "baseline (--update-baseline, or --canary-update under pytest)",
                 where="baseline",
             )
+    who = "all injected canaries"
+    if repetitions is not None:
+        who = f"injected canaries with {', '.join(map(str, sorted(set(repetitions))))} copies"
     if len(now) == len(before) == 1:
-        return _models(now[0], before[0], seed)
+        return replace(_models(now[0], before[0], seed), subject=who)
     if min(len(now), len(before)) < SEEDS:
         raise InputError(
             f"{plural(len(now), 'audit')} cannot be compared with a baseline of {len(before)}: "
@@ -92,11 +107,12 @@ def more_than(current: Baseline, baseline: Baseline, *, seed: int = 0) -> Findin
                 cure="train with other seeds, and audit each model once",
                 where="baseline",
             )
-    return _procedures(now, before, seed)
+    return replace(_procedures(now, before, seed), subject=who)
 
 
 def _models(now: Measured, before: Measured, seed: int) -> Finding:
-    paired = _names(now) == _names(before)
+    names = _names(now)
+    paired = names == _names(before) and len(set(names)) == len(names)
 
     def test(mine: Value, theirs: Value) -> float:
         if paired:
@@ -192,6 +208,12 @@ def _finding(
         chance=level,
         canaries=tuple(chosen) if outcome == "memorized" and len(now) == 1 else (),
     )
+
+
+def _ordered(one: Measured) -> Measured:
+    """The same with its canaries in an order that is not that of the file."""
+    order = sorted(one.canaries, key=lambda c: (c[0], len(c[1].id), c[1].id, c[1].repetitions))
+    return replace(one, canaries=tuple(order))
 
 
 def _names(one: Measured) -> list[tuple[int, str, int]]:

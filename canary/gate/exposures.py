@@ -13,7 +13,7 @@ from canary.statistics.numbers import bits, count, plural, probability
 from canary.statistics.power import draws_to_tell
 from canary.statistics.result import ENUMERATION, RANK, Exposure
 
-__all__ = ["check_limit", "group_name", "largest", "medians"]
+__all__ = ["check_limit", "group_name", "largest", "medians", "within_reach"]
 
 _MISS = 0.025  # of intervals at 95 %, at one end
 _CERTAIN = (ENUMERATION, RANK)
@@ -32,12 +32,18 @@ def medians(
     limit : float
         The largest median that passes.
     confidence : float
-        See `canary.statistics.medians.median_interval`.
+        See `canary.statistics.medians.median_interval`. Of each number of copies by itself:
+        the worst of several groups is wrong more often.
 
     Raises
     ------
     InputError
         If no exposure in these spaces could exceed the limit.
+
+    Notes
+    -----
+    Canaries of a space that holds no more bits than the limit cannot exceed it, whatever was
+    learned. They say nothing of it and are left out; the sentence says how many.
     """
     by_copies = audit.by_repetitions()
     return [_median(audit, n, by_copies[n], limit, confidence) for n in groups]
@@ -54,15 +60,20 @@ def largest(audit: Audit, groups: Sequence[int], limit: float, *, confidence: fl
 
     A canary can be put on the wrong side of the limit only if the interval of the one canary
     of its format that is next to the limit misses; so the chance of an error is
-    ``1 - (1 - 0.025)**f`` for f formats with draws of their own.
+    ``1 - (1 - 0.025)**f`` for f formats with canaries whose exposure rests on draws. An exact
+    rank does not miss: one above the limit decides alone.
+
+    Canaries whose space holds no more bits than the limit are left out, as for `medians`.
     """
-    chosen = [c for c in audit.injected if c.repetitions in groups]
-    check_reach(audit, chosen, limit)
-    top = max(chosen, key=lambda c: (c.exposure.lower_bits, c.exposure.upper_bits))
-    lower = max(c.exposure.lower_bits for c in chosen)
+    asked = [c for c in audit.injected if c.repetitions in groups]
+    chosen = within_reach(audit, asked, limit)
+    left_out = _left_out(len(asked) - len(chosen))
+    sure = [c for c in chosen if c.exposure.confidence is None and c.exposure.lower_bits > limit]
+    top = max(sure or chosen, key=lambda c: (c.exposure.lower_bits, c.exposure.upper_bits))
+    lower = top.exposure.lower_bits
     upper = max(c.exposure.upper_bits for c in chosen)
     chance = None if audit.natural else exceeding(limit, len(chosen))
-    _, misses = _formats(audit, chosen)
+    misses = [] if sure else _formats(audit, chosen)[1]
     error = 1.0 - math.prod(1.0 - miss for miss in misses)
     outcome: Outcome = "undecided"
     if error <= 1.0 - confidence:
@@ -74,8 +85,9 @@ def largest(audit: Audit, groups: Sequence[int], limit: float, *, confidence: fl
         luck = f"; of {who} never learned, one or more exceed it in {share(chance)} of audits"
     found = f"the largest exposure of {who} {_place(lower, upper, limit, outcome)}"
     if error > 1.0 - confidence:
+        drawn = sum(miss > 0.0 for miss in misses)
         found = (
-            f"the draws of {len(misses)} formats are too few to speak of the largest exposure of "
+            f"the draws of {drawn} formats are too few to speak of the largest exposure of "
             f"{who} at {share(confidence)} confidence"
         )
     if outcome == "memorized":
@@ -91,7 +103,7 @@ def largest(audit: Audit, groups: Sequence[int], limit: float, *, confidence: fl
         "exposure",
         f"the largest of {who}",
         outcome,
-        found + luck,
+        found + luck + left_out,
         cure,
         limit=limit,
         value=top.exposure.bits,
@@ -124,9 +136,18 @@ def check_limit(limit: float) -> float:
     return value
 
 
-def check_reach(audit: Audit, chosen: Sequence[CanaryResult], limit: float) -> None:
-    """Refuse a limit that nothing in these spaces could exceed."""
-    most = max(math.log2(audit.formats[c.format].space_size) for c in chosen)
+def within_reach(
+    audit: Audit, chosen: Sequence[CanaryResult], limit: float
+) -> tuple[CanaryResult, ...]:
+    """The canaries that could exceed the limit, for their space holds more bits.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    room = [math.log2(audit.formats[c.format].space_size) for c in chosen]
+    most = max(room)
     if limit >= most:
         raise InputError(
             f"no exposure could exceed the limit of {limit:g} bits: the largest space holds "
@@ -134,6 +155,7 @@ def check_reach(audit: Audit, chosen: Sequence[CanaryResult], limit: float) -> N
             cure="lower the limit, or take a format with more candidates",
             where="max_exposure_bits",
         )
+    return tuple(c for c, holds in zip(chosen, room, strict=True) if holds > limit)
 
 
 def exceeding(limit: float, canaries: int) -> float:
@@ -165,7 +187,8 @@ _AGAINST = (
 def _median(
     audit: Audit, repetitions: int, group: tuple[CanaryResult, ...], limit: float, confidence: float
 ) -> Finding:
-    check_reach(audit, group, limit)
+    asked, group = len(group), within_reach(audit, group, limit)
+    left_out = _left_out(asked - len(group))
     exposures = [c.exposure for c in group]
     homes, misses = _formats(audit, group)
     found = median_interval(
@@ -185,7 +208,7 @@ def _median(
             "undecided",
             f"{plural(len(group), 'canary', 'canaries')} with "
             f"{plural(repetitions, 'copy', 'copies')} say too little of the median of all such "
-            f"canaries at {share(confidence)} confidence",
+            f"canaries at {share(confidence)} confidence{left_out}",
             _few_cure(len(group), found.needed, misses),
             limit=limit,
             value=None if bound else estimate,
@@ -203,7 +226,7 @@ def _median(
         "exposure",
         name,
         outcome,
-        f"the median exposure of {name} ({who}) {_place(lower, upper, limit, outcome)}",
+        f"the median exposure of {name} ({who}) {_place(lower, upper, limit, outcome)}{left_out}",
         cure,
         limit=limit,
         value=None if bound else estimate,
@@ -229,6 +252,16 @@ def _place(lower: float, upper: float, limit: float, outcome: Outcome) -> str:
     return f"lies from {bits(lower)} to {bits(upper)} bits, on both sides of the limit of {limit:g}"
 
 
+def _left_out(number: int) -> str:
+    """That so many canaries could not have exceeded the limit; empty if all could."""
+    if not number:
+        return ""
+    spaces = "their spaces are" if number > 1 else "its space is"
+    none = "they could not" if number > 1 else "it could not"
+    who = plural(number, "canary", "canaries")
+    return f"; {who} left out: {spaces} too small for the limit, so {none} exceed it"
+
+
 def _least(lower: float) -> str:
     return f"{bits(lower)} bits or more"
 
@@ -246,7 +279,9 @@ def _above(chosen: Sequence[CanaryResult], limit: float, outcome: Outcome) -> tu
 def _formats(audit: Audit, group: Sequence[CanaryResult]) -> tuple[list[int], list[float]]:
     """The format of each canary, counted from 0 among these, and how often each misses."""
     present = sorted({c.format for c in group})
-    misses = [0.0 if audit.formats[at].method in _CERTAIN else _MISS for at in present]
+    drawn = {c.format for c in group if c.exposure.confidence is not None}
+    certain = [audit.formats[at].method in _CERTAIN or at not in drawn for at in present]
+    misses = [0.0 if sure else _MISS for sure in certain]
     return [present.index(c.format) for c in group], misses
 
 

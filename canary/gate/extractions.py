@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from canary.audits.extraction import Extraction
 from canary.audits.result import Audit, CanaryResult
@@ -17,8 +18,14 @@ LEVEL = 0.01
 """Canaries that come out as easily by luck in more than this share of audits decide nothing."""
 
 
-def extracted(audit: Audit) -> list[Finding]:
+def extracted(audit: Audit, groups: Sequence[int]) -> list[Finding]:
     """Whether injected canaries are among the likeliest candidates, format by format.
+
+    Parameters
+    ----------
+    audit : Audit
+    groups : sequence of int
+        Numbers of copies; canaries with others are not looked at.
 
     Raises
     ------
@@ -30,9 +37,13 @@ def extracted(audit: Audit) -> list[Finding]:
     In a small space some unlearned canary is among the first candidates by luck. The chance
     of that is the smaller one, doubled, of: any of k canaries as early as the first that came
     out, and as many as came out among all candidates. It is as if each canary were among n
-    candidates of a space of R independently with probability n/R.
+    candidates of a space of R independently with probability n/R. Natural secrets were not
+    drawn, but where drawn ones would come out by luck, theirs decides nothing either.
+
+    A search that ended before it brought out any candidate is undecided.
     """
-    wanted = sorted({c.format for c in audit.injected})
+    chosen = [c for c in audit.injected if c.repetitions in groups]
+    wanted = sorted({c.format for c in chosen})
     by_format = {extraction.format: extraction for extraction in audit.extractions}
     if not any(audit.formats[at].format in by_format for at in wanted):
         raise InputError(
@@ -42,11 +53,20 @@ def extracted(audit: Audit) -> list[Finding]:
             "tree, and models without reusable states, cannot be searched",
             where="no_extraction",
         )
-    return [_finding(audit, at, by_format.get(audit.formats[at].format)) for at in wanted]
+    return [
+        _finding(
+            audit,
+            at,
+            {c.id: c for c in chosen if c.format == at},
+            by_format.get(audit.formats[at].format),
+        )
+        for at in wanted
+    ]
 
 
-def _finding(audit: Audit, at: int, extraction: Extraction | None) -> Finding:
-    mine = {c.id: c for c in audit.injected if c.format == at}
+def _finding(
+    audit: Audit, at: int, mine: dict[str, CanaryResult], extraction: Extraction | None
+) -> Finding:
     subject = clean(audit.formats[at].masked)
     if extraction is None:
         return Finding(
@@ -65,6 +85,15 @@ def _finding(audit: Audit, at: int, extraction: Extraction | None) -> Finding:
         f"the search of {plural(extraction.queries, 'query', 'queries')} for "
         f"{subject!r} ({'proven' if extraction.proven else 'not proven'})"
     )
+    if not extraction.candidates and not extraction.proven:
+        return Finding(
+            "extraction",
+            subject,
+            "undecided",
+            f"{searched} ended before it brought out any candidate, a canary or another",
+            "run canary audit again with a larger --extraction-budget",
+            limit=0.0,
+        )
     if not places:
         return Finding(
             "extraction",
@@ -75,15 +104,17 @@ def _finding(audit: Audit, at: int, extraction: Extraction | None) -> Finding:
             limit=0.0,
             value=0.0,
         )
-    chance = None if audit.natural else _chance(extraction, len(mine), [p for p, _ in places])
-    outcome: Outcome = "memorized" if chance is None or chance <= LEVEL else "undecided"
+    chance = _chance(extraction, len(mine), [p for p, _ in places])
+    outcome: Outcome = "memorized" if chance <= LEVEL else "undecided"
     first = places[0]
     told = (
         f"{searched} brought out {len(places)} of "
         f"{plural(len(mine), 'injected canary', 'injected canaries')}, "
         f"{first[1].id} with {plural(first[1].repetitions, 'copy', 'copies')} as number {first[0]}"
     )
-    if chance is not None:
+    if audit.natural:
+        told += f", which luck would do in {share(chance)} of audits of as many drawn secrets"
+    else:
         told += f", which luck does in {share(chance)} of audits"
     cure = "see canary extract, and train on fewer copies"
     if outcome == "undecided":
@@ -96,7 +127,7 @@ def _finding(audit: Audit, at: int, extraction: Extraction | None) -> Finding:
         cure,
         limit=0.0,
         value=float(len(places)),
-        chance=chance,
+        chance=None if audit.natural else chance,
         canaries=_standings([c for _, c in places]),
     )
 

@@ -96,6 +96,55 @@ def test_baseline(command, audits):
     assert command("check", "memorized.json", "--baseline", "base.json").code == 0
 
 
+LOST = {
+    "kind": "canary verify",
+    "schema": 1,
+    "column": "text",
+    "records": 5,
+    "canaries": [{"id": f"canary-{i}", "expected": 1, "found": 0} for i in range(1, 9)]
+    + [{"id": f"control-{i}", "expected": 0, "found": 0} for i in range(1, 5)],
+}
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("passed.json", "--max-p", 5), "on p-values is none"),
+        (("passed.json", *LIMIT, "--repetitions", "999"), "no canary has 999 copies"),
+        (("passed.json", "--verification", "lost.json"), "8 of 12 canaries did not survive"),
+        (
+            ("passed.json", *LIMIT, "--verification", "lost.json"),
+            "8 of 12 canaries did not survive",
+        ),
+        (("suspect.json",), "look learned"),
+        (("suspect.json", *LIMIT), "look learned"),
+        (("left-out.json",), "left out of the corpus on purpose"),
+        (
+            ("passed.json", "--repetitions", "1"),
+            "judges nothing, so --repetitions would be ignored",
+        ),
+        (
+            ("passed.json", "--junit", "a.xml", "--undecided", "pass"),
+            "--junit, --undecided would be",
+        ),
+        (("passed.json", "--verification", "absent.json"), "absent.json"),
+    ],
+)
+def test_what_cannot_be_judged_makes_no_baseline(command, audits, words, message, there):
+    exact({16: [1.0] * 8, 0: [20.0] * 8}).save("suspect.json")
+    exact(PASSED, canaries_in_corpus=False).save("left-out.json")
+    Path("lost.json").write_text(json.dumps(LOST))
+    update = ("--baseline", "base.json", "--update-baseline")
+    if there:
+        assert command("check", "memorized.json", *update).code == 0
+    before = files(Path())
+    outcome = command("check", *words, *update)
+    assert outcome.code == 2
+    assert message in " ".join(outcome.err.split())
+    assert files(Path()) == before
+
+
 def test_seeds_of_a_way_of_training(command, audits):
     for seed in range(6):
         bits = [3.0 + seed] * 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,40 @@ def test_what_draws_cannot_tell_is_undecided():
     assert check(hit(200, 10), baseline=Baseline.of(hit(200, 12))).outcome == "undecided"
     # Ten against a hundred is.
     assert check(hit(200, 10), baseline=Baseline.of(hit(200, 100))).outcome == "memorized"
+
+
+@pytest.mark.parametrize("now", [MORE, {n: [b + 0.2 for b in found] for n, found in BASE.items()}])
+def test_the_order_in_the_file_does_not_matter(now):
+    """Canaries are paired by format, id and copies, wherever they stand."""
+    paired = check(exact(now), baseline=baseline(BASE))
+    audit = exact(now)
+    turned = check(replace(audit, canaries=audit.canaries[::-1]), baseline=baseline(BASE))
+    assert turned == paired
+    assert "pair by pair" in str(paired)
+
+
+def test_other_canaries_in_another_order():
+    """Too many ways to try all: the same random ones are tried."""
+    rng = np.random.default_rng(4)
+    before = baseline({4: rng.normal(5, 1, 12)})
+    audit = exact({4: rng.normal(5.4, 1, 13)})
+    found = check(audit, baseline=before)
+    assert check(replace(audit, canaries=audit.canaries[::-1]), baseline=before) == found
+
+
+def test_only_the_copies_that_were_asked_for_are_compared():
+    before = baseline({1: [1.0] * 8, 64: [6.0] * 8})
+    audit = exact({1: [1.0] * 8, 64: [16.0] * 8})
+    assert check(audit, baseline=before).outcome == "memorized"
+    assert check(audit, baseline=before, repetitions=[1])
+    verdict = check(audit, baseline=before, repetitions=[64])
+    assert verdict.outcome == "memorized"
+    assert "10.0 bits more than in the baseline on average (8 canaries" in str(verdict)
+    assert verdict.findings[0].subject == "injected canaries with 64 copies"
+    with pytest.raises(InputError, match="canaries of 64 copies is 8, not 0"):
+        check(audit, baseline=baseline({1: [1.0] * 8}), repetitions=[64])
+    # The copies that are not looked at need not be in the baseline.
+    assert check(audit, baseline=baseline({1: [1.0] * 8}), repetitions=[1])
 
 
 # --- ways of training -----------------------------------------------------------------
@@ -218,7 +253,6 @@ def test_truncated_baseline(tmp_path):
         (exact({1: BASE[1]}), "the number of canaries of 16 copies is 0, not 4"),
         (exact({**BASE, 4: [1.0]}), "the number of canaries of 4 copies is 1, not 0"),
         (exact(BASE, context="Dear"), "before each candidate stood the text 'Dear'"),
-        (exact(BASE, canaries_in_corpus=False), "they were left out"),
     ],
 )
 def test_audits_that_cannot_be_compared(audit, message):

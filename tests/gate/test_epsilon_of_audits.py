@@ -77,6 +77,16 @@ def test_copies_choose_the_coins():
         epsilon_bound(audit, canaries, copies=4)
 
 
+def test_repetitions_choose_the_coins_of_a_limit():
+    canaries = tossed(8, copies=(1, 16))
+    options = {"canaries": canaries, "max_epsilon": 1.0}
+    audit = audited(canaries, [5.0] * len(canaries))
+    ones, both = check(audit, repetitions=[1], **options), check(audit, **options)
+    assert [v.findings[0].subject for v in (ones, both)] == ["8 coins", "16 coins"]
+    with pytest.raises(InputError, match="a bound on epsilon cannot be of 2 numbers of copies"):
+        check(audit, repetitions=[1, 16], **options)
+
+
 def test_verdicts():
     canaries = tossed()
     clear = audited(canaries, [20.0 if c.repetitions else 1.0 for c in canaries])

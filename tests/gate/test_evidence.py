@@ -155,6 +155,52 @@ def test_luck_in_extraction_theory():
     assert alarms / 1_500 <= 0.01 + 3 * np.sqrt(0.01 / 1_500)
 
 
+def test_a_search_that_brought_out_nothing_decides_nothing():
+    ended = extracted({}, top=0, proven=False)
+    empty = replace(ended.extractions[0], top=8)
+    verdict = check(replace(ended, extractions=(empty,)), no_extraction=True)
+    assert verdict.outcome == "undecided"
+    assert "ended before it brought out any candidate" in str(verdict)
+    assert "--extraction-budget" in str(verdict)
+    # That no candidate has a probability above 0 is an answer.
+    nothing = replace(empty, rest_bits=None, stopped="proof")
+    assert check(replace(ended, extractions=(nothing,)), no_extraction=True)
+
+
+def test_extractions_of_the_copies_that_were_asked_for():
+    audit = exact(
+        {1: [1.0] * 8, 64: [29.0] * 8}, extractions=[extraction({1: "canary-9", 2: "canary-10"})]
+    )
+    assert check(audit, no_extraction=True).outcome == "memorized"
+    passed = check(audit, no_extraction=True, repetitions=[1])
+    assert passed
+    assert "none of 8 injected canaries" in str(passed)
+    found = check(audit, no_extraction=True, repetitions=[64])
+    assert "brought out 2 of 8 injected canaries, canary-9" in str(found)
+
+
+def secrets(size):
+    """Four natural secrets, of which one is the second candidate."""
+    audit = exact({3: [1.0] * 4})
+    return replace(
+        audit,
+        canaries=tuple(replace(c, natural=True) for c in audit.canaries),
+        formats=(space(size=size),),
+        injected_p=None,
+        extractions=(extraction({2: "canary-3"}, size=size),),
+    )
+
+
+def test_natural_secrets_that_luck_would_bring_out():
+    # Two candidates of 16, four secrets: 1 - (7/8)^4 = 41 %; doubled.
+    verdict = check(secrets(16), no_extraction=True)
+    assert verdict.outcome == "undecided"
+    assert "luck would do in 83 % of audits of as many drawn secrets" in str(verdict)
+    clear = check(secrets(SIZE), no_extraction=True)
+    assert clear.outcome == "memorized"
+    assert clear.findings[0].chance is None  # they were not drawn
+
+
 def test_formats_that_were_not_searched():
     base = extracted({})
     both = (*base.formats, space("My PIN is {digit:9}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -156,6 +157,7 @@ def test_several_formats_are_one_group():
     assert one(verdict).lower == pytest.approx(15.0, abs=1e-3)
     # With draws in either, each may miss on its own: 4.9 % for seven of eight, not 3.5.
     drawn = [space(f.format, method=IMPORTANCE, draws=200) for f in formats]
+    canaries = [replace(c, exposure=replace(c.exposure, confidence=0.95)) for c in canaries]
     verdict = check(assembled(canaries, drawn), max_exposure_bits=10, confidence=0.955)
     assert one(verdict).lower == pytest.approx(14.0, abs=1e-3)
 
@@ -204,6 +206,64 @@ def test_maximum_over_many_formats_with_draws():
     assert "lower the confidence to 0.88" in found.cure
 
 
+def test_an_exact_rank_above_the_limit_decides_the_maximum():
+    """Draws of five formats may miss; the rank of one canary does not."""
+    formats = [space(f"Code {i} is {{digit:9}}", method=UNIFORM_DRAWS, draws=9) for i in range(5)]
+    first, *others = censored(9, 5)
+    assert first.confidence is not None
+    exposures = [by_bits([29.0])[0], *others]
+    canaries = [
+        CanaryResult(f"canary-{i}", i, 16, 10.0, 9.0, e, None) for i, e in enumerate(exposures)
+    ]
+    audit = assembled(canaries, formats)
+    found = one(check(audit, max_exposure_bits=10, statistic="maximum"))
+    assert (found.outcome, found.confidence) == ("memorized", 1.0)
+    assert found.sentence.startswith("canary-0 with 16 copies has an exposure of 28.9 bits")
+    # Four formats whose canaries rest on draws are 9.6 %, and the fifth adds nothing.
+    found = one(check(audit, max_exposure_bits=29.5, statistic="maximum"))
+    assert found.confidence == pytest.approx(0.975**4)
+
+
+# --- spaces that are smaller than the limit -------------------------------------------
+
+
+def mixed(small, large, *, memorized=True):
+    """Canaries in 1,000 and in 10^9 candidates, all of them the likeliest or none."""
+    formats = [space("The code is {digit:3}", size=1_000), space()]
+    bits = 99.0 if memorized else 1.0
+    exposures = [
+        by_bits([bits] * n, size=s.space_size) for n, s in zip((small, large), formats, strict=True)
+    ]
+    canaries = [
+        CanaryResult(f"canary-{at}-{i}", at, 64, 5.0, 2.0, e, None)
+        for at, group in enumerate(exposures)
+        for i, e in enumerate(group)
+    ]
+    return assembled(canaries, formats)
+
+
+@pytest.mark.parametrize("statistic", ["median", "maximum"])
+def test_canaries_that_cannot_exceed_the_limit_have_no_vote(statistic):
+    """24 canaries of rank 1 in 1,000 candidates have 9.97 bits each, and never more."""
+    verdict = check(mixed(24, 8), max_exposure_bits=10, statistic=statistic)
+    assert verdict.outcome == "memorized"
+    assert "24 canaries left out: their spaces are too small for the limit" in str(verdict)
+    lower = check(mixed(24, 8), max_exposure_bits=9, statistic=statistic)
+    assert lower.outcome == "memorized"
+    assert "left out" not in str(lower)
+    unlearned = check(mixed(1, 8, memorized=False), max_exposure_bits=10, statistic=statistic)
+    assert unlearned
+    assert "1 canary left out: its space is too small" in str(unlearned)
+
+
+def test_too_few_are_left_to_say_anything():
+    verdict = check(mixed(24, 3), max_exposure_bits=10)
+    assert verdict.outcome == "undecided"
+    assert "24 canaries left out" in str(verdict)
+    with pytest.raises(InputError, match="the largest space holds 9.966"):
+        check(mixed(24, 0), max_exposure_bits=10)
+
+
 # --- properties -----------------------------------------------------------------------
 
 
@@ -220,6 +280,19 @@ def test_more_exposure_is_never_better_property(bits, limit, statistic):
     assert bool(found) == (found.outcome == "passed")
     stricter = check(exact({1: bits}), max_exposure_bits=limit / 2 + 0.5, statistic=statistic)
     assert order.index(stricter.outcome) >= order.index(found.outcome)
+
+
+def test_the_confidence_is_that_of_each_group_theory():
+    """Four groups of four right at the limit: 1 - (15/16)^4 = 22.8 % are called memorized."""
+    rng = np.random.default_rng(0)
+    alarms = {1: 0, 4: 0}
+    for _ in range(400):
+        groups = {n: rng.uniform(2, 18, 4) for n in (1, 4, 16, 64)}
+        verdict = check(exact(groups), max_exposure_bits=10)
+        alarms[4] += verdict.outcome == "memorized"
+        alarms[1] += verdict.findings[0].outcome == "memorized"
+    assert alarms[1] / 400 == pytest.approx(1 / 16, abs=0.04)
+    assert alarms[4] / 400 == pytest.approx(1 - (15 / 16) ** 4, abs=0.06)
 
 
 # --- input ----------------------------------------------------------------------------
@@ -255,6 +328,12 @@ def test_input(options, message):
 def test_no_canary_was_put_in():
     with pytest.raises(InputError, match="none of the audit's canaries was put into the corpus"):
         check(exact({0: LOW}), max_exposure_bits=10)
+
+
+@pytest.mark.parametrize("limit", [{"max_exposure_bits": 10}, {"max_p": 0.01}])
+def test_canaries_that_were_left_out_on_purpose_are_not_judged(limit):
+    with pytest.raises(InputError, match="left out of the corpus on purpose.*--no-inject"):
+        check(exact({16: LOW}, canaries_in_corpus=False), **limit)
 
 
 @pytest.mark.parametrize("given", [[], [3], 7])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from gate_audits import by_bits, of_groups
@@ -51,6 +52,13 @@ def test_another_set_is_refused(tmp_path, audit):
     found = verify(corpus(tmp_path, other), other)
     with pytest.raises(InputError, match="verification is of another canary set"):
         check(audit, max_exposure_bits=10, verification=found)
+
+
+def test_natural_secrets_have_none(tmp_path, canaries, audit):
+    found = verify(corpus(tmp_path, canaries), canaries)
+    secrets = tuple(replace(c, natural=True) for c in audit.injected)
+    with pytest.raises(InputError, match="no verification speaks of them; leave"):
+        check(replace(audit, canaries=secrets), max_exposure_bits=10, verification=found)
 
 
 def test_round_trip(tmp_path, canaries):
