@@ -31,8 +31,9 @@ def read_next(manner: Manner, answer: Any, ids: Sequence[int]) -> Floats:
     """The likeliest tokens after `ids`, and the bound for the others.
 
     A token that is not told has at most what is left of the probability, and at most that of
-    the last one that is told. One that is told by a text which stands for several tokens
-    may be any of them.
+    the least likely one that is told. The token that was sampled does not count for that:
+    servers tell it beside the likeliest ones, and it need not be among them. One that is told
+    by a text which stands for several tokens may be any of them.
 
     Raises
     ------
@@ -68,7 +69,8 @@ def read_next(manner: Manner, answer: Any, ids: Sequence[int]) -> Floats:
         else:
             named[token] = value
     rest = math.log(max(1.0 - total, 0.0) + _ROUNDING)
-    bound = max(min(rest, float(values.min())), unnamed)
+    listed = [value for said, value in told.items() if said != choice.tokens[0]]
+    bound = max(min(rest, min(listed, default=0.0)), unnamed)
     flat = [number for pair in named.items() for number in pair]
     return np.array([min(bound, 0.0), *flat])
 
