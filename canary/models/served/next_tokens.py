@@ -18,13 +18,12 @@ from canary.models.served.client import Client, RefusedError
 from canary.models.served.handshake import LEAST, SAFETY, SAME, Agreed, Probe
 from canary.models.served.manner import Floats, Manner
 from canary.models.served.texts import Texts, bare
-from canary.models.served.wire import PATH
+from canary.models.served.wire import PATH, check_sum
 from canary.tokens.base import Tokenizer
 
 __all__ = ["agree_on_next", "distance", "log_probs_of", "read_next"]
 
 _ROUNDING = 1e-5  # by so much may the likeliest tokens sum to too little
-_EXCESS = 1e-2
 
 
 def read_next(manner: Manner, answer: Any, ids: Sequence[int]) -> Floats:
@@ -53,13 +52,7 @@ def read_next(manner: Manner, answer: Any, ids: Sequence[int]) -> Floats:
     values = np.array(list(told.values()))
     if np.isnan(values).any():
         raise not_finite(manner.model)
-    total = float(np.exp(values).sum())
-    if total > 1 + _EXCESS:
-        raise ServerError(
-            f"gives the likeliest next tokens a probability of {total:.3g} together",
-            cure="have it give log-probabilities of the model itself, before sampling",
-            where=manner.where,
-        )
+    total = check_sum(told.values(), where=manner.where)
     named: dict[int, float] = {}
     unnamed = -math.inf
     for said, value in told.items():

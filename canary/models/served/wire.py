@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from canary.errors import ServerError
 
-__all__ = ["PATH", "Choice", "completion", "read_choice", "read_json", "token_number"]
+__all__ = ["PATH", "Choice", "check_sum", "completion", "read_choice", "read_json", "token_number"]
 
 PATH = "/completions"
 
+_EXCESS = 1e-2
 _MOST = 1e-3  # rounding may lift a log-probability above 0 by so little
 
 
@@ -111,6 +112,24 @@ def token_number(token: str) -> int | None:
     """The number in ``token_id:123``; None of another text."""
     found = re.fullmatch(r"token_id:(\d{1,9})", token)
     return None if found is None else int(found[1])
+
+
+def check_sum(log_probs: Iterable[float], *, where: str) -> float:
+    """The probability of different next tokens together.
+
+    Raises
+    ------
+    ServerError
+        If it is more than 1: then they are no natural logarithms, or not of the model itself.
+    """
+    total = math.fsum(math.exp(value) for value in log_probs)
+    if total > 1 + _EXCESS:
+        raise ServerError(
+            f"gives the likeliest next tokens a probability of {total:.3g} together",
+            cure="have it give natural logarithms of the model's own probabilities, before sampling",
+            where=where,
+        )
+    return total
 
 
 def read_choice(answer: Any, *, where: str) -> Choice:
