@@ -6,6 +6,7 @@ import math
 import os
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +15,14 @@ from typing import Any, Literal
 
 from canary.audits.history import History, Loss, Moment
 from canary.corpus.canaries import CanarySet
-from canary.errors import InputError, NotFiniteError, OutOfMemory, RecordError
+from canary.errors import (
+    CanaryError,
+    InputError,
+    NotFiniteError,
+    OutOfMemory,
+    OutputError,
+    RecordError,
+)
 from canary.models.base import LanguageModel
 from canary.models.loading import load
 from canary.plugins.live import (
@@ -75,8 +83,9 @@ class ExposureMonitor:
     path : path-like, optional
         Where the history is saved after every measurement.
     strict : bool
-        Raise an error where the model's numbers are not finite or memory runs out. Else
-        the moment records the reason, and the training goes on.
+        Raise an error where the model's numbers are not finite, memory runs out or the history
+        cannot be saved. Else the moment records the reason, or a warning tells it, and the
+        training goes on.
     clock : callable
         Seconds, for tests.
 
@@ -243,18 +252,25 @@ class ExposureMonitor:
         if loss is not None:
             self._losses.append(loss)
         due = self._due(epoch) or last
-        moment = None
+        moment, failure = None, None
         if first_process():
             if due:
                 finish_queued()
             with self._time.own():
                 if due:
-                    moment = self._measure(unwrapped(model), epoch)
-                    self._keep(moment)
+                    try:
+                        moment = self._measure(unwrapped(model), epoch)
+                        self._keep(moment)
+                    except CanaryError as error:  # told when the others no longer wait
+                        failure = error
         if due and self._stop_above_bits is not None:
             above = moment is not None and self._above(moment, self._stop_above_bits)
             if any_process(above):
                 self._history = replace(self._history, stopped_at=self._step)
+        if failure is not None:
+            if self._strict or not isinstance(failure, OutputError):
+                raise failure
+            warnings.warn(f"the history was not saved: {failure}", stacklevel=2)
         return moment
 
     def add_loss(self, loss: float, *, step: int) -> None:
@@ -308,17 +324,16 @@ class ExposureMonitor:
         self._history = replace(history.until(step), settings=self._history.settings)
 
     def _due(self, epoch: float | None) -> bool:
-        if self._step in self._steps:
-            return True
+        named = self._step in self._steps
         if self._every != "epoch":
-            return self._step % self._every == 0
+            return named or self._step % self._every == 0
         if epoch is None:
             raise InputError(
                 "every epoch was asked for, and the epoch is not known",
                 cure="give it with each step (epoch=), or ask for every so many steps",
             )
         before, self._epoch = math.floor(self._epoch + 1e-6), epoch
-        return math.floor(epoch + 1e-6) > before
+        return named or math.floor(epoch + 1e-6) > before
 
     def _measure(self, module: Any, epoch: float | None) -> Moment | None:
         """The moment; None where the share of time does not allow one."""

@@ -168,7 +168,9 @@ class _Summary:
                 self._written.append(str(value))
             elif prefix == _PROPERTY and number.isdecimal():
                 found.setdefault(number, {})[field] = str(value)
-        self._verdicts += [(report.nodeid, told) for told in found.values()]
+        # Properties of others may have such names, too.
+        whole = [told for told in found.values() if told.get("outcome") in _COLOURS]
+        self._verdicts += [(report.nodeid, told) for told in whole if "reason" in told]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self._verdicts and not self._written:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import traceback
+from urllib.parse import quote
 
 import pytest
 from command_line import ENVIRONMENT
@@ -112,6 +113,13 @@ def telling(code):
     return lambda *_: Status(code, said.encode())
 
 
+def escaped(code):
+    """The same with the key written as JSON may write it, and as an address does."""
+    letters = "".join(f"\\u{ord(c):04X}" for c in KEY)
+    said = f'{{"error": {{"message": "is {letters} or {quote(KEY, safe="")} a key?"}}}}'
+    return lambda *_: Status(code, said.encode())
+
+
 def hang_up(server, number, answer):
     return None
 
@@ -125,6 +133,9 @@ FAULTS = {
     "400": telling(400),
     "401": telling(401),
     "500": telling(500),
+    "400, escaped": escaped(400),
+    "401, escaped": escaped(401),
+    "500, cut off where it is escaped": lambda *_: Status(500, escaped(500)().body[:-3]),
     "hang up": hang_up,
     "cut off": lambda *_: b'{"cho',
     "another model": name_the_key,
@@ -177,6 +188,8 @@ def test_errors_do_not_hold_the_key(tmp_path, monkeypatch, model, loaded, fault)
         error = error.__cause__ or error.__context__
     for text in (told, *chain, repr(endpoint)):
         assert "Qq7" not in text
+        assert "written%2F" not in text
+        assert "\\u0051" not in text
 
 
 def test_a_key_that_is_given_in_place_of_its_name_is_not_repeated(command, model, canaries):

@@ -13,6 +13,7 @@ from small_models import build
 import canary
 from canary.errors import ServerError, UnsupportedError
 from canary.models.base import Children, Context, Nodes
+from canary.models.served.wire import read_choice, read_json
 
 FORMAT = "abc {digit:2}"
 
@@ -167,3 +168,42 @@ def test_next_tokens_that_are_none(tmp_path, top, message):
         pytest.raises(ServerError, match=message),
     ):
         load_served(server, tmp_path, top_k=2)
+
+
+@pytest.mark.parametrize("top", [2, 5, 10])
+def test_the_sampled_token_beside_the_likeliest_bounds_nothing(tmp_path, top):
+    """A server that samples under a penalty tells an unlikely token beside the likeliest."""
+    model, canaries = build("table"), some_canaries()
+    inside = canary.exposure(model, canaries)
+
+    def sampled_beyond(server, number, answer):
+        body, choice = server.bodies[number - 1], answer["choices"][0]
+        full = server._next(body["prompt"])
+        token = int(np.argsort(-full, kind="stable")[min(body["logprobs"] + 6, len(full) - 1)])
+        name, value = server._numbered(body)(token), float(full[token])
+        lists = {
+            "tokens": [name],
+            "token_logprobs": [value],
+            "top_logprobs": [{**choice["logprobs"]["top_logprobs"][-1], name: value}],
+        }
+        return {**answer, "choices": [{**choice, "logprobs": lists}]}
+
+    with FakeServer(model, fault=sampled_beyond) as server:
+        outside = canary.exposure(load_served(server, tmp_path, top_k=top), canaries)
+    for here, there in zip(inside, outside, strict=True):
+        assert there.exposure.lower_bits <= here.exposure.bits + 1e-9
+        assert here.exposure.bits <= there.exposure.upper_bits + 1e-9
+
+
+def test_tokens_of_one_text_stand_for_the_likeliest_golden() -> None:
+    shared = '{"\\ufffd": -0.5, "A": -1.25, "\\ufffd": -3.0, "said": "\\u002B", "n": [{"a": 1}]}'
+    assert read_json(shared, lambda text: text.replace("+", "plus")) == {
+        "\ufffd": -0.5,
+        "A": -1.25,
+        "said": "plus",
+        "n": [{"a": 1}],
+    }
+    place = [{"token": "\ufffd", "logprob": -0.5}, {"token": "\ufffd", "logprob": -3.0}]
+    item = {"token": "A", "logprob": -1.25, "top_logprobs": place}
+    answer = {"choices": [{"logprobs": {"content": [item]}}]}
+    assert read_choice(answer, where="here").top == ({"\ufffd": -0.5},)

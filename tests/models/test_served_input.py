@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
 
 import numpy as np
@@ -85,6 +86,16 @@ def above_nothing(server, number, answer):
     return changed(answer, token_logprobs=[*values[:3], 0.5, *values[4:]])
 
 
+def tenths(server, number, answer):
+    """Logarithms of base 10."""
+    lists = shown(answer)
+    top = [
+        place and {t: v / math.log(10) for t, v in place.items()} for place in lists["top_logprobs"]
+    ]
+    values = [v if v is None else v / math.log(10) for v in lists["token_logprobs"]]
+    return changed(answer, token_logprobs=values, top_logprobs=top)
+
+
 def other_name(server, number, answer):
     return {**answer, "model": "another"}
 
@@ -109,6 +120,7 @@ def another_shape(server, number, answer):
         (null_in_the_middle, "no log-probability of token 4 of"),
         (not_a_number, "not finite numbers"),
         (above_nothing, "cannot be read"),
+        (tenths, "a probability of 1.* together.*natural logarithms"),
         (other_name, "as the model 'another', and 'tiny' was asked"),
         (too_many_tokens, "tokens where .* were meant"),
         (another_shape, "cannot be read"),

@@ -6,7 +6,14 @@ import pytest
 from small_models import CHARACTERS
 from watched import build_trainer, causal, rows, small_set
 
-from canary.errors import FormatError, InputError, ModelError, NotFiniteError, UnsupportedError
+from canary.errors import (
+    FormatError,
+    InputError,
+    ModelError,
+    NotFiniteError,
+    OutputError,
+    UnsupportedError,
+)
 
 
 def _monitor(**options):
@@ -185,3 +192,23 @@ def test_a_model_with_fewer_tokens_than_the_tokenizer():
     module.resize_token_embeddings(len(CHARACTERS) - 5)
     with pytest.raises(ModelError, match="the model has 40 tokens, its tokenizer 45"):
         _monitor().start(module)
+
+
+def test_a_history_that_cannot_be_saved_ends_no_training(tmp_path):
+    module, _ = causal()
+    (tmp_path / "taken").write_text("a file where a folder should be")
+    path = tmp_path / "taken" / "history.json"
+    monitor = _monitor(path=path)
+    with pytest.warns(UserWarning, match="the history was not saved: .*taken"):
+        assert monitor.step(module) is not None
+    assert len(monitor.history.measured) == 1
+    with pytest.raises(OutputError, match="taken"):
+        _monitor(path=path, strict=True).step(module)
+
+
+def test_an_epoch_that_ends_at_a_named_step_is_measured_once():
+    module, _ = causal()
+    monitor = _monitor(every="epoch", steps=[4])
+    for step in range(1, 9):
+        monitor.step(module, epoch=step / 4)
+    assert [moment.step for moment in monitor.history.moments] == [4, 8]

@@ -307,3 +307,17 @@ def test_tests_with_audits_are_marked(tmp_path):
     done = project.pytest("-m", "not canary_audit", "--co", "-q")
     assert "test_without_an_audit" in done.stdout
     assert "test_shared[" not in done.stdout
+
+
+def test_properties_of_others_are_left_alone(tmp_path):
+    project = Project(
+        tmp_path,
+        test_other="""\
+def test_build(record_testsuite_property, request):
+    for name in ("canary.2024.build", "canary.1.outcome", "canary", "canary.1"):
+        request.node.user_properties.append((name, "rolled back"))
+""",
+    )
+    done = project.pytest()
+    assert done.returncode == 0, done.stdout
+    assert "rolled back" not in done.stdout

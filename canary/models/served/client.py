@@ -3,8 +3,8 @@
 The key is read from the environment when the client is made and put into each request by
 the client's own authorization. No error, log or repr of this package holds it: errors of
 the HTTP library, which know the request, are told in other words and not chained. The key is
-taken out of whatever the server says before it is read, and what it says of a request is
-repeated only where that held no secret.
+taken out of whatever the server says, however it is escaped there, and what it says of a request
+is repeated only where that held no secret.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 from canary.errors import InputError, MissingExtraError, ServerError
 from canary.models.served.endpoint import Endpoint
+from canary.models.served.wire import read_json
 from canary.records.fields import brief
 
 __all__ = ["Client", "RefusedError"]
@@ -29,7 +30,7 @@ _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _CONNECT_SECONDS, _HURRIED_SECONDS = 10.0, 5.0
 _SHOWN = 300
-_BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750; nothing that JSON must escape
+_BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
 _NEEDED = ("httpx2", "tenacity")
 
 
@@ -180,11 +181,11 @@ class Client:
             raise _PassingError(failure, where=where)
         if response.status_code == 200:
             try:
-                return json.loads(self._scrub(response.text))
+                return read_json(response.text, self._scrub)
             except (ValueError, RecursionError):
                 failure = "gave an answer that is no whole JSON"
             raise _PassingError(failure, where=where)
-        said = f": {brief(_words(self._scrub(response.text)), _SHOWN)}" if quote else ""
+        said = f": {brief(self._scrub(_words(response.text)), _SHOWN)}" if quote else ""
         raise self._failure(response, said, where, trying=trying)
 
     def _timeout(self, seconds: float) -> Any:
@@ -264,8 +265,15 @@ def _key_of(
             cure="set it to the key alone",
         )
 
+    # Each character as it is, as JSON may escape it, or as an address does.
+    forms = re.compile(
+        "".join(
+            rf"(?:{re.escape(c)}|\\{re.escape(c)}|(?i:\\u{ord(c):04x}|%{ord(c):02x}))" for c in key
+        )
+    )
+
     def scrub(text: str) -> str:
-        return text.replace(key, "[key]").replace(key.replace("/", "\\/"), "[key]")
+        return forms.sub("[key]", text)
 
     def authorize(request: Any) -> Any:
         request.headers["Authorization"] = f"Bearer {key}"

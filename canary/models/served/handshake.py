@@ -23,7 +23,7 @@ from canary.models.served.client import Client, RefusedError
 from canary.models.served.manner import Floats, Manner
 from canary.models.served.parallel import in_parallel
 from canary.models.served.texts import Texts, bare
-from canary.models.served.wire import PATH
+from canary.models.served.wire import PATH, check_sum
 from canary.records.fields import brief
 from canary.tokens.base import Tokenizer
 
@@ -207,6 +207,7 @@ def _followed(
         if not choice.tokens:
             continue
         named: dict[str, float | None] = dict(choice.top[0]) if choice.top else {}
+        check_sum((v for v in named.values() if v is not None), where=manner.where)
         named.setdefault(choice.tokens[0], choice.log_probs[0])
         fitting = (
             (probe, token, float(log_prob))

@@ -18,21 +18,21 @@ from canary.models.served.client import Client, RefusedError
 from canary.models.served.handshake import LEAST, SAFETY, SAME, Agreed, Probe
 from canary.models.served.manner import Floats, Manner
 from canary.models.served.texts import Texts, bare
-from canary.models.served.wire import PATH
+from canary.models.served.wire import PATH, check_sum
 from canary.tokens.base import Tokenizer
 
 __all__ = ["agree_on_next", "distance", "log_probs_of", "read_next"]
 
 _ROUNDING = 1e-5  # by so much may the likeliest tokens sum to too little
-_EXCESS = 1e-2
 
 
 def read_next(manner: Manner, answer: Any, ids: Sequence[int]) -> Floats:
     """The likeliest tokens after `ids`, and the bound for the others.
 
     A token that is not told has at most what is left of the probability, and at most that of
-    the last one that is told. One that is told by a text which stands for several tokens
-    may be any of them.
+    the least likely one that is told. The token that was sampled does not count for that:
+    servers tell it beside the likeliest ones, and it need not be among them. One that is told
+    by a text which stands for several tokens may be any of them.
 
     Raises
     ------
@@ -52,13 +52,7 @@ def read_next(manner: Manner, answer: Any, ids: Sequence[int]) -> Floats:
     values = np.array(list(told.values()))
     if np.isnan(values).any():
         raise not_finite(manner.model)
-    total = float(np.exp(values).sum())
-    if total > 1 + _EXCESS:
-        raise ServerError(
-            f"gives the likeliest next tokens a probability of {total:.3g} together",
-            cure="have it give log-probabilities of the model itself, before sampling",
-            where=manner.where,
-        )
+    total = check_sum(told.values(), where=manner.where)
     named: dict[int, float] = {}
     unnamed = -math.inf
     for said, value in told.items():
@@ -68,7 +62,8 @@ def read_next(manner: Manner, answer: Any, ids: Sequence[int]) -> Floats:
         else:
             named[token] = value
     rest = math.log(max(1.0 - total, 0.0) + _ROUNDING)
-    bound = max(min(rest, float(values.min())), unnamed)
+    listed = [value for said, value in told.items() if said != choice.tokens[0]]
+    bound = max(min(rest, min(listed, default=0.0)), unnamed)
     flat = [number for pair in named.items() for number in pair]
     return np.array([min(bound, 0.0), *flat])
 

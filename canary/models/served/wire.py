@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from canary.errors import ServerError
 
-__all__ = ["PATH", "Choice", "completion", "read_choice", "token_number"]
+__all__ = ["PATH", "Choice", "check_sum", "completion", "read_choice", "read_json", "token_number"]
 
 PATH = "/completions"
 
+_EXCESS = 1e-2
 _MOST = 1e-3  # rounding may lift a log-probability above 0 by so little
 
 
@@ -77,10 +79,57 @@ def completion(
     return body
 
 
+def read_json(text: str, rewrite: Callable[[str], str]) -> Any:
+    """An answer, each text in it rewritten.
+
+    Numbers that bear one name, as log-probabilities of tokens that have one text do, become
+    the largest of them.
+
+    Raises
+    ------
+    ValueError, RecursionError
+        If it is no JSON.
+    """
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for written, value in pairs:
+            name = rewrite(written)
+            before = made.get(name)
+            numbers = isinstance(value, int | float) and isinstance(before, int | float)
+            made[name] = max(value, before) if numbers else texts(value)
+        return made
+
+    def texts(value: Any) -> Any:
+        if isinstance(value, str):
+            return rewrite(value)
+        return [texts(one) for one in value] if isinstance(value, list) else value
+
+    return texts(json.loads(text, object_pairs_hook=members))
+
+
 def token_number(token: str) -> int | None:
     """The number in ``token_id:123``; None of another text."""
     found = re.fullmatch(r"token_id:(\d{1,9})", token)
     return None if found is None else int(found[1])
+
+
+def check_sum(log_probs: Iterable[float], *, where: str) -> float:
+    """The probability of different next tokens together.
+
+    Raises
+    ------
+    ServerError
+        If it is more than 1: then they are no natural logarithms, or not of the model itself.
+    """
+    total = math.fsum(math.exp(value) for value in log_probs)
+    if total > 1 + _EXCESS:
+        raise ServerError(
+            f"gives the likeliest next tokens a probability of {total:.3g} together",
+            cure="have it give natural logarithms of the model's own probabilities, before sampling",
+            where=where,
+        )
+    return total
 
 
 def read_choice(answer: Any, *, where: str) -> Choice:
@@ -136,7 +185,11 @@ def _by_token(content: Sequence[Mapping[str, Any]]) -> _Read:
     top = []
     for item in content:
         pairs = [(_named(t), _log_prob(t["logprob"])) for t in item.get("top_logprobs") or ()]
-        top.append({name: value for name, value in pairs if value is not None})
+        place: dict[str, float] = {}
+        for name, value in pairs:  # several tokens may have one text: it stands for the likeliest
+            if value is not None:
+                place[name] = max(value, place.get(name, -math.inf))
+        top.append(place)
     return tokens, log_probs, tuple(top)
 
 
