@@ -147,9 +147,11 @@ class Verdict:
         """The finding that the verdict rests on most.
 
         Of those with its outcome and the question of the first of them: the highest exposure,
-        or the smallest p-value.
+        or the smallest p-value. Of a pass it is none of the controls, which nobody asked for.
         """
         found = [finding for finding in self.findings if finding.outcome == self.outcome]
+        if self.outcome == "passed":
+            found = [finding for finding in found if finding.check != "controls"] or found
         alike = [finding for finding in found if finding.check == found[0].check]
         if found[0].check == "p-value":
             return min(alike, key=lambda finding: finding.value or 0.0)

@@ -61,7 +61,6 @@ class ExposureCallback(TrainerCallback):
         self._canaries, self._tokenizer, self._options = canaries, tokenizer, options
         self._trainer: Any = None
         self._monitor: ExposureMonitor | None = None
-        self._path: Path | None = None
 
     def attach(self, trainer: Any) -> None:
         """Join a Trainer, and log through its loggers."""
@@ -95,13 +94,13 @@ class ExposureCallback(TrainerCallback):
                 cure="ExposureCallback(canaries, tokenizer=...), or Trainer(processing_class=...)",
             )
         folder = Path(args.output_dir or ".")
-        self._path = Path(self._options.get("path") or folder / HISTORY_FILE)
+        path = Path(self._options.get("path") or folder / HISTORY_FILE)
         if state.is_world_process_zero:
-            make_folder(self._path.parent)
-        options = {**self._options, "path": self._path}
+            make_folder(path.parent)
+        options = {**self._options, "path": path}
         self._monitor = ExposureMonitor(self._canaries, tokenizer=tokenizer, **options)
         if state.global_step and state.is_world_process_zero:
-            kept = (_checkpoint(args, state) / HISTORY_FILE, self._path)
+            kept = (_checkpoint(args, state) / HISTORY_FILE, path)
             found = next((file for file in kept if file.is_file()), None)
             if found is not None:
                 history = History.load(found)
@@ -153,24 +152,9 @@ class ExposureCallback(TrainerCallback):
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:
-        """Let the model go, write the history, and say so if there was no time to measure."""
+        """Let the model go, write the history, and say so if nothing was measured."""
         assert self._monitor is not None
-        assert self._path is not None
-        self._monitor.pause()
-        if not state.is_world_process_zero:
-            return
-        history = self._monitor.history
-        history.save(self._path)
-        share = history.settings["share"]
-        if share is not None and history.asked and not history.moments:
-            _log.warning(
-                "exposure was never measured: getting ready took %.2g s and one measurement takes "
-                "about %.2g s, but its share of the training is %.2g s; give fewer draws or a "
-                "larger share",
-                history.own_seconds,
-                self._monitor.expected_seconds or 0.0,
-                share * history.training_seconds,
-            )
+        self._monitor.finish()
 
     def _tell(self, moment: Moment, control: TrainerControl) -> None:
         if moment.reason is not None:

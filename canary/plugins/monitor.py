@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import statistics
@@ -45,13 +46,15 @@ __all__ = ["Every", "ExposureMonitor"]
 Every = int | Literal["epoch"]
 """Steps between two measurements, or the end of each epoch."""
 
+_log = logging.getLogger(__name__)
+
 _TRIED = 16  # rows by which the first measurement is estimated
 
 
 class ExposureMonitor:
     """Measures the exposure of every canary at chosen steps of a training.
 
-    Call `step` behind every step of the optimizer. The training goes on as it would have
+    Call `step` behind every step of the optimizer, and `finish` when they are done. The training goes on as it would have
     without: modes of modules and all random states are restored, to the last bit.
 
     Parameters
@@ -81,7 +84,7 @@ class ExposureMonitor:
     marks : collection of int
         Steps to be marked in figures, such as those whose batch held a canary.
     path : path-like, optional
-        Where the history is saved after every measurement.
+        Where the history is saved after every measurement, and by `finish`.
     strict : bool
         Raise an error where the model's numbers are not finite, memory runs out or the history
         cannot be saved. Else the moment records the reason, or a warning tells it, and the
@@ -284,6 +287,26 @@ class ExposureMonitor:
         self._time.pause()
         self._module = self._model = None
 
+    def finish(self) -> History:
+        """Let the model go and save the history; warn if the training was never measured.
+
+        Call it when the training is over. A training that goes on after all may be measured
+        further.
+
+        Returns
+        -------
+        History
+            As the property; of several processes only the first saves and warns.
+        """
+        self.pause()
+        history = self.history
+        if first_process():
+            if self._path is not None:
+                history.save(self._path)
+            if not history.measured:
+                _log.warning("exposure was never measured: %s", self._why_never(history))
+        return history
+
     def state_dict(self) -> dict[str, Any]:
         """Plain data for a checkpoint, with which a later training goes on."""
         return {
@@ -387,6 +410,21 @@ class ExposureMonitor:
         self._history = replace(self._history, moments=(*earlier, moment))
         if self._path is not None:
             self.history.save(self._path)
+
+    def _why_never(self, history: History) -> str:
+        if history.moments:
+            return f"{history.moments[-1].reason}"
+        if not history.asked:
+            return (
+                f"the training ended at step {self._step}, before any that was asked for; "
+                "give a smaller every, or steps"
+            )
+        return (
+            f"getting ready took {history.own_seconds:.2g} s and one measurement takes about "
+            f"{self.expected_seconds or 0.0:.2g} s, but its share of the training is "
+            f"{(self._time.share or 0.0) * history.training_seconds:.2g} s; give fewer draws, "
+            "or a larger share (None for as long as it takes)"
+        )
 
     def _above(self, moment: Moment, limit: float) -> bool:
         if moment.reason is not None:

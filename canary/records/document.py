@@ -109,7 +109,7 @@ def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[
     if found > schema:
         raise RecordError(
             f"has schema {brief(found)}; this version of canary reads up to {schema}",
-            cure="upgrade with: pip install -U canary-lm",
+            cure="upgrade canary: update its checkout, and pip install . there again",
             where=where,
         )
     return document

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from small_models import CHARACTERS
 from watched import build_trainer, causal, rows, small_set
@@ -140,6 +142,50 @@ def test_a_training_that_diverges_ends_as_it_would_have(tmp_path, caplog):
     assert last.px_bits == ()
     assert "not measured at step 6" in caplog.text
     assert History.load(tmp_path / "canary_history.json") == callback.history
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"share": 1e-9}, "its share of the training is .*; give fewer draws, or a larger share"),
+        ({"every": 100}, "ended at step 3, before any that was asked for; give a smaller every"),
+    ],
+)
+def test_a_training_that_was_never_measured_is_told_at_its_end(tmp_path, caplog, options, why):
+    from canary.audits.history import History
+
+    module, _ = causal()
+    monitor = _monitor(path=tmp_path / "history.json", **options)
+    monitor.start(module)
+    for _ in range(3):
+        monitor.step(module, loss=1.0)
+    assert not (tmp_path / "history.json").exists()
+    assert caplog.text == ""
+    history = monitor.finish()
+    assert history.moments == ()
+    assert History.load(tmp_path / "history.json") == history
+    assert re.search(f"exposure was never measured: .*{why}", caplog.text)
+
+
+def test_numbers_that_were_never_finite_are_told_at_the_end(caplog):
+    monitor, module = _monitor(), _broken()
+    monitor.step(module)
+    monitor.finish()
+    assert "never measured: the model 'GPT2LMHeadModel' gives log-prob" in caplog.text
+
+
+def test_the_end_keeps_what_came_behind_the_last_measurement(tmp_path, caplog):
+    from canary.audits.history import History
+
+    module, _ = causal()
+    monitor = _monitor(path=tmp_path / "history.json", every=2)
+    for loss in (3.0, 2.0):
+        monitor.step(module, loss=loss)
+    monitor.add_loss(1.0, step=3)
+    monitor.finish()
+    kept = History.load(tmp_path / "history.json")
+    assert [loss.step for loss in kept.losses] == [2, 3]
+    assert caplog.text == ""
 
 
 def test_a_stream_has_no_epochs(tmp_path):

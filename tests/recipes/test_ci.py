@@ -21,7 +21,7 @@ def commands() -> list[str]:
 
 def test_the_workflow_runs_the_test_with_extras_that_exist():
     install, run = commands()
-    extras = re.search(r'"canary-lm\[(.*)\]"', install)[1].split(",")
+    extras = re.search(r'"\./canary-checkout\[(.*)\]"', install)[1].split(",")
     project = (RECIPE.parents[1] / "pyproject.toml").read_text(encoding="utf-8")
     assert all(re.search(rf"^{extra} = \[", project, re.MULTILINE) for extra in extras)
     assert run.startswith("python -m pytest ")

@@ -83,7 +83,7 @@ def test_permissions(tmp_path, private, mode):
     ("content", "message"),
     [
         (b'{"kind": "some kind", "schema": 2}', "schema 2; this version of canary reads up to 1"),
-        (b'{"kind": "some kind", "schema": 2}', "pip install -U canary-lm"),
+        (b'{"kind": "some kind", "schema": 2}', "upgrade canary: update its checkout"),
         (b'{"kind": "some kind", "schema": 0}', "no valid schema number"),
         (b'{"kind": "some kind", "schema": true}', "no valid schema number"),
         (b'{"kind": "some kind", "schema": "1"}', "no valid schema number"),
