@@ -16,7 +16,9 @@ SMALL = {
     "extraction": ["--digits", "2", "--queries", "200", "--rounds", "1"],
     "formats": ["--fills", "200", "--words", "500", "--rounds", "1"],
     "generation": ["--canaries", "20", "--rounds", "1"],
-    "importance": ["--width", "400", "--runs", "1", "--digits", "3"],
+    "growth": ["--digits", "2", "3"],
+    "harnesses": ["--rounds", "1", "--all-digits", "2", "--random", "50", "--against"],
+    "importance": ["--width", "400", "--runs", "1", "--digits", "3", "--rounds", "1"],
     "importance_intervals": ["--trees", "1", "--runs", "1", "--width", "100"],
     "injection": ["--megabytes", "1", "--rounds", "1"],
     "membership": ["--samples", "2000", "--classes", "3", "--each", "200", "--rounds", "1"],
@@ -31,7 +33,7 @@ SMALL = {
 
 
 def test_these_are_all_benchmarks():
-    assert {path.stem for path in FOLDER.glob("*.py")} - {"spread"} == set(SMALL)
+    assert {path.stem for path in FOLDER.glob("*.py")} - {"character_lstm", "spread"} == set(SMALL)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -42,6 +44,17 @@ def test_one_command_prints_one_line(name, monkeypatch, capfd):
     runpy.run_path(str(script), run_name="__main__")
     (line,) = capfd.readouterr().out.splitlines()
     assert json.loads(line)["benchmark"] == name
+
+
+@pytest.mark.parametrize("missing", ["lm_eval", "minicons"])
+def test_harnesses_that_are_missing_are_named(missing, monkeypatch):
+    """They are no dependencies of the project."""
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    monkeypatch.setitem(sys.modules, missing, None)
+    name = missing.replace("_", "-")
+    monkeypatch.setattr(sys, "argv", ["harnesses.py", "--against", name])
+    with pytest.raises(SystemExit, match=f"pip install {name}"):
+        runpy.run_path(str(FOLDER / "harnesses.py"), run_name="__main__")
 
 
 def test_the_page_has_a_row_for_each():

@@ -66,6 +66,9 @@ NOT_RUN = {
     "make test": "it is what runs this, and CI runs the other targets beside it",
     "pip install": "changes the environment in which the tests run",
     ".venv/bin/python tests/support/references.py": "writes into the repository; a test compares",
+    ".venv/bin/python tests/servers/llama_cpp.py": "compiles a server, for minutes",
+    "import canary\nfrom canary.models.served.endpoint": "asks a server; its own tests start one",
+    "MY_KEY=": "asks a server; its own tests start one",
     "CANARY_DATA": "needs data that is not shipped, and hours",
 }
 """How blocks begin that are not run, and why; each is marked in its page."""

@@ -8,9 +8,10 @@ import numpy as np
 
 from canary.corpus.canaries import Canary
 from canary.formats.format import Format
+from canary.search.bounds import tokens_below
 from canary.statistics.pvalues import fisher
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.tree import LEAF, TokenTree
+from canary.tokens.tree import TokenTree
 
 __all__ = ["deepest", "longest", "notes_on"]
 
@@ -30,15 +31,7 @@ def longest(encoder: CandidateEncoder, format: Format, fills: Sequence[str]) -> 
 
 def deepest(tree: TokenTree) -> int:
     """Most tokens of a candidate of a tree, its context included."""
-    ahead = 1 + np.diff(tree.forced_offsets)
-    inner = tree.targets != LEAF
-    depth = np.zeros(len(tree.leaves), np.int64)
-    while True:  # one round per token
-        below = np.where(inner, depth[tree.targets], 0)
-        longer = np.maximum.reduceat(ahead + below, tree.offsets[:-1])
-        if (longer == depth).all():
-            return len(tree.context) + int(depth[0])
-        depth = longer
+    return len(tree.context) + tokens_below(tree)
 
 
 def notes_on(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from canary.audits.below import Below
+from canary.audits.between import gives_bounds
 from canary.audits.candidates import deepest
 from canary.audits.completing import BEAM, check_known, check_numbers, completed
 from canary.audits.extraction import Candidate, Extraction
@@ -22,14 +23,17 @@ from canary.errors import InputError, ModelError, OutOfMemory, UnsupportedError
 from canary.formats.format import Format
 from canary.models.loading import load
 from canary.records.versions import versions
+from canary.scoring.batcher import Batcher
 from canary.scoring.requests import announce
 from canary.search.bounds import bounds_by_place
+from canary.search.pricing import Priced, check_agreement, price
 from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, shortest_leaves
 from canary.search.step import context_nats
 
 __all__ = ["extract", "with_extractions"]
 
 _LN2 = math.log(2)
+_CHECKED = 4  # candidates that are priced as whole rows, too
 
 
 def extract(
@@ -104,8 +108,13 @@ def extract(
     UnsupportedError
         If the tokenizer does not make a tree of its candidates.
     ModelError
-        If a candidate is too long for the model, cannot be tokenized, gets NaN, or if all
-        of them have probability 0.
+        If a candidate is too long for the model, cannot be tokenized, gets NaN, if all of
+        them have probability 0, or if a proven one costs something else as a whole row.
+
+    Notes
+    -----
+    The first proven candidates, four at most, are priced again as whole rows, as far as the
+    budget reaches: the proof is no better than the tree and the model's states.
 
     References
     ----------
@@ -146,8 +155,23 @@ def extract(
             cure="check which tokens the model forbids, or the context before the candidate",
         )
     fills = [fill for fill in tree.fills(found.leaves) if fill is not None]
+    found = _checked(
+        found,
+        fills,
+        below=below,
+        batcher=batcher,
+        format=format,
+        noise_bits=noise_bits,
+        most=(budget - found.queries) // tokens,
+    )
     candidates = _candidates(
-        found, fills, own, size=format.size, context_bits=context_bits, noise_bits=noise_bits
+        found,
+        fills,
+        own,
+        size=format.size,
+        context_bits=context_bits,
+        noise_bits=noise_bits,
+        excess_bits=below.model.facts.excess_bits(tokens - len(tree.context)),
     )
     result = Extraction(
         format=format.text,
@@ -258,6 +282,29 @@ def with_extractions(
     return replace(audit, formats=tuple(formats), extractions=tuple(found))
 
 
+def _checked(
+    found: Shortest,
+    fills: Sequence[str],
+    *,
+    below: Below,
+    batcher: Batcher,
+    format: Format,
+    noise_bits: float,
+    most: int,
+) -> Shortest:
+    """What was found, with the queries of pricing `most` proven candidates as whole rows."""
+    count = min(found.proven, most, _CHECKED)
+    alone = format.size == 1  # nothing was walked
+    if alone or count <= 0 or gives_bounds(below.model) or found.stopped == "interrupted":
+        return found
+    try:
+        rows, queries = price(batcher, format, below.encoder, fills[:count])
+    except KeyboardInterrupt:  # what was found stays valid
+        return replace(found, stopped="interrupted")
+    check_agreement(batcher, Priced(found.costs[:count] / _LN2, None), rows, noise_bits)
+    return replace(found, queries=found.queries + queries)
+
+
 def _candidates(
     found: Shortest,
     fills: Sequence[str],
@@ -266,6 +313,7 @@ def _candidates(
     size: int,
     context_bits: float,
     noise_bits: float,
+    excess_bits: float,
 ) -> tuple[Candidate, ...]:
     px = found.costs / _LN2
     least, most = bounds_by_place(
@@ -275,6 +323,7 @@ def _candidates(
         size=size,
         context_bits=context_bits,
         noise_bits=noise_bits,
+        excess_bits=excess_bits,
     )
     return tuple(
         Candidate(

@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 _QUERIES_A_PLACE = 16
+_ROUNDING_BITS = 1e-9
 
 FEW_HITS = 50
 """With fewer draws as likely as a canary, importance draws say more of its rank."""
@@ -91,19 +92,23 @@ def beside_weighed(walked: Exposure, weighed: Exposure) -> Exposure:
     """
     first = max(walked.rank_lower or 1, weighed.rank_lower or 1)
     lasts = [e.rank_upper for e in (walked, weighed) if e.rank_upper is not None]
+    p_value = min((e.p_value for e in (walked, weighed) if e.p_value is not None), default=None)
+    for one in (walked, weighed):
+        if one.exact:
+            return replace(one, p_value=p_value)
     upper = min(weighed.upper_bits, weighed.space_bits - math.log2(first))
     lower = weighed.lower_bits
     if lasts:
         lower = max(lower, weighed.space_bits - math.log2(min(lasts)))
-    p_values = [e.p_value for e in (walked, weighed) if e.p_value is not None]
-    if walked.exact or lower > upper:
-        return replace(walked, p_value=min(p_values, default=None))
+    if lower > upper + _ROUNDING_BITS:  # the sample's interval misses all that is possible
+        return replace(walked, p_value=p_value)
+    lower = min(lower, upper)
     return replace(
         weighed,
         bits=None if weighed.bits is None else min(max(weighed.bits, lower), upper),
         lower_bits=lower,
         upper_bits=upper,
-        p_value=min(p_values, default=None),
+        p_value=p_value,
         rank_lower=first,
         rank_upper=min(lasts, default=None),
     )

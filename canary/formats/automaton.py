@@ -81,7 +81,7 @@ class Automaton:
         """
         states = np.flatnonzero(self.final & (np.diff(self.offsets) > 0))
         for p, char in enumerate(suffix, start=1):
-            states = self._read(states, char)
+            states = self.read(states, char)
             if not states.size:
                 return True
             if suffix.startswith(suffix[p:]) and self.final[states].any():
@@ -186,8 +186,15 @@ class Automaton:
         """Whether `part` stands anywhere within some text."""
         states = np.arange(len(self.counts))
         for char in part:
-            states = self._read(states, char)
+            states = self.read(states, char)
         return bool(states.size)
+
+    def read(self, states: NDArray[np.int64], char: str) -> NDArray[np.int64]:
+        """The states that `char` leads to from any of `states`, each once."""
+        inside = np.zeros(len(self.counts), dtype=np.bool_)
+        inside[states] = True
+        edges = (self.codes == ord(char)) & np.repeat(inside, np.diff(self.offsets))
+        return np.unique(self.targets[edges]).astype(np.int64)
 
     def __iter__(self) -> Iterator[str]:
         """The texts in the order of their index."""
@@ -227,13 +234,6 @@ class Automaton:
             return [""] * len(rest)
         texts: list[str] = np.stack(columns, axis=1).view(f"=U{len(columns)}")[:, 0].tolist()
         return texts
-
-    def _read(self, states: NDArray[np.int64], char: str) -> NDArray[np.int64]:
-        """The states that `char` leads to from any of `states`."""
-        inside = np.zeros(len(self.counts), dtype=np.bool_)
-        inside[states] = True
-        edges = (self.codes == ord(char)) & np.repeat(inside, np.diff(self.offsets))
-        return np.unique(self.targets[edges]).astype(np.int64)
 
     @cached_property
     def codes(self) -> NDArray[np.uint32]:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from canary.audits.result import CanaryResult
+from canary.statistics.numbers import clean
 
 __all__ = [
     "EXIT_CODES",
@@ -160,7 +161,7 @@ class Verdict:
 
     def __repr__(self) -> str:
         # One short line: it is what a failed assertion quotes.
-        return f"<Verdict {self.outcome}: {self.reason.sentence}>"
+        return f"<Verdict {self.outcome}: {clean(self.reason.sentence)}>"
 
     def summary(self) -> str:
         """A line for each finding, the worst first."""

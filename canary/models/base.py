@@ -10,6 +10,7 @@ package. Adapters compute logits and log-softmax in float32, callers sum in floa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
@@ -22,6 +23,7 @@ from canary.errors import InputError
 from canary.tokens.base import Tokenizer
 
 __all__ = [
+    "ROUNDING_NATS",
     "Children",
     "Context",
     "Expansion",
@@ -35,7 +37,14 @@ __all__ = [
     "Walker",
 ]
 
+ROUNDING_NATS = 1e-4
+"""So far above 0 may rounding bring a log-probability, or the log of a sum of probabilities.
+
+A log-softmax in float32 rounds its normaliser: by 6e-5 nats at most for logits of up to 2,048.
+"""
+
 _MEASURED_TOKENS = 24
+_LN2 = math.log(2)
 
 IntArray = NDArray[np.int64] | NDArray[np.int32]
 FloatArray = NDArray[np.float64] | NDArray[np.float32]
@@ -182,7 +191,7 @@ class Expansion:
         Nats: sum over the tokens between `Nodes.priced` and the end of each path.
     log_probs : float32 array
         Nats, of shape (n, k) for a union of children, flat for `Children.offsets`;
-        normalised over the whole vocabulary.
+        normalised over the whole vocabulary, to within `ROUNDING_NATS`.
     handles : int64 array of shape (n,)
         Handles of the nodes themselves; -1 where the state was not kept.
     queries : int
@@ -256,6 +265,24 @@ class ModelFacts:
         their tokens.
         """
         return self.noise_bits_per_token * max(tokens, _MEASURED_TOKENS)
+
+    @property
+    def excess_nats(self) -> float:
+        """By how much the log of the sum of a node's next-token probabilities may exceed 0.
+
+        Rounding, and noise where no states are reused: each child may then be a row of its own.
+        """
+        return ROUNDING_NATS + self._noise_of_rows(1) * _LN2
+
+    def excess_bits(self, tokens: int) -> float:
+        """The same of all candidates below a node, of at most `tokens` tokens each, in bits.
+
+        Sums multiply along a path, so what each token may add is added up.
+        """
+        return tokens * ROUNDING_NATS / _LN2 + self._noise_of_rows(tokens)
+
+    def _noise_of_rows(self, tokens: int) -> float:
+        return 0.0 if "reuse" in self.capabilities else self.noise_bits(tokens)
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as plain data."""

@@ -19,10 +19,10 @@ __all__ = [
     "CEILING",
     "EPSILON",
     "NOISE_TOKENS",
-    "ROUNDING_NATS",
     "chain_log_probs",
     "no_log_probs",
     "not_finite",
+    "not_normalised",
     "with_measured_noise",
 ]
 
@@ -36,9 +36,6 @@ NOISE_TOKENS = 24
 
 CEILING = {"float32": 1e-3, "bfloat16": 0.25, "float16": 0.05}
 """Most that rounding moves the log-probability of a token, in nats, by dtype."""
-
-ROUNDING_NATS = 1e-3
-"""So far above 0 may rounding bring a log-probability, or the sum of some."""
 
 _UNSOUND = {
     "batch": "gives other numbers in another batch",
@@ -141,6 +138,15 @@ def no_log_probs(name: str, values: NDArray[Any]) -> ModelError:
     return ModelError(
         f"the model {name!r} gives {highest:.3g} nats for a log-probability, which is above 0",
         cure="have its adapter give log-probabilities (a log-softmax, in nats), not logits",
+    )
+
+
+def not_normalised(name: str, total: float) -> ModelError:
+    """The error for a model whose next tokens have a `total` probability above 1."""
+    return ModelError(
+        f"the model {name!r} gives next tokens that have a probability of {total:.6g} together, "
+        "which is more than 1",
+        cure="have its adapter normalise them: a log-softmax over the vocabulary, in float32",
     )
 
 

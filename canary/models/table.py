@@ -7,6 +7,7 @@ which is what n-gram models and explicit trees are. Its arithmetic has no noise.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import ModelError
 from canary.models.base import (
+    ROUNDING_NATS,
     Children,
     Context,
     FloatArray,
@@ -23,6 +25,7 @@ from canary.models.base import (
     ModelFacts,
     Rows,
 )
+from canary.models.noise import not_normalised
 from canary.models.slab import SlabWalker
 from canary.models.slots import NONE, Slots
 from canary.tokens.base import Tokenizer
@@ -41,7 +44,8 @@ class TableModel:
     transitions : int array of shape (states, vocabulary)
         State after each token. State 0 is the state before any token.
     log_probs : float array of shape (states, vocabulary)
-        Log-probability of each next token, in nats; minus infinity is allowed.
+        Log-probability of each next token, in nats; minus infinity is allowed. The
+        probabilities of a state sum to at most 1.
     tokenizer : Tokenizer
     name : str
         What to call the model in results.
@@ -71,6 +75,10 @@ class TableModel:
             )
         if ((self._transitions < 0) | (self._transitions >= states)).any():
             raise ModelError("a transition leads to a state that is not there")
+        with np.errstate(over="ignore"):
+            most = float(np.exp(self._log_probs).sum(axis=1, dtype=np.float64).max())
+        if most > math.exp(ROUNDING_NATS):
+            raise not_normalised(name, most)
         self.facts = ModelFacts(
             name=name,
             vocabulary=vocabulary,

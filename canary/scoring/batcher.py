@@ -7,6 +7,7 @@ input, the same to within the model's noise whatever the batch size.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -14,8 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, OutOfMemory
-from canary.models.base import Children, Expansion, FloatArray, LanguageModel, Nodes, Rows, Walker
-from canary.models.noise import ROUNDING_NATS, no_log_probs
+from canary.models.base import (
+    ROUNDING_NATS,
+    Children,
+    Expansion,
+    FloatArray,
+    IntArray,
+    LanguageModel,
+    Nodes,
+    Rows,
+    Walker,
+)
+from canary.models.noise import no_log_probs, not_normalised
 from canary.scoring.checking import check_nodes, check_rows
 from canary.scoring.tuner import BatchTuner
 
@@ -58,11 +69,15 @@ class Batcher:
                 f"batch_size={batch_size}, at least 1 was expected", cure="leave it out"
             )
         self.model = model
+        # On a processor other programs take turns with this one; their time says nothing of
+        # a batch size. What is computed elsewhere is waited for.
+        self._clock = time.thread_time if model.facts.device == "cpu" else time.perf_counter
         self._progress = progress or (lambda queries: None)
         logits = model.memory().free_bytes // (_BYTES_PER_LOGIT * model.facts.vocabulary)
         self._tokens = _tuner(batch_size, start=2048, limit=logits)
         self._nodes = _tuner(batch_size, start=64, limit=logits)
         self._fixed_rows = batch_size
+        self._most_probable = math.exp(model.facts.excess_nats)
         memory = model.memory()
         self._held_tokens = memory.free_bytes // (4 * max(memory.bytes_per_held_token, 1))
 
@@ -110,7 +125,7 @@ class Batcher:
                 count = min(count, self._tokens.size)
             part = order[at : at + count]
             batch = rows.take(part)
-            began = time.perf_counter()
+            began = self._clock()
             try:
                 values = self.model.score(batch)
             except OutOfMemory:
@@ -119,7 +134,7 @@ class Batcher:
                 self._tokens.shrink(len(part) * (1 if self._fixed_rows else longest))
                 continue
             if len(part) == count:
-                self._tokens.observe(self._tokens.size, time.perf_counter() - began)
+                self._tokens.observe(self._tokens.size, self._clock() - began)
             self.check_numbers(values)
             counts = scored[part]
             within = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -131,9 +146,18 @@ class Batcher:
     def expand(
         self, walker: Walker, nodes: Nodes, tokens: Children, *, keep: bool = True
     ) -> Expansion:
-        """`walker.expand`, in halves where the whole does not fit into memory."""
+        """`walker.expand`, in halves where the whole does not fit into memory.
+
+        Raises
+        ------
+        ModelError
+            If the model gives NaN, more than probability 1, or the children of a node more
+            than that together.
+        OutOfMemory
+            If not even one node fits.
+        """
         check_nodes(nodes, tokens, self.model.facts.vocabulary)
-        began = time.perf_counter()
+        began = self._clock()
         try:
             expansion = walker.expand(nodes, tokens, keep=keep)
         except OutOfMemory:
@@ -144,9 +168,11 @@ class Batcher:
             first = self.expand(walker, nodes[:half], tokens.part(0, half), keep=keep)
             second = self.expand(walker, nodes[half:], tokens.part(half, len(nodes)), keep=keep)
             return _joined(first, second)
-        self._nodes.observe(len(nodes), time.perf_counter() - began)
+        depth = nodes.paths.shape[1]
+        self._nodes.observe(len(nodes), self._clock() - began, kind=depth)
         self.check_numbers(expansion.log_probs)
         self.check_numbers(expansion.path_log_probs)
+        self._check_sums(expansion, tokens.offsets)
         self._progress(expansion.queries)
         return expansion
 
@@ -155,6 +181,23 @@ class Batcher:
         # NaN is not at most anything, so one look finds both.
         if not (values <= ROUNDING_NATS).all():
             raise no_log_probs(self.model.facts.name, values)
+
+    def _check_sums(self, expansion: Expansion, offsets: IntArray | None) -> None:
+        """Refuse probabilities of a node's children that sum to more than 1.
+
+        Children are some of the next tokens, so they can sum to less. Bounds are left out.
+        """
+        shares = np.exp(expansion.log_probs)
+        if expansion.exact is not None:
+            shares[~expansion.exact] = 0.0
+        if offsets is None:
+            sums = shares.sum(axis=1)
+        else:
+            starts = offsets[:-1][np.diff(offsets) > 0]  # reduceat gives no empty sums
+            sums = np.add.reduceat(shares, starts, dtype=np.float64) if len(starts) else shares
+        most = float(sums.max(initial=0.0))
+        if most > self._most_probable:
+            raise not_normalised(self.model.facts.name, most)
 
 
 def row_sums(

@@ -5,7 +5,8 @@ Larger batches are faster until they leave the caches, then slower: a two-layer 
 climbs: it compares its size with twice or half of it, batch against batch in turn, so
 that a machine that is busy for a second slows both alike, and moves where that pays. One
 pair of batches is enough at first, so that a short walk is soon at a good size; from the
-first pair that speaks against a move, it takes three.
+first pair that speaks against a move, it takes three. Only batches of one kind are compared:
+deep nodes take longer than shallow ones, and a size may fall on those only.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ __all__ = ["BatchTuner"]
 
 _PAYS = 1.04
 _PAIRS = 3
+# One size, the other twice, the first again: kinds that alternate do not fall into step with it.
+_CANDIDATES_TURNS = (1, 2)
 _FIRST_REST = 16
 _LONGEST_REST = 1024
 
@@ -41,12 +44,13 @@ class BatchTuner:
         self._pause = _FIRST_REST
         self._warm = False
         self._pairs = 1
-        self._rates: tuple[list[float], list[float]] = ([], [])  # center, candidate
+        self._tried = 0  # batches of this trial
+        self._rates: dict[int, tuple[list[float], list[float]]] = {}  # center, candidate
 
     @property
     def size(self) -> int:
         """How many items the next batch should have."""
-        if self._fixed or self._rest or len(self._rates[0]) == len(self._rates[1]):
+        if self._fixed or self._rest or self._tried % 4 not in _CANDIDATES_TURNS:
             return self._center
         return self._candidate
 
@@ -55,8 +59,11 @@ class BatchTuner:
         wanted = 2 * self._center if self._up else self._center // 2
         return min(max(wanted, 1), self._limit)
 
-    def observe(self, items: int, seconds: float) -> None:
-        """Learn that a batch of `items` took `seconds`; only full batches count."""
+    def observe(self, items: int, seconds: float, *, kind: int = 0) -> None:
+        """Learn that a batch of `items` took `seconds`; only full batches count.
+
+        The `kind` stands for whatever else its time depends on.
+        """
         if self._fixed or items != self.size or seconds <= 0:
             return
         if not self._warm:  # the first batch pays for lazy initialisation
@@ -65,19 +72,24 @@ class BatchTuner:
         if self._rest:
             self._rest -= 1
             return
-        center, candidate = self._rates
-        (center if len(center) == len(candidate) else candidate).append(items / seconds)
-        if len(candidate) == self._pairs:
+        center, candidate = self._rates.setdefault(kind, ([], []))
+        turn = self._tried % 4 in _CANDIDATES_TURNS
+        (candidate if turn else center).append(items / seconds)
+        self._tried += 1
+        if min(len(center), len(candidate)) == self._pairs:
             self._decide(pays=max(candidate) > _PAYS * max(center))
 
     def shrink(self, failed: int) -> None:
         """A batch of `failed` items did not fit: never propose more than half of it again."""
         self._limit = max(1, min(self._limit, failed // 2))
         self._center = min(self._center, self._limit)
-        self._rates = ([], [])
+        self._begin_trial()
+
+    def _begin_trial(self) -> None:
+        self._tried, self._rates = 0, {}
 
     def _decide(self, *, pays: bool) -> None:
-        self._rates = ([], [])
+        self._begin_trial()
         if pays and self._candidate != self._center:
             self._center = self._candidate
             self._failed, self._pause = 0, _FIRST_REST

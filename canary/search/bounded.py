@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from canary.models.base import Walker
 from canary.scoring.batcher import Batcher
-from canary.search.bounds import RankBounds, most_leaves
+from canary.search.bounds import RankBounds, most_leaves, tokens_below
 from canary.search.census import Limits
 from canary.search.enumerate import Leaves
 from canary.search.step import Frontier, Step, expand, joined, root_frontier
@@ -146,6 +146,7 @@ class BoundedWalk:
         self._numbers = np.asarray(numbers)[self._order]
         self._limits = px[self._order] + noise_bits
         self._counting = Limits(px[self._order], self._numbers, noise_bits=noise_bits)
+        self.excess_bits = batcher.model.facts.excess_bits(tokens_below(tree))
         self._most_parked = most_parked
         self._most_pinned = walker.room // 2
         k = len(px)
@@ -199,8 +200,9 @@ class BoundedWalk:
         -----
         Leaves counted <= rank <= leaves counted + the sum over open nodes of
         ``min(leaves below, floor(2**(B - cost)))``: a leaf that counts has a probability of
-        at least ``2**-(B - cost)`` below its node, and they sum to 1 there. The candidates
-        must be prefix-free. Nodes that were forgotten or not yet expanded are open.
+        at least ``2**-(B - cost)`` below its node, and they sum to 1 there, or to
+        ``2**excess_bits`` at most, for which B is raised by as much. The candidates must be
+        prefix-free. Nodes that were forgotten or not yet expanded are open.
 
         O(k n) for n open nodes.
         """
@@ -367,7 +369,11 @@ class BoundedWalk:
             limit, own = self._limits[at], self._numbers[at]
             if above < limit <= state.ceiling:
                 here = bits <= limit
-                more = int(most_leaves(limit - bits[here], leaves[here]).sum())
+                more = int(
+                    most_leaves(
+                        limit - bits[here], leaves[here], excess_bits=self.excess_bits
+                    ).sum()
+                )
                 holding = (first[here] <= own) & (own - first[here] < leaves[here])
                 others = int(state.found[2, at]) + more - int(holding.any())
                 upper[at] = min(upper[at], 1 + others)

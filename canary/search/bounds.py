@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from canary.search.census import Limits
 from canary.tokens.product import exact_counts
+from canary.tokens.tree import LEAF, TokenTree
 
-__all__ = ["RankBounds", "bounds_by_place", "most_leaves"]
+__all__ = ["RankBounds", "bounds_by_place", "most_leaves", "tokens_below"]
 
-# By how much the probabilities below a node may exceed 1 in sum: a float32 softmax is off by
-# about 1e-6 a token, and a path has fewer than hundreds of them.
-_SLACK_BITS = 1e-3
 _LARGEST_BITS = 1000.0  # no tree has as many leaves as 2 to this power
 
 Ints = NDArray[np.int64]
@@ -67,11 +65,24 @@ class RankBounds:
         return cls(**{**data, **arrays, "exact": np.array(data["exact"], np.bool_)})
 
 
-def most_leaves(bits: NDArray[np.float64], leaves: Ints) -> Ints:
+def tokens_below(tree: TokenTree) -> int:
+    """Most tokens of a candidate below the context of a tree."""
+    ahead = 1 + np.diff(tree.forced_offsets)
+    inner = tree.targets != LEAF
+    depth = np.zeros(len(tree.leaves), np.int64)
+    while True:  # one round per token
+        below = np.where(inner, depth[tree.targets], 0)
+        longer = np.maximum.reduceat(ahead + below, tree.offsets[:-1])
+        if (longer == depth).all():
+            return int(depth[0])
+        depth = longer
+
+
+def most_leaves(bits: NDArray[np.float64], leaves: Ints, *, excess_bits: float) -> Ints:
     """At least as many leaves below a node as can cost at most so many bits below it.
 
-    Each of them has a probability of at least ``2**-bits`` below its node, and they sum to 1
-    there, but for what the arithmetic of the model adds.
+    Each of them has a probability of at least ``2**-bits`` below its node, and they sum to
+    at most ``2**excess_bits`` there.
 
     Parameters
     ----------
@@ -79,12 +90,15 @@ def most_leaves(bits: NDArray[np.float64], leaves: Ints) -> Ints:
         0 or more.
     leaves : integer array of shape (n,)
         All leaves below.
+    excess_bits : float
+        What the arithmetic of the model may add to a sum of 1
+        (`canary.models.base.ModelFacts.excess_bits`).
     """
     if leaves.dtype == object:
-        powers = np.exp2(np.clip(bits, 0.0, _LARGEST_BITS) + _SLACK_BITS)
+        powers = np.exp2(np.clip(bits, 0.0, _LARGEST_BITS) + excess_bits)
         return np.minimum(np.frompyfunc(int, 1, 1)(powers), leaves)
-    few = bits < 62.0
-    bound = np.exp2(np.where(few, bits, 0.0) + _SLACK_BITS).astype(np.int64)
+    few = bits + excess_bits < 62.0
+    bound = np.exp2(np.where(few, bits, 0.0) + excess_bits).astype(np.int64)
     return np.where(few, np.minimum(bound, leaves), leaves)
 
 
@@ -96,6 +110,7 @@ def bounds_by_place(
     size: int,
     context_bits: float,
     noise_bits: float,
+    excess_bits: float,
 ) -> tuple[Ints, Ints]:
     """Least and greatest rank that each of the likeliest leaves can have.
 
@@ -112,7 +127,7 @@ def bounds_by_place(
         Every other leaf costs at least this.
     size : int
         All candidates.
-    context_bits, noise_bits : float
+    context_bits, noise_bits, excess_bits : float
 
     Returns
     -------
@@ -122,5 +137,6 @@ def bounds_by_place(
     everywhere = (0, int(leaves.max(initial=-1)) + 1)
     below, _, not_above = 1 + limits.count(px_bits, px_bits, everywhere, leaves.copy)
     up_to = px_bits + noise_bits
-    free = most_leaves(up_to - context_bits, exact_counts([size] * len(px_bits)))
+    sizes = exact_counts([size] * len(px_bits))
+    free = most_leaves(up_to - context_bits, sizes, excess_bits=excess_bits)
     return below, np.where(up_to < rest_bits, not_above, np.maximum(free, below))

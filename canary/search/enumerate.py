@@ -177,6 +177,7 @@ def leaf_costs(
     costs : float64 array of shape (n,)
         Nats, of the whole candidate.
     queries : int
+        One per distinct inner node above the leaves, and forced token.
     """
     costs, _, queries = _leaf_costs(tree, walker, batcher, index, bounds=False)
     return costs, queries

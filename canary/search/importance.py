@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.models.base import Walker
 from canary.scoring.batcher import Batcher
-from canary.search.bounds import most_leaves
+from canary.search.bounds import most_leaves, tokens_below
 from canary.search.guide import Edges, Guide, guide_from
 from canary.search.step import Frontier, Step, context_nats, expand, joined, root_frontier
 from canary.statistics.weighted import WeightedCount, count_variance
@@ -62,6 +62,8 @@ class Sample:
         Of the nodes that were passed over, ascending, in nats.
     passed_leaves : int64 array of shape (p,)
         Leaves below them.
+    excess_bits : float
+        By how much probabilities may exceed 1 in sum below a node.
     queries : int
         Tokens computed below the context.
     """
@@ -74,6 +76,7 @@ class Sample:
     levels: tuple[int, ...]
     passed_costs: Floats
     passed_leaves: Ints
+    excess_bits: float
     queries: int
 
     def count(self, limit: float, *, known: Ints | None = None, ties: bool = True) -> WeightedCount:
@@ -132,7 +135,8 @@ class Sample:
         """At least as many leaves as may cost at most `limit` below nodes passed over."""
         open_ = int(np.searchsorted(self.passed_costs, limit, side="right"))
         bits = (limit - self.passed_costs[:open_]) / _LN2
-        return int(most_leaves(bits, self.passed_leaves[:open_]).sum())
+        leaves = self.passed_leaves[:open_]
+        return int(most_leaves(bits, leaves, excess_bits=self.excess_bits).sum())
 
 
 def importance_sample(
@@ -299,6 +303,7 @@ def sample_nodes(
         levels=tuple(levels),
         passed_costs=passed_costs[passed_order],
         passed_leaves=passed_leaves[passed_order],
+        excess_bits=batcher.model.facts.excess_bits(tokens_below(tree)),
         queries=queries,
     )
 

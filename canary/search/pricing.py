@@ -105,8 +105,8 @@ def check_agreement(batcher: Batcher, walked: Priced, rows: Priced, noise_bits: 
     worst = float(np.nanmax(difference, initial=0.0))  # both may be infinite
     if worst > noise_bits + 1e-9 * float(np.abs(rows.px_bits).max(initial=0.0)):
         raise ModelError(
-            f"the model {batcher.model.facts.name!r} gives a canary {worst:.3g} bits more or "
-            f"less below held states than as a whole row, its noise is {noise_bits:.3g}",
+            f"the model {batcher.model.facts.name!r} gives a candidate {worst:.3g} bits more "
+            f"or less below held states than as a whole row, its noise is {noise_bits:.3g}",
             cure="check that its states carry all that came before, or use --method sampling",
         )
 

@@ -62,8 +62,8 @@ def rank_by_tree(
 ) -> Ranking:
     """Rank fills among all leaves of the tree; `keep` the costs of fills, given by index.
 
-    Costs `tree.queries()` queries and one per token of each canary; memory does not
-    grow with the space. With `shards`, finished ranges of leaves are kept there and not
+    Costs `tree.queries()` queries and at most one per token of each canary; memory does
+    not grow with the space. With `shards`, finished ranges of leaves are kept there and not
     walked again; each range costs the few nodes above its ends once more.
 
     Raises
@@ -162,8 +162,8 @@ def rank_by_bounds(
     rows : Priced
         The fills as whole rows, with which the walk must agree.
     budget : int
-        Queries that walk and fills' own paths may take. The paths take one per token of
-        each fill, and are walked whatever the budget.
+        Queries that walk and fills' own paths may take. The paths take at most one per
+        token of each fill, and are walked whatever the budget.
     wanted : bool array of shape (k,), optional
         Fills worth the walk. The others get the bound that costs nothing: of all
         candidates, at most ``2**B`` can be as likely, B being the bits below the context.
@@ -191,7 +191,9 @@ def rank_by_bounds(
         walk.run(budget=max(budget - queries, 0))
         found = walk.bounds()
     free = most_leaves(
-        priced.px_bits + noise_bits - context, np.full(len(own), tree.size, tree.leaves.dtype)
+        priced.px_bits + noise_bits - context,
+        np.full(len(own), tree.size, tree.leaves.dtype),
+        excess_bits=walk.excess_bits,
     )
     lower, rank = np.ones((2, len(own)), np.int64)
     exact = np.zeros(len(own), np.bool_)

@@ -116,7 +116,7 @@ def rank_by_importance(
     if check is not None:
         check(costs / _LN2)
     noise = noise_bits * _LN2
-    ceiling = float(costs.max(initial=-math.inf)) + noise
+    ceiling = float(costs.max(initial=context_nats(walker))) + noise
     rounds, found = 0, None
     while True:
         try:

@@ -198,11 +198,12 @@ def exposure_by_importance(
 
 def _exposure(count: RankCount, drawn: Exposure, size: int, confidence: float) -> Exposure:
     least, most = count.certain
-    rank = count.known + count.point.total
+    # What was found is all there is where nothing was missed, whatever chance it had.
+    rank = count.known + (count.point.found if count.exact else count.point.total)
     bounds = exposure_by_bounds(
         lower=least,
         upper=min(most, size),
-        rank=round(rank) if count.exact else None,
+        rank=int(rank) if count.exact else None,
         space_size=size,
     )
     found = replace(exposure_by_bounds_and_draws(bounds, drawn), method=IMPORTANCE)

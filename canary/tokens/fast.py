@@ -99,7 +99,7 @@ class FastTokenizer:
             If a text cannot be represented: a character becomes the unknown token, or
             is dropped.
         """
-        found = self._backend.encode_batch(list(texts), add_special_tokens=True)
+        found = self._encoded(texts, special=True)
         encodings = [Encoding(tuple(e.ids), tuple(e.offsets)) for e in found]
         for text, encoding in zip(texts, encodings, strict=True):
             self._check(text, encoding)
@@ -136,9 +136,18 @@ class FastTokenizer:
 
     def _drops(self, character: str) -> bool:
         if character not in self._dropped:
-            alone = self._backend.encode(character, add_special_tokens=False)
+            (alone,) = self._encoded([character], special=False)
             self._dropped[character] = not alone.ids
         return self._dropped[character]
+
+    def _encoded(self, texts: Sequence[str], *, special: bool) -> list[Any]:
+        try:
+            return list(self._backend.encode_batch(list(texts), add_special_tokens=special))
+        except Exception as error:  # tokenizers raises bare Exception
+            raise ModelError(
+                f"the tokenizer does not know a character of a text ({error})",
+                cure="use a format whose characters stood in the training data of the tokenizer",
+            ) from error
 
 
 def _unknown_characters(characters: set[str]) -> ModelError:

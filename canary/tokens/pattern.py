@@ -18,7 +18,16 @@ import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-__all__ = ["MATCH", "Pattern", "UnknownRuleError", "class_of", "parse", "runs", "single"]
+__all__ = [
+    "MATCH",
+    "OddTextError",
+    "Pattern",
+    "UnknownRuleError",
+    "class_of",
+    "parse",
+    "runs",
+    "single",
+]
 
 MATCH = 0
 """The instruction at which a match is complete."""
@@ -31,6 +40,10 @@ _COPIES = 64  # of what is repeated; published patterns repeat thrice
 
 class UnknownRuleError(Exception):
     """A rule of a tokenizer that cannot be followed; says which."""
+
+
+class OddTextError(UnknownRuleError):
+    """Rules that are followed, and tell of texts unlike the others: no sample shows them."""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.tokens.machine import NEVER, Machine
+from canary.tokens.machine import NEVER, Machine, Table
 from canary.tokens.pattern import UnknownRuleError
 from canary.tokens.textgraph import TextGraph
 
-__all__ = ["END", "Symbols", "TokenGraph", "exact_counts", "token_graph"]
+__all__ = ["END", "Symbols", "TokenGraph", "exact_counts", "spellings", "token_graph"]
 
 Ints = NDArray[np.int64]
 Symbols = tuple[str, ...]
@@ -79,6 +79,24 @@ def token_graph(
     walked = _forward(graph, fits, machine)
     found = _backward(walked, fits.ids, fits.order)
     return found if _deterministic(found) else _determinized(found)
+
+
+def spellings(graph: TextGraph) -> int:
+    """How many different sequences of symbols the texts of a graph are, wherever they are cut.
+
+    Raises
+    ------
+    UnknownRuleError
+        As `token_graph`.
+    """
+    symbols: dict[Symbols, int] = {(name,): k for k, name in enumerate(graph.names)}
+
+    def anything(some: Sequence[Symbols], _same: Sequence[Symbols]) -> Machine:
+        zeros = np.zeros((1, len(some)), np.int32)
+        return Table(zeros[0], zeros, np.ones(1, np.bool_))
+
+    found = token_graph(graph, symbols, symbols, anything)
+    return int(found.paths[found.root])
 
 
 @dataclass(frozen=True, eq=False)

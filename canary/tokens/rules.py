@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import json
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from canary.formats.automaton import Automaton
+from canary.tokens.added import check_added
 from canary.tokens.fast import FastTokenizer
-from canary.tokens.pattern import Pattern, UnknownRuleError, parse, runs, single
+from canary.tokens.pattern import OddTextError, Pattern, UnknownRuleError, parse, runs, single
 from canary.tokens.scanner import Level
 
 __all__ = ["Rules", "read_rules"]
@@ -23,13 +24,13 @@ _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)
 
 _WHY = {
     "BPE": "pieces cut as the pre-tokenizer cuts, neighbours that merges keep apart",
-    "Unigram": "pieces cut as the pre-tokenizer cuts, neighbours that no dearer pair beats",
+    "Unigram": "pieces cut as the pre-tokenizer cuts, no way across a boundary scores more",
     "WordPiece": "pieces cut as the pre-tokenizer cuts, longest match first",
     "WordLevel": "pieces cut as the pre-tokenizer cuts, each one token",
 }
 
-_ASCII = 128
-_JAMO = ((0x1100, 0x11FF), (0xA960, 0xA97F), (0xD7B0, 0xD7FF))
+# Vowels and final consonants, which join the consonant before them.
+_JAMO = ((0x1160, 0x11FF), (0xD7B0, 0xD7FF))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,8 @@ class Rules:
         The model's own description.
     first, within : mapping of symbol tuples to int
         The tokens that may begin a piece and those that may follow within it, by the
-        symbols that they stand for; neither special nor added ones.
+        symbols that they stand for. One that is an added token, too, is among them: where
+        its text comes about only after normalizing and cutting, the model makes it.
     """
 
     normalized: Mapping[str, str]
@@ -80,37 +82,40 @@ def read_rules(tokenizer: FastTokenizer, texts: Automaton) -> Rules:
     spec = tokenizer.spec
     alphabet = sorted(set(texts.chars))
     normalized, lead = _normalizer(spec.get("normalizer"), texts, alphabet)
-    _check_added(spec.get("added_tokens") or (), texts, normalized)
+    check_added(
+        spec.get("added_tokens") or (),
+        texts,
+        normalize=_normalizing(spec.get("normalizer")),
+        spelled=normalized,
+        lead=lead,
+    )
     levels, bytes_ = _levels(spec.get("pre_tokenizer"))
     model = spec["model"]
     if model.get("continuing_subword_prefix") and model["type"] == "BPE":
         raise UnknownRuleError("the continuing_subword_prefix of its BPE model")
     if model.get("end_of_word_suffix"):
         raise UnknownRuleError("the end_of_word_suffix of its BPE model")
-    vocabulary = _vocabulary(spec)
+    vocabulary, unknown = _vocabulary(model)
     symbols = _symbols(tokenizer, model, vocabulary, by_byte=bytes_)
     reached = {c for text in (*normalized.values(), lead) for c in text}
     for level in levels:
         reached = {level.replace.get(c, c) for c in reached} | set(level.prepend or "")
     spelled: dict[str, tuple[str, ...]] = {c: symbols(c) for c in sorted(reached)}
     usable = {symbol for parts in spelled.values() for symbol in parts}
+    if unknown is not None and usable.union(reached).issuperset(unknown):
+        raise OddTextError("an unknown token that may stand in a candidate")
     first, within = _tokens(model, vocabulary, usable)
     return Rules(normalized, lead, levels, spelled.__getitem__, model, first, within)
 
 
-def _vocabulary(spec: Spec) -> dict[str, int]:
-    """Token strings of the model that may stand for text."""
-    model = spec["model"]
+def _vocabulary(model: Spec) -> tuple[dict[str, int], str | None]:
+    """Token strings of the model that may stand for text, and the one for what is unknown."""
     found = model["vocab"]
+    unknown = model.get("unk_token")
     if model["type"] == "Unigram":
         found = {piece: number for number, (piece, _) in enumerate(found)}
-    never = {token["id"] for token in spec.get("added_tokens") or ()}
-    unknown = model.get("unk_token")
-    if unknown is not None and unknown in found:
-        never.add(found[unknown])
-    if model.get("unk_id") is not None:
-        never.add(model["unk_id"])
-    return {token: number for token, number in found.items() if number not in never and token}
+        unknown = next((piece for piece, n in found.items() if n == model.get("unk_id")), None)
+    return {token: n for token, n in found.items() if token not in ("", unknown)}, unknown
 
 
 def _tokens(
@@ -159,16 +164,6 @@ def _symbols(
     return symbols
 
 
-def _check_added(added: Iterable[Spec], texts: Automaton, normalized: Mapping[str, str]) -> None:
-    """Added tokens are cut out before all else; none may stand in a text."""
-    changed = any(char != text for char, text in normalized.items())
-    reached = set("".join(normalized.values()))
-    for token in added:
-        content = token["content"]
-        if texts.occurs(content) or (changed and set(content) <= reached):
-            raise UnknownRuleError("an added token that may stand in a candidate")
-
-
 def _normalizer(
     spec: Spec | None, texts: Automaton, alphabet: list[str]
 ) -> tuple[dict[str, str], str]:
@@ -180,12 +175,12 @@ def _normalizer(
             lead = part["prepend"] + lead
             continue
         if kind == "Strip":
-            _check_ends(texts)
+            _check_ends(texts, normalized, lead)
             continue
         literal = (part.get("pattern") or {}).get("String")
         if kind == "Replace" and literal is not None and len(literal) == 1:
             change: Callable[[str], str] = _replacing(literal, part["content"])
-        elif all(map(_STANDS_ALONE.get(kind, _never), alphabet)):
+        elif all(map(_STANDS_ALONE.get(kind, _never), (lead, *normalized.values()))):
             change = _normalizing(part)
         else:
             raise UnknownRuleError(f"its normalizer {kind}")
@@ -198,7 +193,9 @@ def _replacing(old: str, new: str) -> Callable[[str], str]:
     return lambda text: text.replace(old, new)
 
 
-def _normalizing(part: Spec) -> Callable[[str], str]:
+def _normalizing(part: Spec | None) -> Callable[[str], str]:
+    if part is None:
+        return str
     from tokenizers import Tokenizer, models
 
     spec = json.loads(Tokenizer(models.BPE()).to_str())
@@ -206,24 +203,24 @@ def _normalizing(part: Spec) -> Callable[[str], str]:
     return lambda text: str(normalizer.normalize_str(text)) if text else ""
 
 
-def _stands_alone(char: str) -> bool:
-    """Whether no normal form joins the character with one before it or reorders it."""
-    if _ascii(char):
-        return True
-    return not unicodedata.category(char).startswith("M") and not any(
-        low <= ord(char) <= high for low, high in _JAMO
+def _stands_alone(text: str) -> bool:
+    """Whether no normal form joins the text with what stands before it, or reorders both."""
+    first = unicodedata.normalize("NFKD", text)[:1]
+    return not unicodedata.category(first or " ").startswith("M") and not any(
+        chr(low) <= first <= chr(high) for low, high in _JAMO
     )
 
 
-def _ascii(char: str) -> bool:
-    return ord(char) < _ASCII
+def _ascii(text: str) -> bool:
+    # A line break of two characters is looked up as one.
+    return text.isascii() and "\r" not in text
 
 
-def _never(_char: str) -> bool:
+def _never(_text: str) -> bool:
     return False
 
 
-# These change each character by itself, as long as that holds of all of them.
+# These change what each character has become by itself, as long as that holds of all.
 _STANDS_ALONE: dict[str, Callable[[str], bool]] = {
     "Lowercase": _stands_alone,
     "NFC": _stands_alone,
@@ -238,9 +235,11 @@ _STANDS_ALONE: dict[str, Callable[[str], bool]] = {
 }
 
 
-def _check_ends(texts: Automaton) -> None:
+def _check_ends(texts: Automaton, normalized: Mapping[str, str], lead: str) -> None:
     into = [c for c, t in zip(texts.chars, texts.targets.tolist(), strict=True) if texts.final[t]]
-    if any(c.isspace() for c in (*texts.chars[: int(texts.offsets[1])], *into)):
+    first = [lead] if lead else [normalized[c] for c in texts.chars[: int(texts.offsets[1])]]
+    last = [normalized[c] for c in into]
+    if any(not t or t[0].isspace() for t in first) or any(not t or t[-1].isspace() for t in last):
         raise UnknownRuleError("its normalizer Strip, where a text may begin or end with a space")
 
 

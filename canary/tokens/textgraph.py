@@ -98,6 +98,19 @@ class TextGraph:
         _pass_silently(edges, silent, final)
         return cls._packed(edges, final, tuple(numbers), (texts, rules, scanner))
 
+    @property
+    def longest_piece(self) -> int:
+        """Most symbols in a piece of some text; O(edges)."""
+        offsets, cuts, targets = self.offsets.tolist(), self.cuts.tolist(), self.targets.tolist()
+        length = [0] * len(self.final)  # of the piece that is being read
+        longest = 0
+        for here in range(len(length)):
+            for edge in range(offsets[here], offsets[here + 1]):
+                read = 1 if cuts[edge] else length[here] + 1
+                length[targets[edge]] = max(length[targets[edge]], read)
+                longest = max(longest, read)
+        return longest
+
     def spell(self, symbols: Sequence[str]) -> Iterator[str]:
         """The texts that the model gets as these symbols; nearly always one."""
         texts, (state, begun, ways) = self._texts, self._beginning

@@ -7,7 +7,8 @@ would have made of each whole string. It is made in one of three ways:
    the pre-tokenizer cuts, times the tokens that may follow each other;
 2. where the rules cannot be followed, from the encodings of all fills of a small space;
 3. where neither can be done but each character seems to be one token, from the automaton
-   with token ids on its edges, not certified.
+   with token ids on its edges, not certified; never where the rules tell of a text that is
+   unlike the others.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from canary.tokens.characters import character_tree
 from canary.tokens.fast import FastTokenizer
 from canary.tokens.listed import list_tree
 from canary.tokens.machine import Machine
-from canary.tokens.pattern import UnknownRuleError
-from canary.tokens.product import Symbols, token_graph
+from canary.tokens.pattern import OddTextError, UnknownRuleError
+from canary.tokens.product import Symbols, spellings, token_graph
 from canary.tokens.readers import GraphReader
 from canary.tokens.rules import Rules, read_rules
 from canary.tokens.textgraph import TextGraph
@@ -97,10 +98,16 @@ def _tree_by_rules(
     before, after = tokenizer.template(text)
     head = encoder.start + before
     graph = TextGraph.of(texts, rules)
+    if rules.model["type"] == "Unigram" and spellings(graph) < format.size:
+        # Its ties would make up for fills that are one text to it.
+        raise OddTextError("fewer texts than there are fills")
+    longest = rules.model.get("max_input_chars_per_word")  # of WordPiece: longer ones are unknown
+    if longest is not None and graph.longest_piece > longest:
+        raise OddTextError(f"a limit of {longest} characters to a word, which a candidate exceeds")
     found = token_graph(graph, rules.first, rules.within, lambda *tokens: _machine(rules, *tokens))
     leaves = int(found.paths[found.root])
     if leaves < format.size:
-        raise UnknownRuleError("fewer ways through the tree than there are fills")
+        raise OddTextError("fewer ways through the tree than there are fills")
     exact = leaves == format.size
     symbols = {number: token for token, number in rules.first.items()}
     symbols |= {number: token for token, number in rules.within.items()}
@@ -172,7 +179,8 @@ def _other_tree(
         if not len(tree.context):
             raise encoder.begins_with_a_hole(format)
         return tree
-    by_character = character_tree(format, fills, encodings)
+    odd = isinstance(reason, OddTextError)
+    by_character = None if odd else character_tree(format, fills, encodings)
     if by_character is not None:
         return by_character
     raise UnsupportedError(

@@ -86,7 +86,7 @@ def test_a_long_context_costs_no_queries() -> None:
 def test_many_canaries_do_not_make_batches_small() -> None:
     """5,000 canaries on a model that takes 64 nodes at once: the walk keeps 64."""
     model = build("table")
-    tree = compile_tree(Format("a{digit:4}"), CandidateEncoder(model.tokenizer))
+    tree = compile_tree(Format("a{digit:8}"), CandidateEncoder(model.tokenizer))
     batcher = Batcher(model)
     sizes = []
     with model.open(Context(tree.context), memory_bytes=2**22) as walker:
@@ -97,7 +97,7 @@ def test_many_canaries_do_not_make_batches_small() -> None:
             return expand(nodes, tokens, keep=keep)
 
         walker.expand = counted
-        leaf_costs(tree, walker, batcher, np.arange(5000))
+        leaf_costs(tree, walker, batcher, np.arange(0, 10**8, 20_000))
     assert max(sizes) <= 4096
     assert len(sizes) > 8
 

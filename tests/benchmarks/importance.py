@@ -1,38 +1,33 @@
 """Importance draws against uniform draws that would give the same intervals.
 
-    python tests/benchmarks/importance.py [--width 4000] [--runs 10] [--digits 9]
+    python tests/benchmarks/importance.py [--width 4000] [--runs 10] [--digits 9] [--rounds 5]
 
 The first part draws from a synthetic tree of 10^9 leaves (normal edges, 1 bit of spread)
 and takes the mean width of the 95 % intervals at the ranks 1, 10, ..., 10^8. So many uniform
 draws give an interval of the same width by the variance of a binomial share p = rank / 10^9:
 (1 - p) / p / v with v the variance of the logarithm that the width stands for. The ranks are
 those of a sample forty times as wide. The second part draws from all candidates of so many
-digits under the Secret Sharer's LSTM with random weights, and tells which share of the
-processor time lay outside the model's forward. One JSON line; null where an interval has no
-width.
+digits under the model of `character_lstm.py`, and tells which share of the time lay outside
+the model's forward, and outside of the model and the gathering of its states. One JSON line;
+null where an interval has no width.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import string
+import statistics
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
-import torch
-from enumeration import Lstm
-from tokenizers import Tokenizer, models
+from character_lstm import TimedWalker, character_lstm, digits_tree
+from spread import spread
 
-from canary.formats.format import Format
 from canary.models.base import Context
-from canary.models.loading import load
 from canary.scoring.batcher import Batcher
 from canary.search.importance import importance_sample
-from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.tree import compile_tree
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from synthetic_trees import HashedTree
@@ -76,23 +71,25 @@ def against_uniform(width: int, runs: int) -> dict[str, object]:
     }
 
 
-def outside_model(width: int, digits: int) -> dict[str, object]:
-    letters = sorted(set(string.printable))
-    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(letters)}, merges=[]))
-    module = Lstm(len(letters)).eval()
-    model = load(module, tokenizer=tokenizer)
-    format = Format(f"The random number is {{digit:{digits}}}")
-    tree = compile_tree(format, CandidateEncoder(model.tokenizer))
-    batcher = Batcher(model)
-    with model.open(Context(tree.context), memory_bytes=2**28) as walker:
-        for seed in range(2):  # the first one finds the batch size
-            module.seconds, began = 0.0, time.process_time()
+def outside_model(width: int, digits: int, *, threads: int, rounds: int) -> dict[str, object]:
+    module, model = character_lstm(threads=threads)
+    tree, batcher = digits_tree(model, digits), Batcher(model)
+    rates, outside, outside_both = [], [], []
+    for seed in range(rounds + 1):  # the first one finds the batch size
+        with model.open(Context(tree.context), memory_bytes=2**28) as opened:
+            walker, module.seconds = TimedWalker(opened), 0.0
+            began = time.process_time()
             rng = np.random.default_rng(seed)
             sample = importance_sample(tree, walker, batcher, width=width, rng=rng)
             seconds = time.process_time() - began
+        rates.append(sample.queries / seconds)
+        outside.append(1 - module.seconds / seconds)
+        outside_both.append(1 - walker.seconds / seconds)
     return {
-        "lstm_queries_per_second": round(sample.queries / seconds),
-        "outside_forward": round(1 - module.seconds / seconds, 3),
+        "lstm_queries": sample.queries,
+        "lstm_queries_per_cpu_second": round(statistics.median(rates[1:])),
+        "outside_model": round(statistics.median(outside[1:]), 3),
+        **spread("outside_model_and_gathering", outside_both[1:]),
     }
 
 
@@ -101,10 +98,9 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=4_000)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--digits", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    torch.manual_seed(0)
-    torch.set_num_threads(options.threads)
     found = against_uniform(options.width, options.runs)
     print(
         json.dumps(
@@ -112,7 +108,9 @@ def main() -> None:
                 "benchmark": "importance",
                 **found,
                 "digits": options.digits,
-                **outside_model(20_000, options.digits),
+                **outside_model(
+                    20_000, options.digits, threads=options.threads, rounds=options.rounds
+                ),
             }
         )
     )

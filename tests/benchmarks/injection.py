@@ -18,7 +18,6 @@ import argparse
 import filecmp
 import json
 import random
-import re
 import statistics
 import subprocess
 import sys
@@ -26,7 +25,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from spread import spread
+from spread import peak_mib, spread
 
 from canary.corpus.canaries import CanarySet, generate
 from canary.corpus.injection import inject_file
@@ -75,9 +74,7 @@ def peak(source: Path, target: Path, canaries: Path, mode: str) -> float:
 
 def child(source: str, target: str, canaries: str, mode: str) -> None:
     inject_file(source, target, CanarySet.load(canaries), mode=mode)
-    # Not getrusage: its peak begins with that of the process from which this one came.
-    status = Path("/proc/self/status").read_text()
-    print(int(re.search(r"VmHWM:\s*(\d+) kB", status)[1]) / 1024)
+    print(peak_mib())
 
 
 def main() -> None:

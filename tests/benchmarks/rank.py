@@ -2,12 +2,12 @@
 
     python tests/benchmarks/rank.py [--digits 9] [--queries 400000] [--rounds 5] [--threads 1]
 
-The model, the bare step and the clock are those of `enumeration.py`: an LSTM of 600,000
-parameters with random weights, so that nothing is learned and the walk is as broad as it
-can be. A round times the bare step at several batch sizes and keeps the best, then ranks
-canaries among 10^digits candidates until so many queries are spent; nodes are parked for
-the dearer ones. One JSON line: queries per second of both, their ratio with its spread,
-and which share of the walk lay outside the model's forward.
+The model, the bare step and the clock are those of `character_lstm.py`. Its weights are
+random, so that nothing is learned and the walk is as broad as it can be. A round times the
+bare step at several batch sizes and keeps the best, then ranks canaries among 10^digits
+candidates until so many queries are spent; nodes are parked for the dearer ones. One JSON
+line: queries per second of both, their ratio with its spread, and which share of the walk
+lay outside the model's forward, and outside of the model and the gathering of its states.
 """
 
 from __future__ import annotations
@@ -15,22 +15,16 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import string
 import time
 
 import numpy as np
-import torch
-from enumeration import SIZES, Lstm, bare_rate
-from tokenizers import Tokenizer, models
+from character_lstm import TimedWalker, bare_rate, character_lstm, digits_tree
+from spread import spread
 
-from canary.formats.format import Format
 from canary.models.base import Context
-from canary.models.loading import load
 from canary.scoring.batcher import Batcher
 from canary.search.bounded import BoundedWalk
 from canary.search.enumerate import leaf_costs
-from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.tree import compile_tree
 
 
 def main() -> None:
@@ -41,30 +35,26 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    torch.manual_seed(0)
-    characters = sorted(set("The random number is" + string.digits + string.ascii_lowercase))
-    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(characters)}, merges=[]))
-    module = Lstm(len(characters)).eval()
-    model = load(module, tokenizer=tokenizer)
-    format = Format(f"The random number is {{digit:{options.digits}}}")
-    tree = compile_tree(format, CandidateEncoder(model.tokenizer))
-    batcher = Batcher(model)
-    numbers = np.random.default_rng(0).integers(0, format.size, options.canaries)
-    bare, walk, outside = [], [], []
+    module, model = character_lstm(threads=options.threads)
+    tree, batcher = digits_tree(model, options.digits), Batcher(model)
+    numbers = np.random.default_rng(0).integers(0, tree.size, options.canaries)
+    bare, walk, outside, outside_both = [], [], [], []
     for _ in range(options.rounds):
-        bare.append(max(bare_rate(module, size, len(characters)) for size in SIZES))
-        with model.open(Context(tree.context), memory_bytes=2**29) as walker:
+        bare.append(bare_rate(module))
+        with model.open(Context(tree.context), memory_bytes=2**29) as opened:
+            walker = TimedWalker(opened)
             costs, _ = leaf_costs(tree, walker, batcher, numbers)
             ranking = BoundedWalk(
                 tree, walker, batcher, numbers=numbers, costs=costs, noise_bits=1e-3
             )
-            module.seconds, began = 0.0, time.process_time()
+            module.seconds = walker.seconds = 0.0
+            began = time.process_time()
             ranking.run(budget=options.queries)
             found = ranking.bounds()
             seconds = time.process_time() - began
         walk.append(found.queries / seconds)
         outside.append(1 - module.seconds / seconds)
+        outside_both.append(1 - walker.seconds / seconds)
     ratios = [w / b for w, b in zip(walk, bare, strict=True)]
     print(
         json.dumps(
@@ -77,10 +67,9 @@ def main() -> None:
                 "threads": options.threads,
                 "bare_per_cpu_second": round(statistics.median(bare)),
                 "walk_per_cpu_second": round(statistics.median(walk)),
-                "ratio": round(statistics.median(ratios), 3),
-                "ratio_least": round(min(ratios), 3),
-                "ratio_most": round(max(ratios), 3),
+                **spread("ratio", ratios),
                 "outside_model": round(statistics.median(outside), 3),
+                **spread("outside_model_and_gathering", outside_both),
             }
         )
     )

@@ -25,7 +25,8 @@ SIZE = len(CHARACTERS)
 def test_ngram_oracle(keys, row) -> None:
     """Keys over three tokens, so that they overlap in every way."""
     rng = np.random.default_rng(len(keys))
-    tables = {key: rng.normal(size=SIZE).astype(np.float32) for key in [(), *sorted(keys)]}
+    logs = {key: rng.normal(size=SIZE) - 10.0 for key in [(), *sorted(keys)]}
+    tables = {key: row.astype(np.float32) for key, row in logs.items()}
     found = TableModel.ngram(tables, TOKENIZER).score(Rows.of([row]))
     wanted = []
     for at in range(1, len(row)):
@@ -35,11 +36,13 @@ def test_ngram_oracle(keys, row) -> None:
 
 
 def test_table_input() -> None:
-    flat = np.zeros((2, SIZE))
+    flat = np.full((2, SIZE), -np.log(SIZE))
     with pytest.raises(ModelError, match="unknown contexts"):
         TableModel.ngram({(1,): flat[0]}, TOKENIZER)
     with pytest.raises(ModelError, match="a state that is not there"):
         TableModel(np.full((2, SIZE), 2), flat, TOKENIZER)
+    with pytest.raises(ModelError, match=r"probability of 1.0009 together.*normalise"):
+        TableModel(np.zeros((2, SIZE)), flat + np.array([[0.0], [0.0009]]), TOKENIZER)
     with pytest.raises(ModelError, match="shape"):
         TableModel(np.zeros((1, SIZE)), flat, TOKENIZER)
     with pytest.raises(ModelError, match="the tokenizer 45"):

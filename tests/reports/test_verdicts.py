@@ -9,7 +9,7 @@ from gate_audits import assembled, exact, extraction, space
 
 from canary.gate.checking import check
 from canary.gate.verdict import Finding, Standing, Verdict
-from canary.reports.verdicts import junit, markdown, write_junit, write_markdown
+from canary.reports.verdicts import explained, junit, markdown, write_junit, write_markdown
 
 NASTY = "<b>|[x](http://example.org)|</b> ]]> & `code`\x1b[31m\n# heading\ufffe\x00"
 
@@ -96,3 +96,28 @@ def test_files(tmp_path):
     path = write_markdown(made(), tmp_path / "a.md")
     assert path.read_text(encoding="utf-8") == markdown(made())
     assert assembled([], [space()]).canaries == ()
+
+
+def test_explained_names_findings_canaries_and_what_to_do():
+    verdict = check(exact({1: [2.0] * 8, 16: [15.0] * 30}), max_exposure_bits=10)
+    lines = explained(verdict).split("\n")
+    assert lines[:3] == [
+        "canary: memorized",
+        "- memorized: the median exposure of canaries with 16 copies (30 canaries, 90 %) is 15.0 "
+        "bits or more, above the limit of 10",
+        "    canary-9: 16 copies, exposure 15.0 to 15.0 bits",
+    ]
+    assert len(lines) == 2 + 25 + 2
+    assert lines[-2] == "    and 5 more"
+    assert lines[-1].startswith("  What to do: fewer copies")
+    assert "and 5 more" in junit(verdict)
+    passed = explained(check(exact({1: [2.0] * 8}), max_exposure_bits=10)).split("\n")
+    assert passed[0] == "canary: passed"
+    assert passed[1].startswith("- passed: the median exposure")
+
+
+def test_explained_and_repr_show_no_control_characters():
+    said = explained(nasty()) + repr(nasty())
+    assert "\x1b" not in said
+    assert "\x00" not in said
+    assert repr(nasty()).count("\n") == 0

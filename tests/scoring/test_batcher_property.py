@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -11,10 +12,14 @@ from hypothesis import strategies as st
 from small_models import Cramped, build
 
 from canary.errors import InputError, ModelError, OutOfMemory
+from canary.formats.format import Format
 from canary.models.base import Children, Context, Nodes, Rows
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.texts import score
 from canary.scoring.tuner import BatchTuner
+from canary.search.enumerate import enumerate_leaves
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.tree import compile_tree
 
 
 def random_rows(seed: int, count: int) -> Rows:
@@ -146,6 +151,34 @@ def test_tuner_theory_a_busy_moment_slows_both_sizes_alike() -> None:
         return (0.1 if number // 40 % 2 else 1.0) / (1 / size + size / 1024**2)
 
     assert simulated(BatchTuner(start=64), busy, 400) in (512, 1024, 2048)
+
+
+def test_tuner_theory_deep_nodes_are_not_compared_with_shallow_ones() -> None:
+    """Every other batch is of a kind twice as slow; no size is better than another."""
+    for first in (0, 1):
+        tuner = BatchTuner(start=64)
+        for number in range(200):
+            kind = (number + first) % 2
+            tuner.observe(tuner.size, tuner.size * (1 + kind), kind=kind)
+        assert tuner.size in (32, 64, 128)
+
+
+def test_time_that_other_programs_take_does_not_count() -> None:
+    """Larger batches are interrupted for longer, and are the better ones nevertheless."""
+    model = build("table")
+    tree = compile_tree(Format("a{digit:5}"), CandidateEncoder(model.tokenizer))
+    batcher = Batcher(model)
+    with model.open(Context(tree.context), memory_bytes=2**22) as walker:
+        expand = walker.expand
+
+        def interrupted(nodes, tokens, *, keep=True):
+            time.sleep(len(nodes) ** 2 * 1e-7)
+            return expand(nodes, tokens, keep=keep)
+
+        walker.expand = interrupted
+        for _ in enumerate_leaves(tree, walker, batcher):
+            pass
+        assert batcher.node_batch(walker) > 64
 
 
 def test_tuner_limits() -> None:

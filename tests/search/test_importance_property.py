@@ -16,6 +16,8 @@ from canary.scoring.batcher import Batcher, row_sums
 from canary.search.guide import Guide
 from canary.search.importance import importance_sample, sample_nodes
 from canary.search.sampled import rank_by_importance
+from canary.statistics.exposures import exposure_by_draws
+from canary.statistics.weighted import exposure_by_importance
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
 
@@ -313,3 +315,51 @@ def test_memory_grows_with_the_levels_not_with_the_space() -> None:
     small, middle, large = peak(7), peak(8), peak(9)
     assert large < 1.5 * small
     assert large - middle < 1.25 * (middle - small)
+
+
+@pytest.mark.parametrize(
+    ("kind", "width", "noise_bits"),
+    [("student", 150, 0.0), ("student", 150, 0.3), ("cauchy", 300, 0.0), ("cauchy", 300, 0.3)],
+)
+def test_a_rank_called_exact_is_the_rank_oracle(kind: str, width: int, noise_bits: float) -> None:
+    """Nodes that were entered by chance weigh more than one, and all may be found even so."""
+    exact, lucky = 0, 0
+    for number in range(4):
+        synthetic = SyntheticTree(2.0, number, kind=kind, depth=5, degree=6)
+        order, size = np.argsort(synthetic.costs), len(synthetic.costs)
+        places = [0, 4, 20]
+        for seed in range(6):
+            rng = np.random.default_rng(seed)
+            found = rank_by_importance(
+                synthetic.tree,
+                synthetic,
+                Batcher(synthetic, batch_size=512),
+                order[places],
+                width=width,
+                rng=rng,
+                noise_bits=noise_bits,
+            )
+            draws = synthetic.costs[rng.integers(0, size, 300)] / np.log(2)
+            uniform = exposure_by_draws(found.costs_bits, draws, space_size=size)
+            exposures = exposure_by_importance(found.counts, uniform, space_size=size)
+            for place, count, exposure in zip(places, found.counts, exposures, strict=True):
+                if exposure.exact:
+                    assert exposure.rank == place + 1
+                    exact += 1
+                    lucky += abs(count.known + count.point.total - place - 1) > 1e-6
+    assert exact > 20
+    assert lucky > 0
+
+
+def test_no_canaries_are_ranked_in_no_time_degenerate() -> None:
+    synthetic = SyntheticTree(2.0, 0, depth=3, degree=4)
+    found = rank_by_importance(
+        synthetic.tree,
+        synthetic,
+        Batcher(synthetic, batch_size=64),
+        np.zeros(0, np.int64),
+        width=20,
+        rng=np.random.default_rng(0),
+        noise_bits=0.0,
+    )
+    assert found.counts == ()

@@ -1,0 +1,89 @@
+"""Time and memory of enumeration as the space grows a thousandfold.
+
+    python tests/benchmarks/growth.py [--digits 5 6 7 8] [--batch 1024]
+
+The model and the clock are those of `character_lstm.py`. All numbers of five, six, seven and
+eight digits are enumerated, each in a fresh process whose peak of memory is taken: 11,110 to
+11,111,110 queries. The batch size is fixed, so that all walk alike. One JSON line: for each
+size queries, seconds, microseconds per query and the peak in MiB; `exponent` is that of the
+growth of seconds with queries, from the first size to the last (1 is linear), and
+`growth_mib` by how much the peak grows. (Linux: it reads /proc.)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import time
+
+import numpy as np
+from character_lstm import character_lstm, digits_tree
+from spread import peak_mib
+
+from canary.models.base import Context
+from canary.scoring.batcher import Batcher
+from canary.search.enumerate import enumerate_leaves
+
+MEMORY_BYTES = 2**26
+MOST_GROWTH_MIB = 16
+
+
+def child(digits: int, batch: int) -> dict[str, float]:
+    _, model = character_lstm(threads=1)
+    tree, batcher = digits_tree(model, digits), Batcher(model, batch_size=batch)
+    queries, lowest, began = 0, np.inf, time.process_time()
+    with model.open(Context(tree.context), memory_bytes=MEMORY_BYTES) as walker:
+        for leaves, spent in enumerate_leaves(tree, walker, batcher):
+            queries += spent
+            lowest = min(lowest, leaves.costs.min(initial=np.inf))
+    seconds = time.process_time() - began
+    return {
+        "digits": digits,
+        "queries": queries,
+        "seconds": round(seconds, 3),
+        "microseconds_per_query": round(1e6 * seconds / queries, 2),
+        "peak_mib": round(peak_mib(), 1),
+    }
+
+
+def fresh(digits: int, batch: int) -> dict[str, float]:
+    """What `child` finds in a process of its own."""
+    command = [sys.executable, __file__, "--child", str(digits), str(batch)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--child"]:
+        print(json.dumps(child(*map(int, sys.argv[2:]))))
+        return
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--digits", type=int, nargs="+", default=[5, 6, 7, 8])
+    parser.add_argument("--batch", type=int, default=1024)
+    options = parser.parse_args()
+    sizes = [fresh(digits, options.batch) for digits in options.digits]
+    first, last = sizes[0], sizes[-1]
+    growth = last["peak_mib"] - first["peak_mib"]
+    exponent = math.log(last["seconds"] / first["seconds"]) / math.log(
+        last["queries"] / first["queries"]
+    )
+    print(
+        json.dumps(
+            {
+                "benchmark": "growth",
+                "batch": options.batch,
+                "sizes": sizes,
+                "exponent": round(exponent, 3),
+                "growth_mib": round(growth, 1),
+            }
+        )
+    )
+    assert growth < MOST_GROWTH_MIB, sizes
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Certain bounds rest on probabilities that sum to 1: how far they may not, and who refuses."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from small_models import CHARACTERS, build, character_tokenizer
+
+from canary.audits.auditing import exposure
+from canary.audits.extracting import extract
+from canary.corpus.canaries import CanarySet
+from canary.errors import ModelError
+from canary.formats.format import Format
+from canary.models.base import ROUNDING_NATS, Children, Expansion, ModelFacts, Nodes
+from canary.models.conformance import distributions_are_normalised
+from canary.models.table import TableModel
+from canary.scoring.batcher import Batcher
+from canary.search.bounds import tokens_below
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.fast import as_tokenizer
+from canary.tokens.tree import compile_tree
+
+SIZE = len(CHARACTERS)
+
+
+def digits_model(total: float, *, checked: bool = True) -> TableModel:
+    """Ten digits of `total` / 10 each, after whatever; unchecked as another's adapter may be."""
+    row = np.full(SIZE, -60.0)
+    row[:10] = math.log(total / 10)
+    start = row if checked else np.full(SIZE, -math.log(SIZE))
+    model = TableModel(np.zeros((1, SIZE), int), start[None], as_tokenizer(character_tokenizer()))
+    model._log_probs[:] = row
+    return model
+
+
+@pytest.mark.parametrize("digits", [3, 12, 60])
+def test_bounds_hold_at_the_edge_of_what_is_accepted_theory(digits):
+    """Every candidate is as likely as the canary: its rank is the size of the space.
+
+    The sums of all tokens multiply to more than 1, and the bound has to grow with them.
+    """
+    model = digits_model(math.exp(0.99 * ROUNDING_NATS))
+    format = Format(f"a{{digit:{digits}}}")
+    canaries = CanarySet.from_fills(format, ["1" * digits])
+    (found,) = exposure(model, canaries, method="rank", budget=1, draws=10)
+    assert found.exposure.rank_upper == 10**digits
+    assert found.exposure.lower_bits == 0.0
+    result = extract(model, format, budget=30 * digits)
+    for candidate in result.candidates:
+        assert candidate.exposure_lower_bits == 0.0
+
+
+@pytest.mark.parametrize("total", [1.0009, 2.0, 1e30])
+def test_more_than_probability_1_is_refused_wherever_it_is_walked_input(total):
+    model = digits_model(total, checked=False)
+    canaries = CanarySet.from_fills("a{digit:2}", ["11"])
+    if total > 10:  # a single one is above 1
+        match = "nats for a log-probability, which is above 0"
+    else:
+        match = f"next tokens that have a probability of {total:.6g} together.*normalise"
+    for method in ("rank", "enumeration", "importance", "auto"):
+        with pytest.raises(ModelError, match=match):
+            exposure(model, canaries, method=method, draws=20)
+    with pytest.raises(ModelError, match=match):
+        extract(model, "a{digit:2}")
+    with pytest.raises(AssertionError, match="probabilities sum to"):
+        distributions_are_normalised(model)
+
+
+class Fixed:
+    """A walker that gives what it was made with, whatever it is asked."""
+
+    def __init__(self, log_probs, exact=None):
+        self._log_probs, self._exact = np.asarray(log_probs, np.float32), exact
+
+    def expand(self, nodes, tokens, *, keep=True):
+        n = len(nodes)
+        handles = np.full(n, -1, np.int64)
+        return Expansion(np.zeros(n), self._log_probs, handles, n, self._exact)
+
+
+def three_nodes() -> Nodes:
+    zero = np.zeros(3, np.int64)
+    return Nodes(np.zeros((3, 0), np.int32), zero, zero, np.full(3, -1, np.int64))
+
+
+def test_each_node_is_judged_by_its_own_children_input():
+    """The first and the last have two children, the one between them none, in one flat list."""
+    batcher = Batcher(build("table"))
+    children = Children(np.array([1, 2, 1, 2], np.int32), np.array([0, 2, 2, 4]))
+    fine = np.log([0.9, 0.1, 0.1, 0.9])
+    batcher.expand(Fixed(fine), three_nodes(), children)
+    for wrong in ([0.9, 0.2, 0.1, 0.9], [0.9, 0.1, 0.2, 0.9]):
+        with pytest.raises(ModelError, match="a probability of 1.1 together"):
+            batcher.expand(Fixed(np.log(wrong)), three_nodes(), children)
+    union = Children(np.array([1, 2], np.int32))
+    batcher.expand(Fixed(np.log([[0.9, 0.1]] * 3)), three_nodes(), union)
+    with pytest.raises(ModelError, match="a probability of 1.1 together"):
+        batcher.expand(Fixed(np.log([[0.9, 0.1]] * 2 + [[0.9, 0.2]])), three_nodes(), union)
+    nothing = Children(np.zeros(0, np.int32), np.zeros(4, np.int64))
+    batcher.expand(Fixed(np.zeros(0)), three_nodes(), nothing)
+
+
+def test_bounds_of_single_tokens_may_sum_to_more_input():
+    """What a server does not tell is bounded: each may have all that is left."""
+    batcher = Batcher(build("table"))
+    union = Children(np.array([1, 2, 3], np.int32))
+    exact = np.array([[True, False, False]] * 3)
+    batcher.expand(Fixed(np.log([[0.4, 0.6, 0.6]] * 3), exact), three_nodes(), union)
+    exact = np.array([[True, False, False]] * 2 + [[False, True, True]])
+    with pytest.raises(ModelError, match="a probability of 1.2 together"):
+        batcher.expand(Fixed(np.log([[0.4, 0.6, 0.6]] * 3), exact), three_nodes(), union)
+
+
+def test_what_sums_may_exceed_golden():
+    """1e-4 nats a token; where each child is a row of its own, the noise of rows besides."""
+    facts = ModelFacts("m", 10, None, "float32", "none", "cpu", "0", 0.01, ("score", "expand"))
+    assert facts.excess_nats == pytest.approx(1e-4 + 24 * 0.01 * math.log(2))
+    assert facts.excess_bits(30) == pytest.approx(30 * 1e-4 / math.log(2) + 0.3)
+    held = ModelFacts("m", 10, None, "float32", "none", "cpu", "0", 0.01, ("expand", "reuse"))
+    assert held.excess_nats == 1e-4
+    assert held.excess_bits(30) == pytest.approx(30 * 1e-4 / math.log(2))
+
+
+def test_tokens_below_golden():
+    """'a' is context; below it two digits and a fixed end, and no tree is deeper."""
+    encoder = CandidateEncoder(as_tokenizer(character_tokenizer()))
+    for text, depth in (("a{digit:2}", 2), ("a{digit:2}bc", 4), ("a{choice:b|cde}f", 4)):
+        assert tokens_below(compile_tree(Format(text), encoder)) == depth
+
+
+@pytest.mark.parametrize("middle", [2000.0, -2000.0])
+def test_large_logits_are_normalised_closely_enough_theory(middle):
+    """A normaliser near 2,000 is rounded to float32's 1.2e-4 there, by half of it at most."""
+    import torch
+
+    from canary.models.distributions import Distributions
+
+    logits = torch.randn(64, 1000, generator=torch.Generator().manual_seed(0)) * 3 + middle
+    every = Children(np.arange(1000, dtype=np.int32))
+    sums = np.exp(Distributions.of(logits).children(None, every)).sum(axis=1, dtype=np.float64)
+    assert 0 < np.abs(np.log(sums)).max() <= ROUNDING_NATS

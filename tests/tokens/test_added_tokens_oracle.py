@@ -1,0 +1,132 @@
+"""Added tokens of every kind against the tokenizer itself: none changes a tree unseen."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tree_paths import paths
+
+from canary.errors import UnsupportedError
+from canary.formats.format import Format
+from canary.tokens.added import occurs_spelled
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.fast import FastTokenizer, as_tokenizer
+from canary.tokens.pattern import OddTextError
+from canary.tokens.rules import read_rules
+from canary.tokens.tree import compile_tree
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+NORMALIZERS = {
+    "none": lambda n: None,
+    "lower case": lambda n: n.Lowercase(),
+    "a mark before": lambda n: n.Prepend("▁"),
+    "spaces are marks": lambda n: n.Sequence([n.Prepend("▁"), n.Replace(" ", "▁")]),
+    "spaces go": lambda n: n.Replace(" ", ""),
+    "compatible": lambda n: n.Sequence([n.NFKC(), n.Lowercase(), n.StripAccents()]),
+}
+CONTENTS = ["AB", "ab", "▁a", " b", "b a", "x  a", "á", "ﬁa", "xa", "aab", "éé"]
+
+
+def characters(normalizer=None, added=()):
+    from tokenizers import Tokenizer, models, normalizers
+
+    alphabet = {c: k for k, c in enumerate(f"{LETTERS}{LETTERS.upper()}0123456789 .▁áéﬁ")}
+    backend = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
+    if normalizer is not None and (made := NORMALIZERS[normalizer](normalizers)) is not None:
+        backend.normalizer = made
+    backend.add_tokens(list(added))
+    return backend
+
+
+@settings(max_examples=300)
+@given(
+    fills=st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=4, unique=True),
+    spelled=st.fixed_dictionaries({c: st.text("xy", max_size=3) for c in "abc"}),
+    lead=st.text("xy", max_size=2),
+    part=st.text("xyz", max_size=5),
+)
+def test_texts_that_are_spelled_out_oracle(fills, spelled, lead, part) -> None:
+    texts = Format(f"{{choice:{'|'.join(fills)}}}").automaton
+    written = [lead + "".join(spelled[c] for c in fill) for fill in fills]
+    used = {c: spelled[c] for c in set("".join(fills))}
+    wanted = any(part in text for text in written)
+    # What a character alone is spells out a text, too: each stands in one.
+    assert occurs_spelled(texts, part, spelled=used, lead=lead) == wanted
+
+
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("content", CONTENTS)
+def test_rules_refuse_where_an_added_token_is_found_oracle(normalizer: str, content: str) -> None:
+    """They may refuse more only for what must be a word by itself."""
+    from tokenizers import AddedToken
+
+    format = Format("x {re:[abé ]{3}}.")
+    flags = itertools.product([False, True], repeat=5)
+    for normalized, special, single_word, lstrip, rstrip in flags:
+        token = AddedToken(
+            content,
+            normalized=normalized,
+            special=special,
+            single_word=single_word,
+            lstrip=lstrip,
+            rstrip=rstrip,
+        )
+        backend = characters(normalizer, [token])
+        tokenizer = FastTokenizer(backend)
+        number = backend.token_to_id(content)
+        found = any(number in backend.encode(format.candidate(fill)).ids for fill in format)
+        texts = Format("{re:x [abé ]{3}\\.}").automaton
+        try:
+            read_rules(tokenizer, texts)
+        except OddTextError:
+            assert found or single_word
+        else:
+            assert not found
+
+
+@pytest.mark.parametrize("flags", [{"normalized": True}, {"normalized": True, "special": True}])
+def test_a_token_that_lower_case_makes_of_a_candidate_regression(flags) -> None:
+    """A sample of fills does not show it, so no tree may be made from one."""
+    from tokenizers import AddedToken
+
+    backend = characters("lower case", [AddedToken("SECRET", **flags)])
+    encoder = CandidateEncoder(as_tokenizer(backend))
+    with pytest.raises(UnsupportedError, match="an added token that may stand"):
+        compile_tree(Format("x {letter:6}."), encoder)
+    small = Format("x {choice:s|z}ecre{letter:2}.")
+    tree = compile_tree(small, encoder)
+    assert tree.certificate == "certified: all 1,352 fills were encoded"
+    rows = [e.ids for e in encoder.candidates(small, list(small))]
+    assert sorted(paths(tree)) == sorted(rows)
+    assert backend.token_to_id("SECRET") in set(itertools.chain(*rows))
+
+
+def test_a_token_that_the_mark_before_a_text_completes_regression() -> None:
+    from tokenizers import AddedToken
+
+    backend = characters("a mark before", [AddedToken("1234567", normalized=True)])
+    encoder = CandidateEncoder(as_tokenizer(backend), "x")
+    with pytest.raises(UnsupportedError, match="an added token that may stand"):
+        compile_tree(Format("{digit:7}."), encoder)
+    # It takes the mark with it, so behind another text there is none.
+    tree = compile_tree(Format("a {digit:7}."), encoder)
+    assert tree.certificate.endswith("and there are as many paths as fills")
+
+
+def test_an_added_token_that_the_model_makes_itself_regression() -> None:
+    """Not normalized, it does not stand in AB; the model makes it of what AB becomes."""
+    from tokenizers import AddedToken, Tokenizer, models, normalizers
+
+    pieces = [("?", -9.0), *((c, -2.0) for c in "abz."), ("ab", -1.0)]
+    backend = Tokenizer(models.Unigram(pieces, 0))
+    backend.normalizer = normalizers.Lowercase()
+    backend.add_tokens([AddedToken("ab", normalized=False)])
+    encoder = CandidateEncoder(as_tokenizer(backend), "z")
+    format = Format("{re:[ABZ]{8}}.")
+    assert backend.encode("AB").ids == [5]
+    tree = compile_tree(format, encoder)
+    assert tree.certificate.endswith("and there are as many paths as fills")
+    assert sorted(paths(tree)) == sorted(e.ids for e in encoder.encode([f"{f}." for f in format]))

@@ -1,0 +1,146 @@
+"""Texts that a tokenizer reads unlike the others, though a sample would not show one."""
+
+from __future__ import annotations
+
+import pytest
+from tree_paths import paths
+
+from canary.errors import ModelError, UnsupportedError
+from canary.formats.format import Format
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.fast import FastTokenizer, as_tokenizer
+from canary.tokens.pattern import OddTextError, UnknownRuleError
+from canary.tokens.rules import read_rules
+from canary.tokens.textgraph import TextGraph
+from canary.tokens.tree import compile_tree
+
+
+def word_pieces(longest):
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    tokens = ["[UNK]", "x", ".", "-", *"ab", "##a", "##b", "##ab"]
+    backend = Tokenizer(
+        models.WordPiece(
+            vocab={t: k for k, t in enumerate(tokens)},
+            unk_token="[UNK]",
+            max_input_chars_per_word=longest,
+        )
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return CandidateEncoder(as_tokenizer(backend))
+
+
+def test_a_word_beyond_the_limit_is_unknown_in_a_tree_too() -> None:
+    format = Format("x {re:[ab]{16}|a{17}}.")  # one fill of 65,537 is longer
+    with pytest.raises(ModelError, match="does not know"):
+        compile_tree(format, word_pieces(16))
+    larger = Format("x {re:[ab]{18}|a{19}}.")
+    with pytest.raises(UnsupportedError, match="a limit of 18 characters to a word"):
+        compile_tree(larger, word_pieces(18))
+    tree = compile_tree(format, word_pieces(17))
+    assert tree.certificate.endswith("and there are as many paths as fills")
+
+
+def test_a_limit_is_one_to_each_word() -> None:
+    tree = compile_tree(Format("x {re:[ab]{8}-[ab]{8}}."), word_pieces(8))
+    assert tree.size == 2**16
+    with pytest.raises(ModelError, match="does not know"):
+        compile_tree(Format("x {re:[ab]{8}-[ab]{8}}."), word_pieces(7))
+
+
+def test_longest_piece_oracle() -> None:
+    encoder = word_pieces(100)
+    format = Format("x {re:(a|-){1,7}}.")
+    texts = Format("{re:x (a|-){1,7}\\.}").automaton
+    graph = TextGraph.of(texts, read_rules(encoder.tokenizer, texts))
+    longest = max(len(part) for fill in format for part in fill.split("-"))
+    assert graph.longest_piece == longest == 7
+
+
+def test_a_letter_that_is_the_unknown_token() -> None:
+    """It is spelled in bytes nowhere: the model has it as what is unknown."""
+    from tokenizers import Tokenizer, models
+
+    tokens = [*"01234567", *".x", "8", *(f"<0x{byte:02X}>" for byte in range(256))]
+    backend = Tokenizer(
+        models.BPE(
+            vocab={t: k for k, t in enumerate(tokens)},
+            merges=[],
+            byte_fallback=True,
+            unk_token="8",
+        )
+    )
+    encoder = CandidateEncoder(as_tokenizer(backend))
+    with pytest.raises(ModelError, match="does not know 1"):
+        encoder.encode(["x8."])
+    with pytest.raises(OddTextError, match="an unknown token"):
+        read_rules(encoder.tokenizer, Format("{re:x\\d{3}\\.}").automaton)
+    with pytest.raises(ModelError, match="does not know 1"):
+        compile_tree(Format("x{digit:3}."), encoder)
+
+
+def test_ties_do_not_make_up_for_fills_that_read_alike() -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    pieces = [("?", -9.0), ("a", -1.0), ("b", -1.0), ("ab", -2.0), *((c, -1.0) for c in " .x")]
+    backend = Tokenizer(models.Unigram(pieces, 0))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    encoder = CandidateEncoder(as_tokenizer(backend))
+    format = Format("x {re:[ab ]{12}}.")
+    assert len({e.ids for e in encoder.encode(["x  a.", "x a ."])}) == 1
+    with pytest.raises((ModelError, UnsupportedError), match="same tokens|fewer texts"):
+        compile_tree(format, encoder)
+    tree = compile_tree(Format("x {re:[ab]{10}}."), encoder)  # ties alone are told apart
+    assert tree.size > 2**10
+    assert not tree.canonical
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "alphabet"),
+    [("NFKC", "カｶﾞ"), ("NFKC", "ㄱㅏ"), ("NFC", "\u1100\u1161"), ("NFC", "가\u11a8")],
+)
+def test_letters_that_normal_forms_join_with_the_one_before(normalizer, alphabet) -> None:
+    from tokenizers import Tokenizer, models, normalizers
+
+    backend = Tokenizer(models.BPE(vocab={"a": 0}, merges=[]))
+    backend.normalizer = getattr(normalizers, normalizer)()
+    joined = backend.normalizer.normalize_str
+    assert joined(alphabet) != "".join(map(joined, alphabet))
+    with pytest.raises(UnknownRuleError, match=normalizer):
+        read_rules(FastTokenizer(backend), Format(f"{{choice:{alphabet}}}").automaton)
+
+
+def test_what_an_earlier_normalizer_made_may_be_joined_or_stripped() -> None:
+    from tokenizers import Tokenizer, models, normalizers
+
+    backend = Tokenizer(models.BPE(vocab={"e": 0}, merges=[]))
+    texts = Format("{choice:e-|-e}").automaton
+    for parts, name in [
+        ([normalizers.Replace("-", "\u0301"), normalizers.NFC()], "NFC"),
+        ([normalizers.Replace("-", " "), normalizers.Strip()], "Strip"),
+        ([normalizers.Replace("-", ""), normalizers.Strip()], "Strip"),
+        ([normalizers.Prepend(" "), normalizers.Strip()], "Strip"),
+    ]:
+        backend.normalizer = normalizers.Sequence(parts)
+        with pytest.raises(UnknownRuleError, match=name):
+            read_rules(FastTokenizer(backend), texts)
+
+
+def test_accents_that_are_taken_apart_and_dropped_are_followed() -> None:
+    from tokenizers import Tokenizer, models, normalizers
+
+    backend = Tokenizer(models.BPE(vocab={c: k for k, c in enumerate("aeio x.")}, merges=[]))
+    backend.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()])
+    encoder = CandidateEncoder(as_tokenizer(backend))
+    format = Format("x {re:[áeíò]{4}}.")
+    tree = compile_tree(format, encoder)
+    assert sorted(paths(tree)) == sorted(e.ids for e in encoder.candidates(format, list(format)))
+    assert tree.size == 4**4
+
+
+def test_a_model_without_an_unknown_token_says_so() -> None:
+    from tokenizers import Tokenizer, models
+
+    tokenizer = FastTokenizer(Tokenizer(models.Unigram([("a", -1.0), ("b", -1.0)], None)))
+    with pytest.raises(ModelError, match="does not know a character"):
+        tokenizer.encode(["abc"])
