@@ -49,6 +49,8 @@ HAS = {
         "a",
         "b",
         "output",
+        "target.npz",
+        "shadow.npz",
     ],
     "docs/reports.md": ["canaries.json of a small space", "model-a", "model-b", "test.jsonl"],
     "docs/scoring.md": ["model"],

@@ -32,7 +32,7 @@ def test_command_line_is_what_the_help_says():
 def test_every_command_is_there_with_all_its_options():
     written = COMMANDS.read_text(encoding="utf-8").partition(BEHIND)[2]
     shown = dict(
-        re.findall(r"^## canary (.+)\n(.*?)(?=^## |\Z)", written, re.MULTILINE | re.DOTALL)
+        re.findall(r"^## canary ([^\n]+)\n(.*?)(?=^## |\Z)", written, re.MULTILINE | re.DOTALL)
     )
     commands = dict(commands_of(get_command(app)))
     assert list(shown) == list(commands)

@@ -131,9 +131,10 @@ for _where, _commands in ((app, _COMMANDS), (_membership, _MEMBERSHIP)):
 
 @_membership.callback(epilog=_examples("membership attack --help"))
 def _membership_root() -> None:
-    """Tell members of a classifier's training data from others: attack, risk.
+    """Attack classifiers and score the risk of samples.
 
-    The guide is docs/membership.md.
+    Can somebody who has a similar model tell what was in the training data? The guide is
+    docs/membership.md.
     """
 
 

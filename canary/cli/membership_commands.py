@@ -114,7 +114,9 @@ def attack(
         body = found.to_dict()
         dump_document(numbers, KIND, SCHEMA, body, private=True)
         report_membership(found, page)
-    show_table(attack_columns(found), (attack_cells(one) for one in found.attacked))
+    show_table(
+        attack_columns(found), (attack_cells(one, intervals=False) for one in found.attacked)
+    )
     for note in found.notes:
         say(f"{note}.")
     say(membership_sentence(found))

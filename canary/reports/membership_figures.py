@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["curves_of", "draw_risks", "draw_roc", "risk_counts"]
 
 _MOST_POINTS = 300
+_FEW = 4
 _RISK_BINS = 20
 
 
@@ -62,18 +64,24 @@ def _roc_on(axes: Axes, found: Survey) -> None:
     )
     for one, colour in zip(curves_of(found), SERIES, strict=False):
         x, y = _points(one.evaluation.roc)
+        if len(x) <= _FEW:  # correctness has one point beside the corners
+            axes.plot(x[1:-1], y[1:-1], "o", color=colour, markersize=6, label=one.attack.name)
+            continue
         axes.plot(
             np.maximum(x, least),
             np.maximum(y, least),
             color=colour,
             linewidth=1.5,
             label=one.attack.name,
-            drawstyle="default",
+            drawstyle="steps-post",
         )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(least, 1)
     axes.set_ylim(least, 1.15)
+    powers = [10.0**k for k in range(math.ceil(math.log10(least)), 1)]
+    axes.set_xticks(powers, [f"{100 * power:g} %" for power in powers])
+    axes.set_yticks(powers, [f"{100 * power:g} %" for power in powers])
     axes.set_xlabel("nonmembers called members (false positive rate)")
     axes.set_ylabel("members called members")
     axes.grid(color=GRID, linewidth=0.8)

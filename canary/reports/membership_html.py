@@ -118,13 +118,16 @@ def attack_columns(found: Survey) -> tuple[str, ...]:
     )
 
 
-def attack_cells(one: Attacked) -> tuple[str, ...]:
-    """An attack in a row: its name, and its numbers with their intervals."""
+def attack_cells(one: Attacked, *, intervals: bool = True) -> tuple[str, ...]:
+    """An attack in a row: its name, and its numbers, with their intervals where asked."""
+    if not intervals:
+        numbers = (one.accuracy, one.evaluation.auc, *(p.tpr for p in one.points))
+        return one.attack.name, *(_percent(number.value) for number in numbers)
     return (
         one.attack.name,
         _interval(one.accuracy),
         _interval(one.evaluation.auc),
-        *(f"{_interval(p.tpr)} (at {_percent(p.fpr, digits=None)})" for p in one.points),
+        *(f"{_interval(p.tpr)} at {_percent(p.fpr, digits=None)}" for p in one.points),
     )
 
 
@@ -214,7 +217,7 @@ def _facts(table: SignalTable) -> dict[str, str]:
 
 
 def _interval(found: Estimate) -> str:
-    return f"{_percent(found.value)} ({_percent(found.lower)} to {_percent(found.upper)})"
+    return f"{_percent(found.value)} ({100 * found.lower:.1f} to {100 * found.upper:.1f})"
 
 
 def _percent(share: float, digits: int | None = 1) -> str:

@@ -48,9 +48,9 @@ def complete(
     In each step every prefix is continued by one token choice, and the `width` likeliest of
     all continuations go on. Leaves stay in the beam as they are. A likelier leaf may be
     missed: nothing is proven. None if it cannot end within `budget` queries, or before the
-    time `deadline` of `time.monotonic`.
-    Where the tree holds tokenizations that the tokenizer itself would not give, they count as
-    well: what is completed is a text, however it is cut (`TokenTree.texts`).
+    time `deadline` of `time.monotonic`. Where the tree holds tokenizations that the tokenizer
+    itself would not give, they count as well: what is completed is a text, however it is cut
+    (`TokenTree.texts`).
 
     Raises
     ------

@@ -60,7 +60,8 @@ def test_page_is_one_file_with_the_answer_and_the_figures(command, pair):
     page = Path("report/report.html").read_text()
     assert "Whoever has a similar model tells members" in page
     assert page.count("<svg ") == 4
-    assert not re.search(r"https?://|<script", page)
+    assert not re.search(r"https?://|<script|mathdefault", page)
+    assert {"0.1 %", "1 %", "10 %", "100 %"} <= set(re.findall(r"<text[^>]*>([^<]+)</text>", page))
     for heading in ("Attacks", "Risk of single samples", "Members most at risk", "Classes most"):
         assert heading in page
 

@@ -216,7 +216,16 @@ def entry_points(path: Path) -> None:
     entry_points(path.parent)
 
 
+def outputs(path: Path) -> None:
+    """What a classifier said, of which members stand out."""
+    from classifiers import save_outputs
+
+    save_outputs(path, sum(map(ord, path.name)))
+
+
 THINGS = {
+    "target.npz": outputs,
+    "shadow.npz": outputs,
     "corpus.jsonl": corpus,
     "texts.jsonl": corpus,
     "test.jsonl": corpus,

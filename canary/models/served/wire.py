@@ -126,7 +126,7 @@ def check_sum(log_probs: Iterable[float], *, where: str) -> float:
     if total > 1 + _EXCESS:
         raise ServerError(
             f"gives the likeliest next tokens a probability of {total:.3g} together",
-            cure="have it give natural logarithms of the model's own probabilities, before sampling",
+            cure="have it give natural logarithms of the model's probabilities, before sampling",
             where=where,
         )
     return total
