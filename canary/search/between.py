@@ -15,7 +15,6 @@ from canary.search.bounded import BoundedWalk
 from canary.search.bounds import RankBounds
 from canary.search.enumerate import leaf_bounds
 from canary.search.ranking import leaf_numbers
-from canary.search.step import context_nats
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import TokenTree
 
@@ -35,13 +34,11 @@ class RanksBetween:
         The least that each fill can cost.
     known : bool array of shape (k,)
         Whether it does cost that.
-    context_bits : float
     """
 
     bounds: RankBounds
     px_bits: NDArray[np.float64]
     known: NDArray[np.bool_]
-    context_bits: float
 
 
 def ranks_between(
@@ -69,7 +66,6 @@ def ranks_between(
     """
     numbers = leaf_numbers(tree, format, encoder, fills)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
-        context = context_nats(walker) / _LN2
         least, known, queries = leaf_bounds(tree, walker, batcher, numbers)
         possible = np.isfinite(least)
         walk = BoundedWalk(
@@ -91,4 +87,4 @@ def ranks_between(
     bounds = replace(
         found, lower=lower, rank=rank, upper=upper, exact=exact, queries=found.queries + queries
     )
-    return RanksBetween(bounds, least / _LN2, known, context)
+    return RanksBetween(bounds, least / _LN2, known)

@@ -35,8 +35,6 @@ class SampledRanks:
     ----------
     costs_bits : float64 array of shape (k,)
         Log-perplexity of each, read off the walk along its path.
-    context_bits : float
-        The part of it above the root.
     counts : tuple of RankCount
         In the same order.
     width : int
@@ -48,7 +46,6 @@ class SampledRanks:
     """
 
     costs_bits: Floats
-    context_bits: float
     counts: tuple[RankCount, ...]
     width: int
     rounds: int
@@ -131,8 +128,7 @@ def rank_by_importance(
             _count(sample, at, numbers=numbers, costs=costs, noise=noise)
             for at in range(len(numbers))
         )
-        context = context_nats(walker) / _LN2
-        found = SampledRanks(costs / _LN2, context, counts, width, rounds, queries)
+        found = SampledRanks(costs / _LN2, counts, width, rounds, queries)
         widest = max((count.width_bits(confidence) for count in counts), default=0.0)
         if narrow_bits is None or widest <= narrow_bits:
             break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,26 +69,6 @@ class FastTokenizer:
         after = next((i for i, flag in enumerate(special[::-1]) if not flag), 0)
         ids = tuple(encoding.ids)
         return ids[:before], ids[len(ids) - after :]
-
-    def single_characters(self, alphabet: Collection[str]) -> bool:
-        """Whether each character of such text becomes a token by itself, by construction.
-
-        True for a BPE model without merges that has neither normalizer nor
-        pre-tokenizer, and no added token that could occur in text over `alphabet`:
-        there is nothing that could join, split or change characters.
-        """
-        model = self._spec.get("model") or {}
-        added = [t["content"] for t in self._spec.get("added_tokens") or ()]
-        return (
-            model.get("type") == "BPE"
-            and all(set(content) - set(alphabet) for content in added)
-            and not model.get("merges")
-            and not model.get("ignore_merges")
-            and not model.get("continuing_subword_prefix")
-            and not model.get("end_of_word_suffix")
-            and self._spec.get("normalizer") is None
-            and self._spec.get("pre_tokenizer") is None
-        )
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Each text as tokens, special tokens included.
