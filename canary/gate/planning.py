@@ -188,7 +188,8 @@ def plan(
     -----
     A learned canary is one whose log-perplexity moved to the left by a fixed number of
     standard deviations of its candidates' (`canary.statistics.power`). Where canaries with
-    as many copies differ by more than candidates do, it takes more of them.
+    as many copies differ by more than candidates do, it takes more of them. That canaries
+    share their draws is counted: all of them may be placed too high or too low together.
 
     Examples
     --------

@@ -122,6 +122,14 @@ def limit_power(
     confidence : float
         As for `canary.statistics.medians.median_interval`.
 
+    Notes
+    -----
+    By exact ranks canaries count independently. Draws are shared, and a less likely canary
+    never has fewer hits. So c of k canaries surely exceed the limit if and only if the c-th
+    most exposed of them does: the chance is an average over that order statistic, whose share
+    is ``Phi(z - d)`` with ``Phi(z)`` of the beta distribution (c, k - c + 1). To take the
+    canaries for independent says 0.90 where it is 0.76 (64 canaries, 5,000 draws).
+
     Examples
     --------
     >>> above, below = limit_power(18.0, 10.0, canaries=8, space_size=10**9)
@@ -135,25 +143,32 @@ def limit_power(
     k, size, drawn = _checked(median_bits, canaries, space_size, draws, where)
     check_confidence(confidence, where)
     shift = shift_of(median_bits)
-    miss = 0.0
-    if drawn is None:
-        above = float(ndtr(shift - shift_of(_first_above(limit_bits, size))))
-        below = 1.0 - above
-    else:
-        z, weights = _normal()
-        share, miss = ndtr(z - shift), _TAIL
-        most, least = _hits_above(limit_bits, drawn), _hits_below(limit_bits, drawn, size)
-        above = 0.0 if most is None else float(weights @ bdtr(most, drawn, share))
-        below = 0.0
-        if least is not None:
-            below = 1.0 if least == 0 else float(weights @ bdtrc(least - 1, drawn, share))
+    miss = 0.0 if drawn is None else _TAIL
     needed = agreeing((k,), (miss,), confidence=confidence)
     if needed is None or needed > k:
         return 0.0, 0.0
-    return (
-        float(binom.sf(needed - 1, k, min(above, 1.0))),
-        float(binom.sf(needed - 1, k, min(below, 1.0))),
-    )
+    if drawn is None:
+        above = float(ndtr(shift - shift_of(_first_above(limit_bits, size))))
+        return (
+            float(binom.sf(needed - 1, k, above)),
+            float(binom.sf(needed - 1, k, 1.0 - above)),
+        )
+    most, least = _hits_above(limit_bits, drawn), _hits_below(limit_bits, drawn, size)
+    z = _ordered_normal(needed, k)
+    over = 0.0 if most is None else float(bdtr(most, drawn, ndtr(z - shift)).mean())
+    under = 0.0
+    if least is not None:
+        under = 1.0 if least == 0 else float(bdtrc(least - 1, drawn, ndtr(-z - shift)).mean())
+    return over, under
+
+
+@lru_cache(maxsize=512)
+def _ordered_normal(place: int, number: int) -> Floats:
+    """Quantiles in the middle of equal shares of the place-th smallest of so many normals."""
+    from scipy.special import betaincinv, ndtri
+
+    middle = (np.arange(_NODES) + 0.5) / _NODES
+    return np.asarray(ndtri(betaincinv(place, number - place + 1, middle)))
 
 
 def smallest_seen(
