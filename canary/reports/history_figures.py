@@ -26,6 +26,7 @@ __all__ = ["GroupLine", "draw_history", "group_lines", "group_name", "history_on
 
 _MOST_MARKERS = 60
 _LOSS_SHARE = 0.24
+_LEGEND_INCHES = 1.13  # of a name such as "256 copies", with its line
 
 
 @dataclass(frozen=True)
@@ -127,12 +128,19 @@ def history_on(axes: Axes, history: History, at: int, *, skew_normal: bool = Fal
         main.legend(
             loc="lower left",
             bbox_to_anchor=(0.0, 1.01),
-            ncols=min(len(lines), 6),
+            ncols=max(1, min(len(lines), 6, int(_width(axes) / _LEGEND_INCHES))),
+            columnspacing=1.2,
+            handlelength=1.6,
             frameon=False,
             fontsize=9,
             borderaxespad=0.0,
         )
     bottom.set_xlabel(_steps_label(history))
+
+
+def _width(axes: Axes) -> float:
+    """Inches."""
+    return float(axes.get_window_extent().width / axes.figure.dpi)
 
 
 def group_name(copies: int) -> str:

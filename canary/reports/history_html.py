@@ -6,6 +6,8 @@ import bisect
 import math
 from typing import Any
 
+import numpy as np
+
 from canary.audits.history import History, Moment
 from canary.audits.result import median_bits
 from canary.reports.canvas import NARROW, WIDE
@@ -14,6 +16,7 @@ from canary.reports.history_figures import GroupLine, draw_history, group_lines,
 from canary.reports.pages import page
 from canary.reports.sentences import UNLEARNED_95_BITS
 from canary.reports.wording import facts_in_words, settings_in_words
+from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.numbers import bits, count, plural
 
 __all__ = ["render_history"]
@@ -48,14 +51,26 @@ def _sentence(history: History) -> str:
     last = history.measured[-1]
     copies, median, bound = _strongest(history, last)
     found = (
-        f"At step {count(last.step)}, {group_name(copies)} had a median exposure of "
-        f"{'at least ' if bound else ''}{bits(median)} bits."
+        f"At step {count(last.step)}, {_named(copies)} had a median exposure of "
+        f"{'at least ' if bound else ''}{bits(median)} bits"
     )
+    found += f"; {_most_of_draws(history)}." if bound else "."
     if history.stopped_at is not None:
         limit = history.settings.get("stop_above_bits")
         above = f" above {limit:g} bits" if isinstance(limit, int | float) else ""
         found = f"The training was stopped at step {count(history.stopped_at)}{above}. {found}"
     return found
+
+
+def _named(copies: int) -> str:
+    return f"the canaries with {group_name(copies)}" if copies else "the controls"
+
+
+def _most_of_draws(history: History) -> str:
+    """The largest lower bound that so many draws can give, which is where none was as likely."""
+    about = max(history.formats, key=lambda f: f.draws)
+    best = exposure_by_draws([0.0], np.ones(about.draws), space_size=about.space_size)[0]
+    return f"{plural(about.draws, 'draw')} can show no more than about {bits(best.lower_bits)} bits"
 
 
 def _strongest(history: History, moment: Moment) -> tuple[int, float, bool]:
@@ -76,12 +91,12 @@ def _tiles(history: History) -> list[tuple[str, str, str]]:
         (
             "Measured",
             plural(len(history.measured), "time"),
-            f"of {plural(history.asked, 'step')} that were asked for; the others would have "
-            "taken more time than the share",
+            f"of {plural(history.asked, 'step')} that {'was' if history.asked == 1 else 'were'} "
+            f"asked for{_skipped(history)}",
         ),
         (
             "Time taken",
-            "none" if share is None else f"{100 * share:.2g} % of the training",
+            "none" if share is None else _share_in_words(share),
             f"{history.own_seconds:.1f} s beside {history.training_seconds:.1f} s",
         ),
         (
@@ -90,6 +105,22 @@ def _tiles(history: History) -> list[tuple[str, str, str]]:
             f"and {plural(controls, 'control')}, which were never in the corpus",
         ),
     ]
+
+
+def _skipped(history: History) -> str:
+    if history.asked <= len(history.moments):
+        return ""
+    return "; the others would have taken more time than the share"
+
+
+def _share_in_words(share: float) -> str:
+    if share < 1.0:
+        return f"{100 * share:.2g} % of the training"
+    return (
+        f"{share:.1f} times the training's"
+        if share < 9.95
+        else f"{share:,.0f} times the training's"
+    )
 
 
 def _format_view(history: History, at: int) -> dict[str, Any]:

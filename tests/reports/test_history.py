@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from histories import make_history
 from html_pages import (
@@ -14,7 +16,7 @@ from html_pages import (
 
 import canary
 from canary.errors import InputError
-from canary.reports.history_figures import group_lines
+from canary.reports.history_figures import group_lines, history_on
 from canary.reports.history_html import render_history
 
 CASES = {
@@ -42,12 +44,61 @@ def test_pages_stand_alone_and_can_be_read_aloud(options):
 def test_the_page_says_what_was_found_and_what_it_took():
     text = Page(render_history(make_history(stopped_at=60, broken=(2,)))).text("style")
     assert "stopped at step 60 above 6 bits" in text
-    assert "16 copies had a median exposure of at least 6.8 bits" in text
+    assert (
+        "At step 60, the canaries with 16 copies had a median exposure of at least 6.8 bits; "
+        "400 draws can show no more than about 6.8 bits."
+    ) in text
     assert "6 times" not in text
-    assert "5 times of 8 steps" in text
+    assert "5 times of 8 steps that were asked for; the others would have taken more" in text
     assert "4.5 % of the training" in text
     assert "At step 20 nothing could be measured: the model 'net' gives" in text
     assert "Most of the training's time 5 %" in text
+
+
+@pytest.mark.parametrize(
+    ("own", "training", "words"),
+    [
+        (0.3, 100.0, "0.3 % of the training"),
+        (99.0, 100.0, "99 % of the training"),
+        (300.0, 100.0, "3.0 times the training's"),
+        (1234.0, 1.0, "1,234 times the training's"),
+    ],
+)
+def test_what_it_took_where_nothing_was_left_out(own, training, words):
+    history = make_history(broken=(2,))
+    history = replace(
+        history, asked=len(history.moments), own_seconds=own, training_seconds=training
+    )
+    text = Page(render_history(history)).text("style")
+    assert f"Time taken {words}" in text
+    assert "5 times of 6 steps that were asked for" in text
+    assert "the others" not in text
+
+
+def test_a_median_that_no_bound_hides_is_told_without_the_reach_of_the_draws():
+    text = Page(render_history(make_history(moments=1))).text("style")
+    assert "At step 10, the canaries with 16 copies had a median exposure of" in text
+    assert "can show no more" not in text
+
+
+def test_every_name_of_the_narrow_figure_is_within_it():
+    from canary.reports.canvas import NARROW, canvas
+
+    history = make_history()
+    more = tuple(
+        replace(c, repetitions=64 * (1 + at % 4)) if c.repetitions else c
+        for at, c in enumerate(history.canaries)
+    )
+    for losses in (history.losses, ()):
+        with canvas(NARROW) as figure:
+            axes = figure.subplots()
+            history_on(axes, replace(history, canaries=more, losses=losses), 0)
+            figure.draw_without_rendering()
+            main = next((part for part in axes.child_axes if part.get_legend()), axes)
+            box = main.get_legend().get_window_extent()
+            assert len(main.get_legend().get_texts()) == 5
+            assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+            assert box.y1 <= figure.bbox.y1
 
 
 def test_numbers_of_the_table_are_those_of_the_lines():
@@ -73,8 +124,6 @@ def test_very_many_moments_give_a_short_table_with_the_last():
 
 
 def test_untrusted_text_of_a_history_is_escaped():
-    from dataclasses import replace
-
     history = make_history()
     evil = "<script>alert(1)</script>"
     history = replace(
