@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from canary.cli.console import emit, say
+from canary.cli.failures import by_flags
 from canary.cli.options import Json, Seed, decodable, whole_numbers
 from canary.cli.outputs import audit_in, check_outputs
 from canary.errors import InputError
@@ -178,6 +179,7 @@ def check(
         (written if update_baseline else read).append(baseline)
     check_outputs(written, inputs=read)
     audits = [Audit.load(audit_in(file)) for file in audit_files]
+<<<<<<< HEAD
     verified = None if verification is None else Verification.load(verification)
     made = new_baseline(audits, verification=verified) if update_baseline else None
     written_to = f"The baseline, {plural(len(audits), 'audit')}, is in {baseline}"
@@ -204,6 +206,43 @@ def check(
         undecided=undecided,
         seed=seed,
     )
+=======
+    if baseline is not None and update_baseline:
+        Baseline.of(audits).save(baseline)
+        say(f"The baseline, {plural(len(audits), 'audit')}, is in {baseline}")
+        numbers = (max_exposure_bits, max_p, max_epsilon)
+        if not no_extraction and all(limit is None for limit in numbers):
+            if as_json:
+                emit("canary baseline written", {"out": str(baseline), "audits": len(audits)})
+            return
+    limits = (max_exposure_bits, max_p, max_epsilon, baseline)
+    if not no_extraction and all(limit is None for limit in limits):
+        raise InputError(
+            "there is nothing to check",
+            cure="give a limit, such as --max-exposure-bits 10; the others are --max-p, "
+            "--no-extraction, --baseline and --max-epsilon",
+        )
+    with by_flags():
+        verdict = judge(
+            audits,
+            max_exposure_bits=max_exposure_bits,
+            statistic=statistic,
+            max_p=max_p,
+            no_extraction=no_extraction,
+            baseline=None if update_baseline else baseline,
+            max_epsilon=max_epsilon,
+            canaries=None if canaries is None else CanarySet.load(canaries),
+            delta=delta,
+            guesses=guesses,
+            repetitions=None
+            if repetitions is None
+            else whole_numbers(repetitions, "--repetitions"),
+            verification=None if verification is None else Verification.load(verification),
+            confidence=confidence,
+            undecided=undecided,
+            seed=seed,
+        )
+>>>>>>> s3mend5c
     if junit is not None:
         write_junit(verdict, junit)
     if markdown is not None:
@@ -278,17 +317,18 @@ def plan(
     """
     from canary.gate.planning import plan as planned
 
-    found = planned(
-        format,
-        repetitions=whole_numbers(repetitions, "--repetitions"),
-        per_repetition=per_repetition,
-        draws=draws,
-        max_p=max_p,
-        max_exposure_bits=max_exposure_bits,
-        exposure_bits=exposure_bits,
-        confidence=confidence,
-        power=power,
-    )
+    with by_flags():
+        found = planned(
+            format,
+            repetitions=whole_numbers(repetitions, "--repetitions"),
+            per_repetition=per_repetition,
+            draws=draws,
+            max_p=max_p,
+            max_exposure_bits=max_exposure_bits,
+            exposure_bits=exposure_bits,
+            confidence=confidence,
+            power=power,
+        )
     for line in found.summary().splitlines():
         say(line)
     if as_json:

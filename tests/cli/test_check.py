@@ -181,13 +181,13 @@ def test_verification(command, audits):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "there is nothing to check"),
-        (("--max-exposure-bits", "nan"), "a limit of nan bits is none"),
+        ((), "there is nothing to check; give a limit, such as --max-exposure-bits 10"),
+        (("--max-exposure-bits", "nan"), "error: --max-exposure-bits: a limit of nan bits is none"),
         (("--max-exposure-bits", "40"), "no exposure could exceed the limit of 40 bits"),
-        (("--max-p", "nan"), "on p-values is none"),
-        (("--max-epsilon", "1"), "needs the canary set"),
+        (("--max-p", "nan"), "error: --max-p: a limit of nan on p-values is none"),
+        (("--max-epsilon", "1"), "error: --max-epsilon: a limit on epsilon needs the canary set"),
         (("--update-baseline",), "name the file with --baseline"),
-        ((*LIMIT, "--repetitions", "4"), "no canary has 4 copies"),
+        ((*LIMIT, "--repetitions", "4"), "error: --repetitions: no canary has 4 copies"),
         ((*LIMIT, "--repetitions", "four"), "no list of whole numbers"),
         ((*LIMIT, "--baseline", "memorized.json"), "is not a canary baseline document"),
         ((*LIMIT, "--baseline", "passed.json", "--update-baseline"), "is read by this command"),
@@ -215,3 +215,5 @@ def test_plan(command):
     assert outcome.document["canaries_for_evidence"] >= 2
     assert command("plan", "no hole").code == 2
     assert command("plan", "{digit:9}", "--power", "nan").code == 2
+    refused = command("plan", "{digit:9}", "--max-exposure-bits", 40)
+    assert refused.err.startswith("error: --max-exposure-bits: ")

@@ -67,6 +67,12 @@ def test_an_ended_budget_is_an_answer(command, model):
     assert "bits (to within" in shown.err or "Nothing found" in shown.err
 
 
+def test_a_budget_that_ended_before_anything_was_found(command, model):
+    shown = command("extract", model, TEXT, "--budget", "1", "--batch-size", "1")
+    assert shown.code == 0
+    assert "Nothing found: the budget of 1 query ended first; give a larger --budget" in shown.err
+
+
 def test_ctrl_c_prints_what_was_found_and_exits_130(command, model, monkeypatch):
     expand, left = Batcher.expand, [40]
 
