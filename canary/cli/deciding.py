@@ -179,7 +179,6 @@ def check(
         (written if update_baseline else read).append(baseline)
     check_outputs(written, inputs=read)
     audits = [Audit.load(audit_in(file)) for file in audit_files]
-<<<<<<< HEAD
     verified = None if verification is None else Verification.load(verification)
     made = new_baseline(audits, verification=verified) if update_baseline else None
     written_to = f"The baseline, {plural(len(audits), 'audit')}, is in {baseline}"
@@ -189,34 +188,7 @@ def check(
         if as_json:
             emit("canary baseline written", {"out": str(baseline), "audits": len(audits)})
         return
-    verdict = judge(
-        audits,
-        max_exposure_bits=max_exposure_bits,
-        statistic=statistic,
-        max_p=max_p,
-        no_extraction=no_extraction,
-        baseline=None if update_baseline else baseline,
-        max_epsilon=max_epsilon,
-        canaries=None if canaries is None else CanarySet.load(canaries),
-        delta=delta,
-        guesses=guesses,
-        repetitions=None if repetitions is None else whole_numbers(repetitions, "--repetitions"),
-        verification=verified,
-        confidence=confidence,
-        undecided=undecided,
-        seed=seed,
-    )
-=======
-    if baseline is not None and update_baseline:
-        Baseline.of(audits).save(baseline)
-        say(f"The baseline, {plural(len(audits), 'audit')}, is in {baseline}")
-        numbers = (max_exposure_bits, max_p, max_epsilon)
-        if not no_extraction and all(limit is None for limit in numbers):
-            if as_json:
-                emit("canary baseline written", {"out": str(baseline), "audits": len(audits)})
-            return
-    limits = (max_exposure_bits, max_p, max_epsilon, baseline)
-    if not no_extraction and all(limit is None for limit in limits):
+    if not limited and baseline is None:
         raise InputError(
             "there is nothing to check",
             cure="give a limit, such as --max-exposure-bits 10; the others are --max-p, "
@@ -237,12 +209,11 @@ def check(
             repetitions=None
             if repetitions is None
             else whole_numbers(repetitions, "--repetitions"),
-            verification=None if verification is None else Verification.load(verification),
+            verification=verified,
             confidence=confidence,
             undecided=undecided,
             seed=seed,
         )
->>>>>>> s3mend5c
     if junit is not None:
         write_junit(verdict, junit)
     if markdown is not None:

@@ -148,18 +148,15 @@ def _proof(result: Extraction) -> str:
         return f"Proven{within}: no other candidate has a probability above 0"
     if result.proven:
         return f"Proven{within}: every other candidate costs at least {result.rest_bits:.2f} bits"
-<<<<<<< HEAD
     if not result.certified:
         found = "Not proven: the best" if result.candidates else "Nothing found"
         return f"{found} in a token tree that is {result.certificate}"
-=======
     if not result.candidates and result.stopped == "budget":
         return (
             f"Nothing found: the budget of {plural(result.settings['budget'], 'query', 'queries')} "
             "ended first; give a larger --budget (every candidate costs at least "
             f"{result.rest_bits:.2f} bits)"
         )
->>>>>>> s3mend5c
     if not result.candidates:
         return f"Nothing found; every candidate costs at least {result.rest_bits:.2f} bits"
     return f"Proven up to {result.rest_bits:.2f} bits{within}: what costs more may not be the best"
