@@ -114,7 +114,7 @@ def check_members(member: NDArray[np.bool_], where: str) -> None:
 
 def _labels(given: NDArray[Any], classes: int | None, first: int, where: str) -> NDArray[np.int64]:
     whole = given.dtype.kind in "iub" or (
-        given.dtype.kind == "f" and bool((np.mod(given, 1.0) == 0).all())
+        given.dtype.kind == "f" and bool((np.floor(given) == given).all())
     )
     if not whole:
         raise InputError(
@@ -122,7 +122,8 @@ def _labels(given: NDArray[Any], classes: int | None, first: int, where: str) ->
             cure="number the classes from 0",
             where=where,
         )
-    labels = given.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # beyond int64 they are out of any range
+        labels = given.astype(np.int64)
     bad = labels < 0 if classes is None else (labels < 0) | (labels >= classes)
     if bad.any():
         at = int(bad.argmax())

@@ -101,6 +101,10 @@ BAD = {
         {"probs": PROBS, "labels": LABELS + 0.5, "member": MEMBER},
         "labels are of the type float64, whole numbers were expected",
     ),
+    "infinite label": (
+        {"probs": PROBS, "labels": changed(LABELS, 7, np.inf, float), "member": MEMBER},
+        "sample 7 has the label -9223372036854775808, expected 0 to 2",
+    ),
     "do not sum to one": (
         {"probs": changed(PROBS, [3, 9], 0.5), **GOOD},
         r"samples 3, 9 have probabilities that do not sum to one \(the first to 1.5\); give them",
