@@ -124,7 +124,8 @@ def _with_adapter(module: Any, source: str) -> Any:
     if importlib.util.find_spec("peft") is None:
         raise ModelError(
             "is an adapter, and peft is not installed",
-            cure="pip install '.[adapters]' in a checkout of canary (or pip install peft), or merge the adapter into its base model",
+            cure="pip install '.[adapters]' in a checkout of canary (or pip install peft), "
+            "or merge the adapter into its base model",
             where=source,
         )
     import peft

@@ -46,8 +46,9 @@ _TRIED = 16  # rows by which the first measurement is estimated
 class ExposureMonitor:
     """Measures the exposure of every canary at chosen steps of a training.
 
-    Call `step` behind every step of the optimizer, and `finish` when they are done. The training goes on as it would have
-    without: modes of modules and all random states are restored, to the last bit.
+    Call `step` behind every step of the optimizer, and `finish` behind the last. The training
+    goes on as it would have without: modes of modules and all random states are restored, to
+    the last bit.
 
     Parameters
     ----------

@@ -68,7 +68,8 @@ class Client:
         if any(importlib.util.find_spec(name) is None for name in _NEEDED):
             raise MissingExtraError(
                 "served models need an HTTP client, which is not installed",
-                cure="pip install '.[endpoint]' in a checkout of canary (or pip install httpx2 tenacity)",
+                cure="pip install '.[endpoint]' in a checkout of canary "
+                "(or pip install httpx2 tenacity)",
             )
         import httpx2
         from tenacity import (
