@@ -168,7 +168,7 @@ def test_token_ids_may_have_gaps() -> None:
 
 def test_a_canary_of_probability_0_is_refused_before_the_walk() -> None:
     model = build("table")
-    logs = np.full((1, model.facts.vocabulary), -3.0)
+    logs = np.full((1, model.facts.vocabulary), -4.0)
     logs[0, model.tokenizer.token_id("7")] = -np.inf
     table = TableModel(np.zeros((1, model.facts.vocabulary)), logs, model.tokenizer)
     canaries = canary_set("The {digit:4}")

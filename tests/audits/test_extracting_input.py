@@ -200,5 +200,5 @@ def test_known_characters_without_a_secret_are_told_degenerate():
     assert "no candidate was found, and no canaries were given" in found.to_dict()["notes"][-1]
     canaries = CanarySet.from_fills("a{digit:6}", ["123456"])
     found = extract(flat_model(), "a{digit:6}", budget=1, known=2, canaries=canaries)
-    assert len(found.completions) == 1
-    assert not any("completed" in note for note in found.notes)
+    assert found.completions == ()  # the search took the whole budget
+    assert not any("no candidate was found" in note for note in found.notes)

@@ -247,7 +247,7 @@ TABLE = {
     "newer canaries": (
         manifest(newer),
         AUDIT,
-        ("canaries.json", "schema 99", "up to 1", "pip install -U canary-lm"),
+        ("canaries.json", "schema 99", "up to 1", "update its checkout"),
     ),
     "canaries with a foreign fill": (
         manifest(secret_in_wrong_place),

@@ -322,5 +322,5 @@ def test_a_missing_library_names_the_extra(monkeypatch):
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "tenacity" else find(name)
     )
-    with pytest.raises(MissingExtraError, match=r"pip install 'canary-lm\[endpoint\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[endpoint\]' in a checkout"):
         canary.load("http://127.0.0.1:9", tokenizer=character_tokenizer())

@@ -278,7 +278,7 @@ def test_exposure_beyond_any_is_a_bound_degenerate():
         ({"draws": [1.0] * 39}, "39 draws are too few"),
         ({"draws": [1.0] * 400}, "equal to within rounding"),
         ({"draws": [1.0] * 40 + [math.nan]}, "draws_px must be finite"),
-        ({"px": [math.inf]}, "canary_px must be finite"),
+        ({"px": [math.inf]}, "1 of 1 values of canary_px are infinite"),
         ({"noise_bits": 5.0}, "no more than the noise of the model, 5 bits"),
         ({"confidence": 1.0}, "confidence must lie between 0 and 1"),
         ({"replicates": 19}, "replicates=19, at least 20"),

@@ -64,7 +64,7 @@ def test_against_all_fills_oracle(seed):
 
 def test_an_audit_refuses_before_it_draws_regression():
     tokenizer = lowering()
-    model = TableModel.ngram({(): [-4.0] * len(LETTERS)}, tokenizer)
+    model = TableModel.ngram({(): [-5.0] * len(LETTERS)}, tokenizer)
     canaries = generate("the key is {base64:12}", repetitions=[1], controls=1, seed=0)
     for method in ("auto", "sampling"):
         with pytest.raises(ModelError, match="the same tokens"):
