@@ -142,14 +142,14 @@ def _run_two(script: str, tmp_path, *arguments: str) -> list[dict]:
     paths = [str(HERE.parent.parent), support, os.environ.get("PYTHONPATH", "")]
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command += ["--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
-    subprocess.run(
+    done = subprocess.run(
         [*command, f"{support}/{script}", str(tmp_path), *arguments],
-        check=True,
         timeout=200,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
     )
+    assert done.returncode == 0, done.stderr
     return [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
 
 
