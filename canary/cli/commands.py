@@ -16,6 +16,7 @@ from canary.cli import (
     extracting,
     membership_commands,
 )
+from canary.cli.console import check_stdout
 from canary.cli.streams import results_alone
 
 __all__ = ["app"]
@@ -117,6 +118,8 @@ def _with_results_alone(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(**options: Any) -> None:
         with results_alone():
+            if options.get("as_json") or function is extracting.extract:
+                check_stdout()
             function(**options)
 
     return command

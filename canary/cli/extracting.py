@@ -74,6 +74,7 @@ def extract(
     each was found. When the budget ends, or on Ctrl-C, what was found is printed, and up
     to which cost it is proven.
     """
+    from canary.audits.extracting import check_asked
     from canary.audits.extracting import extract as search
     from canary.corpus.canaries import CanarySet
     from canary.formats.format import Format
@@ -81,6 +82,7 @@ def extract(
     chosen = None if canaries is None else CanarySet.load(canaries)
     known_formats = () if chosen is None else chosen.formats
     wanted = next((f for f in known_formats if f.text == format), None) or Format(format)
+    check_asked(wanted, seconds=seconds, known=known, canaries=chosen)
     loaded = options.load(model)
     with Bars() as bars:
         result = search(

@@ -18,6 +18,7 @@ from canary.corpus.lines import regular_size
 from canary.errors import CorpusError, InputError, ModelError, OutputError
 from canary.models.base import LanguageModel, Rows
 from canary.models.loading import load
+from canary.records.given import check_running, function, whole_number
 from canary.records.shards import open_run
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.blocks import Block, Meter, Watch, read_blocks
@@ -126,6 +127,10 @@ def score_file(
     and up to 16 MiB of records. A kill costs the work of about 2 seconds, or one block.
     The disk must hold the result twice for a moment.
     """
+    batch_size = check_running(start_token=start_token, context=context, batch_size=batch_size)
+    if overlap is not None:
+        overlap = whole_number(overlap, "overlap", at_least=0)
+    function(progress, "progress")
     source, target = Path(source), Path(target)
     size = regular_size(source)
     _check_target(target, source)

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import InputError
 from canary.models.base import Walker
+from canary.records.given import whole_number
 from canary.scoring.batcher import Batcher
 from canary.search.bounds import most_leaves, tokens_below
 from canary.search.guide import Edges, Guide, guide_from
@@ -253,8 +253,7 @@ def sample_nodes(
     .. [2] Fearnhead and Clifford, On-line inference for hidden Markov models via particle
        filters, Journal of the Royal Statistical Society B 65, 2003, section 3.
     """
-    if width < 1:
-        raise InputError(f"width={width}, at least 1 was expected", cure="give a larger width")
+    width = whole_number(width, "width", at_least=1)
     level = _Level(root_frontier(batcher, walker, tree), np.ones(1), np.zeros(1), 0)
     all_weights, all_parents, levels = [level.weights], [np.zeros(1, np.int64)], [1]
     found: list[tuple[Floats, Ints, Ints]] = []

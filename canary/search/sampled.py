@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import InputError
 from canary.models.base import Walker
+from canary.records.given import whole_number
 from canary.scoring.batcher import Batcher
 from canary.search.enumerate import leaf_costs
 from canary.search.importance import Sample, importance_sample
@@ -106,8 +106,7 @@ def rank_by_importance(
 
     Only the last sample counts. Those before decide how wide it is, not what is in it.
     """
-    if width < 1:
-        raise InputError(f"width={width}, at least 1 was expected", cure="give a larger width")
+    width = whole_number(width, "width", at_least=1)
     began = time.monotonic()
     costs, queries = leaf_costs(tree, walker, batcher, numbers)
     if check is not None:

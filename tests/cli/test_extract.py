@@ -98,7 +98,7 @@ def test_ctrl_c_prints_what_was_found_and_exits_130(command, model, monkeypatch)
     [
         (("--budget", "0"), "--budget"),
         (("--top", "0"), "--top"),
-        (("--seconds", "0"), "seconds=0.0, more than 0 was expected"),
+        (("--seconds", "0"), "seconds must be a number above 0, got 0.0"),
         (("--stop", "soon"), "--stop"),
         (("--known", "3"), "known=3; the secret has 3 characters"),
         (("--canaries", "canaries.json"), "no canary of the format 'The code is {upper:3}'"),
@@ -112,6 +112,21 @@ def test_bad_input_exits_2(command, model, workplace, words, message):
     assert outcome.out == ""
     assert message in outcome.err
     assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--seconds", "nan"), "seconds must be a number above 0, got nan"),
+        (("--known", "3"), "known=3; the secret has 3 characters"),
+        (("--canaries", "canaries.json"), "no canary of the format"),
+    ],
+)
+def test_what_needs_no_model_is_refused_before_one_is_loaded(command, workplace, words, message):
+    outcome = command("extract", "no-such-model", TEXT, *words)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert "Loading" not in outcome.err
 
 
 def test_a_format_that_is_not_prefix_free_exits_2_with_the_cure(command, model):
