@@ -199,6 +199,7 @@ class OneFormat:
                 width=self.plan.width,
                 rng=self._rng(_WEIGHED_STREAM),
                 noise_bits=self.noise_bits,
+                budget=self.plan.set_aside or self.settings.budget,
                 check=lambda bits: check_agreement(
                     batcher, Priced(bits, None), drawn.canaries, self.noise_bits
                 ),

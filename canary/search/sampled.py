@@ -84,8 +84,9 @@ def rank_by_importance(
         Draw samples of twice the width until no interval of an exposure is wider than
         this. One sample is drawn unless given.
     budget : int, optional
-        Queries that all samples together may take, about; a larger sample is drawn only
-        if it is expected to fit.
+        Queries that canaries and all samples together may take; the canaries' own paths, and
+        one node of each level, are walked whatever it is. A larger sample is drawn only if
+        it is expected to fit.
     seconds : float, optional
         No larger sample is begun after so long.
     confidence : float
@@ -116,7 +117,15 @@ def rank_by_importance(
     rounds, found = 0, None
     while True:
         try:
-            sample = importance_sample(tree, walker, batcher, width=width, rng=rng, ceiling=ceiling)
+            sample = importance_sample(
+                tree,
+                walker,
+                batcher,
+                width=width,
+                rng=rng,
+                ceiling=ceiling,
+                budget=None if budget is None else budget - queries,
+            )
         except KeyboardInterrupt:
             if found is None:
                 raise
