@@ -20,14 +20,13 @@ from canary.scoring.batcher import Batcher
 from canary.search.bounds import RankBounds, most_leaves, tokens_below
 from canary.search.census import Limits
 from canary.search.enumerate import Leaves
-from canary.search.step import Frontier, Step, expand, joined, root_frontier
+from canary.search.step import Frontier, Step, at_once, expand, joined, root_frontier
 from canary.tokens.tree import TokenTree
 
 __all__ = ["BoundedWalk"]
 
 _LN2 = float(np.log(2))
 _MOST_PARKED = 2**20  # about 100 bytes each
-_CHILDREN_AT_ONCE = 2**21
 _AGAIN_BITS = 1.0
 
 Ints = NDArray[np.int64]
@@ -267,14 +266,13 @@ class BoundedWalk:
 
     def _affordable(self, frontier: Frontier, left: float) -> int:
         """How many of the first nodes to expand at once, within `left` queries."""
-        part = frontier[: self._batcher.node_batch(self._walker)]
+        count = at_once(self._batcher, self._walker, self._tree, frontier.states)
+        part = frontier[:count]
         # A state is held right before the token that made the node, or not at all.
         held = np.where(part.handles >= 0, part.priced - 1, 0)
         degrees = self._tree.degrees[part.states]
         queries = np.cumsum(most_queries(self._walker, part.nodes, held, degrees))
-        children = np.cumsum(degrees)
-        fitting = int(np.searchsorted(children, _CHILDREN_AT_ONCE, side="right"))
-        return min(int(np.searchsorted(queries, left, side="right")), max(fitting, 1))
+        return int(np.searchsorted(queries, left, side="right"))
 
     def _expanded(self, state: _State, count: int) -> _State:
         """The state after the first `count` nodes of the deepest level."""

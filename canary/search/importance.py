@@ -19,7 +19,16 @@ from canary.records.given import whole_number
 from canary.scoring.batcher import Batcher
 from canary.search.bounds import most_leaves, tokens_below
 from canary.search.guide import Edges, Guide, guide_from
-from canary.search.step import Frontier, Step, context_nats, expand, joined, root_frontier
+from canary.search.step import (
+    MOST_CHILDREN,
+    Frontier,
+    Step,
+    at_once,
+    context_nats,
+    expand,
+    joined,
+    root_frontier,
+)
 from canary.statistics.weighted import WeightedCount, count_deviation
 from canary.tokens.tree import TokenTree
 
@@ -37,7 +46,7 @@ _UNIFORM, _MODEL = 0.1, 0.1
 # and three for each that was found, but not beyond ten times its rank if those are more.
 _NEXT, _TIMES, _RANKS = 100, 4, 10.0
 _LEAST_UNIFORM = 4  # uniform draws of a level, for each level
-_CHILDREN_AT_ONCE = 2**22
+_KEPT_CHILDREN = 4 * MOST_CHILDREN  # those of a level stay until it is drawn from
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,7 +280,7 @@ def sample_nodes(
     found: list[tuple[Floats, Ints, Ints]] = []
     passed: list[tuple[Floats, Ints]] = []
     held = np.zeros(0, np.int64)
-    most = max(1, min(width, _CHILDREN_AT_ONCE // int(tree.degrees.max(initial=1))))
+    most = max(1, min(width, _KEPT_CHILDREN // int(tree.degrees.max(initial=1))))
     queries, promised, deepest = 0, 0, tokens_below(tree) - 1
     while True:
         steps = _expand_level(level, tree, walker, batcher)
@@ -331,7 +340,8 @@ def _expand_level(
     """The steps of a level, each with the position of its first node."""
     steps, at = [], 0
     while at < len(level.frontier):
-        part = level.frontier[at : at + batcher.node_batch(walker)]
+        count = at_once(batcher, walker, tree, level.frontier.states[at:])
+        part = level.frontier[at : at + count]
         steps.append((expand(batcher, walker, tree, part), at))
         at += len(part)
     return steps
