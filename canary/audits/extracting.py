@@ -37,10 +37,10 @@ from canary.search.bounds import bounds_by_place
 from canary.search.pricing import Priced, check_agreement, price
 from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, shortest_leaves
 from canary.search.step import context_nats
+from canary.statistics.units import LN2
 
 __all__ = ["check_asked", "extract", "with_extractions"]
 
-_LN2 = math.log(2)
 _CHECKED = 4  # candidates that are priced as whole rows, too
 _NOTHING_TO_COMPLETE = (
     "Nothing was completed from known characters: no candidate was found, and no canaries were "
@@ -154,7 +154,7 @@ def extract(
     announce(below.model, lambda: 0, at_most=budget)
     noise_bits = below.model.facts.noise_bits(tokens)
     with below.open(tree) as walker:
-        context_bits = context_nats(walker) / _LN2
+        context_bits = context_nats(walker) / LN2
         found = shortest_leaves(
             tree,
             walker,
@@ -202,7 +202,7 @@ def extract(
         top=top,
         candidates=candidates,
         context_bits=context_bits,
-        rest_bits=None if found.rest == np.inf else found.rest / _LN2,
+        rest_bits=None if found.rest == np.inf else found.rest / LN2,
         queries=found.queries,
         batches=found.batches,
         dropped=found.dropped,
@@ -381,7 +381,7 @@ def _checked(
         rows, queries = price(batcher, format, below.encoder, told)
     except KeyboardInterrupt:  # what was found stays valid
         return replace(found, stopped="interrupted")
-    check_agreement(batcher, Priced(found.costs[which] / _LN2, None), rows, noise_bits)
+    check_agreement(batcher, Priced(found.costs[which] / LN2, None), rows, noise_bits)
     return replace(found, queries=found.queries + queries)
 
 
@@ -396,11 +396,11 @@ def _candidates(
     excess_bits: float,
 ) -> tuple[Candidate, ...]:
     """What was found, leaf by leaf; a leaf without a fill is no candidate."""
-    px = found.costs / _LN2
+    px = found.costs / LN2
     least, most = bounds_by_place(
         px,
         found.leaves,
-        found.rest / _LN2,
+        found.rest / LN2,
         size=size,
         context_bits=context_bits,
         noise_bits=noise_bits,

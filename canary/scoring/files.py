@@ -24,6 +24,7 @@ from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.blocks import Block, Meter, Watch, read_blocks
 from canary.scoring.identity import identity_of
 from canary.scoring.requests import announce
+from canary.statistics.units import LN2
 from canary.tokens.candidates import CandidateEncoder
 
 __all__ = ["ScoredFile", "parts_of", "score_file"]
@@ -302,7 +303,7 @@ class _Scorer:
             counts.append(len(windows) - before)
         rows = Rows.of(windows, starts)
         self.meter.begin(block.offset, int(rows.scored.sum()))
-        sums = -row_sums(self.batcher.score(rows), rows) / np.log(2)
+        sums = -row_sums(self.batcher.score(rows), rows) / LN2
         first = np.cumsum([0, *counts[:-1]])  # every text has a window, so no sum is empty
         # Minus 0.0 is what a text without a priced token would get.
         bits: NDArray[np.float64] = np.add.reduceat(sums, first) + 0.0

@@ -13,6 +13,7 @@ from canary.models.loading import load
 from canary.records.given import check_running, function, some, text
 from canary.scoring.batcher import Batcher, Progress, row_sums
 from canary.scoring.requests import announce
+from canary.statistics.units import LN2
 from canary.tokens.base import Encoding
 from canary.tokens.candidates import CandidateEncoder
 
@@ -69,7 +70,7 @@ def score(
     encodings = encoder.encode(given)
     announce(seam, lambda: len(encodings))
     log_probs, rows = score_encodings(batcher, encodings)
-    bits: NDArray[np.float64] = -row_sums(log_probs, rows) / np.log(2)
+    bits: NDArray[np.float64] = -row_sums(log_probs, rows) / LN2
     return bits
 
 

@@ -29,7 +29,8 @@ from canary.search.step import (
     joined,
     root_frontier,
 )
-from canary.statistics.weighted import WeightedCount, count_deviation
+from canary.statistics.importance import ImportanceCount, count_deviation
+from canary.statistics.units import LN2
 from canary.tokens.tree import TokenTree
 
 __all__ = ["Sample", "importance_sample", "sample_nodes"]
@@ -37,7 +38,6 @@ __all__ = ["Sample", "importance_sample", "sample_nodes"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_LN2 = float(np.log(2))
 _PILOT = 0.1  # of the width
 _LEAST_PILOT = 64
 # Parts of the width that are kept for uniform draws, and for draws from the model itself.
@@ -88,7 +88,9 @@ class Sample:
     excess_bits: float
     queries: int
 
-    def count(self, limit: float, *, known: Ints | None = None, ties: bool = True) -> WeightedCount:
+    def count(
+        self, limit: float, *, known: Ints | None = None, ties: bool = True
+    ) -> ImportanceCount:
         """How many leaves cost at most `limit` nats, leaving out those with `known` numbers.
 
         Without `ties` those that cost less. O(n + m + p).
@@ -98,7 +100,7 @@ class Sample:
         if known is not None:
             here = ~np.isin(self.numbers[:found], known)
         counts = np.bincount(self.nodes[:found][here], minlength=len(self.weights))
-        return WeightedCount(
+        return ImportanceCount(
             total=float(self.weights @ counts),
             deviation=count_deviation(counts, self.weights, self.parents, self.levels),
             found=int(here.sum()),
@@ -123,7 +125,7 @@ class Sample:
         return len(self.costs) >= _NEXT and drift * _LEAST_UNIFORM <= 1.0
 
     @cached_property
-    def _weighed(self) -> Floats:
+    def _estimated(self) -> Floats:
         """Estimated number of leaves up to each one found, itself included."""
         return np.cumsum(self.weights[self.nodes])
 
@@ -134,17 +136,17 @@ class Sample:
         as many leaves as such nodes hold on average. Leaves come in clusters: where one child of
         a node is likely because its siblings cost so much, so are the others.
         """
-        so_far = self._weighed[found - 1] if found else 0.0
-        beyond = int(np.searchsorted(self._weighed, _RANKS * so_far))
+        so_far = self._estimated[found - 1] if found else 0.0
+        beyond = int(np.searchsorted(self._estimated, _RANKS * so_far))
         near = min(_TIMES * found + _NEXT, max(found + _NEXT, beyond))
         nodes = np.unique(self.nodes[: found + _NEXT])
-        cluster = self._weighed[: found + _NEXT][-1] / float(self.weights[nodes].sum())
+        cluster = self._estimated[: found + _NEXT][-1] / float(self.weights[nodes].sum())
         return float(self.weights[self.nodes[:near]].max() * cluster)
 
     def _unseen(self, limit: float) -> int:
         """At least as many leaves as may cost at most `limit` below nodes passed over."""
         open_ = int(np.searchsorted(self.passed_costs, limit, side="right"))
-        bits = (limit - self.passed_costs[:open_]) / _LN2
+        bits = (limit - self.passed_costs[:open_]) / LN2
         leaves = self.passed_leaves[:open_]
         return int(most_leaves(bits, leaves, excess_bits=self.excess_bits).sum())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,15 +15,14 @@ from canary.scoring.batcher import Batcher
 from canary.search.enumerate import leaf_costs
 from canary.search.importance import Sample, importance_sample
 from canary.search.step import context_nats
-from canary.statistics.weighted import RankCount
+from canary.statistics.importance import RankCount
+from canary.statistics.units import LN2
 from canary.tokens.tree import TokenTree
 
 __all__ = ["SampledRanks", "rank_by_importance"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-_LN2 = math.log(2.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,17 +36,14 @@ class SampledRanks:
     counts : tuple of RankCount
         In the same order.
     width : int
-        Nodes that were entered per level in the last round, its pilot's included.
-    rounds : int
-        Samples that were drawn, each of twice the width of the one before.
+        Nodes that the last sample may enter per level, its pilot's included.
     queries : int
-        Tokens computed below the context, in all rounds.
+        Tokens computed below the context, in all samples.
     """
 
     costs_bits: Floats
     counts: tuple[RankCount, ...]
     width: int
-    rounds: int
     queries: int
 
 
@@ -111,10 +106,10 @@ def rank_by_importance(
     began = time.monotonic()
     costs, queries = leaf_costs(tree, walker, batcher, numbers)
     if check is not None:
-        check(costs / _LN2)
-    noise = noise_bits * _LN2
+        check(costs / LN2)
+    noise = noise_bits * LN2
     ceiling = float(costs.max(initial=context_nats(walker))) + noise
-    rounds, found = 0, None
+    found = None
     while True:
         try:
             sample = importance_sample(
@@ -131,12 +126,11 @@ def rank_by_importance(
                 raise
             break
         queries += sample.queries
-        rounds += 1
         counts = tuple(
             _count(sample, at, numbers=numbers, costs=costs, noise=noise)
             for at in range(len(numbers))
         )
-        found = SampledRanks(costs / _LN2, counts, width, rounds, queries)
+        found = SampledRanks(costs / LN2, counts, width, queries)
         widest = max((count.width_bits(confidence) for count in counts), default=0.0)
         if narrow_bits is None or widest <= narrow_bits:
             break
