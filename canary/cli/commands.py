@@ -71,7 +71,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
     ),
     (
         deciding.check,
-        "check audit/audit.json --max-exposure-bits 10 --max-p 0.001 "
+        "check audit/audit.json --max-exposure-bits 10 --max-p 0.001 --no-extraction "
         "--junit canary.xml --markdown canary.md",
         "check audit/audit.json --max-exposure-bits 12 --statistic maximum --json",
         "check audit/audit.json --baseline baseline.json --update-baseline",
