@@ -33,6 +33,7 @@ import canary
 from canary.audits.extracting import with_extractions
 from canary.records.files import atomic_write, make_folder
 from canary.reports.extractions import extraction_sentence
+from canary.statistics.units import LN2
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -255,7 +256,7 @@ def train(
             optimizer.step()
             schedule.step()
             count = int((targets != _NOTHING).sum())
-            bits += loss.item() * count / math.log(2)
+            bits += loss.item() * count / LN2
             scored += count
             progress(count)
     return model.eval(), bits / scored

@@ -15,11 +15,12 @@ from canary.audits.combining import combined_p
 from canary.audits.measuring import Auditor
 from canary.audits.result import Audit, CanaryResult
 from canary.audits.settings import METHODS, Settings, Stage
-from canary.corpus.canaries import Canary, CanarySet
+from canary.corpus.canaries import Canary, CanarySet, canary_set
 from canary.errors import InputError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.base import LanguageModel
 from canary.models.loading import load
+from canary.records.given import function
 from canary.records.shards import open_run
 from canary.scoring.identity import identity_of
 from canary.statistics.result import SKEW_NORMAL
@@ -62,7 +63,8 @@ def exposure(
         ``skew-normal`` gives the estimate that otherwise stands beside the exposure as
         the exposure itself; it has no p-value.
     budget : int
-        Queries (tokens computed below the context) that enumeration, or branch and bound
+        There is always one; 10**18, say, for none that is felt. Queries (tokens computed
+        below the context) that enumeration, or branch and bound
         together with importance draws, may take per format. The canaries and the uniform
         draws are priced besides, one query per token; branch and bound and importance draws
         count the canaries' own paths, but walk them whatever the budget.
@@ -101,6 +103,8 @@ def exposure(
         If a candidate is too long for the model, cannot be tokenized, or gets NaN.
     """
     settings = Settings(method, budget, draws, seed, start_token, context, batch_size)
+    canary_set(canaries)
+    function(stage, "stage")
     seam = load(model)
     if gives_bounds(seam):
         return exposures_between(seam, canaries, settings, stage)
@@ -149,12 +153,14 @@ def audit(
     ----------
     .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, sections 4 and 5.
     """
-    if method == SKEW_NORMAL:
+    if isinstance(method, str) and method == SKEW_NORMAL:
         raise InputError(
             "the skew-normal estimate has no p-value, and an audit rests on p-values",
             cure=f"use one of {', '.join(METHODS)}; the estimate stands beside each exposure",
         )
     settings = Settings(method, budget, draws, seed, start_token, context, batch_size)
+    canary_set(canaries)
+    function(stage, "stage")
     seam = load(model)
     if gives_bounds(seam):
         raise UnsupportedError(
@@ -163,7 +169,7 @@ def audit(
             cure="use canary exposure and canary extract, which give bounds",
         )
     if canaries.natural:
-        canaries = _with_controls(canaries, seed)
+        canaries = _with_controls(canaries, settings.seed)
     held = nullcontext() if parts is None else open_run(parts, _identity(seam, settings, canaries))
     with held as run:
         results, formats = Auditor.of(seam, settings, stage, run).measure(canaries)

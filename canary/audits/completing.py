@@ -12,10 +12,11 @@ from canary.audits.extraction import Completion
 from canary.errors import InputError
 from canary.formats.format import Format
 from canary.models.loading import load
+from canary.records.given import check_running, whole_number
 from canary.scoring.batcher import Batcher
 from canary.search.completion import complete
 
-__all__ = ["BEAM", "check_known", "check_numbers", "completed", "completions"]
+__all__ = ["BEAM", "check_known", "completed", "completions"]
 
 BEAM = 10
 """Width of a beam unless one is given."""
@@ -65,9 +66,10 @@ def completions(
     ----------
     .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, section 3.
     """
-    check_numbers(beam=beam)
-    format = Format(format) if isinstance(format, str) else format
-    check_known(known, list(secrets.values()))
+    beam = whole_number(beam, "beam", at_least=1)
+    batch_size = check_running(start_token=start_token, context=context, batch_size=batch_size)
+    format = Format.of(format)
+    known = check_known(known, list(secrets.values()))
     below = Below.of(load(model), start_token=start_token, context=context, batch_size=batch_size)
     return completed(below, format, secrets, known=known, beam=beam)
 
@@ -111,26 +113,20 @@ def completed(
     return tuple(made)
 
 
-def check_numbers(**given: float | None) -> None:
-    """Refuse numbers below 1, and `seconds` that are no time."""
-    for name, value in given.items():
-        if name == "seconds":
-            if value is not None and not 0 < value < math.inf:
-                raise InputError(
-                    f"seconds={value}, more than 0 was expected", cure="leave it out for no limit"
-                )
-        elif value is not None and value < 1:
-            raise InputError(
-                f"{name}={value}, at least 1 was expected", cure=f"give a larger {name}"
-            )
+def check_known(known: int, fills: Sequence[str]) -> int:
+    """A number of known characters that leaves something of each fill to complete.
 
-
-def check_known(known: int | None, fills: Sequence[str]) -> None:
-    """Refuse a number of known characters that leaves nothing of a fill to complete."""
+    Raises
+    ------
+    InputError
+        If it is none.
+    """
     shortest = min(map(len, fills), default=1)
-    if known is not None and not 0 <= known < shortest:
+    known = whole_number(known, "known", at_least=0)
+    if known >= shortest:
         raise InputError(
             f"known={known}; the secret has {shortest} characters, and one at least must be left "
             "to complete",
             cure=f"give a number from 0 to {shortest - 1}",
         )
+    return known

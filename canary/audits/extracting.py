@@ -14,14 +14,22 @@ import numpy as np
 from canary.audits.below import Below
 from canary.audits.between import gives_bounds
 from canary.audits.candidates import deepest
-from canary.audits.completing import BEAM, check_known, check_numbers, completed
+from canary.audits.completing import BEAM, check_known, completed
 from canary.audits.extraction import Candidate, Extraction
 from canary.audits.result import Audit
 from canary.audits.settings import Stage
-from canary.corpus.canaries import CanarySet
+from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import InputError, ModelError, OutOfMemory, UnsupportedError
 from canary.formats.format import Format
 from canary.models.loading import load
+from canary.records.given import (
+    check_running,
+    function,
+    of_kind,
+    one_of,
+    real_number,
+    whole_number,
+)
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher
 from canary.scoring.requests import announce
@@ -29,10 +37,10 @@ from canary.search.bounds import bounds_by_place
 from canary.search.pricing import Priced, check_agreement, price
 from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, shortest_leaves
 from canary.search.step import context_nats
+from canary.statistics.units import LN2
 
-__all__ = ["extract", "with_extractions"]
+__all__ = ["check_asked", "extract", "with_extractions"]
 
-_LN2 = math.log(2)
 _CHECKED = 4  # candidates that are priced as whole rows, too
 _NOTHING_TO_COMPLETE = (
     "Nothing was completed from known characters: no candidate was found, and no canaries were "
@@ -73,7 +81,7 @@ def extract(
         How many candidates.
     budget : int
         Queries (tokens computed below the context) that the search may take, and the
-        completions of `known` after it.
+        completions of `known` after it. There is always one; 10**18, say, for none that is felt.
     seconds : float, optional
         Wall-clock time after which the search begins nothing new.
     stop : {"proof", "paper"}
@@ -125,12 +133,15 @@ def extract(
     ----------
     .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, sections 3 and 8.
     """
-    check_numbers(top=top, budget=budget, seconds=seconds, beam=beam, most_open=most_open)
-    if stop not in STOPS:
-        raise InputError(f"unknown stop {stop!r}", cure=f"use one of {', '.join(STOPS)}")
-    format = Format(format) if isinstance(format, str) else format
-    own = {} if canaries is None else _canaries_of(canaries, format)
-    check_known(known, list(own) or [format.unrank(0)])
+    top = whole_number(top, "top", at_least=1, below=None)
+    budget = whole_number(budget, "budget", at_least=1, below=None)
+    beam = whole_number(beam, "beam", at_least=1)
+    most_open = whole_number(most_open, "most_open", at_least=1, below=None)
+    one_of(stop, "stop", STOPS)
+    batch_size = check_running(start_token=start_token, context=context, batch_size=batch_size)
+    function(stage, "stage")
+    format = Format.of(format)
+    seconds, known, own = check_asked(format, seconds=seconds, known=known, canaries=canaries)
     began = time.perf_counter()
     ends = time.monotonic() + (seconds or 0.0)
     below = Below.of(
@@ -143,7 +154,7 @@ def extract(
     announce(below.model, lambda: 0, at_most=budget)
     noise_bits = below.model.facts.noise_bits(tokens)
     with below.open(tree) as walker:
-        context_bits = context_nats(walker) / _LN2
+        context_bits = context_nats(walker) / LN2
         found = shortest_leaves(
             tree,
             walker,
@@ -191,7 +202,7 @@ def extract(
         top=top,
         candidates=candidates,
         context_bits=context_bits,
-        rest_bits=None if found.rest == np.inf else found.rest / _LN2,
+        rest_bits=None if found.rest == np.inf else found.rest / LN2,
         queries=found.queries,
         batches=found.batches,
         dropped=found.dropped,
@@ -233,6 +244,31 @@ def extract(
         skipped = _not_completed(len(secrets) - len(long_enough), len(long_enough) - len(made))
         return replace(result, completions=made, notes=(*result.notes, *skipped))
     return replace(result, stopped="interrupted")
+
+
+def check_asked(
+    format: Format, *, seconds: float | None, known: int | None, canaries: CanarySet | None
+) -> tuple[float | None, int | None, dict[str, str]]:
+    """What needs no model to be refused: time, known characters, and whose they are.
+
+    Returns
+    -------
+    seconds, known
+        As plain numbers.
+    dict of str to str
+        The ids of the canaries of the format, by fill.
+
+    Raises
+    ------
+    InputError
+        As `extract`.
+    """
+    if seconds is not None:
+        seconds = real_number(seconds, "seconds", above=0, cure="leave it out for no limit")
+    own = {} if canaries is None else _canaries_of(canary_set(canaries), format)
+    if known is not None:
+        known = check_known(known, list(own) or [format.unrank(0)])
+    return seconds, known, own
 
 
 def with_extractions(
@@ -277,7 +313,9 @@ def with_extractions(
     KeyboardInterrupt
         On Ctrl-C: there is no part of an audit.
     """
-    check_numbers(budget=budget)
+    budget = whole_number(budget, "budget", at_least=1, below=None)
+    canary_set(canaries)
+    of_kind(audit, Audit, "audit", cure="give what canary.audit returned")
     _check_audited(audit, canaries)
     seam, found, formats = load(model), [], list(audit.formats)
     for number, format in enumerate(canaries.formats):
@@ -343,7 +381,7 @@ def _checked(
         rows, queries = price(batcher, format, below.encoder, told)
     except KeyboardInterrupt:  # what was found stays valid
         return replace(found, stopped="interrupted")
-    check_agreement(batcher, Priced(found.costs[which] / _LN2, None), rows, noise_bits)
+    check_agreement(batcher, Priced(found.costs[which] / LN2, None), rows, noise_bits)
     return replace(found, queries=found.queries + queries)
 
 
@@ -358,11 +396,11 @@ def _candidates(
     excess_bits: float,
 ) -> tuple[Candidate, ...]:
     """What was found, leaf by leaf; a leaf without a fill is no candidate."""
-    px = found.costs / _LN2
+    px = found.costs / LN2
     least, most = bounds_by_place(
         px,
         found.leaves,
-        found.rest / _LN2,
+        found.rest / LN2,
         size=size,
         context_bits=context_bits,
         noise_bits=noise_bits,

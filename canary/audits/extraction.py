@@ -16,8 +16,8 @@ _STOPPED = {
     "proof": "the proof was complete",
     "memory": "the frontier was cut short to keep memory bounded",
     "paper": "twice the batches until the first candidate were done",
-    "budget": "the budget of queries ended",
-    "seconds": "the time ended",
+    "budget": "the budget of queries was spent",
+    "seconds": "the time was up",
     "interrupted": "it was interrupted",
 }
 

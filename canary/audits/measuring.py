@@ -123,10 +123,10 @@ class Auditor:
             found, done = one.ranked(found, kept)
             reason = f"{reason}; {done}"
             if plan.method == RANK_AND_DRAWS:
-                found, more = one.weighed_some(found, drawn)
+                found, more = one.some_by_importance(found, drawn)
                 reason += more
         if plan.method == IMPORTANCE:
-            found, cost = one.weighed(found)
+            found, cost = one.by_importance(found)
             reason = f"{reason}, {cost}{untold(found.exposures)}"
         skewed, fit = self._extrapolate(number, format, found, noise_bits=noise_bits)
         if skewed is not None and self.settings.method == SKEW_NORMAL:

@@ -13,7 +13,7 @@ from canary.audits.planning import Plan
 from canary.audits.ranked import (
     FEW_HITS,
     beside_draws,
-    beside_weighed,
+    beside_importance,
     by_bounds,
     kept_bounds,
     outcome,
@@ -32,14 +32,14 @@ from canary.search.sampled import rank_by_importance
 from canary.statistics.checks import LARGEST_BITS
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.histogram import Histogram, HistogramBuilder
+from canary.statistics.importance import exposure_by_importance
 from canary.statistics.result import IMPORTANCE, RANK, RANK_AND_DRAWS, Exposure
-from canary.statistics.weighted import exposure_by_importance
 
 __all__ = ["Found", "OneFormat", "untold"]
 
 # Each keeps what it draws apart from the canaries of the same seed, and from the others.
 _DRAWS_STREAM = 0x64726177
-_WEIGHED_STREAM = 0x77656967
+_IMPORTANCE_STREAM = 0x77656967
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +185,7 @@ class OneFormat:
         )
         return found, outcome(bounds)
 
-    def weighed(self, drawn: Found) -> tuple[Found, str]:
+    def by_importance(self, drawn: Found) -> tuple[Found, str]:
         """What importance draws add to uniform ones, and what they cost."""
         tree = self.plan.tree
         assert tree is not None
@@ -197,8 +197,9 @@ class OneFormat:
                 batcher,
                 leaf_numbers(tree, self.format, self.below.encoder, self.fills),
                 width=self.plan.width,
-                rng=self._rng(_WEIGHED_STREAM),
+                rng=self._rng(_IMPORTANCE_STREAM),
                 noise_bits=self.noise_bits,
+                budget=self.plan.set_aside or self.settings.budget,
                 check=lambda bits: check_agreement(
                     batcher, Priced(bits, None), drawn.canaries, self.noise_bits
                 ),
@@ -212,7 +213,7 @@ class OneFormat:
         )
         return found, f"with {ranks.queries:,} queries"
 
-    def weighed_some(self, found: Found, drawn: Sequence[Exposure]) -> tuple[Found, str]:
+    def some_by_importance(self, found: Found, drawn: Sequence[Exposure]) -> tuple[Found, str]:
         """What importance draws add for those that neither draws nor the walk tell much of."""
         few = [
             not certain.exact and (by_draws.hits or 0) < FEW_HITS
@@ -221,18 +222,18 @@ class OneFormat:
         if not self.plan.width or not any(few):
             return found, ""
         before = replace(found, exposures=drawn)
-        weighed, cost = self.weighed(before)
+        sampled, cost = self.by_importance(before)
         exposures = [
             _beside(certain, by_weight) if wanted else certain
             for certain, by_weight, wanted in zip(
-                found.exposures, weighed.exposures, few, strict=True
+                found.exposures, sampled.exposures, few, strict=True
             )
         ]
         told = sum(
             e.method == IMPORTANCE for e, wanted in zip(exposures, few, strict=True) if wanted
         )
         done = f", and importance draws told of {told} more, {cost}"
-        return replace(weighed, exposures=exposures), done
+        return replace(sampled, exposures=exposures), done
 
     def _rng(self, stream: int) -> np.random.Generator:
         return np.random.default_rng([stream, self.settings.seed, self.number])
@@ -249,7 +250,7 @@ def untold(exposures: Sequence[Exposure]) -> str:
     )
 
 
-def _beside(walked: Exposure, weighed: Exposure) -> Exposure:
-    if weighed.method != IMPORTANCE:  # uniform draws, which the walk cuts
-        weighed = replace(weighed, method=RANK_AND_DRAWS)
-    return beside_weighed(walked, weighed)
+def _beside(walked: Exposure, sampled: Exposure) -> Exposure:
+    if sampled.method != IMPORTANCE:  # uniform draws, which the walk cuts
+        sampled = replace(sampled, method=RANK_AND_DRAWS)
+    return beside_importance(walked, sampled)

@@ -19,7 +19,7 @@ from canary.statistics.result import Exposure
 __all__ = [
     "FEW_HITS",
     "beside_draws",
-    "beside_weighed",
+    "beside_importance",
     "by_bounds",
     "kept_bounds",
     "outcome",
@@ -82,7 +82,7 @@ def beside_draws(
     return [exposure_by_bounds_and_draws(*both) for both in zip(certain, drawn, strict=True)]
 
 
-def beside_weighed(walked: Exposure, weighed: Exposure) -> Exposure:
+def beside_importance(walked: Exposure, sampled: Exposure) -> Exposure:
     """The exposure of importance draws, cut by the ranks that a walk leaves possible.
 
     Only what is certain cuts: two intervals that each hold at 95 % would hold together at
@@ -90,22 +90,22 @@ def beside_weighed(walked: Exposure, weighed: Exposure) -> Exposure:
     largest rank that is certain, or of the same uniform draws; so the smaller one is that
     of both certain ranks together.
     """
-    first = max(walked.rank_lower or 1, weighed.rank_lower or 1)
-    lasts = [e.rank_upper for e in (walked, weighed) if e.rank_upper is not None]
-    p_value = min((e.p_value for e in (walked, weighed) if e.p_value is not None), default=None)
-    for one in (walked, weighed):
+    first = max(walked.rank_lower or 1, sampled.rank_lower or 1)
+    lasts = [e.rank_upper for e in (walked, sampled) if e.rank_upper is not None]
+    p_value = min((e.p_value for e in (walked, sampled) if e.p_value is not None), default=None)
+    for one in (walked, sampled):
         if one.exact:
             return replace(one, p_value=p_value)
-    upper = min(weighed.upper_bits, weighed.space_bits - math.log2(first))
-    lower = weighed.lower_bits
+    upper = min(sampled.upper_bits, sampled.space_bits - math.log2(first))
+    lower = sampled.lower_bits
     if lasts:
-        lower = max(lower, weighed.space_bits - math.log2(min(lasts)))
+        lower = max(lower, sampled.space_bits - math.log2(min(lasts)))
     if lower > upper + _ROUNDING_BITS:  # the sample's interval misses all that is possible
         return replace(walked, p_value=p_value)
     lower = min(lower, upper)
     return replace(
-        weighed,
-        bits=None if weighed.bits is None else min(max(weighed.bits, lower), upper),
+        sampled,
+        bits=None if sampled.bits is None else min(max(sampled.bits, lower), upper),
         lower_bits=lower,
         upper_bits=upper,
         p_value=p_value,

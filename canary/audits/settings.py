@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from canary.errors import InputError
+from canary.records.given import check_running, one_of, whole_number
 from canary.records.versions import versions
 from canary.scoring.batcher import Progress
 from canary.statistics.result import ENUMERATION, RANK, SKEW_NORMAL
@@ -24,7 +24,13 @@ Stage = Callable[[str, int], Progress]
 
 @dataclass(frozen=True)
 class Settings:
-    """How an audit was asked for."""
+    """How an audit was asked for; numbers are kept as plain ints.
+
+    Raises
+    ------
+    InputError
+        If one does not serve.
+    """
 
     method: str
     budget: int
@@ -35,18 +41,14 @@ class Settings:
     batch_size: int | None
 
     def __post_init__(self) -> None:
-        if self.method not in EXPOSURE_METHODS:
-            raise InputError(
-                f"unknown method {self.method!r}", cure=f"use one of {', '.join(EXPOSURE_METHODS)}"
-            )
-        for name in ("budget", "draws"):
-            if getattr(self, name) < 1:
-                raise InputError(
-                    f"{name}={getattr(self, name)}, at least 1 was expected",
-                    cure=f"give a larger {name}",
-                )
-        if self.seed < 0:
-            raise InputError(f"seed={self.seed} is negative", cure="give a seed of 0 or more")
+        one_of(self.method, "method", EXPOSURE_METHODS)
+        for name, least in (("budget", 1), ("draws", 1), ("seed", 0)):
+            value = whole_number(getattr(self, name), name, at_least=least, below=None)
+            object.__setattr__(self, name, value)
+        size = check_running(
+            start_token=self.start_token, context=self.context, batch_size=self.batch_size
+        )
+        object.__setattr__(self, "batch_size", size)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain data, with the versions of what computed."""

@@ -16,6 +16,7 @@ from canary.cli import (
     extracting,
     membership_commands,
 )
+from canary.cli.console import check_stdout
 from canary.cli.streams import results_alone
 
 __all__ = ["app"]
@@ -70,7 +71,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
     ),
     (
         deciding.check,
-        "check audit/audit.json --max-exposure-bits 10 --max-p 0.001 "
+        "check audit/audit.json --max-exposure-bits 10 --max-p 0.001 --no-extraction "
         "--junit canary.xml --markdown canary.md",
         "check audit/audit.json --max-exposure-bits 12 --statistic maximum --json",
         "check audit/audit.json --baseline baseline.json --update-baseline",
@@ -117,6 +118,8 @@ def _with_results_alone(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(**options: Any) -> None:
         with results_alone():
+            if options.get("as_json") or function is extracting.extract:
+                check_stdout()
             function(**options)
 
     return command

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from canary.cli.streams import tell, write_result
+from canary.cli.streams import stdout_closed, tell, write_result
 from canary.errors import OutputError
 from canary.statistics.numbers import clean
 
-__all__ = ["Bars", "emit", "emit_lines", "resumable", "say", "show_table"]
+__all__ = ["Bars", "check_stdout", "emit", "emit_lines", "resumable", "say", "show_table"]
 
 _NAME_WIDTH = 48
 _USUAL_WIDTH = 80
@@ -74,6 +74,20 @@ def emit_lines(lines: Iterable[str]) -> None:
     """
     text = "".join(f"{clean(line)}\n" for line in lines)
     _write_result(text.encode("ascii", "backslashreplace").decode())
+
+
+def check_stdout() -> None:
+    """Refuse a closed stdout before the work whose result would go there.
+
+    Raises
+    ------
+    OutputError
+        If it is closed. Whether there is room behind it shows only when it is written to.
+    """
+    if stdout_closed():
+        raise OutputError(
+            "is closed, and the result goes there", cure="send it to a file", where="stdout"
+        )
 
 
 def _write_result(text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -56,7 +56,8 @@ def extract(
             min=0,
             metavar="COUNT",
             help="Also say whether greedy and beam search complete each secret from so many of "
-            "its first characters: each canary of --canaries, else each candidate found.",
+            "its first characters: each canary of --canaries, and each control, to compare "
+            "with; else each candidate found.",
         ),
     ] = None,
     canaries: Annotated[
@@ -74,6 +75,7 @@ def extract(
     each was found. When the budget ends, or on Ctrl-C, what was found is printed, and up
     to which cost it is proven.
     """
+    from canary.audits.extracting import check_asked
     from canary.audits.extracting import extract as search
     from canary.corpus.canaries import CanarySet
     from canary.formats.format import Format
@@ -81,6 +83,7 @@ def extract(
     chosen = None if canaries is None else CanarySet.load(canaries)
     known_formats = () if chosen is None else chosen.formats
     wanted = next((f for f in known_formats if f.text == format), None) or Format(format)
+    check_asked(wanted, seconds=seconds, known=known, canaries=chosen)
     loaded = options.load(model)
     with Bars() as bars:
         result = search(
@@ -99,7 +102,7 @@ def extract(
         emit("canary extraction", result.to_dict())
     else:
         emit_lines(_lines(result, wanted))
-    _explain(result)
+    _explain(result, {c.id for c in chosen or () if c.control})
     if result.stopped == "interrupted":
         raise KeyboardInterrupt
 
@@ -120,15 +123,17 @@ def _lines(result: Extraction, format: Format) -> Iterator[str]:
         )
 
 
-def _explain(result: Extraction) -> None:
+def _explain(result: Extraction, controls: Collection[str]) -> None:
     """How surely, at what cost, and what follows; for people, with no secret in it."""
     for note in result.notes:
         say(note)
     say(_proof(result))
     why = "" if result.proven else f", until {result.why_stopped}"
     say(
-        f"{plural(result.queries, 'query', 'queries')} in {result.seconds:.1f} s{why}; guessing "
-        f"at random takes {plural(round(result.random_guesses), 'guess', 'guesses')} on average"
+        f"{plural(result.queries, 'query', 'queries')} (tokens computed) in "
+        f"{result.seconds:.1f} s{why}; guessing at random takes "
+        f"{plural(round(result.random_guesses), 'guess', 'guesses')} on average, each of one "
+        "query or more"
     )
     if result.dropped:
         say(f"{count(result.dropped)} beginnings were dropped to keep memory bounded")
@@ -139,6 +144,19 @@ def _explain(result: Extraction) -> None:
             ("secret", "greedy", f"beam of {first.width}"),
             ((c.secret, _yes(c.greedy), _yes(c.beam)) for c in result.completions),
         )
+        if any(c.secret in controls for c in result.completions):
+            say(
+                "Controls were never in the corpus: where one is completed, luck did it, or the "
+                "format leaves little to guess."
+            )
+        if any(c.greedy != c.beam for c in result.completions):
+            say(
+                "Greedy search takes the likeliest next token each time; a beam keeps the "
+                f"{first.width} likeliest beginnings, and gives the likeliest whole candidate "
+                "among those that it ends with. Where only greedy search gave the secret, the "
+                "beam ended with a likelier candidate; where only the beam did, the secret "
+                "begins with a token that is not the likeliest."
+            )
 
 
 def _proof(result: Extraction) -> str:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import TextIO
 
-__all__ = ["drop", "flush_stdout", "results_alone", "tell", "write_result"]
+__all__ = ["drop", "flush_stdout", "results_alone", "stdout_closed", "tell", "write_result"]
 
 STDOUT, STDERR = 1, 2
 
@@ -32,12 +32,16 @@ class _Stdout:
         os.dup2(STDERR, STDOUT)
         return cls(stream, copy)
 
+    @property
+    def closed(self) -> bool:
+        return self.copy is None and (self.stream is None or self.stream.closed)
+
     def write(self, text: str) -> None:
         if self.copy is not None:
             rest = text.encode("ascii")
             while rest:
                 rest = rest[os.write(self.copy, rest) :]
-        elif self.stream is None:
+        elif self.stream is None or self.closed:
             raise OSError("it is closed")
         else:
             self.stream.write(text)
@@ -71,6 +75,11 @@ def results_alone() -> Iterator[None]:
     finally:
         _diverted.pop()
         stdout.restore()
+
+
+def stdout_closed() -> bool:
+    """Whether nothing can be written to stdout, as whoever called closed it."""
+    return (_diverted[-1] if _diverted else _Stdout(sys.stdout, None)).closed
 
 
 def write_result(text: str) -> None:

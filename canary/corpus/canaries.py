@@ -17,14 +17,14 @@ from canary.corpus.consistency import (
     check_formats,
     check_room,
     check_texts,
-    whole_number,
 )
 from canary.errors import InputError, RecordError
 from canary.formats.format import Format
 from canary.records.document import dump_document, load_document
 from canary.records.fields import check_fields, int_field, list_field, text_field
+from canary.records.given import of_kind, whole_number
 
-__all__ = ["Canary", "CanarySet", "generate"]
+__all__ = ["Canary", "CanarySet", "canary_set", "generate"]
 
 KIND = "canary set"
 SCHEMA = 1
@@ -260,6 +260,18 @@ class CanarySet:
             raise RecordError(error.problem, cure=error.cure, where=where) from error
 
 
+def canary_set(given: CanarySet) -> CanarySet:
+    """What was given, if it is a set of canaries.
+
+    Raises
+    ------
+    InputError
+        If it is something else.
+    """
+    cure = "give what canary.generate returned, or CanarySet.load(path)"
+    return of_kind(given, CanarySet, "canaries", cure=cure)
+
+
 def generate(
     formats: Format | str | Sequence[Format | str],
     *,
@@ -310,7 +322,7 @@ def generate(
     ('canary-1', 1)
     """
     given = [formats] if isinstance(formats, Format | str) else list(formats)
-    spaces = tuple(item if isinstance(item, Format) else Format(item) for item in given)
+    spaces = tuple(Format.of(item) for item in given)
     counts = check_counts(repetitions, per_repetition, controls)
     seed = (
         secrets.randbits(63) if seed is None else whole_number(seed, "generate: seed", at_least=0)

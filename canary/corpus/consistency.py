@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING
 
 from canary.errors import FormatError, InputError
 from canary.formats.format import Format
 from canary.formats.syntax import place
+from canary.records.given import whole_number
 
 if TYPE_CHECKING:
     from canary.corpus.canaries import Canary
@@ -22,7 +22,6 @@ __all__ = [
     "check_not_empty",
     "check_room",
     "check_texts",
-    "whole_number",
 ]
 
 MAX_COPIES = 10_000_000
@@ -169,23 +168,3 @@ def check_room(space: Format, count: int) -> None:
             f"but {count:,} canaries and controls were asked for",
             cure="use a longer hole, or ask for fewer",
         )
-
-
-def whole_number(value: object, name: str, *, at_least: int) -> int:
-    """`value` as an int below 2^63; numpy's integers are welcome, True is not 1.
-
-    Raises
-    ------
-    InputError
-        If it is something else; `name` says what it is for.
-    """
-    expected = f"{name} must be a whole number of at least {at_least}"
-    cure = f"give a number such as {max(at_least, 1)}"
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise InputError(f"{expected}, got {value!r:.40}", cure=cure)
-    number = operator.index(value)
-    if number >= 2**63:  # not shown: int does not print thousands of digits
-        raise InputError(f"{expected} and less than 2^63", cure=cure)
-    if number < at_least:
-        raise InputError(f"{expected}, got a smaller one", cure=cure)
-    return number

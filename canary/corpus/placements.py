@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from canary.corpus.canaries import Canary, CanarySet
 from canary.corpus.columns import Slot
-from canary.corpus.consistency import whole_number
 from canary.corpus.occurrences import Finder
 from canary.corpus.splicing import allot
 from canary.errors import CorpusError, InputError
 from canary.records.document import dump_document
+from canary.records.given import whole_number
 
 __all__ = ["Placements", "arrange", "assign", "by_canary", "check_drawn", "check_fresh"]
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Edit, Shape, Slot, edit_text
-from canary.corpus.consistency import whole_number
 from canary.corpus.occurrences import Finder, find_canaries
 from canary.errors import CorpusError, InputError
+from canary.records.given import whole_number
 
 __all__ = [
     "MODES",

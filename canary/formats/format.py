@@ -80,6 +80,17 @@ class Format:
                 where=place(text, 0),
             )
 
+    @classmethod
+    def of(cls, given: Format | str) -> Format:
+        """A format, or the format of a text.
+
+        Raises
+        ------
+        FormatError
+            If it is neither.
+        """
+        return given if isinstance(given, Format) else cls(given)
+
     @cached_property
     def _pieces(self) -> tuple[Literal | Hole, ...]:
         return parse(self.text)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from canary.audits.result import Audit
-from canary.corpus.canaries import CanarySet
+from canary.corpus.canaries import CanarySet, canary_set
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
 from canary.gate.baselines import Baseline
@@ -21,6 +21,7 @@ from canary.gate.extractions import extracted
 from canary.gate.telling import tell
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.records.fields import brief
+from canary.records.given import of_kind, one_of, some, whole_number
 from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import count, plural
 
@@ -138,6 +139,15 @@ def check(
             where="check",
         )
     _check_choices(statistic, undecided, confidence)
+    seed = whole_number(seed, "seed", at_least=0, below=None)
+    if repetitions is not None:
+        copies = some(repetitions, "repetitions", cure="give a list of numbers of copies")
+        repetitions = [whole_number(n, "each of repetitions", at_least=0) for n in copies]
+    if verification is not None:
+        cure = "give what canary.verify returned"
+        of_kind(verification, Verification, "verification", cure=cure)
+    if canaries is not None:
+        canary_set(canaries)
     if verification is not None:
         _check_survived(verification, audits)
     findings: list[Finding] = []
@@ -200,12 +210,8 @@ def new_baseline(
 
 
 def _check_choices(statistic: str, undecided: str, confidence: float | None) -> None:
-    if undecided not in get_args(Policy):
-        raise InputError(f"undecided is {undecided!r}", cure="give pass or fail", where="check")
-    if statistic not in get_args(Statistic):
-        raise InputError(
-            f"unknown statistic {statistic!r}", cure="use median or maximum", where="check"
-        )
+    one_of(undecided, "policy of undecided", get_args(Policy))
+    one_of(statistic, "statistic", get_args(Statistic))
     if confidence is not None:
         check_confidence(confidence, "check")
 

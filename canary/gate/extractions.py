@@ -14,6 +14,8 @@ from canary.statistics.numbers import clean, plural
 
 __all__ = ["extracted"]
 
+_ROUNDING_BITS = 1e-9
+
 LEVEL = 0.01
 """Canaries that come out as easily by luck in more than this share of audits decide nothing."""
 
@@ -40,7 +42,9 @@ def extracted(audit: Audit, groups: Sequence[int]) -> list[Finding]:
     candidates of a space of R independently with probability n/R. Natural secrets were not
     drawn, but where drawn ones would come out by luck, theirs decides nothing either.
 
-    A search that ended before it brought out any candidate is undecided.
+    A search that ended before it brought out any candidate passes if it would have brought
+    out others first: if each canary's interval of exposure puts more candidates before it
+    than were searched for. Else it is undecided.
     """
     chosen = [c for c in audit.injected if c.repetitions in groups]
     wanted = sorted({c.format for c in chosen})
@@ -74,7 +78,8 @@ def _finding(
             subject,
             "undecided",
             f"nothing was searched for in the format {subject!r}: its candidates make no tree",
-            "leave no_extraction out for it, or take a format that the tokenizer keeps apart",
+            "leave --no-extraction (no_extraction) out for it, or take a format that the tokenizer "
+            "keeps apart",
         )
     places = [
         (place, mine[c.canary])
@@ -86,14 +91,7 @@ def _finding(
         f"{subject!r} ({'proven' if extraction.proven else 'not proven'})"
     )
     if not extraction.candidates and not extraction.proven:
-        return Finding(
-            "extraction",
-            subject,
-            "undecided",
-            f"{searched} ended before it brought out any candidate, a canary or another",
-            "run canary audit again with a larger --extraction-budget",
-            limit=0.0,
-        )
+        return _nothing_found(subject, searched, extraction, list(mine.values()))
     if not places:
         return Finding(
             "extraction",
@@ -129,6 +127,39 @@ def _finding(
         value=float(len(places)),
         chance=None if audit.natural else chance,
         canaries=_standings([c for _, c in places]),
+    )
+
+
+def _nothing_found(
+    subject: str, searched: str, extraction: Extraction, mine: list[CanaryResult]
+) -> Finding:
+    """What the audit's ranks tell where the search ended before the first candidate."""
+    ended = f"{searched} ended before it brought out any candidate"
+    # The first of `top` candidates have an exposure of at least so many bits.
+    first = math.log2(extraction.space_size) - math.log2(extraction.top)
+    ahead = [c for c in mine if c.exposure.upper_bits >= first - _ROUNDING_BITS]
+    if ahead:
+        return Finding(
+            "extraction",
+            subject,
+            "undecided",
+            f"{ended}, a canary or another, and {len(ahead)} of "
+            f"{plural(len(mine), 'injected canary', 'injected canaries')} may be among the first "
+            f"{extraction.top:,}, such as {ahead[0].id}",
+            "run canary audit again with a larger --extraction-budget, or with more --draws or a "
+            "larger --budget, which tell where those canaries stand",
+            limit=0.0,
+            canaries=_standings(ahead),
+        )
+    none = "the injected canary is not" if len(mine) == 1 else f"none of {len(mine)} canaries is"
+    return Finding(
+        "extraction",
+        subject,
+        "passed",
+        f"{ended}, all of which cost at least {extraction.rest_bits:.1f} bits, and {none} among "
+        f"the first {extraction.top:,} by the intervals of exposure",
+        limit=0.0,
+        value=0.0,
     )
 
 

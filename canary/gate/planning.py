@@ -12,6 +12,7 @@ from canary.errors import InputError
 from canary.formats.format import Format
 from canary.gate.evidence import check_level
 from canary.gate.exposures import check_limit, exceeding, share
+from canary.records.given import real_number, some, whole_number
 from canary.statistics.checks import check_confidence, exact_size, positive_integer
 from canary.statistics.numbers import bits, count, plural
 from canary.statistics.power import canaries_for, evidence_power, limit_power, smallest_seen
@@ -197,10 +198,15 @@ def plan(
     >>> round(planned.seen_bits, 1), round(planned.maximum_chance, 3)
     (4.7, 0.031)
     """
-    size = exact_size(space, "plan") if isinstance(space, SupportsIndex) else _format(space).size
-    groups = tuple(dict.fromkeys(repetitions))
+    size = exact_size(space, "plan") if isinstance(space, SupportsIndex) else Format.of(space).size
+    cure = "give a list such as [1, 4, 16]"
+    copies = some(repetitions, "plan: repetitions", cure=cure)
+    groups = tuple(
+        dict.fromkeys(whole_number(n, "plan: each of repetitions", at_least=1) for n in copies)
+    )
     if not groups:
         raise InputError("no number of copies", cure="give at least one", where="plan: repetitions")
+    per_repetition = whole_number(per_repetition, "plan: per_repetition", at_least=1)
     check_counts(groups, per_repetition, 0)
     level = check_level(max_p) / len(groups)
     check_confidence(confidence, "plan: confidence")
@@ -222,6 +228,9 @@ def plan(
             cure="lower the limit, or take a format with more candidates",
             where="max_exposure_bits",
         )
+    if exposure_bits is not None:
+        cure = "give a median in bits, or leave it out"
+        exposure_bits = real_number(exposure_bits, "exposure_bits", cure=cure)
     if exposure_bits is not None and not 1.0 <= exposure_bits <= most:
         raise InputError(
             f"a median exposure of {exposure_bits!r} bits cannot be in this space",
@@ -273,10 +282,6 @@ def plan(
         if asked and limit is not None
         else None,
     )
-
-
-def _format(given: Format | str) -> Format:
-    return Format(given) if isinstance(given, str) else given
 
 
 def _number(canaries: int | None) -> str:

@@ -10,7 +10,6 @@ package. Adapters compute logits and log-softmax in float32, callers sum in floa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
+from canary.statistics.units import LN2
 from canary.tokens.base import Tokenizer
 
 __all__ = [
@@ -46,7 +46,6 @@ A log-softmax in float32 rounds its normaliser: by 6e-5 nats at most for logits 
 """
 
 _MEASURED_TOKENS = 24
-_LN2 = math.log(2)
 
 IntArray = NDArray[np.int64] | NDArray[np.int32]
 FloatArray = NDArray[np.float64] | NDArray[np.float32]
@@ -274,14 +273,14 @@ class ModelFacts:
 
         Rounding, and noise where no states are reused: each child may then be a row of its own.
         """
-        return ROUNDING_NATS + self._noise_of_rows(1) * _LN2
+        return ROUNDING_NATS + self._noise_of_rows(1) * LN2
 
     def excess_bits(self, tokens: int) -> float:
         """The same of all candidates below a node, of at most `tokens` tokens each, in bits.
 
         Sums multiply along a path, so what each token may add is added up.
         """
-        return tokens * ROUNDING_NATS / _LN2 + self._noise_of_rows(tokens)
+        return tokens * ROUNDING_NATS / LN2 + self._noise_of_rows(tokens)
 
     def _noise_of_rows(self, tokens: int) -> float:
         return 0.0 if "reuse" in self.capabilities else self.noise_bits(tokens)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from canary.models.base import Children, Context, Expansion, LanguageModel, Nodes, Rows, Walker
 from canary.models.noise import CEILING
+from canary.statistics.units import LN2
 
 __all__ = ["CHECKS"]
 
@@ -277,7 +278,7 @@ def _walk(model: LanguageModel, ids: list[int]) -> NDArray[np.float64]:
 def _close(model: LanguageModel, found: object, wanted: object) -> None:
     """Equal to within the noise of a candidate of this length."""
     difference = np.abs(np.asarray(found, np.float64) - np.asarray(wanted, np.float64))
-    noise = model.facts.noise_bits(_CONTEXT + _BELOW) * float(np.log(2))
+    noise = model.facts.noise_bits(_CONTEXT + _BELOW) * LN2
     if "reuse" in model.facts.capabilities:
         rounding = CEILING.get(model.facts.dtype, CEILING["float32"])
         noise = min(noise, rounding * (_CONTEXT + _BELOW))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from canary.errors import ModelError, NotFiniteError
 from canary.models.base import Children, Context, LanguageModel, ModelFacts, Nodes, Rows
+from canary.statistics.units import LN2
 
 __all__ = [
     "CEILING",
@@ -86,7 +87,7 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
         float(np.abs((rows - chain).sum(axis=1)).max()) / (length - 1),
         EPSILON["float32"],
     )
-    return replace(facts, noise_bits_per_token=_SAFETY * worst / float(np.log(2)))
+    return replace(facts, noise_bits_per_token=_SAFETY * worst / LN2)
 
 
 def _check_sound(

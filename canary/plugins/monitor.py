@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from canary.audits.history import History, Loss, Moment
-from canary.corpus.canaries import CanarySet
+from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import (
     CanaryError,
     InputError,
@@ -35,6 +35,7 @@ from canary.plugins.live import (
 )
 from canary.plugins.share import TimeShare
 from canary.plugins.shared_draws import SharedDraws
+from canary.records.given import check_running, real_number, some, whole_number
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher
 from canary.scoring.texts import score_encodings
@@ -129,16 +130,17 @@ class ExposureMonitor:
         strict: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        if every != "epoch" and (not isinstance(every, int) or every < 1):
-            raise InputError(
-                f"every={every!r}, a number of steps or 'epoch' was expected",
-                cure="give a whole number of at least 1, or 'epoch'",
-            )
-        for name, value, least in (("draws", draws, 1), ("seed", seed, 0)):
-            if value < least:
-                raise InputError(
-                    f"{name}={value}, at least {least} was expected", cure=f"give a larger {name}"
-                )
+        canary_set(canaries)
+        if not isinstance(every, str) or every != "epoch":
+            cure = "give a number of steps, or 'epoch'"
+            every = whole_number(every, "every", at_least=1, cure=cure)
+        steps, marks = _steps(steps, "steps"), _steps(marks, "marks")
+        draws = whole_number(draws, "draws", at_least=1)
+        seed = whole_number(seed, "seed", at_least=0, below=None)
+        batch_size = check_running(start_token=start_token, context=context, batch_size=batch_size)
+        if stop_above_bits is not None:
+            cure = "give bits, or leave it out"
+            stop_above_bits = real_number(stop_above_bits, "stop_above_bits", cure=cure)
         self._time = TimeShare(share, clock)
         self._every, self._steps = every, frozenset(steps)
         self._batch_size, self._strict = batch_size, strict
@@ -165,10 +167,10 @@ class ExposureMonitor:
                 "start_token": start_token,
                 "context": context,
                 "every": every,
-                "steps": sorted(steps),
+                "steps": steps,
                 "share": share,
                 "stop_above_bits": stop_above_bits,
-                "marks": sorted(marks),
+                "marks": marks,
                 "versions": versions(),
             },
             training_seconds=0.0,
@@ -443,6 +445,12 @@ def _check_limit(limit: float, most: float) -> None:
             f"stop_above_bits={limit}, and the draws can show {most:.1f} bits at most",
             cure="give a limit from 0 up to that, or more draws: every doubling shows 1 bit more",
         )
+
+
+def _steps(given: Collection[int], name: str) -> list[int]:
+    """Numbers of steps, ascending."""
+    steps = some(given, name, cure="give a list of steps, such as [100, 200]")
+    return sorted(whole_number(step, f"each of {name}", at_least=0) for step in steps)
 
 
 def _other(name: str) -> RecordError:

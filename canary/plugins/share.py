@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from canary.errors import InputError
+from canary.records.given import real_number
 
 __all__ = ["TimeShare"]
 
@@ -34,12 +35,14 @@ class TimeShare:
     """
 
     def __init__(self, share: float | None, clock: Callable[[], float] = time.perf_counter) -> None:
-        if share is not None and not 0.0 < share <= 1.0:
-            raise InputError(
-                f"share={share}, more than 0 and at most 1 was expected",
-                cure="give the part of the training's time that measuring may take, such as 0.05; "
-                "or None, for as long as it takes",
+        if share is not None:
+            cure = (
+                "give the part of the training's time that measuring may take, such as 0.05; "
+                "or None, for as long as it takes"
             )
+            share = real_number(share, "share", above=0, cure=cure)
+            if share > 1.0:
+                raise InputError(f"share must be a number of at most 1, got {share:g}", cure=cure)
         self.share = share
         self.training_seconds = 0.0
         self.own_seconds = 0.0

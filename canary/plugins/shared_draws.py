@@ -19,6 +19,7 @@ from canary.statistics.checks import LARGEST_BITS
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.extrapolation import skew_normal_bits
 from canary.statistics.result import Exposure
+from canary.statistics.units import LN2
 from canary.tokens.base import Encoding
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.folding import check_kept_apart
@@ -133,7 +134,7 @@ class SharedDraws:
         batcher = Batcher(model, batch_size=batch_size)
         for part in self.parts:
             log_probs, rows = score_encodings(batcher, part.rows)
-            px = -row_sums(log_probs, rows) / math.log(2)
+            px = -row_sums(log_probs, rows) / LN2
             mine = px[: len(part.places)]
             if not np.isfinite(mine).all():
                 raise NotFiniteError(

@@ -16,7 +16,7 @@ _MOST_ROWS = 25
 
 
 def extraction_sentence(audit: Audit, extraction: Extraction) -> str:
-    """How many canaries came out, at what cost, against guessing; one or two sentences."""
+    """How many canaries came out, how surely, at what cost, and what guessing would cost."""
     injected = {c.id for c in audit.injected if _same(audit, c.format, extraction)}
     found = [c for c in extraction.candidates if c.canary in injected]
     put_in = "injected canaries" if audit.canaries_in_corpus else "canaries, which were left out,"
@@ -26,23 +26,35 @@ def extraction_sentence(audit: Audit, extraction: Extraction) -> str:
         where = "" if extraction.certified else " of a token tree that is not certified"
         came = (
             f"Nothing was extracted: no candidate{where} costs less than {_rest(extraction)} bits, "
-            f"and the search ended before it came to one, as {extraction.why_stopped}"
+            f"and {extraction.why_stopped} before the search came to one"
         )
     else:
         tried = plural(len(extraction.candidates), "candidate")
-        proof = "proven" if extraction.proven else "not all of them proven"
-        if not extraction.certified:
-            proof = f"not proven, for the token tree is {extraction.certificate}"
         came = (
-            f"The search brought {tried} out of the model, as the likeliest of all, {proof}; "
+            f"The search brought {tried} out of the model ({_how_surely(extraction)}); "
             f"{len(found)} of the {len(injected)} {put_in} are among them"
         )
         if found and found[0] is extraction.candidates[0]:
             came += ", and the very first is one"
     return (
-        f"{came}. It took {plural(extraction.queries, 'query', 'queries')}; guessing at random "
-        f"takes {plural(round(extraction.random_guesses), 'guess', 'guesses')} on average "
-        "for one given secret."
+        f"{came}. The model computed {plural(extraction.queries, 'token')} for it (queries). "
+        "Guessing at random, one given secret takes "
+        f"{plural(round(extraction.random_guesses), 'guess', 'guesses')} on average, and a guess "
+        "is one query or more."
+    )
+
+
+def _how_surely(extraction: Extraction) -> str:
+    """Whether likelier candidates may have been missed."""
+    if not extraction.certified:
+        return f"the likeliest in a token tree that is {extraction.certificate}; it may lack others"
+    if extraction.proven:
+        return "it is proven that no other is likelier"
+    sure = sum(c.proven for c in extraction.candidates)
+    proof = f"it is proven of the first{f' {sure:,}' if sure > 1 else ''} only"
+    return (
+        f"the likeliest that it met; {proof if sure else 'it is not proven'} that no other is "
+        f"likelier, for {extraction.why_stopped}"
     )
 
 

@@ -117,7 +117,7 @@ def render(audit: Audit) -> str:
         confidences=sorted({_percent(e.confidence) for e in _drawn(audit) if e.confidence}),
         drawn=bool(_drawn(audit)),
         shared=any(p and p.shared_draws for p in (audit.injected_p, audit.controls_p)),
-        weighed=any(e.effective_draws is not None for e in _drawn(audit)),
+        importance=any(e.effective_draws is not None for e in _drawn(audit)),
         unfinished=any(
             c.exposure.censored and c.exposure.confidence is None for c in audit.canaries
         ),

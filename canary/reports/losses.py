@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.errors import InputError, RecordError
+from canary.statistics.units import LN2
 
 __all__ = ["measured_losses"]
 
@@ -28,7 +29,7 @@ class _Scores:
 
     @property
     def loss_nats(self) -> float:
-        return self.px_bits * math.log(2) / self.tokens
+        return self.px_bits * LN2 / self.tokens
 
 
 def measured_losses(paths: Sequence[str | os.PathLike[str]]) -> list[float]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import InputError, ModelError, OutOfMemory
+from canary.errors import ModelError, OutOfMemory
 from canary.models.base import (
     ROUNDING_NATS,
     Children,
@@ -27,6 +27,7 @@ from canary.models.base import (
     Walker,
 )
 from canary.models.noise import no_log_probs, not_normalised
+from canary.records.given import whole_number
 from canary.scoring.checking import check_nodes, check_rows
 from canary.scoring.tuner import BatchTuner
 
@@ -64,10 +65,8 @@ class Batcher:
         batch_size: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        if batch_size is not None and batch_size < 1:
-            raise InputError(
-                f"batch_size={batch_size}, at least 1 was expected", cure="leave it out"
-            )
+        if batch_size is not None:
+            batch_size = whole_number(batch_size, "batch_size", at_least=1, cure="leave it out")
         self.model = model
         # On a processor other programs take turns with this one; their time says nothing of
         # a batch size. What is computed elsewhere is waited for.

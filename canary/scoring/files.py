@@ -18,11 +18,13 @@ from canary.corpus.lines import regular_size
 from canary.errors import CorpusError, InputError, ModelError, OutputError
 from canary.models.base import LanguageModel, Rows
 from canary.models.loading import load
+from canary.records.given import check_running, function, whole_number
 from canary.records.shards import open_run
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.blocks import Block, Meter, Watch, read_blocks
 from canary.scoring.identity import identity_of
 from canary.scoring.requests import announce
+from canary.statistics.units import LN2
 from canary.tokens.candidates import CandidateEncoder
 
 __all__ = ["ScoredFile", "parts_of", "score_file"]
@@ -126,6 +128,10 @@ def score_file(
     and up to 16 MiB of records. A kill costs the work of about 2 seconds, or one block.
     The disk must hold the result twice for a moment.
     """
+    batch_size = check_running(start_token=start_token, context=context, batch_size=batch_size)
+    if overlap is not None:
+        overlap = whole_number(overlap, "overlap", at_least=0)
+    function(progress, "progress")
     source, target = Path(source), Path(target)
     size = regular_size(source)
     _check_target(target, source)
@@ -297,7 +303,7 @@ class _Scorer:
             counts.append(len(windows) - before)
         rows = Rows.of(windows, starts)
         self.meter.begin(block.offset, int(rows.scored.sum()))
-        sums = -row_sums(self.batcher.score(rows), rows) / np.log(2)
+        sums = -row_sums(self.batcher.score(rows), rows) / LN2
         first = np.cumsum([0, *counts[:-1]])  # every text has a window, so no sum is empty
         # Minus 0.0 is what a text without a priced token would get.
         bits: NDArray[np.float64] = np.add.reduceat(sums, first) + 0.0

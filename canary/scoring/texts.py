@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from canary.models.base import Rows
 from canary.models.loading import load
+from canary.records.given import check_running, function, some, text
 from canary.scoring.batcher import Batcher, Progress, row_sums
 from canary.scoring.requests import announce
+from canary.statistics.units import LN2
 from canary.tokens.base import Encoding
 from canary.tokens.candidates import CandidateEncoder
 
@@ -45,18 +47,30 @@ def score(
     -------
     float64 array of shape (n,), in the order of `texts`
 
+    Raises
+    ------
+    InputError
+        If an option or a text is not what it should be.
+    ModelError
+        If a text is longer than the model takes, or its tokenizer cannot represent it.
+
     Examples
     --------
     ``canary.score("./checkpoint", ["one text", "another"])`` gives an array of two
     numbers of bits.
     """
+    batch_size = check_running(start_token=start_token, context=context, batch_size=batch_size)
+    function(progress, "progress")
+    given = some(texts, "texts", cure="give a list of texts, such as [text] for one")
+    for one in given:
+        text(one, "each of texts", cure="give texts that can be written as UTF-8")
     seam = load(model)
     encoder = CandidateEncoder(seam.tokenizer, start_token, context)
     batcher = Batcher(seam, batch_size=batch_size, progress=progress)
-    encodings = encoder.encode(list(texts))
+    encodings = encoder.encode(given)
     announce(seam, lambda: len(encodings))
     log_probs, rows = score_encodings(batcher, encodings)
-    bits: NDArray[np.float64] = -row_sums(log_probs, rows) / np.log(2)
+    bits: NDArray[np.float64] = -row_sums(log_probs, rows) / LN2
     return bits
 
 

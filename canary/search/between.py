@@ -15,12 +15,11 @@ from canary.search.bounded import BoundedWalk
 from canary.search.bounds import RankBounds
 from canary.search.enumerate import leaf_bounds
 from canary.search.ranking import leaf_numbers
+from canary.statistics.units import LN2
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import TokenTree
 
 __all__ = ["RanksBetween", "ranks_between"]
-
-_LN2 = float(np.log(2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,4 +86,4 @@ def ranks_between(
     bounds = replace(
         found, lower=lower, rank=rank, upper=upper, exact=exact, queries=found.queries + queries
     )
-    return RanksBetween(bounds, least / _LN2, known)
+    return RanksBetween(bounds, least / LN2, known)

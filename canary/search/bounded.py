@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,14 +19,13 @@ from canary.scoring.batcher import Batcher
 from canary.search.bounds import RankBounds, most_leaves, tokens_below
 from canary.search.census import Limits
 from canary.search.enumerate import Leaves
-from canary.search.step import Frontier, Step, expand, joined, root_frontier
+from canary.search.step import Frontier, Step, at_once, expand, joined, root_frontier
+from canary.statistics.units import LN2
 from canary.tokens.tree import TokenTree
 
 __all__ = ["BoundedWalk"]
 
-_LN2 = float(np.log(2))
 _MOST_PARKED = 2**20  # about 100 bytes each
-_CHILDREN_AT_ONCE = 2**21
 _AGAIN_BITS = 1.0
 
 Ints = NDArray[np.int64]
@@ -82,7 +80,6 @@ class _State:
     unsure: NDArray[np.bool_]
     candidates: int = 0
     queries: int = 0
-    passes: int = 0
 
 
 class BoundedWalk:
@@ -141,7 +138,7 @@ class BoundedWalk:
         most_parked: int = _MOST_PARKED,
     ) -> None:
         self._tree, self._walker, self._batcher = tree, walker, batcher
-        px = np.asarray(costs, np.float64) / _LN2
+        px = np.asarray(costs, np.float64) / LN2
         self._order = np.argsort(px, kind="stable")
         self._numbers = np.asarray(numbers)[self._order]
         self._limits = px[self._order] + noise_bits
@@ -164,8 +161,8 @@ class BoundedWalk:
             unsure=np.zeros(k, np.bool_),
         )
 
-    def run(self, *, budget: int | None = None, seconds: float | None = None) -> bool:
-        """Walk on, until all ranks are exact, or so many more queries or seconds are spent.
+    def run(self, *, budget: int | None = None) -> bool:
+        """Walk on, until all ranks are exact, or so many more queries are spent.
 
         Never takes more queries than the budget; up to one per token of a path are left
         where the next node might cost that many.
@@ -175,11 +172,8 @@ class BoundedWalk:
         bool
             Whether all ranks are exact.
         """
-        deadline = math.inf if seconds is None else time.monotonic() + seconds
         most = math.inf if budget is None else self._state.queries + budget
         while self._state.exact < len(self._limits):
-            if time.monotonic() >= deadline:
-                return False
             state = self._state
             if not state.levels:
                 self._state = self._next_pass(state)
@@ -214,7 +208,7 @@ class BoundedWalk:
         upper[self._order] = state.upper
         exact = np.zeros(len(lower), np.bool_)
         exact[self._order[: state.exact]] = ~state.unsure[: state.exact]
-        return RankBounds(lower, upper, rank, exact, state.candidates, state.queries, state.passes)
+        return RankBounds(lower, upper, rank, exact, state.candidates, state.queries)
 
     def _next_pass(self, state: _State) -> _State:
         """The canaries of the pass that ended are done with; the next one begins."""
@@ -230,14 +224,13 @@ class BoundedWalk:
             for part in state.parked:
                 self._release(part.handles)
             return replace(state, parked=(), pinned=0)
-        state = replace(state, passes=state.passes + 1)
         if self._limits[done] > state.ceiling:
             return self._anew(state)
         threshold = float(self._limits[done])
         if not state.parked:
             return replace(state, threshold=threshold)
         parked = joined(state.parked)
-        due = parked.costs / _LN2 <= threshold
+        due = parked.costs / LN2 <= threshold
         now, later = parked[np.flatnonzero(due)], parked[np.flatnonzero(~due)]
         return replace(
             state,
@@ -267,21 +260,20 @@ class BoundedWalk:
 
     def _affordable(self, frontier: Frontier, left: float) -> int:
         """How many of the first nodes to expand at once, within `left` queries."""
-        part = frontier[: self._batcher.node_batch(self._walker)]
+        count = at_once(self._batcher, self._walker, self._tree, frontier.states)
+        part = frontier[:count]
         # A state is held right before the token that made the node, or not at all.
         held = np.where(part.handles >= 0, part.priced - 1, 0)
         degrees = self._tree.degrees[part.states]
         queries = np.cumsum(most_queries(self._walker, part.nodes, held, degrees))
-        children = np.cumsum(degrees)
-        fitting = int(np.searchsorted(children, _CHILDREN_AT_ONCE, side="right"))
-        return min(int(np.searchsorted(queries, left, side="right")), max(fitting, 1))
+        return int(np.searchsorted(queries, left, side="right"))
 
     def _expanded(self, state: _State, count: int) -> _State:
         """The state after the first `count` nodes of the deepest level."""
         level = state.levels[-1]
         part = level.frontier[:count]
         step = expand(self._batcher, self._walker, self._tree, part, bounds=True)
-        bits, leaves = step.costs / _LN2, step.leaves
+        bits, leaves = step.costs / LN2, step.leaves
         inner = np.flatnonzero(~leaves & (bits <= state.ceiling))
         now = inner[bits[inner] <= state.threshold]
         later = inner[bits[inner] > state.threshold]
@@ -335,7 +327,7 @@ class BoundedWalk:
         if sum(map(len, state.parked)) <= self._most_parked:
             return state
         parked = joined(state.parked)
-        bits = parked.costs / _LN2
+        bits = parked.costs / LN2
         middle = np.partition(bits, len(bits) // 2)[len(bits) // 2]
         ceiling = float(np.nextafter(middle, -math.inf))
         kept = parked[np.flatnonzero(bits <= ceiling)]
@@ -362,7 +354,7 @@ class BoundedWalk:
         lower[todo] = np.maximum(lower[todo], 1 + state.found[0, todo])
         rank[todo] = np.maximum(rank[todo], 1 + state.found[1, todo])
         open_nodes = (*(level.frontier for level in state.levels), *state.parked)
-        bits = np.concatenate([np.zeros(0), *(part.costs for part in open_nodes)]) / _LN2
+        bits = np.concatenate([np.zeros(0), *(part.costs for part in open_nodes)]) / LN2
         first = np.concatenate([np.zeros(0, np.int64), *(p.first_leaf for p in open_nodes)])
         states = np.concatenate([np.zeros(0, np.int64), *(p.states for p in open_nodes)])
         leaves = self._tree.leaves[states]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +12,9 @@ from numpy.typing import NDArray
 
 from canary.search.census import Limits
 from canary.tokens.product import exact_counts
-from canary.tokens.tree import LEAF, TokenTree
+from canary.tokens.tree import LARGEST, LEAF, TokenTree
 
 __all__ = ["RankBounds", "bounds_by_place", "most_leaves", "tokens_below"]
-
-_LARGEST_BITS = 1000.0  # no tree has as many leaves as 2 to this power
 
 Ints = NDArray[np.int64]
 
@@ -39,8 +38,6 @@ class RankBounds:
         Leaves that were priced, those of passes that began anew more than once.
     queries : int
         Tokens computed below the context.
-    passes : int
-        Thresholds at which the walk stood.
     """
 
     lower: Ints
@@ -49,7 +46,6 @@ class RankBounds:
     exact: NDArray[np.bool_]
     candidates: int
     queries: int
-    passes: int
 
     def to_dict(self) -> dict[str, Any]:
         """The bounds as plain data: numbers only, nothing of a fill."""
@@ -95,7 +91,7 @@ def most_leaves(bits: NDArray[np.float64], leaves: Ints, *, excess_bits: float) 
         (`canary.models.base.ModelFacts.excess_bits`).
     """
     if leaves.dtype == object:
-        powers = np.exp2(np.clip(bits, 0.0, _LARGEST_BITS) + excess_bits)
+        powers = np.exp2(np.clip(bits, 0.0, math.log2(LARGEST)) + excess_bits)
         return np.minimum(np.frompyfunc(int, 1, 1)(powers), leaves)
     few = bits + excess_bits < 62.0
     bound = np.exp2(np.where(few, bits, 0.0) + excess_bits).astype(np.int64)

@@ -6,10 +6,11 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from canary.models.base import Walker, most_queries
 from canary.scoring.batcher import Batcher
-from canary.search.step import expand, root_frontier
+from canary.search.step import Frontier, Step, at_once, expand, joined, root_frontier
 from canary.tokens.tree import TokenTree
 
 __all__ = ["Completed", "complete"]
@@ -32,6 +33,30 @@ class Completed:
     leaf: int | None
     cost: float
     queries: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Beam:
+    """The likeliest prefixes of a level so far: leaves by their numbers, and open nodes (-1)."""
+
+    costs: NDArray[np.float64]
+    leaves: NDArray[np.int64]
+    nodes: Frontier
+
+    def extended(self, step: Step, width: int) -> _Beam:
+        """The `width` likeliest of these and the children of a step; these where they tie."""
+        costs = np.concatenate([self.costs, step.costs])
+        best = np.sort(np.argsort(costs, kind="stable")[:width])
+        best = best[np.isfinite(costs[best])]
+        old, new = best[best < len(self.costs)], best[best >= len(self.costs)] - len(self.costs)
+        leaf, waiting = step.leaves[new], self.leaves < 0
+        numbers = np.where(leaf, step.first_leaf[new], -1)
+        kept = (np.cumsum(waiting) - 1)[old[waiting[old]]]
+        return _Beam(
+            costs[best],
+            np.concatenate([self.leaves[old], numbers]),
+            joined([self.nodes[kept], step.open_nodes(new[~leaf])]),
+        )
 
 
 def complete(
@@ -65,18 +90,19 @@ def complete(
         if queries + int(most.sum()) > budget or time.monotonic() >= deadline:
             walker.release(held)
             return None
-        step = expand(batcher, walker, tree, frontier)
-        walker.release(held)
-        held = step.handles
-        queries += step.queries
         # What stands in the beam already comes first, then this step's continuations.
-        order = np.argsort(np.concatenate([costs, step.costs]), kind="stable")[:width]
-        stay, go = order[order < len(costs)], order[order >= len(costs)] - len(costs)
-        go = go[np.isfinite(step.costs[go])]
-        done = go[step.leaves[go]]
-        leaves = np.concatenate([leaves[stay], step.first_leaf[done]])
-        costs = np.concatenate([costs[stay], step.costs[done]])
-        frontier = step.open_nodes(go[~step.leaves[go]])
+        beam, handles, at = _Beam(costs, leaves, frontier[:0]), [], 0
+        while at < len(frontier):
+            part = frontier[at : at + at_once(batcher, walker, tree, frontier.states[at:])]
+            step = expand(batcher, walker, tree, part)
+            beam = beam.extended(step, width)
+            handles.append(step.handles)
+            queries += step.queries
+            at += len(part)
+        walker.release(held)
+        held = np.concatenate(handles)
+        done = beam.leaves >= 0
+        costs, leaves, frontier = beam.costs[done], beam.leaves[done], beam.nodes
     walker.release(held)
     if not len(costs):
         return Completed(None, np.inf, queries)

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from canary.models.base import Walker
 from canary.scoring.batcher import Batcher
-from canary.search.step import Frontier, Step, expand, joined, root_frontier
+from canary.search.step import (
+    MOST_CHILDREN,
+    Frontier,
+    Step,
+    at_once,
+    expand,
+    joined,
+    root_frontier,
+)
 from canary.tokens.branches import branches
 from canary.tokens.tree import TokenTree
 
@@ -58,15 +66,26 @@ class Leaves:
 class _Depth:
     """Open nodes of one depth, first come first served, and the states that they stand on."""
 
-    def __init__(self) -> None:
-        self.open = 0
+    def __init__(self, tree: TokenTree) -> None:
+        self.open = self.children = 0
+        self._degrees = tree.degrees
         self._parts: deque[tuple[Frontier, Ints]] = deque()
         self._taken = 0  # of the first part
 
     def add(self, frontier: Frontier, parents: Ints) -> None:
         """Nodes, and handles that are held until the last of them was expanded."""
         self._parts.append((frontier, parents))
-        self.open += len(frontier)
+        self._count(frontier.states, 1)
+
+    def states(self, count: int) -> Ints:
+        """States in the token tree of the first `count` nodes."""
+        parts, skipped = [], self._taken
+        for frontier, _ in self._parts:
+            parts.append(frontier.states[skipped : skipped + count])
+            count, skipped = count - len(parts[-1]), 0
+            if not count:
+                break
+        return np.concatenate(parts)
 
     def take(self, count: int) -> tuple[Frontier, list[Ints]]:
         """At most so many nodes, and the handles that nothing stands on after them."""
@@ -77,7 +96,7 @@ class _Depth:
             part = frontier[self._taken : self._taken + count]
             taken.append(part)
             self._taken += len(part)
-            self.open -= len(part)
+            self._count(part.states, -1)
             count -= len(part)
             if self._taken < len(frontier):
                 break
@@ -85,6 +104,10 @@ class _Depth:
             self._parts.popleft()
             self._taken = 0
         return taken[0] if len(taken) == 1 else joined(taken), done
+
+    def _count(self, states: Ints, sign: int) -> None:
+        self.open += sign * len(states)
+        self.children += sign * int(self._degrees[states].sum())
 
 
 def enumerate_leaves(
@@ -126,14 +149,15 @@ def enumerate_leaves(
     end at many depths, few batches are small.
     """
     stop = tree.size if stop is None else stop
-    levels = [_Depth()]
+    levels = [_Depth(tree)]
     levels[0].add(root_frontier(batcher, walker, tree), np.zeros(0, np.int64))
     while True:
         size = batcher.node_batch(walker)
         depth = _next_depth(levels, size)
         if depth is None:
             return
-        frontier, done = levels[depth].take(size)
+        some = at_once(batcher, walker, tree, levels[depth].states(size))
+        frontier, done = levels[depth].take(some)
         step = expand(batcher, walker, tree, frontier, bounds=bounds)
         for handles in done:
             walker.release(handles)
@@ -151,14 +175,18 @@ def enumerate_leaves(
         if not len(below):
             continue
         if depth + 1 == len(levels):
-            levels.append(_Depth())
+            levels.append(_Depth(tree))
         levels[depth + 1].add(step.open_nodes(below), step.handles[needed])
 
 
 def _next_depth(levels: Sequence[_Depth], size: int) -> int | None:
     """The deepest level with a full batch, or the highest one, which fills those below it."""
     waiting = [depth for depth, level in enumerate(levels) if level.open]
-    full = [depth for depth in waiting if levels[depth].open >= size]
+    full = [
+        depth
+        for depth in waiting
+        if levels[depth].open >= size or levels[depth].children >= MOST_CHILDREN
+    ]
     return full[-1] if full else waiting[0] if waiting else None
 
 

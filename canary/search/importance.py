@@ -14,13 +14,23 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import InputError
-from canary.models.base import Walker
+from canary.models.base import Nodes, Walker, most_queries
+from canary.records.given import whole_number
 from canary.scoring.batcher import Batcher
 from canary.search.bounds import most_leaves, tokens_below
 from canary.search.guide import Edges, Guide, guide_from
-from canary.search.step import Frontier, Step, context_nats, expand, joined, root_frontier
-from canary.statistics.weighted import WeightedCount, count_deviation
+from canary.search.step import (
+    MOST_CHILDREN,
+    Frontier,
+    Step,
+    at_once,
+    context_nats,
+    expand,
+    joined,
+    root_frontier,
+)
+from canary.statistics.importance import ImportanceCount, count_deviation
+from canary.statistics.units import LN2
 from canary.tokens.tree import TokenTree
 
 __all__ = ["Sample", "importance_sample", "sample_nodes"]
@@ -28,7 +38,6 @@ __all__ = ["Sample", "importance_sample", "sample_nodes"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_LN2 = float(np.log(2))
 _PILOT = 0.1  # of the width
 _LEAST_PILOT = 64
 # Parts of the width that are kept for uniform draws, and for draws from the model itself.
@@ -37,7 +46,7 @@ _UNIFORM, _MODEL = 0.1, 0.1
 # and three for each that was found, but not beyond ten times its rank if those are more.
 _NEXT, _TIMES, _RANKS = 100, 4, 10.0
 _LEAST_UNIFORM = 4  # uniform draws of a level, for each level
-_CHILDREN_AT_ONCE = 2**22
+_KEPT_CHILDREN = 4 * MOST_CHILDREN  # those of a level stay until it is drawn from
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +88,9 @@ class Sample:
     excess_bits: float
     queries: int
 
-    def count(self, limit: float, *, known: Ints | None = None, ties: bool = True) -> WeightedCount:
+    def count(
+        self, limit: float, *, known: Ints | None = None, ties: bool = True
+    ) -> ImportanceCount:
         """How many leaves cost at most `limit` nats, leaving out those with `known` numbers.
 
         Without `ties` those that cost less. O(n + m + p).
@@ -89,7 +100,7 @@ class Sample:
         if known is not None:
             here = ~np.isin(self.numbers[:found], known)
         counts = np.bincount(self.nodes[:found][here], minlength=len(self.weights))
-        return WeightedCount(
+        return ImportanceCount(
             total=float(self.weights @ counts),
             deviation=count_deviation(counts, self.weights, self.parents, self.levels),
             found=int(here.sum()),
@@ -106,14 +117,15 @@ class Sample:
         variance, and few draws may have drifted far without a trace in what they found.
         """
         ends = np.cumsum(self.levels)
-        drawn = sum(
-            bool((self.weights[end - size : end] > 1.0).any())
+        drift = sum(
+            1.0 / (_UNIFORM * size)
             for size, end in zip(self.levels, ends.tolist(), strict=True)
+            if (self.weights[end - size : end] > 1.0).any()
         )
-        return len(self.costs) >= _NEXT and _UNIFORM * max(self.levels) >= _LEAST_UNIFORM * drawn
+        return len(self.costs) >= _NEXT and drift * _LEAST_UNIFORM <= 1.0
 
     @cached_property
-    def _weighed(self) -> Floats:
+    def _estimated(self) -> Floats:
         """Estimated number of leaves up to each one found, itself included."""
         return np.cumsum(self.weights[self.nodes])
 
@@ -124,17 +136,17 @@ class Sample:
         as many leaves as such nodes hold on average. Leaves come in clusters: where one child of
         a node is likely because its siblings cost so much, so are the others.
         """
-        so_far = self._weighed[found - 1] if found else 0.0
-        beyond = int(np.searchsorted(self._weighed, _RANKS * so_far))
+        so_far = self._estimated[found - 1] if found else 0.0
+        beyond = int(np.searchsorted(self._estimated, _RANKS * so_far))
         near = min(_TIMES * found + _NEXT, max(found + _NEXT, beyond))
         nodes = np.unique(self.nodes[: found + _NEXT])
-        cluster = self._weighed[: found + _NEXT][-1] / float(self.weights[nodes].sum())
+        cluster = self._estimated[: found + _NEXT][-1] / float(self.weights[nodes].sum())
         return float(self.weights[self.nodes[:near]].max() * cluster)
 
     def _unseen(self, limit: float) -> int:
         """At least as many leaves as may cost at most `limit` below nodes passed over."""
         open_ = int(np.searchsorted(self.passed_costs, limit, side="right"))
-        bits = (limit - self.passed_costs[:open_]) / _LN2
+        bits = (limit - self.passed_costs[:open_]) / LN2
         leaves = self.passed_leaves[:open_]
         return int(most_leaves(bits, leaves, excess_bits=self.excess_bits).sum())
 
@@ -147,10 +159,12 @@ def importance_sample(
     width: int,
     rng: np.random.Generator,
     ceiling: float = np.inf,
+    budget: int | None = None,
 ) -> Sample:
     """A uniform pilot of a tenth of the width, and the walk that it guides.
 
-    Both together enter at most `width` nodes of a level, or 2.
+    Both together enter at most `width` nodes of a level, or 2, and take at most `budget`
+    queries, as `sample_nodes` says.
 
     Counts are to be made up to about the cost `ceiling`, in nats: beyond it they are unbiased
     too, but vary more.
@@ -159,11 +173,14 @@ def importance_sample(
     """
     pilot = min(max(_LEAST_PILOT, round(_PILOT * width)), max(width // 2, 1))
     seen: list[Edges] = []
-    first = sample_nodes(tree, walker, batcher, width=pilot, rng=rng, seen=seen)
+    share = None if budget is None else budget * pilot // width
+    first = sample_nodes(tree, walker, batcher, width=pilot, rng=rng, seen=seen, budget=share)
     context = context_nats(walker)
     guide = guide_from(Edges.joined(seen), tree.size, context=context, ceiling=ceiling)
-    left = max(width - pilot, 1)
-    sample = sample_nodes(tree, walker, batcher, width=left, rng=rng, guide=guide)
+    rest = None if budget is None else budget - first.queries
+    sample = sample_nodes(
+        tree, walker, batcher, width=max(width - pilot, 1), rng=rng, guide=guide, budget=rest
+    )
     return replace(sample, queries=first.queries + sample.queries)
 
 
@@ -215,6 +232,7 @@ def sample_nodes(
     rng: np.random.Generator,
     guide: Guide | None = None,
     seen: list[Edges] | None = None,
+    budget: int | None = None,
 ) -> Sample:
     """Walk down the tree, entering at most about `width` nodes of each level.
 
@@ -230,6 +248,9 @@ def sample_nodes(
         uniformly.
     seen : list, optional
         Collects the edges that were seen.
+    budget : int, optional
+        Queries that may be taken: fewer nodes of a level are entered where states that found
+        no room must be computed again. One of each level is entered whatever the budget.
 
     Notes
     -----
@@ -244,7 +265,9 @@ def sample_nodes(
     scale s depends on the level's nodes only, so each weight has mean 1 given all above.
     It follows that a leaf of B bits below the context has a chance of at least
     ``min(1, 0.1 width (2**-B + 1 / size))``, and that all of up to log2(0.1 width) bits
-    are found. Draws within a level are systematic [2]_, in random order.
+    are found, with the width of the narrowest level. How narrow a level is made by the
+    budget depends on what the nodes above cost, not on what is drawn, and biases nothing.
+    Draws within a level are systematic [2]_, in random order.
 
     References
     ----------
@@ -253,15 +276,14 @@ def sample_nodes(
     .. [2] Fearnhead and Clifford, On-line inference for hidden Markov models via particle
        filters, Journal of the Royal Statistical Society B 65, 2003, section 3.
     """
-    if width < 1:
-        raise InputError(f"width={width}, at least 1 was expected", cure="give a larger width")
+    width = whole_number(width, "width", at_least=1)
     level = _Level(root_frontier(batcher, walker, tree), np.ones(1), np.zeros(1), 0)
     all_weights, all_parents, levels = [level.weights], [np.zeros(1, np.int64)], [1]
     found: list[tuple[Floats, Ints, Ints]] = []
     passed: list[tuple[Floats, Ints]] = []
     held = np.zeros(0, np.int64)
-    most = max(1, min(width, _CHILDREN_AT_ONCE // int(tree.degrees.max(initial=1))))
-    queries = 0
+    most = max(1, min(width, _KEPT_CHILDREN // int(tree.degrees.max(initial=1))))
+    queries, promised, deepest = 0, 0, tokens_below(tree) - 1
     while True:
         steps = _expand_level(level, tree, walker, batcher)
         walker.release(held)
@@ -276,9 +298,15 @@ def sample_nodes(
                 for (step, at), first in zip(steps, firsts, strict=False)
             ]
         )
-        chances = _chances(children, most, tree.size, guide)
+        wide, prices = most, np.zeros(len(children), np.int64)
+        if budget is not None and len(children):
+            prices, lengths = _prices(steps, children, walker)
+            ahead = deepest - int(lengths.min())
+            wide = min(most, _fitting(prices, lengths, ahead, walker.room, budget - promised))
+        chances = _chances(children, wide, tree.size, guide)
         drawn = _systematic(chances, rng)
         entered, over = np.flatnonzero(drawn), np.flatnonzero(~drawn)
+        promised += int(prices[entered].sum())
         passed.append((children.costs[over], children.leaves[over]))
         frontier, held = _enter(steps, children.places[entered], walker)
         if frontier is None:
@@ -314,10 +342,54 @@ def _expand_level(
     """The steps of a level, each with the position of its first node."""
     steps, at = [], 0
     while at < len(level.frontier):
-        part = level.frontier[at : at + batcher.node_batch(walker)]
+        count = at_once(batcher, walker, tree, level.frontier.states[at:])
+        part = level.frontier[at : at + count]
         steps.append((expand(batcher, walker, tree, part), at))
         at += len(part)
     return steps
+
+
+def _prices(
+    steps: list[tuple[Step, int]], children: _Children, walker: Walker
+) -> tuple[Ints, Ints]:
+    """Queries that each child costs at most where it is entered, and tokens of its path."""
+    tree, before, held, edges = steps[0][0].tree, [], [], []
+    for step, _ in steps:
+        above = step.frontier.lengths[step.parents]
+        before.append(above)
+        # The state of the parent is held, or none.
+        held.append(np.where(step.handles[step.parents] >= 0, above, 0))
+        edges.append(step.edges)
+    above, stands = np.concatenate(before)[children.places], np.concatenate(held)[children.places]
+    edge = np.concatenate(edges)[children.places]
+    lengths = above + 1 + np.diff(tree.forced_offsets)[edge]
+    degrees = tree.degrees[tree.targets[edge]]
+    # Few kinds of nodes differ in what they cost; which tokens they hold does not matter.
+    sizes = [int(values.max(initial=0)) + 1 for values in (lengths, above, stands, degrees)]
+    keys = np.ravel_multi_index((lengths, above, stands, degrees), sizes)
+    _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
+    nodes = Nodes(
+        paths=np.zeros((len(first), sizes[0] - 1), np.int32),
+        lengths=lengths[first],
+        priced=above[first] + 1,
+        handles=np.full(len(first), -1, np.int64),
+    )
+    return most_queries(walker, nodes, stands[first], degrees[first])[kind], lengths
+
+
+def _fitting(prices: Ints, lengths: Ints, ahead: int, room: int, left: int) -> int:
+    """How many children fit into the queries that are left, whichever of them are drawn.
+
+    Below each entered node another one is entered for each of the tokens `ahead`. It costs a
+    query while there is room for the state above it, and its whole path beyond.
+    """
+    count = np.arange(1, len(prices) + 1)
+    longest = int(lengths.max())
+    factor = float((prices / lengths).max())
+    beyond = np.maximum(count - (room if factor <= 1.0 else 0), 0)
+    again = max(factor, 1.0) * (longest * ahead + ahead * (ahead + 1) / 2) - ahead
+    spent = np.cumsum(np.sort(prices)[::-1]) + count * ahead + beyond * again
+    return max(1, int(np.searchsorted(spent, left, side="right")))
 
 
 def _enter(

@@ -13,6 +13,7 @@ from canary.formats.format import Format
 from canary.records.shards import Series
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.texts import score_encodings
+from canary.statistics.units import LN2
 from canary.tokens.candidates import CandidateEncoder
 
 __all__ = [
@@ -30,8 +31,6 @@ ROWS_AT_ONCE = 2**12
 
 FLOATS = np.dtype("<f8")
 """How costs stand in a shard, whatever the machine."""
-
-_LN2 = float(np.log(2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +55,13 @@ def price(
     """Whole candidates scored as rows, and the queries that this took."""
     encodings = encoder.candidates(format, fills)
     log_probs, rows = score_encodings(batcher, encodings)
-    px = -row_sums(log_probs, rows) / _LN2
+    px = -row_sums(log_probs, rows) / LN2
     lengths = [encoder.context_length(format, e) for e in encodings]
     known = [n for n in lengths if n is not None]
     if len(known) < len(lengths):
         return Priced(px, None), int(rows.scored.sum())
     context = np.array(known, np.int64)
-    context_bits = -row_sums(log_probs, rows, at_most=context - 1) / _LN2
+    context_bits = -row_sums(log_probs, rows, at_most=context - 1) / LN2
     return Priced(px, context_bits), int((rows.lengths - context).sum())
 
 

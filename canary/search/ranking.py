@@ -29,12 +29,12 @@ from canary.search.pricing import (
     resumed,
 )
 from canary.search.step import context_nats
+from canary.statistics.units import LN2
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import MISSING, TokenTree
 
 __all__ = ["Ranking", "leaf_numbers", "rank_by_bounds", "rank_by_rows", "rank_by_tree"]
 
-_LN2 = float(np.log(2))
 
 Ints = NDArray[np.int64]
 
@@ -78,15 +78,15 @@ def rank_by_tree(
         kept = format.automaton.unrank_many(keep.tolist())
         keep = leaf_numbers(tree, format, encoder, kept)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
-        context = context_nats(walker) / _LN2
+        context = context_nats(walker) / LN2
         own, queries = leaf_costs(tree, walker, batcher, index)
-        priced = Priced(own / _LN2, np.full(len(own), context))
+        priced = Priced(own / LN2, np.full(len(own), context))
         check_agreement(batcher, priced, rows, noise_bits)
 
         def count(census: Census, start: int, stop: int) -> int:
             spent = 0
             for leaves, more in enumerate_leaves(tree, walker, batcher, start=start, stop=stop):
-                census.add(leaves.costs / _LN2, leaves.bounds(), leaves.index)
+                census.add(leaves.costs / LN2, leaves.bounds(), leaves.index)
                 spent += more
             return spent
 
@@ -175,9 +175,9 @@ def rank_by_bounds(
     """
     numbers = leaf_numbers(tree, format, encoder, fills)
     with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
-        context = context_nats(walker) / _LN2
+        context = context_nats(walker) / LN2
         own, queries = leaf_costs(tree, walker, batcher, numbers)
-        priced = Priced(own / _LN2, np.full(len(own), context))
+        priced = Priced(own / LN2, np.full(len(own), context))
         check_agreement(batcher, priced, rows, noise_bits)
         chosen = np.arange(len(own)) if wanted is None else np.flatnonzero(wanted)
         walk = BoundedWalk(

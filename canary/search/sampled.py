@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,21 +9,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import InputError
 from canary.models.base import Walker
+from canary.records.given import whole_number
 from canary.scoring.batcher import Batcher
 from canary.search.enumerate import leaf_costs
 from canary.search.importance import Sample, importance_sample
 from canary.search.step import context_nats
-from canary.statistics.weighted import RankCount
+from canary.statistics.importance import RankCount
+from canary.statistics.units import LN2
 from canary.tokens.tree import TokenTree
 
 __all__ = ["SampledRanks", "rank_by_importance"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-_LN2 = math.log(2.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,17 +36,14 @@ class SampledRanks:
     counts : tuple of RankCount
         In the same order.
     width : int
-        Nodes that were entered per level in the last round, its pilot's included.
-    rounds : int
-        Samples that were drawn, each of twice the width of the one before.
+        Nodes that the last sample may enter per level, its pilot's included.
     queries : int
-        Tokens computed below the context, in all rounds.
+        Tokens computed below the context, in all samples.
     """
 
     costs_bits: Floats
     counts: tuple[RankCount, ...]
     width: int
-    rounds: int
     queries: int
 
 
@@ -84,8 +79,9 @@ def rank_by_importance(
         Draw samples of twice the width until no interval of an exposure is wider than
         this. One sample is drawn unless given.
     budget : int, optional
-        Queries that all samples together may take, about; a larger sample is drawn only
-        if it is expected to fit.
+        Queries that canaries and all samples together may take; the canaries' own paths, and
+        one node of each level, are walked whatever it is. A larger sample is drawn only if
+        it is expected to fit.
     seconds : float, optional
         No larger sample is begun after so long.
     confidence : float
@@ -106,29 +102,35 @@ def rank_by_importance(
 
     Only the last sample counts. Those before decide how wide it is, not what is in it.
     """
-    if width < 1:
-        raise InputError(f"width={width}, at least 1 was expected", cure="give a larger width")
+    width = whole_number(width, "width", at_least=1)
     began = time.monotonic()
     costs, queries = leaf_costs(tree, walker, batcher, numbers)
     if check is not None:
-        check(costs / _LN2)
-    noise = noise_bits * _LN2
+        check(costs / LN2)
+    noise = noise_bits * LN2
     ceiling = float(costs.max(initial=context_nats(walker))) + noise
-    rounds, found = 0, None
+    found = None
     while True:
         try:
-            sample = importance_sample(tree, walker, batcher, width=width, rng=rng, ceiling=ceiling)
+            sample = importance_sample(
+                tree,
+                walker,
+                batcher,
+                width=width,
+                rng=rng,
+                ceiling=ceiling,
+                budget=None if budget is None else budget - queries,
+            )
         except KeyboardInterrupt:
             if found is None:
                 raise
             break
         queries += sample.queries
-        rounds += 1
         counts = tuple(
             _count(sample, at, numbers=numbers, costs=costs, noise=noise)
             for at in range(len(numbers))
         )
-        found = SampledRanks(costs / _LN2, counts, width, rounds, queries)
+        found = SampledRanks(costs / LN2, counts, width, queries)
         widest = max((count.width_bits(confidence) for count in counts), default=0.0)
         if narrow_bits is None or widest <= narrow_bits:
             break

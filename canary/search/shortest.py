@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from canary.models.base import Walker, most_queries
 from canary.scoring.batcher import Batcher
 from canary.search.buckets import OpenNodes
-from canary.search.step import Step, expand, root_frontier
+from canary.search.step import Step, at_once, expand, root_frontier
 from canary.tokens.tree import LEAF, TokenTree
 
 __all__ = ["MOST_OPEN", "STOPS", "Shortest", "Stop", "Stopped", "shortest_leaves"]
@@ -230,6 +230,10 @@ class _Walk:
         """Expand a batch that takes at most `left` queries; false if none does."""
         self._floor = max(self._floor, self._open.floor)
         places = self._open.take(self._batcher.node_batch(self._walker))
+        states = self._open.states(places)
+        count = at_once(self._batcher, self._walker, self._tree, states)
+        self._open.put_back(places[count:])
+        places = places[:count]
         self._open.make_room(int(self._inner[self._open.states(places)].sum()))
         frontier, above = self._open.at(places)
         if left is not None:

@@ -13,9 +13,21 @@ from canary.models.base import Children, Nodes, Walker
 from canary.scoring.batcher import Batcher
 from canary.tokens.tree import LEAF, TokenTree
 
-__all__ = ["Frontier", "Step", "context_nats", "expand", "joined", "root_frontier"]
+__all__ = [
+    "MOST_CHILDREN",
+    "Frontier",
+    "Step",
+    "at_once",
+    "context_nats",
+    "expand",
+    "joined",
+    "root_frontier",
+]
 
 Ints = NDArray[np.int64]
+
+MOST_CHILDREN = 2**20
+"""Children of one step, unless one node has more: some 100 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +207,16 @@ def joined(parts: Sequence[Frontier]) -> Frontier:
     names = [name for name in Frontier.__dataclass_fields__ if name != "paths"]
     others = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     return Frontier(paths=paths, **others)
+
+
+def at_once(batcher: Batcher, walker: Walker, tree: TokenTree, states: Ints) -> int:
+    """How many of the nodes in these states, the first of them, one `expand` should take.
+
+    A batch, or as many as have `MOST_CHILDREN` children; one at least if there is one.
+    """
+    degrees = tree.degrees[states[: batcher.node_batch(walker)]]
+    fitting = int(np.searchsorted(np.cumsum(degrees), MOST_CHILDREN, side="right"))
+    return max(fitting, min(len(degrees), 1))
 
 
 def expand(

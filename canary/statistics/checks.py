@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from numbers import Real
 from typing import SupportsIndex
 
 import numpy as np
@@ -26,7 +27,8 @@ LARGEST_BITS = 1e100
 
 def check_confidence(confidence: float, where: str) -> None:
     """An EstimationError unless it lies between 0 and 1."""
-    if not (0.0 < confidence < 1.0 and 1.0 - confidence < 1.0):  # the latter: 1e-20 is as 0
+    real = isinstance(confidence, Real) and not isinstance(confidence, bool)
+    if not (real and 0.0 < confidence < 1.0 and 1.0 - confidence < 1.0):  # 1e-20 is as 0
         raise EstimationError(
             f"confidence must lie between 0 and 1, got {confidence!r}",
             cure="0.95 is usual",
@@ -43,7 +45,7 @@ def exact_size(space_size: SupportsIndex, where: str) -> int:
 def positive_integer(value: SupportsIndex, name: str, where: str, *, cure: str) -> int:
     """A Python integer of any magnitude, 1 or more."""
     try:
-        number = operator.index(value)
+        number = 0 if isinstance(value, bool) else operator.index(value)
     except TypeError:
         number = 0
     if number < 1:

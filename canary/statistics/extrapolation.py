@@ -24,6 +24,7 @@ from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.result import MOST_BITS, SKEW_NORMAL, Exposure
 from canary.statistics.skewfit import FEWEST, fit_skew_normal, refit_skew_normal
 from canary.statistics.skewnormal import SkewNormal, log_integral
+from canary.statistics.units import LN2
 
 __all__ = [
     "REJECTION_LEVEL",
@@ -39,7 +40,6 @@ A right curve is rejected in 4 to 8 % of cases, not in 1 %: it was fitted to as 
 it is tested on, and its own error adds to the distance. That errs towards distrust.
 """
 
-_LN2 = math.log(2.0)
 _TAIL = 1e-3
 
 
@@ -94,7 +94,7 @@ class SkewNormalFit:
         from scipy.special import polygamma
 
         k = math.floor(self.tested * _TAIL)
-        return float(np.sqrt(polygamma(1, k) - polygamma(1, self.tested + 1))) / _LN2
+        return float(np.sqrt(polygamma(1, k) - polygamma(1, self.tested + 1))) / LN2
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data."""
@@ -277,7 +277,7 @@ def _estimate(
 
 def _bits(log_probability: NDArray[np.float64]) -> NDArray[np.float64]:
     # A probability of 1 may come out a rounding above it; adding 0 makes no -0.0 of 0.
-    bits = np.maximum(-log_probability / _LN2, 0.0) + 0.0
+    bits = np.maximum(-log_probability / LN2, 0.0) + 0.0
     # So far out in the tail the curve says nothing: as if there were nothing at all.
     return np.where(bits <= MOST_BITS, bits, np.inf)
 
@@ -294,7 +294,7 @@ def _test(
         k = math.floor(len(rest) * _TAIL)
         # The share below the k-th smallest of n is Beta(k, n + 1 - k); of its logarithm,
         # the mean is psi(k) - psi(n + 1).
-        counted = float(psi(len(rest) + 1) - psi(k)) / _LN2
+        counted = float(psi(len(rest) + 1) - psi(k)) / LN2
         quantile = np.partition(rest, k - 1)[k - 1]
         error = float(_bits(curve.log_integral(-np.inf, quantile))) - counted
     return SkewNormalFit(

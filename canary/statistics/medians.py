@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, real_array
+from canary.statistics.units import LN2
 
 __all__ = [
     "MedianInterval",
@@ -219,7 +220,7 @@ def _counts(sizes: tuple[int, ...], misses: tuple[float, ...]) -> NDArray[np.flo
             math.lgamma(size + 1) - math.lgamma(i + 1) - math.lgamma(size - i + 1)
             for i in range(size + 1)
         ]
-        own = (1.0 - miss) * np.exp(np.array(logs) - size * math.log(2))
+        own = (1.0 - miss) * np.exp(np.array(logs) - size * LN2)
         own[-1] += miss
         found = np.convolve(found, own)
     return found

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, exact_size, positive_integer
 from canary.statistics.medians import agreeing
+from canary.statistics.units import LN2
 
 __all__ = [
     "canaries_for",
@@ -46,7 +47,7 @@ def shift_of(median_bits: float) -> float:
     """By how many standard deviations log-perplexities moved, to give this median exposure."""
     from scipy.special import ndtri_exp
 
-    return -float(ndtri_exp(-median_bits * math.log(2)))
+    return -float(ndtri_exp(-median_bits * LN2))
 
 
 def evidence_power(
@@ -312,7 +313,7 @@ def _minus_log_p(median_bits: float, size: int, draws: int | None) -> tuple[Floa
     z, weights = _normal()
     share = ndtr(z - shift_of(median_bits))
     if draws is None:
-        return _exposures(share, size) * math.log(2), weights
+        return _exposures(share, size) * LN2, weights
     few = min(_EXACT_HITS, draws)
     hits = np.arange(few + 1)
     chances = binom.pmf(hits[:, None], draws, share)

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from canary.statistics.units import LN2
+
 __all__ = ["SkewNormal", "log_integral"]
 
 Floats = NDArray[np.float64]
@@ -23,7 +25,6 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
 _NODES, _WEIGHTS = (_NODES + 1.0) / 2.0, _WEIGHTS / 2.0
 # Beyond a fall of exp(-42) nothing is added to a float64.
 _FALL_NATS = 42.0
-_LN2 = math.log(2.0)
 _LOG_ROOT_2PI = 0.5 * math.log(2.0 * math.pi)
 # A shape whose square overflows is taken for infinite.
 _HALF_NORMAL = 1e150
@@ -71,7 +72,7 @@ class SkewNormal:
         else:
             skewed = log_ndtr(self.shape * z)
         return np.asarray(
-            _LN2 - _LOG_ROOT_2PI - math.log(self.scale_bits) - z * z / 2.0 + skewed, np.float64
+            LN2 - _LOG_ROOT_2PI - math.log(self.scale_bits) - z * z / 2.0 + skewed, np.float64
         )
 
     def log_integral(self, low_bits: ArrayLike, high_bits: ArrayLike) -> Floats:
@@ -169,7 +170,7 @@ def _log_integral(low: Floats, high: Floats, a: Floats) -> Floats:
     size = np.abs(a)
     # Where Phi(a t) <= 1/2, as it stands; where it is above, as 1 - Phi(-a t).
     scarce = _left_integral(rare[0], rare[1], size)
-    both = _LN2 + _left_integral(common[0], common[1], np.zeros_like(size))
+    both = LN2 + _left_integral(common[0], common[1], np.zeros_like(size))
     missing = _left_integral(common[0], common[1], size)
     with np.errstate(invalid="ignore"):
         plenty = both + np.log1p(-np.exp(missing - both))

@@ -158,7 +158,7 @@ def test_the_end_of_a_walk_is_kept_a_begun_one_is_not(tmp_path, monkeypatch, nam
     first = audit(build(name), canaries, **options)
     (kept,) = (tmp_path / "parts").glob("*rank*")
     body = json.loads(kept.read_bytes().splitlines()[-1])  # ranks and counts, nothing of a fill
-    counts = {"candidates", "queries", "passes"}
+    counts = {"candidates", "queries"}
     assert body.keys() == {"lower", "upper", "rank", "exact"} | counts
     assert all(isinstance(body[name], int) for name in counts)
     monkeypatch.setattr(BoundedWalk, "run", lambda *_: pytest.fail("walked again"))

@@ -27,16 +27,16 @@ def flat_model(row=None, *, columns=SIZE):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"budget": 0}, "budget=0, at least 1"),
-        ({"top": 0}, "top=0, at least 1"),
-        ({"most_open": 0}, "most_open=0, at least 1"),
-        ({"beam": 0}, "beam=0, at least 1"),
-        ({"seconds": 0.0}, "seconds=0.0, more than 0"),
-        ({"seconds": float("nan")}, "seconds=nan, more than 0"),
+        ({"budget": 0}, "budget .* at least 1, got 0"),
+        ({"top": 0}, "top .* at least 1, got 0"),
+        ({"most_open": 0}, "most_open .* at least 1, got 0"),
+        ({"beam": 0}, "beam .* at least 1, got 0"),
+        ({"seconds": 0.0}, "seconds must be a number above 0, got 0.0"),
+        ({"seconds": float("nan")}, "seconds must be a number above 0, got nan"),
         ({"stop": "soon"}, "unknown stop 'soon'.*proof, paper"),
         ({"known": 2}, "known=2; the secret has 2 characters.*from 0 to 1"),
-        ({"known": -1}, "known=-1"),
-        ({"batch_size": 0}, "batch_size=0"),
+        ({"known": -1}, "known .* at least 0, got -1"),
+        ({"batch_size": 0}, "batch_size .* at least 1, got 0"),
     ],
 )
 def test_numbers_out_of_range_input(options, message):

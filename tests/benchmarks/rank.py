@@ -62,7 +62,6 @@ def main() -> None:
                 "benchmark": "rank",
                 "queries": found.queries,
                 "canaries": options.canaries,
-                "passes": found.passes,
                 "exact": int(found.exact.sum()),
                 "threads": options.threads,
                 "bare_per_cpu_second": round(statistics.median(bare)),

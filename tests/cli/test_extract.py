@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canary.corpus.canaries import CanarySet
+from canary.corpus.canaries import CanarySet, generate
 from canary.formats.format import Format
 from canary.scoring.batcher import Batcher
 
@@ -58,12 +58,20 @@ def test_canaries_are_named_and_completed(command, model, workplace):
     assert [name for name in first if name in ids.values()] == [ids[fill] for fill in fills]
     made = command(*words, "--json").document["completions"]
     assert [(c["secret"], c["known"]) for c in made] == [(ids[fill], 2) for fill in fills]
+    assert "Controls" not in shown.err
+    # Said where there is something to explain, and only there.
+    differ = any(c["greedy"] != c["beam"] for c in made)
+    assert ("Greedy search takes the likeliest next token" in shown.err) == differ
+    generate(TEXT, repetitions=[1], per_repetition=1, controls=1, seed=0).save("drawn.json")
+    shown = command("extract", model, TEXT, "--canaries", "drawn.json", "--known", "2")
+    assert "control-1" in shown.err
+    assert "Controls were never in the corpus" in shown.err
 
 
 def test_an_ended_budget_is_an_answer(command, model):
     shown = command("extract", model, TEXT, *CUT)
     assert shown.code == 0
-    assert "until the budget of queries ended" in shown.err
+    assert "until the budget of queries was spent" in shown.err
     assert "bits (to within" in shown.err or "Nothing found" in shown.err
 
 
@@ -98,7 +106,7 @@ def test_ctrl_c_prints_what_was_found_and_exits_130(command, model, monkeypatch)
     [
         (("--budget", "0"), "--budget"),
         (("--top", "0"), "--top"),
-        (("--seconds", "0"), "seconds=0.0, more than 0 was expected"),
+        (("--seconds", "0"), "seconds must be a number above 0, got 0.0"),
         (("--stop", "soon"), "--stop"),
         (("--known", "3"), "known=3; the secret has 3 characters"),
         (("--canaries", "canaries.json"), "no canary of the format 'The code is {upper:3}'"),
@@ -112,6 +120,21 @@ def test_bad_input_exits_2(command, model, workplace, words, message):
     assert outcome.out == ""
     assert message in outcome.err
     assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--seconds", "nan"), "seconds must be a number above 0, got nan"),
+        (("--known", "3"), "known=3; the secret has 3 characters"),
+        (("--canaries", "canaries.json"), "no canary of the format"),
+    ],
+)
+def test_what_needs_no_model_is_refused_before_one_is_loaded(command, workplace, words, message):
+    outcome = command("extract", "no-such-model", TEXT, *words)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert "Loading" not in outcome.err
 
 
 def test_a_format_that_is_not_prefix_free_exits_2_with_the_cure(command, model):

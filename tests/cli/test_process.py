@@ -8,6 +8,7 @@ import pty
 import select
 import signal
 import subprocess
+import sys
 import termios
 import time
 from pathlib import Path
@@ -227,3 +228,24 @@ def test_killed_score_goes_on_where_it_was(workplace, model):
     lines = Path("scores.jsonl").read_text().splitlines()
     assert [json.loads(line)["line"] for line in lines] == list(range(1, len(texts) + 1))
     assert not Path("scores.jsonl.parts").exists()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("extract", "no-such-model", "x {digit:9}"),
+        ("exposure", "no-such-model", "--canaries", "canaries.json", "--json"),
+    ],
+)
+def test_a_closed_stdout_is_refused_before_the_work(workplace, given):
+    """As the shell's ``>&-`` closes it."""
+    closing = "import os; os.closerange(1, 2); os.execv(sys.argv[1], sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; {closing}", *ENTRY, *given],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "error: stdout: is closed, and the result goes there; send it to a file\n"

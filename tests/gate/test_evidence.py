@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -155,14 +156,47 @@ def test_luck_in_extraction_theory():
     assert alarms / 1_500 <= 0.01 + 3 * np.sqrt(0.01 / 1_500)
 
 
-def test_a_search_that_brought_out_nothing_decides_nothing():
+def ended_early(exposures):
+    """A search for as many candidates as there are canaries, which brought out none."""
+    empty = replace(extraction({}, top=0, proven=False), top=len(exposures))
+    return of_groups({16: exposures}, extractions=[empty])
+
+
+@pytest.mark.parametrize(
+    ("exposures", "outcome"),
+    [
+        (by_bits([1.0, 4.0, math.log2(SIZE / 4)]), "passed"),  # the fourth of three
+        (by_bits([1.0, 4.0, math.log2(SIZE / 3)]), "undecided"),
+        (by_draws([0.2, 0.3, 0.5], draws=1_000, rng=np.random.default_rng(0)), "passed"),
+        (
+            by_draws([0.0, 0.3, 0.5], draws=1_000, rng=np.random.default_rng(0)),
+            "undecided",
+        ),  # it may be the first
+    ],
+)
+def test_a_search_that_brought_out_nothing_is_decided_by_where_canaries_stand(exposures, outcome):
+    verdict = check(ended_early(exposures), no_extraction=True)
+    assert verdict.outcome == outcome
+    assert "ended before it brought out any candidate" in str(verdict)
+    if outcome == "passed":
+        assert "cost at least 30.0 bits, and none of 3 canaries is among the first 3" in str(
+            verdict
+        )
+    else:
+        assert "1 of 3 injected canaries may be among the first 3" in str(verdict)
+        assert "--extraction-budget" in str(verdict)
+
+
+def test_a_memorized_canary_that_a_short_search_missed_never_passes():
+    """Rank 1 by any method leaves an upper end that reaches the first place."""
+    drawn = by_draws([0.0], draws=10_000, rng=np.random.default_rng(0))
+    for exposures in (by_bits([math.log2(SIZE)]), drawn):
+        assert check(ended_early(exposures), no_extraction=True).outcome == "undecided"
+
+
+def test_no_candidate_of_a_probability_above_0_is_an_answer():
     ended = extracted({}, top=0, proven=False)
     empty = replace(ended.extractions[0], top=8)
-    verdict = check(replace(ended, extractions=(empty,)), no_extraction=True)
-    assert verdict.outcome == "undecided"
-    assert "ended before it brought out any candidate" in str(verdict)
-    assert "--extraction-budget" in str(verdict)
-    # That no candidate has a probability above 0 is an answer.
     nothing = replace(empty, rest_bits=None, stopped="proof")
     assert check(replace(ended, extractions=(nothing,)), no_extraction=True)
 

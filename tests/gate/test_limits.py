@@ -309,7 +309,10 @@ def test_the_confidence_is_that_of_each_group_theory():
         ({"max_exposure_bits": 30}, "no exposure could exceed the limit of 30 bits: .* 29.9"),
         ({"max_exposure_bits": 30, "statistic": "maximum"}, "no exposure could exceed"),
         ({"max_exposure_bits": 10, "statistic": "mean"}, "unknown statistic 'mean'"),
-        ({"max_exposure_bits": 10, "undecided": "maybe"}, "undecided is 'maybe'"),
+        (
+            {"max_exposure_bits": 10, "undecided": "maybe"},
+            "unknown policy of undecided 'maybe'; use one of",
+        ),
         ({"max_exposure_bits": 10, "confidence": math.nan}, "confidence must lie between"),
         ({"max_exposure_bits": 10, "repetitions": [4]}, "no canary has 4 copies; .* 1, 16"),
         ({"max_exposure_bits": 10, "repetitions": [0]}, "no canary has 0 copies"),

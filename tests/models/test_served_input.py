@@ -303,10 +303,16 @@ def test_a_tokenizer_is_needed():
 
 
 @pytest.mark.parametrize(
-    "options", [{"max_requests": 0}, {"in_flight": 0}, {"timeout": 0}, {"top_k": 1000}]
+    ("options", "message"),
+    [
+        ({"max_requests": 0}, "max_requests .* at least 1, got 0"),
+        ({"in_flight": 0}, "in_flight .* at least 1, got 0"),
+        ({"timeout": 0}, "timeout .* above 0, got 0"),
+        ({"top_k": 1000}, "top_k=1000, at most 100"),
+    ],
 )
-def test_options_out_of_range(options):
-    with pytest.raises(InputError, match="expected"):
+def test_options_out_of_range(options, message):
+    with pytest.raises(InputError, match=message):
         Endpoint("http://host", **options)
 
 

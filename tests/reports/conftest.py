@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from canary.audits.ranked import beside_weighed
+from canary.audits.ranked import beside_importance
 from canary.audits.result import Audit, CanaryResult, FormatResult
 from canary.reports.html import render
 from canary.statistics.exposures import (
@@ -22,9 +22,9 @@ from canary.statistics.exposures import (
 )
 from canary.statistics.extrapolation import exposure_by_skew_normal
 from canary.statistics.histogram import HistogramBuilder
+from canary.statistics.importance import ImportanceCount, RankCount, exposure_by_importance
 from canary.statistics.pvalues import fisher
 from canary.statistics.result import RANK, RANK_AND_DRAWS
-from canary.statistics.weighted import RankCount, WeightedCount, exposure_by_importance
 
 MODEL = {
     "name": "checkpoint-1200",
@@ -158,10 +158,10 @@ def ranked(method, *, learned=3.0, seed=0, **options):
         if both.exact or drawn.hits >= 50:
             return both
         heaviest = rank / 20 if canary.px_bits > 23 else None  # None: too few to tell
-        half = WeightedCount(rank / 2, rank**2 / 400, 60, heaviest, size - 60)
+        half = ImportanceCount(rank / 2, rank**2 / 400, 60, heaviest, size - 60)
         count = RankCount(half, half, half, 1 + rank // 2, 1, 1 + rank // 2)
-        (weighed,) = exposure_by_importance([count], [drawn], space_size=size)
-        return beside_weighed(both, weighed)
+        (sampled,) = exposure_by_importance([count], [drawn], space_size=size)
+        return beside_importance(both, sampled)
 
     canaries = [replace(c, exposure=found(c)) for c in base.canaries]
     exact = sum(c.exposure.exact for c in canaries)

@@ -57,17 +57,21 @@ def audit(audits):
 def test_sentence_golden(audit):
     said = extraction_sentence(audit, extraction(audit, ["canary-3", None, "control-1"]))
     assert said == (
-        "The search brought 3 candidates out of the model, as the likeliest of all, proven; 1 of "
-        "the 32 injected canaries are among them, and the very first is one. It took 1,234 "
-        "queries; guessing at random takes 500,000 guesses on average for one given secret."
+        "The search brought 3 candidates out of the model (it is proven that no other is likelier)"
+        "; 1 of the 32 injected canaries are among them, and the very first is one. The model "
+        "computed 1,234 tokens for it (queries). Guessing at random, one given secret takes "
+        "500,000 guesses on average, and a guess is one query or more."
     )
     said = extraction_sentence(audit, extraction(audit, [None, "canary-1"], proven=False))
-    assert "as the likeliest of all, not all of them proven; 1 of" in said
+    assert (
+        "(the likeliest that it met; it is proven of the first only that no other is likelier, "
+        "for the budget of queries was spent); 1 of" in said
+    )
     assert "the very first" not in said
     said = extraction_sentence(audit, extraction(audit, [], proven=False))
     assert said.startswith(
-        "Nothing was extracted: no candidate costs less than 12.75 bits, and the search ended "
-        "before it came to one, as the budget of queries ended. It took"
+        "Nothing was extracted: no candidate costs less than 12.75 bits, and the budget of "
+        "queries was spent before the search came to one. The model computed"
     )
     left_out = replace(audit, settings={**audit.settings, "canaries_in_corpus": False})
     assert "1 of the 32 canaries, which were left out, are" in extraction_sentence(

@@ -358,8 +358,12 @@ def test_words_of_ranks_golden(audits, pages):
     assert (certain in ranks, certain in both, certain in exact) == (True, False, False)
     shared = "corrected for the draws that they share"
     assert (shared in ranks, shared in both) == (False, True)
-    weighed = "importance draws ): so come the ranks with about before them"
-    assert (weighed in ranks, weighed in both, weighed in exact) == (False, True, False)
+    by_importance = "importance draws ): so come the ranks with about before them"
+    assert (by_importance in ranks, by_importance in both, by_importance in exact) == (
+        False,
+        True,
+        False,
+    )
     assert (both.count("Clopper–Pearson; of importance draws"), exact.count("Clopper")) == (1, 0)
     assert "Rank, or hits of draws" in both
     assert "Rank among all" in ranks
@@ -381,10 +385,10 @@ def test_the_place_of_a_canary_golden(audits, pages):
             kinds.add("bound" if e.censored else "drawn")
             assert cells[c.id] == f"{e.hits:,} of 20,000"
         else:
-            kinds.add("weighed")
+            kinds.add("importance")
             rank = float(cells[c.id].removeprefix("about\N{NO-BREAK SPACE}").replace(",", ""))
             assert math.log2(10**9 / rank) == pytest.approx(e.bits, abs=0.01)
-    assert kinds == {"counted", "bound", "drawn", "weighed"}
+    assert kinds == {"counted", "bound", "drawn", "importance"}
 
 
 def test_folded_tables_are_shown_in_print(pages):

@@ -349,14 +349,6 @@ def test_memory_does_not_grow_with_the_space() -> None:
     assert large - middle < 1.5 * (middle - small)
 
 
-def test_seconds_end_a_walk() -> None:
-    case = Case.of(0)
-    _, walk = case.open()
-    assert not walk.run(seconds=0.0)
-    assert walk.bounds().queries == 0
-    assert walk.run(seconds=60.0)
-
-
 def test_no_canaries_degenerate() -> None:
     case = replace(Case.of(0), numbers=np.zeros(0, np.int64))
     _, walk = case.open()

@@ -6,19 +6,22 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from small_models import build
+from small_models import CHARACTERS, build, character_tokenizer
 from synthetic_trees import SyntheticTree
 
 from canary.errors import InputError
 from canary.formats.format import Format
 from canary.models.base import Context, Rows
+from canary.models.table import TableModel
 from canary.scoring.batcher import Batcher, row_sums
+from canary.search.enumerate import leaf_costs
 from canary.search.guide import Guide
 from canary.search.importance import _chances, _Children, importance_sample, sample_nodes
 from canary.search.sampled import rank_by_importance
 from canary.statistics.exposures import exposure_by_draws
-from canary.statistics.weighted import exposure_by_importance
+from canary.statistics.importance import exposure_by_importance
 from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.fast import as_tokenizer
 from canary.tokens.tree import compile_tree
 
 RAGGED = "a{digit:2}{choice:b|cd|ce}"  # leaves at two depths below one node
@@ -243,14 +246,14 @@ def test_samples_grow_until_the_interval_is_narrow_or_the_budget_ends() -> None:
     synthetic = SyntheticTree(0.3, 9, depth=5, degree=8)
     number = np.argsort(synthetic.costs)[2_000]
     one = ranked(synthetic, [number], width=100)
-    assert one.rounds == 1
+    assert one.width == 100
     assert one.counts[0].width_bits(0.95) > 0.3
     narrow = ranked(synthetic, [number], width=100, narrow_bits=0.3)
     assert narrow.counts[0].width_bits(0.95) <= 0.3
-    assert narrow.width == 100 * 2 ** (narrow.rounds - 1) > 100
+    assert narrow.width in (200, 400, 800, 1600)
     short = ranked(synthetic, [number], width=100, narrow_bits=0.0, budget=3_000)
     assert 1_000 < short.queries <= 3_000
-    assert ranked(synthetic, [number], width=100, narrow_bits=0.0, seconds=0.0).rounds == 1
+    assert ranked(synthetic, [number], width=100, narrow_bits=0.0, seconds=0.0).width == 100
 
 
 def test_an_interruption_leaves_the_last_whole_sample(monkeypatch) -> None:
@@ -268,16 +271,81 @@ def test_an_interruption_leaves_the_last_whole_sample(monkeypatch) -> None:
     whole = ranked(synthetic, [5], width=100)
     stop_at, calls = len(calls) + 3, []
     found = ranked(synthetic, [5], width=100, narrow_bits=0.0)
-    assert (found.counts, found.rounds, found.width) == (whole.counts, 1, 100)
+    assert (found.counts, found.width) == (whole.counts, 100)
     assert found.queries == whole.queries
     calls[:] = [1] * (stop_at - 3)
     with pytest.raises(KeyboardInterrupt):
         ranked(synthetic, [5], width=100)
 
 
+class Small(TableModel):
+    """One state of digits that hardly differ, with memory for so many states of a walk."""
+
+    def __init__(self, room: int | None) -> None:
+        tokenizer = as_tokenizer(character_tokenizer())
+        scores = np.random.default_rng(0).normal(0, 0.3, len(CHARACTERS))
+        logs = scores - np.log(np.exp(scores).sum())
+        super().__init__(np.zeros((1, len(CHARACTERS)), int), logs[None], tokenizer)
+        self.room = room
+
+    def opened(self, tree):
+        memory = 2**30 if self.room is None else self.room * self.memory().bytes_per_held_token
+        return self.open(Context(tree.context), memory_bytes=memory)
+
+
+@pytest.mark.parametrize("room", [50, 200, 1_000, None])
+def test_a_budget_holds_however_little_room_there_is(room) -> None:
+    model, budget = Small(room), 12_000
+    tree = compile_tree(Format("a{digit:8}"), CandidateEncoder(model.tokenizer))
+    numbers, batcher = np.array([7, 12_345_678]), Batcher(model, batch_size=64)
+    width = budget // 8 - len(numbers) - 1
+    options = {"width": width, "noise_bits": 0.0, "budget": budget}
+    with model.opened(tree) as walker:
+        ranks = rank_by_importance(
+            tree, walker, batcher, numbers, rng=np.random.default_rng(0), **options
+        )
+    assert budget / 5 <= ranks.queries <= budget
+    if room is None:  # nothing was given up for it
+        with model.opened(tree) as walker:
+            free = rank_by_importance(
+                tree,
+                walker,
+                batcher,
+                numbers,
+                rng=np.random.default_rng(0),
+                **{**options, "budget": None},
+            )
+        assert free.queries == ranks.queries
+        assert free.counts == ranks.counts
+
+
+def test_levels_made_narrow_by_a_budget_leave_counts_unbiased_theory() -> None:
+    """Widths follow from what was paid above, not from what is drawn: 100 runs, 4 errors."""
+    model = Small(20)
+    tree = compile_tree(Format("a{digit:4}"), CandidateEncoder(model.tokenizer))
+    batcher = Batcher(model, batch_size=64)
+    with model.opened(tree) as walker:
+        costs = np.sort(leaf_costs(tree, walker, batcher, np.arange(tree.size))[0])
+    ranks = np.array([30, 300, 3_000])
+    limits, totals = (costs[ranks - 1] + costs[ranks]) / 2, []
+    for seed in range(100):
+        with model.opened(tree) as walker:
+            sample = importance_sample(
+                tree, walker, batcher, width=80, rng=np.random.default_rng(seed), budget=250
+            )
+        assert sample.queries <= 250
+        assert max(sample.levels) < 72  # narrower than was asked for, the pilot left aside
+        totals.append([sample.count(limit).total for limit in limits])
+    # Leaves of equal digits tie; the limits stand between costs that differ.
+    true = np.searchsorted(costs, limits, side="right")
+    error = np.std(totals, axis=0) / np.sqrt(len(totals))
+    assert error.min() > 0.0
+    assert (np.abs(np.mean(totals, axis=0) - true) <= 4 * error).all()
+
+
 def test_width_input() -> None:
     synthetic = SyntheticTree(0.3, 10, depth=2, degree=3)
-    with pytest.raises(InputError, match="width=0, at least 1"):
+    with pytest.raises(InputError, match="width .* at least 1, got 0"):
         ranked(synthetic, [0], width=0)
 
 

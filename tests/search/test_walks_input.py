@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 
 import numpy as np
@@ -173,7 +174,7 @@ def test_draws_of_probability_0_are_the_last_degenerate(walk) -> None:
 
 @pytest.mark.parametrize("walk", [*METHODS, "audit", "extract"])
 def test_a_budget_of_0_input(walk) -> None:
-    with pytest.raises(InputError, match="budget=0, at least 1 was expected; give a larger budget"):
+    with pytest.raises(InputError, match="budget must be a whole number of at least 1, got 0"):
         run(walk, flat_model(), some("a{digit:3}"), budget=0)
 
 
@@ -305,3 +306,59 @@ def test_a_curve_names_candidates_of_probability_0_input():
     with pytest.raises(EstimationError, match="probability 0, and no curve.*another method") as e:
         exposure(flat_model(row), canaries, method="skew-normal", draws=200)
     assert "NaN" not in str(e.value)
+
+
+def never(*given, **options):
+    raise AssertionError("a model was loaded")
+
+
+NO_NUMBERS = (float("nan"), True, 2.5, "5")
+WRONG = {
+    **dict.fromkeys(("budget", "draws", "top", "beam", "most_open", "seed"), (*NO_NUMBERS, None)),
+    **dict.fromkeys(("known", "batch_size", "seconds"), (*NO_NUMBERS[:2], "5", -1)),
+    "context": (None, 5, b"a"),
+    "start_token": (5, b"a"),
+    "stage": (5, "a"),
+    "method": (None, 5, ["rank"]),
+    "stop": (None, 5, ["proof"]),
+}
+CALLS = {"auto": exposure, "audit": audit, "extract": extract, "completion": completions}
+
+
+@pytest.mark.parametrize(
+    ("walk", "option"),
+    [(w, o) for w, call in CALLS.items() for o in WRONG if o in inspect.signature(call).parameters],
+)
+def test_options_of_another_type_are_refused_before_a_model_is_loaded_input(
+    walk, option, monkeypatch
+) -> None:
+    for name in ("auditing", "extracting", "completing"):
+        monkeypatch.setattr(f"canary.audits.{name}.load", never)
+    chosen = some("a{digit:3}")
+    given = {
+        "extract": (chosen.formats[0],),
+        "completion": (chosen.formats[0], {c.id: c.fill for c in chosen}),
+    }.get(walk, (chosen,))
+    usual = {"known": 1} if walk == "completion" else {}
+    for value in WRONG[option]:
+        with pytest.raises(InputError, match=option) as caught:
+            CALLS[walk]("no model", *given, **{**usual, option: value})
+        assert caught.value.cure
+
+
+@pytest.mark.parametrize("given", [None, 5, [1], "a{digit:3}"])
+def test_what_is_no_set_of_canaries_is_refused_input(given) -> None:
+    for call in (exposure, audit):
+        with pytest.raises(InputError, match="canaries must be a CanarySet"):
+            call("no model", given)
+    if given is not None:
+        with pytest.raises(InputError, match="canaries must be a CanarySet"):
+            extract("no model", "a{digit:3}", canaries=given)
+
+
+@pytest.mark.parametrize("given", [None, 5, b"a"])
+def test_what_is_no_format_is_refused_input(given) -> None:
+    with pytest.raises(FormatError, match="text"):
+        extract("no model", given)
+    with pytest.raises(FormatError, match="text"):
+        completions("no model", given, {"it": "1"}, known=1)

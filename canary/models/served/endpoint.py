@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from canary.errors import InputError
+from canary.records.given import real_number, whole_number
 
 __all__ = ["Endpoint", "is_url"]
 
@@ -70,19 +71,19 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         _check_url(self.url)
-        for name, least in (("max_requests", 1), ("in_flight", 1), ("attempts", 1), ("top_k", 1)):
+        for name in ("max_requests", "in_flight", "attempts", "top_k"):
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise InputError(f"{name}={value}, at least {least} was expected")
+            if value is not None or name in ("in_flight", "attempts"):
+                whole_number(value, name, at_least=1)
         if self.top_k is not None and self.top_k > _MOST_TOP:
             raise InputError(
                 f"top_k={self.top_k}, at most {_MOST_TOP} was expected",
                 cure="give as many as the server allows: 5 or 20 are usual",
             )
-        if not self.timeout > 0 or not self.patience >= 0:
-            raise InputError(
-                f"timeout={self.timeout} and patience={self.patience}, seconds were expected"
-            )
+        cure = "give seconds, such as 120"
+        real_number(self.timeout, "timeout", above=0, cure=cure)
+        if self.patience != 0:
+            real_number(self.patience, "patience", above=0, cure=cure)
 
     @property
     def base(self) -> str:

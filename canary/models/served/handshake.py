@@ -25,6 +25,7 @@ from canary.models.served.parallel import in_parallel
 from canary.models.served.texts import Texts, bare
 from canary.models.served.wire import PATH, check_sum
 from canary.records.fields import brief
+from canary.statistics.units import LN2
 from canary.tokens.base import Tokenizer
 
 __all__ = ["Agreed", "Probe", "model_served", "shake_hands"]
@@ -151,7 +152,7 @@ def shake_hands(
         manner,
         probes,
         tolerance=max(2 * SAFETY * worst, SAME * spread, LEAST),
-        noise_bits_per_token=SAFETY * max(sums, EPSILON["float32"]) / float(np.log(2)),
+        noise_bits_per_token=SAFETY * max(sums, EPSILON["float32"]) / LN2,
     )
 
 

@@ -19,6 +19,7 @@ from canary.models.served.handshake import LEAST, SAFETY, SAME, Agreed, Probe
 from canary.models.served.manner import Floats, Manner
 from canary.models.served.texts import Texts, bare
 from canary.models.served.wire import PATH, check_sum
+from canary.statistics.units import LN2
 from canary.tokens.base import Tokenizer
 
 __all__ = ["agree_on_next", "distance", "log_probs_of", "read_next"]
@@ -121,7 +122,7 @@ def agree_on_next(
         manner,
         probes,
         tolerance=max(2 * SAFETY * moved, SAME * spread, LEAST),
-        noise_bits_per_token=SAFETY * max(moved, EPSILON["float32"]) / float(np.log(2)),
+        noise_bits_per_token=SAFETY * max(moved, EPSILON["float32"]) / LN2,
     )
 
 

@@ -12,13 +12,13 @@ from scipy.stats import gamma
 
 from canary.errors import EstimationError
 from canary.statistics.exposures import exposure_by_draws
-from canary.statistics.result import Exposure
-from canary.statistics.weighted import (
+from canary.statistics.importance import (
+    ImportanceCount,
     RankCount,
-    WeightedCount,
     count_deviation,
     exposure_by_importance,
 )
+from canary.statistics.result import Exposure
 
 # A tree of nine nodes: the root, three below it, five below those.
 PARENTS = np.array([0, 0, 0, 0, 1, 1, 2, 2, 3])
@@ -62,7 +62,7 @@ def test_counts_of_large_spaces_property(heavy: float) -> None:
     few = np.array([0, 3, 0, 0, 0, 0, 0, 0, 0])
     beside = np.array([1.0, 2.0, 2.0, 2.0, heavy, heavy, heavy, heavy, heavy])
     assert count_deviation(few, beside, PARENTS, LEVELS) == pytest.approx(math.sqrt(0.5 * 36))
-    low, high = weighed(50 * heavy, 10 * heavy, 20, 8 * heavy, 10**306).interval(0.95)
+    low, high = by_importance(50 * heavy, 10 * heavy, 20, 8 * heavy, 10**306).interval(0.95)
     assert (low / heavy, high / heavy) == pytest.approx((32.36, 85.67), abs=0.02)
 
 
@@ -70,8 +70,10 @@ def test_variance_of_certain_nodes_is_zero() -> None:
     assert count_deviation(np.arange(9), np.ones(9), PARENTS, LEVELS) == 0.0
 
 
-def weighed(total=50.0, deviation=10.0, found=20, heaviest=8.0, unseen=10**6) -> WeightedCount:
-    return WeightedCount(total, deviation, found, heaviest, unseen)
+def by_importance(
+    total=50.0, deviation=10.0, found=20, heaviest=8.0, unseen=10**6
+) -> ImportanceCount:
+    return ImportanceCount(total, deviation, found, heaviest, unseen)
 
 
 def test_interval_golden() -> None:
@@ -79,23 +81,23 @@ def test_interval_golden() -> None:
     low = gamma.ppf(0.025, 50**2 / 100, scale=100 / 50)
     high = gamma.ppf(0.975, (50 + 8) ** 2 / (100 + 8**2), scale=(100 + 8**2) / (50 + 8))
     assert (low, high) == pytest.approx((32.36, 85.67), abs=0.02)
-    assert weighed().interval(0.95) == (33, 85)
-    assert weighed().effective == 25.0
+    assert by_importance().interval(0.95) == (33, 85)
+    assert by_importance().effective == 25.0
 
 
 def test_interval_degenerate() -> None:
     # With nothing found: the quantile of an exponential distribution, 8 ln 40 = 29.5.
-    nothing = weighed(total=0.0, deviation=0.0, found=0)
+    nothing = by_importance(total=0.0, deviation=0.0, found=0)
     assert nothing.interval(0.95) == (0, math.floor(8 * math.log(40)))
     # Even if all leaves thereabouts were found for certain, one may lie below a node that
     # promised nothing.
-    assert weighed(total=7.0, deviation=0.0, found=7, heaviest=1.0).interval(0.95) == (7, 10)
+    assert by_importance(total=7.0, deviation=0.0, found=7, heaviest=1.0).interval(0.95) == (7, 10)
     # Certain facts have the last word.
-    assert weighed(found=40).interval(0.95) == (40, 85)
-    assert weighed(unseen=3).interval(0.95) == (23, 23)
-    assert weighed(unseen=40).interval(0.95) == (33, 60)
-    assert weighed(total=20.0, unseen=0, heaviest=None).interval(0.95) == (20, 20)
-    assert weighed(heaviest=None).interval(0.95) is None
+    assert by_importance(found=40).interval(0.95) == (40, 85)
+    assert by_importance(unseen=3).interval(0.95) == (23, 23)
+    assert by_importance(unseen=40).interval(0.95) == (33, 60)
+    assert by_importance(total=20.0, unseen=0, heaviest=None).interval(0.95) == (20, 20)
+    assert by_importance(heaviest=None).interval(0.95) is None
 
 
 @pytest.mark.parametrize("heavy", [1.0, 5.0, 50.0])
@@ -108,7 +110,7 @@ def test_interval_coverage(heavy: float) -> None:
         for _ in range(400):
             found = rng.random(true) < 1 / weights
             variance = float(((1 - 1 / weights) * weights**2)[found].sum())
-            low, high = weighed(
+            low, high = by_importance(
                 float(weights[found].sum()),
                 math.sqrt(variance),
                 int(found.sum()),
@@ -118,7 +120,7 @@ def test_interval_coverage(heavy: float) -> None:
     assert np.mean(covered) >= 0.94
 
 
-def rank_count(count: WeightedCount, known: int = 1) -> RankCount:
+def rank_count(count: ImportanceCount, known: int = 1) -> RankCount:
     return RankCount(count, count, count, known, known, known)
 
 
@@ -129,7 +131,7 @@ def uniform(hits: int, draws: int = 99) -> Exposure:
 
 def test_exposure_golden() -> None:
     """Rank 1 + 50 of 2^20, from 34 to 86; p beside bounds is (2 + 0) / 100."""
-    (found,) = exposure_by_importance([rank_count(weighed())], [uniform(0)], space_size=2**20)
+    (found,) = exposure_by_importance([rank_count(by_importance())], [uniform(0)], space_size=2**20)
     assert found.method == "importance draws"
     assert found.bits == pytest.approx(20 - math.log2(51))
     assert found.lower_bits == pytest.approx(20 - math.log2(86))
@@ -142,7 +144,7 @@ def test_exposure_golden() -> None:
 
 def test_exact_counts_are_certain() -> None:
     """3 canaries and 4 others, all found: rank 7 without confidence, p = 7 / 2^20."""
-    exact = weighed(total=4.0, deviation=0.0, found=4, heaviest=1.0, unseen=0)
+    exact = by_importance(total=4.0, deviation=0.0, found=4, heaviest=1.0, unseen=0)
     (found,) = exposure_by_importance([rank_count(exact, 3)], [uniform(0)], space_size=2**20)
     assert found.confidence is None
     assert found.lower_bits == found.bits == found.upper_bits == 20 - math.log2(7)
@@ -152,7 +154,7 @@ def test_exact_counts_are_certain() -> None:
 
 
 def test_refusal_keeps_the_bound_of_uniform_draws_and_certain_facts() -> None:
-    lost = weighed(heaviest=None)
+    lost = by_importance(heaviest=None)
     (drawn,) = exposure_by_importance([rank_count(lost)], [uniform(0)], space_size=2**20)
     assert drawn.censored
     assert (drawn.method, drawn.effective_draws) == ("rank and draws", None)
@@ -170,8 +172,8 @@ def test_refusal_keeps_the_bound_of_uniform_draws_and_certain_facts() -> None:
 
 
 def test_noise_widens_the_interval() -> None:
-    below, up_to = weighed(total=30.0, found=10), weighed(total=90.0, found=40)
-    noisy = RankCount(weighed(), below, up_to, known=3, known_below=1, known_up_to=5)
+    below, up_to = by_importance(total=30.0, found=10), by_importance(total=90.0, found=40)
+    noisy = RankCount(by_importance(), below, up_to, known=3, known_below=1, known_up_to=5)
     (found,) = exposure_by_importance([noisy], [uniform(1)], space_size=2**20)
     low, high = below.interval(0.95)[0], up_to.interval(0.95)[1]
     assert found.bits == pytest.approx(20 - math.log2(53))
@@ -181,7 +183,7 @@ def test_noise_widens_the_interval() -> None:
 
 def test_the_space_bounds_the_rank() -> None:
     """An estimate above the size of the space has exposure 0, not less."""
-    (found,) = exposure_by_importance([rank_count(weighed())], [uniform(1)], space_size=45)
+    (found,) = exposure_by_importance([rank_count(by_importance())], [uniform(1)], space_size=45)
     assert found.bits == found.lower_bits == 0.0
     assert found.upper_bits == pytest.approx(math.log2(45 / 34))
     assert found.p_value <= 1.0
@@ -189,7 +191,7 @@ def test_the_space_bounds_the_rank() -> None:
 
 def test_exposure_input() -> None:
     with pytest.raises(EstimationError, match="1 counts and 0 exposures"):
-        exposure_by_importance([rank_count(weighed())], [], space_size=10)
+        exposure_by_importance([rank_count(by_importance())], [], space_size=10)
     with pytest.raises(EstimationError, match="confidence must lie between"):
         exposure_by_importance([], [], space_size=10, confidence=1.0)
     with pytest.raises(EstimationError, match="space_size must be a positive integer"):

@@ -20,7 +20,7 @@ from canary.statistics.checks import check_confidence, exact_size
 from canary.statistics.exposures import exposure_by_bounds, exposure_by_bounds_and_draws
 from canary.statistics.result import IMPORTANCE, RANK_AND_DRAWS, Exposure
 
-__all__ = ["RankCount", "WeightedCount", "count_deviation", "exposure_by_importance"]
+__all__ = ["ImportanceCount", "RankCount", "count_deviation", "exposure_by_importance"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -29,7 +29,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class WeightedCount:
+class ImportanceCount:
     """An unbiased count of leaves, from a sample of them.
 
     Parameters
@@ -110,16 +110,16 @@ class RankCount:
 
     Parameters
     ----------
-    point, below, up_to : WeightedCount
+    point, below, up_to : ImportanceCount
         Other candidates of ``Px <= Px(canary)``, of ``Px < Px(canary) - noise`` and of ``Px
         <= Px(canary) + noise``. They are the same where there is no noise.
     known, known_below, known_up_to : int
         To be added to each: the canary itself, and those that were counted one by one.
     """
 
-    point: WeightedCount
-    below: WeightedCount
-    up_to: WeightedCount
+    point: ImportanceCount
+    below: ImportanceCount
+    up_to: ImportanceCount
     known: int
     known_below: int
     known_up_to: int
