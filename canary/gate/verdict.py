@@ -108,7 +108,8 @@ class Finding:
     canaries: tuple[Standing, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.sentence}; {self.cure}" if self.cure else self.sentence
+        # One line that any terminal may show: canaries are named by whoever wrote the set.
+        return clean(f"{self.sentence}; {self.cure}" if self.cure else self.sentence)
 
 
 @dataclass(frozen=True)
