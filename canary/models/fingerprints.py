@@ -54,7 +54,7 @@ def fingerprint(module: torch.nn.Module) -> str:
             else:
                 digest.update(f"{part}\0{plain}\0".encode())
     config = getattr(module, "config", None)
-    if hasattr(config, "to_dict"):
+    if config is not None and hasattr(config, "to_dict"):
         digest.update(f"config\0{_settled(config.to_dict())}\0".encode())
     for name, layer in module.named_modules():
         plain = {key: kept for key, kept in vars(layer).items() if isinstance(kept, _PLAIN)}
