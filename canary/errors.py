@@ -12,6 +12,7 @@ catch as much or as little as they mean to::
     │   │   └── NotFiniteError            its numbers are NaN or infinite
     │   └── EstimationError               numbers from which nothing can be estimated
     ├── ServerError                       a served model that fails, refuses or changes
+    │   └── RequestsSpentError            no request is left of those that are allowed
     ├── UnsupportedError                  a capability that this model or format lacks
     ├── MissingExtraError (also ImportError)
     ├── OutputError (also OSError)        a result that cannot be written
@@ -35,6 +36,7 @@ __all__ = [
     "OutOfMemory",
     "OutputError",
     "RecordError",
+    "RequestsSpentError",
     "ServerError",
     "UnsupportedError",
 ]
@@ -94,6 +96,10 @@ class EstimationError(InputError):
 
 class ServerError(CanaryError):
     """A served model whose server cannot be reached, refuses, or is not what it was."""
+
+
+class RequestsSpentError(ServerError):
+    """No request is left of those that a served model may be sent."""
 
 
 class UnsupportedError(CanaryError):

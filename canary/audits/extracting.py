@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,13 @@ from canary.audits.extraction import Candidate, Extraction
 from canary.audits.result import Audit
 from canary.audits.settings import Stage
 from canary.corpus.canaries import CanarySet, canary_set
-from canary.errors import InputError, ModelError, OutOfMemory, UnsupportedError
+from canary.errors import (
+    InputError,
+    ModelError,
+    OutOfMemory,
+    RequestsSpentError,
+    UnsupportedError,
+)
 from canary.formats.format import Format
 from canary.models.loading import load
 from canary.records.given import (
@@ -35,12 +40,13 @@ from canary.scoring.batcher import Batcher
 from canary.scoring.requests import announce
 from canary.search.bounds import bounds_by_place
 from canary.search.pricing import Priced, check_agreement, price
-from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, shortest_leaves
+from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, Stopped, shortest_leaves
 from canary.search.step import context_nats
 from canary.statistics.units import LN2
 
 __all__ = ["check_asked", "extract", "with_extractions"]
 
+_BROKEN_OFF = ("interrupted", "requests")
 _CHECKED = 4  # candidates that are priced as whole rows, too
 _NOTHING_TO_COMPLETE = (
     "Nothing was completed from known characters: no candidate was found, and no canaries were "
@@ -108,8 +114,8 @@ def extract(
     Returns
     -------
     Extraction
-        Valid also where the budget ended or Ctrl-C came; then it says up to which cost the
-        answer is proven.
+        Valid also where the budget or the requests to a served model ended, or Ctrl-C came;
+        then it says up to which cost the answer is proven.
 
     Raises
     ------
@@ -223,7 +229,7 @@ def extract(
         },
         notes=_notes(below, format),
     )
-    if known is None or found.stopped == "interrupted":
+    if known is None or found.stopped in _BROKEN_OFF:
         return result
     secrets = {name: fill for fill, name in own.items()} or {
         f"candidate {place}": c.fill for place, c in enumerate(candidates, 1) if c.fill is not None
@@ -231,7 +237,8 @@ def extract(
     if not secrets:
         return replace(result, notes=(*result.notes, _NOTHING_TO_COMPLETE))
     long_enough = {name: fill for name, fill in secrets.items() if len(fill) > known}
-    with suppress(KeyboardInterrupt):  # what was extracted stays valid
+    stopped: Stopped
+    try:
         made = completed(
             below,
             format,
@@ -241,9 +248,14 @@ def extract(
             budget=budget - found.queries,
             deadline=math.inf if seconds is None else ends,
         )
+    except KeyboardInterrupt:  # what was extracted stays valid
+        stopped = "interrupted"
+    except RequestsSpentError:
+        stopped = "requests"
+    else:
         skipped = _not_completed(len(secrets) - len(long_enough), len(long_enough) - len(made))
         return replace(result, completions=made, notes=(*result.notes, *skipped))
-    return replace(result, stopped="interrupted")
+    return replace(result, stopped=stopped)
 
 
 def check_asked(
@@ -334,7 +346,7 @@ def with_extractions(
                 batch_size=batch_size,
                 stage=stage,
             )
-        except (ModelError, UnsupportedError, OutOfMemory) as error:
+        except (ModelError, UnsupportedError, OutOfMemory, RequestsSpentError) as error:
             about = formats[number]
             note = f"{about.masked} was not searched for its likeliest candidates: {error.problem}."
             formats[number] = replace(about, notes=(*about.notes, note))
@@ -373,7 +385,7 @@ def _checked(
     """What was found, with the queries of pricing `most` proven candidates as whole rows."""
     count = min(found.proven, most, _CHECKED)
     alone = format.size == 1  # nothing was walked
-    if alone or count <= 0 or gives_bounds(below.model) or found.stopped == "interrupted":
+    if alone or count <= 0 or gives_bounds(below.model) or found.stopped in _BROKEN_OFF:
         return found
     which = [i for i in range(count) if fills[i] is not None]
     told = [fill for fill in fills[:count] if fill is not None]
@@ -381,6 +393,8 @@ def _checked(
         rows, queries = price(batcher, format, below.encoder, told)
     except KeyboardInterrupt:  # what was found stays valid
         return replace(found, stopped="interrupted")
+    except RequestsSpentError:
+        return replace(found, stopped="requests")
     check_agreement(batcher, Priced(found.costs[which] / LN2, None), rows, noise_bits)
     return replace(found, queries=found.queries + queries)
 

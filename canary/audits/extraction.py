@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from canary.records.fields import from_fields
+from canary.statistics.numbers import clean
 from canary.tokens.arrays import is_certified
 
 __all__ = ["Candidate", "Completion", "Extraction"]
@@ -18,6 +19,7 @@ _STOPPED = {
     "paper": "twice the batches until the first candidate were done",
     "budget": "the budget of queries was spent",
     "seconds": "the time was up",
+    "requests": "no request was left of those that are allowed",
     "interrupted": "it was interrupted",
 }
 
@@ -109,7 +111,7 @@ class Extraction:
         Open nodes that were dropped to keep memory bounded.
     stopped : str
         What ended the search: ``"proof"``, ``"memory"``, ``"paper"``, ``"budget"``,
-        ``"seconds"`` or ``"interrupted"``.
+        ``"seconds"``, ``"requests"`` or ``"interrupted"``.
     noise_bits : float
         Log-perplexities closer than this may stand in either order.
     certificate : str
@@ -174,9 +176,9 @@ class Extraction:
         """A few lines for a terminal: the candidates, masked unless asked, and how surely."""
         lines = []
         for place, c in enumerate(self.candidates, 1):
-            shown = c.fill if show_secrets and c.fill is not None else self.masked
+            shown = clean(c.fill if show_secrets and c.fill is not None else self.masked)
             proof = "proven" if c.proven else "not proven"
-            name = f", {c.canary}" if c.canary else ""
+            name = f", {clean(c.canary)}" if c.canary else ""
             lines.append(f"{place:>3}. {shown}  {c.px_bits:.2f} bits, {proof}{name}")
         lines.append(self.verdict())
         return "\n".join(lines)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,10 +18,23 @@ from canary.cli.streams import stdout_closed, tell, write_result
 from canary.errors import OutputError
 from canary.statistics.numbers import clean
 
-__all__ = ["Bars", "check_stdout", "emit", "emit_lines", "resumable", "say", "show_table"]
+__all__ = [
+    "EVERY",
+    "Bars",
+    "check_stdout",
+    "emit",
+    "emit_lines",
+    "resumable",
+    "say",
+    "show_table",
+]
 
+EVERY = 10.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+_TICK = 1.0
 _NAME_WIDTH = 48
-_USUAL_WIDTH = 80
+_USUAL_WIDTH, _USUAL_ROWS = 80, 24
 
 
 def say(text: str) -> None:
@@ -115,10 +131,24 @@ def resumable(parts: Path) -> Iterator[None]:
 
 
 class Bars:
-    """Progress bars on stderr, one at a time; nothing where stderr is no terminal."""
+    """How far a command is, on stderr: a bar on a terminal, a line now and then elsewhere.
 
-    def __init__(self) -> None:
+    One thing at a time. A thread of its own keeps the bar's clock and writes the lines, so that
+    whoever waits hears of it also while one long step is computed.
+
+    Parameters
+    ----------
+    every : float, optional
+        Seconds between two lines; `EVERY` unless given.
+    """
+
+    def __init__(self, *, every: float | None = None) -> None:
+        self._every = EVERY if every is None else every
         self._bar: Any = None
+        self._task: _Task | None = None
+        self._lock = threading.RLock()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -129,25 +159,32 @@ class Bars:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._over.set()
         self._close()
+
+    def phase(self, name: str) -> None:
+        """Something that takes its time, and does not say how far it is."""
+        self._open(name, unit="", bar_format="{desc}: {elapsed}")
 
     def stage(self, name: str, total: int) -> Callable[[int], None]:
         """A bar over queries, say; gives what is told of those done since the last time."""
-        bar = self._open(name, total=total, unit="", unit_scale=True)
+        bar, task = self._open(name, total=total, unit="", unit_scale=True)
 
         def advance(done: int) -> None:
+            task.done += done
             bar.update(done)
 
         return advance
 
     def file(self, name: str) -> Callable[[int, int], None]:
         """A bar over the bytes of a file; gives what is told of those done, and of all."""
-        bar = self._open(name, total=None, unit="B", unit_scale=True, unit_divisor=1024)
+        bar, task = self._open(name, total=None, unit="B", unit_scale=True, unit_divisor=1024)
 
         def reach(done: int, total: int) -> None:
             if bar.total is None:  # what an earlier run did says nothing of the speed
                 bar.n = bar.initial = bar.last_print_n = done
             bar.total = total
+            task.done, task.total = done, total
             bar.update(done - bar.n)
 
         return reach
@@ -157,30 +194,74 @@ class Bars:
         self._close()
         say(text)
 
-    def _open(self, name: str, **options: Any) -> Any:
+    def _open(self, name: str, *, unit: str, total: int | None = None, **options: Any) -> Any:
         from tqdm import tqdm
 
         self._close()
-        self._bar = tqdm(
-            desc=clean(name)[:_NAME_WIDTH],
-            file=sys.stderr,
-            disable=sys.stderr is None or not sys.stderr.isatty(),
-            leave=False,
-            **_width(),
-            **options,
-        )
-        return self._bar
+        terminal = sys.stderr is not None and sys.stderr.isatty()
+        with self._lock:
+            self._task = _Task(clean(name)[:_NAME_WIDTH], total, unit, time.monotonic())
+            self._bar = tqdm(
+                desc=self._task.name,
+                total=total,
+                unit=unit,
+                file=sys.stderr,
+                disable=not terminal,
+                leave=False,
+                **_width(),
+                **options,
+            )
+        if self._thread is None:
+            pause = min(_TICK, self._every) if terminal else self._every
+            self._thread = threading.Thread(target=self._keep_telling, args=(pause,), daemon=True)
+            self._thread.start()
+        return self._bar, self._task
 
     def _close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+        with self._lock:
+            if self._bar is not None:
+                self._bar.close()
+            self._bar = self._task = None
+
+    def _keep_telling(self, pause: float) -> None:
+        while not self._over.wait(pause):
+            with self._lock:
+                if self._bar is None or self._task is None:
+                    continue
+                if not self._bar.disable:
+                    self._bar.refresh()
+                    continue
+                try:
+                    say(self._task.line())
+                except BrokenPipeError:  # whoever listened is gone, and the command goes on
+                    return
+
+
+@dataclass
+class _Task:
+    """What is being done, and how far it is."""
+
+    name: str
+    total: int | None
+    unit: str
+    began: float
+    done: int = 0
+
+    def line(self) -> str:
+        """In words, where there is no bar."""
+        seconds = f"{time.monotonic() - self.began:.0f} s"
+        if not self.total:
+            return f"{self.name}: {seconds}"
+        share = f"{100 * min(self.done / self.total, 1):.0f} %"
+        counted = "" if self.unit else f" ({self.done:,} of {self.total:,})"
+        return f"{self.name}: {share}{counted}, {seconds}"
 
 
 def _width() -> dict[str, Any]:
-    """How wide a bar is: as the terminal, now and later; some say that they have no columns."""
+    """How wide a bar is: as the terminal, now and later; some say that they have no size."""
     try:
-        unknown = os.get_terminal_size(sys.stderr.fileno()).columns == 0
+        unknown = 0 in os.get_terminal_size(sys.stderr.fileno())
     except (AttributeError, OSError, ValueError):
         unknown = True
-    return {"ncols": _USUAL_WIDTH} if unknown else {"dynamic_ncols": True}
+    # Without rows there would be no place for a bar, and none would be drawn.
+    return {"ncols": _USUAL_WIDTH, "nrows": _USUAL_ROWS} if unknown else {"dynamic_ncols": True}

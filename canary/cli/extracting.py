@@ -135,6 +135,8 @@ def _explain(result: Extraction, controls: Collection[str]) -> None:
         f"{plural(round(result.random_guesses), 'guess', 'guesses')} on average, each of one "
         "query or more"
     )
+    if result.stopped == "requests":
+        say("Start again with a larger --max-requests: every answer so far is kept")
     if result.dropped:
         say(f"{count(result.dropped)} beginnings were dropped to keep memory bounded")
     if result.completions:
@@ -174,6 +176,11 @@ def _proof(result: Extraction) -> str:
             f"Nothing found: the budget of {plural(result.settings['budget'], 'query', 'queries')} "
             "ended first; give a larger --budget (every candidate costs at least "
             f"{result.rest_bits:.2f} bits)"
+        )
+    if not result.candidates and result.stopped == "requests":
+        return (
+            "Nothing found: the requests that are allowed ended first (every candidate costs at "
+            f"least {result.rest_bits:.2f} bits)"
         )
     if not result.candidates:
         return f"Nothing found; every candidate costs at least {result.rest_bits:.2f} bits"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from canary.cli.console import say
+from canary.cli.console import Bars, say
 from canary.cli.options import (
     Answers,
     BatchSize,
@@ -58,13 +58,15 @@ class ModelOptions:
 
         source = self._source(model)
         say(f"Loading {model}")
-        return load(
-            source,
-            tokenizer=self.tokenizer,
-            dtype=self.dtype,
-            device=self.device,
-            factory=self.factory,
-        )
+        with Bars() as bars:
+            bars.phase(f"Loading {model}")
+            return load(
+                source,
+                tokenizer=self.tokenizer,
+                dtype=self.dtype,
+                device=self.device,
+                factory=self.factory,
+            )
 
     def _source(self, model: str) -> Any:
         """What to load: the server at an address, or what else was named."""

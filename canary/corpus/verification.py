@@ -18,6 +18,7 @@ from canary.corpus.tables import SPLIT
 from canary.errors import CorpusError, InputError, RecordError
 from canary.records.document import load_document
 from canary.records.fields import from_fields
+from canary.statistics.numbers import clean
 
 __all__ = ["KIND", "SCHEMA", "Count", "Verification", "verify"]
 
@@ -93,11 +94,12 @@ class Verification:
         if all(count.found == count.expected for count in departures):
             lines = [f"{searched}: {len(departures):,} found with other tokens than their own"]
         shown = departures[:_SHOWN]
-        width = max(len(count.id) for count in shown)
+        names = [clean(count.id) for count in shown]
+        width = max(map(len, names))
         lines += [
-            f"  {count.id:<{width}}  expected {count.expected:,}, found {count.found:,}"
+            f"  {name:<{width}}  expected {count.expected:,}, found {count.found:,}"
             + ("" if count.intact is None else f", {count.intact:,} with its own tokens")
-            for count in shown
+            for name, count in zip(names, shown, strict=True)
         ]
         if len(departures) > _SHOWN:
             lines.append(f"  and {len(departures) - _SHOWN:,} more")

@@ -92,7 +92,9 @@ def evidence(audit: Audit, groups: Sequence[int], level: float) -> list[Finding]
                 f"p = {probability(p)} says nothing about the"
             )
             cure = "audit with dtype float32, or a format whose candidates differ more"
-        several = f", by Holm over {len(groups)} groups" if len(groups) > 1 else ""
+        several = ""
+        if len(groups) > 1:
+            several = f", by Holm over {len(groups)} groups; {probability(alone)} alone"
         findings.append(
             Finding(
                 "p-value",
@@ -102,8 +104,6 @@ def evidence(audit: Audit, groups: Sequence[int], level: float) -> list[Finding]
                 cure,
                 limit=level,
                 value=p,
-                lower=None,
-                upper=alone,
                 chance=level,
                 canaries=tuple(map(Standing.of, group)) if outcome == "memorized" else (),
             )

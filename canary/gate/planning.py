@@ -14,7 +14,7 @@ from canary.gate.evidence import check_level
 from canary.gate.exposures import check_limit, exceeding, share
 from canary.records.given import real_number, some, whole_number
 from canary.statistics.checks import check_confidence, exact_size, positive_integer
-from canary.statistics.numbers import bits, count, plural
+from canary.statistics.numbers import bits, plural
 from canary.statistics.power import canaries_for, evidence_power, limit_power, smallest_seen
 
 __all__ = ["GatePlan", "plan"]
@@ -127,16 +127,16 @@ class GatePlan:
     def _asked(self) -> list[str]:
         assert self.exposure_bits is not None
         assert self.evidence is not None
-        at = f"A median of {bits(self.exposure_bits)} bits"
+        at = f"If the median exposure is {bits(self.exposure_bits)} bits"
         lines = [
-            f"{at} gives evidence with a chance of {share(self.evidence)}; for "
-            f"{share(self.power)} it takes {_number(self.canaries_for_evidence)}"
+            f"{at}, evidence is found with a chance of {share(self.evidence)}; a chance of "
+            f"{share(self.power)} takes {_number(self.canaries_for_evidence)}"
         ]
         if self.memorized is not None and self.passed is not None:
             lines.append(
-                f"{at} is called memorized with a chance of {share(self.memorized)} and passes "
-                f"with {share(self.passed)}; for a verdict with {share(self.power)} it takes "
-                f"{_number(self.canaries_for_verdict)}"
+                f"{at}, the verdict on the limit is memorized with a chance of "
+                f"{share(self.memorized)} and passed with {share(self.passed)}; the right one of "
+                f"them with {share(self.power)} takes {_number(self.canaries_for_verdict)}"
             )
         return lines
 
@@ -286,5 +286,8 @@ def plan(
 
 def _number(canaries: int | None) -> str:
     if canaries is None:
-        return "more canaries in a group than 4,096, or no number does"
-    return f"{count(canaries)} in a group"
+        return "more than 4,096 canaries with each number of copies, or no number does"
+    return (
+        f"{plural(canaries, 'canary', 'canaries')} with each number of copies "
+        f"(--per-repetition {canaries})"
+    )

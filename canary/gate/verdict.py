@@ -83,9 +83,11 @@ class Finding:
     limit : float or None
         What was given as the limit, in the unit of the question: bits, a p-value, epsilon.
     value : float or None
-        The estimate, in the same unit; None where there is none.
+        The estimate, in the same unit; None where there is none. Of evidence the p-value as
+        Holm's method adjusts it.
     lower, upper : float or None
-        The interval that the outcome rests on; None for an end that is not known.
+        The interval that the outcome rests on; None for an end that is not known, and where
+        the p-value of one test is all there is.
     confidence : float or None
         Of either end of it.
     chance : float or None
@@ -108,7 +110,8 @@ class Finding:
     canaries: tuple[Standing, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.sentence}; {self.cure}" if self.cure else self.sentence
+        # One line that any terminal may show: canaries are named by whoever wrote the set.
+        return clean(f"{self.sentence}; {self.cure}" if self.cure else self.sentence)
 
 
 @dataclass(frozen=True)

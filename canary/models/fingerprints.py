@@ -1,12 +1,13 @@
-"""What a model's parameters hash to, wherever and in whatever form they lie.
+"""What a model hashes to, wherever and in whatever form its parameters lie.
 
-Quantised weights, weights offloaded to disk and adapters that are switched off are all
-part of which model it is.
+Quantised weights, weights offloaded to disk, adapters that are switched off, buffers that
+no checkpoint holds and numbers that are no tensors are all part of which model it is.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,15 +17,33 @@ __all__ = ["fingerprint"]
 
 _PLAIN = (type(None), bool, int, float, str, torch.dtype)
 
+# Where a model lies, who wrote it and how it is run; results say those that matter themselves.
+_INCIDENTAL = frozenset(
+    {
+        "architectures",
+        "dtype",
+        "gradient_checkpointing",
+        "max_seq_len_cached",
+        "name_or_path",
+        "torch_dtype",
+        "training",
+        "transformers_version",
+        "use_cache",
+    }
+)
+
 
 def fingerprint(module: torch.nn.Module) -> str:
-    """SHA-256 over names, dtypes, shapes and bytes of parameters and buffers.
+    """SHA-256 over names, dtypes, shapes and bytes of parameters and buffers, and over settings.
 
-    Of adapters, their scales and which of them are at work count too. Costs one pass over
-    the parameters; those that are offloaded are read one at a time.
+    Buffers count whether a checkpoint would hold them or not. Settings are the config, the
+    class of each part and its attributes that are plain numbers, texts or flags; of adapters,
+    their scales and which of them are at work. Costs one pass over the parameters; those that
+    are offloaded are read one at a time.
     """
     digest = hashlib.sha256()
-    for name, value in sorted(module.state_dict().items()):
+    tensors = {**dict(module.named_buffers(remove_duplicate=False)), **module.state_dict()}
+    for name, value in sorted(tensors.items()):
         if isinstance(value, torch.Tensor) and value.device.type == "meta":
             value = _offloaded(module, name)  # noqa: PLW2901
         for part, plain in _plain_parts(name, value):
@@ -34,11 +53,31 @@ def fingerprint(module: torch.nn.Module) -> str:
                 digest.update(contiguous.reshape(-1).view(torch.uint8).numpy().data)
             else:
                 digest.update(f"{part}\0{plain}\0".encode())
+    config = getattr(module, "config", None)
+    if config is not None and hasattr(config, "to_dict"):
+        digest.update(f"config\0{_settled(config.to_dict())}\0".encode())
     for name, layer in module.named_modules():
+        plain = {key: kept for key, kept in vars(layer).items() if isinstance(kept, _PLAIN)}
+        digest.update(f"{name}\0{type(layer).__qualname__}\0{_settled(plain)}\0".encode())
         if isinstance(getattr(layer, "scaling", None), dict):
             state = (layer.scaling, layer.active_adapters, layer.disable_adapters)
             digest.update(f"{name}\0{state}\0".encode())
     return digest.hexdigest()
+
+
+def _settled(settings: dict[str, Any]) -> str:
+    """Settings as text, in one order and without those that change no probability."""
+    kept = {
+        key: value
+        for key, value in settings.items()
+        if key not in _INCIDENTAL and not key.startswith("_")
+    }
+    # Of an object only its class: its own text might hold its address.
+    return json.dumps(
+        kept,
+        sort_keys=True,
+        default=lambda value: str(value) if isinstance(value, _PLAIN) else type(value).__name__,
+    )
 
 
 def _plain_parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:

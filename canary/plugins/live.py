@@ -85,10 +85,12 @@ def finish_queued() -> None:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """All global random states are afterwards as before, and autocast keeps no weights of ours.
+def undisturbed(module: Any) -> Iterator[None]:
+    """Afterwards all is as before, whatever happens within, and bit for bit.
 
-    The modes of the modules are kept by `canary.models` itself.
+    The global random states; the module's buffers, which a forward may write (counters,
+    observers of quantization), replace or make; and autocast keeps no weights of ours. The
+    modes of the modules are kept by `canary.models` itself. Costs a copy of the buffers.
     """
     python, arrays, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
@@ -101,7 +103,7 @@ def undisturbed() -> Iterator[None]:
         cache_enabled=False,
     )
     try:
-        with uncached:
+        with uncached, _buffers_lent(module):
             yield
     finally:
         random.setstate(python)
@@ -109,3 +111,29 @@ def undisturbed() -> Iterator[None]:
         torch.set_rng_state(cpu)
         if gpus:
             torch.cuda.set_rng_state_all(gpus)
+
+
+@contextmanager
+def _buffers_lent(module: Any) -> Iterator[None]:
+    """Copies stand in for a module's buffers, so that nothing writes to its own.
+
+    Writing the old values back would be seen by autograd, in whose graph a buffer may be.
+    """
+    parts = list(module.modules()) if isinstance(module, torch.nn.Module) else []
+    kept = [(part, dict(part._buffers), set(part._non_persistent_buffers_set)) for part in parts]
+    copies: dict[int, torch.Tensor] = {}  # one for each buffer that several parts share
+    try:
+        for part, buffers, _ in kept:
+            for name, buffer in buffers.items():
+                if buffer is not None:
+                    if id(buffer) not in copies:
+                        copies[id(buffer)] = buffer.detach().clone()
+                    part._buffers[name] = copies[id(buffer)]
+        yield
+    finally:
+        for part, buffers, left_out in kept:
+            for name in set(part._buffers.keys()) - buffers.keys():
+                del part._buffers[name]
+            for name, buffer in buffers.items():
+                part._buffers[name] = buffer
+            part._non_persistent_buffers_set = left_out

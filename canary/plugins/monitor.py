@@ -56,8 +56,8 @@ class ExposureMonitor:
     """Measures the exposure of every canary at chosen steps of a training.
 
     Call `step` behind every step of the optimizer, and `finish` when they are done. The
-    training goes on as it would have without: modes of modules and all random states are
-    restored, to the last bit.
+    training goes on as it would have without: modes of modules, their buffers and all random
+    states are restored, to the last bit, also where an error ends a measurement.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ class ExposureMonitor:
         module = unwrapped(model)
         if not first_process():
             return
-        with self._time.own(), undisturbed(), suppress(NotFiniteError):  # told at each moment
+        with self._time.own(), undisturbed(module), suppress(NotFiniteError):  # told at each moment
             self._prepare(module)
 
     def step(
@@ -369,7 +369,7 @@ class ExposureMonitor:
         self._history = replace(self._history, asked=self._history.asked + 1)
         began = self._time.now()
         try:
-            with undisturbed():
+            with undisturbed(module):
                 self._prepare(module)
                 if self._model is None or not self._time.allows:
                     return None

@@ -36,7 +36,8 @@ def report_membership(found: Survey, path: str | os.PathLike[str]) -> Path:
     Returns
     -------
     Path
-        `path`, one self-contained HTML file without scripts.
+        `path`, one self-contained HTML file without scripts; readable by its owner only,
+        for it names samples that were in the training data.
 
     Raises
     ------
@@ -44,7 +45,7 @@ def report_membership(found: Survey, path: str | os.PathLike[str]) -> Path:
         If the file cannot be written.
     """
     target = Path(path)
-    atomic_write(target, render(found))
+    atomic_write(target, render(found), private=True)
     return target
 
 

@@ -15,6 +15,10 @@ __all__ = ["explained", "junit", "markdown", "write_junit", "write_markdown"]
 
 _MOST_ROWS = 25
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+# GitHub, GitLab and their like read these in plain text: @name, #1, GH-1, !1, addresses, e-mail.
+_CALLS = re.compile(
+    r"(@|#(?=\w)|!(?=\d)|:(?=//)|\bGH-|\bwww(?=\.)|\bmailto:|\bxmpp:)", re.IGNORECASE
+)
 _FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML has no such characters
 
 
@@ -145,5 +149,11 @@ def _text(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Untrusted text as one line of Markdown in which nothing is markup."""
-    return _MARKUP.sub(r"\\\1", clean(text))
+    """Untrusted text as one line of Markdown in which nothing is markup, or calls anybody.
+
+    What a page would make a link of is parted by an empty comment, which nobody sees; a
+    backslash alone does not stop the pages that look for names in the finished text.
+    """
+    parted = _CALLS.split(clean(text))
+    escaped = [_MARKUP.sub(r"\\\1", part) for part in parted]
+    return "".join(part + ("<!-- -->" if at % 2 else "") for at, part in enumerate(escaped))

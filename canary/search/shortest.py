@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.errors import RequestsSpentError
 from canary.models.base import Walker, most_queries
 from canary.scoring.batcher import Batcher
 from canary.search.buckets import OpenNodes
@@ -23,7 +24,7 @@ __all__ = ["MOST_OPEN", "STOPS", "Shortest", "Stop", "Stopped", "shortest_leaves
 
 Ints = NDArray[np.int64]
 Stop = Literal["proof", "paper"]
-Stopped = Literal["proof", "memory", "paper", "budget", "seconds", "interrupted"]
+Stopped = Literal["proof", "memory", "paper", "budget", "seconds", "requests", "interrupted"]
 
 STOPS: tuple[Stop, ...] = ("proof", "paper")
 """When to stop: at the proof, or by the rule of the paper."""
@@ -56,8 +57,8 @@ class Shortest:
         Open nodes that were dropped to keep memory bounded.
     stopped : str
         ``"proof"``; ``"memory"`` (nothing is open any more, but nodes were dropped that might
-        have led to something better); ``"paper"``, ``"budget"``, ``"seconds"`` or
-        ``"interrupted"``.
+        have led to something better); ``"paper"``, ``"budget"``, ``"seconds"``,
+        ``"requests"`` (no more are allowed to a served model) or ``"interrupted"``.
     """
 
     costs: NDArray[np.float64]
@@ -145,6 +146,8 @@ def shortest_leaves(
         rest = walk.rest()
     except KeyboardInterrupt:
         stopped, rest = "interrupted", walk.rest_at_least
+    except RequestsSpentError:
+        stopped, rest = "requests", walk.rest_at_least
     if stopped == "proof" and walk.best.limit > rest:
         stopped = "memory"
     return Shortest(

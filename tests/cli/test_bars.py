@@ -1,11 +1,14 @@
-"""Progress on a terminal, however wide it says that it is; silence elsewhere."""
+"""Progress on a terminal, however large it says that it is, and now and then a line elsewhere."""
 
 from __future__ import annotations
 
+import json
 import os
 import pty
+import re
 import struct
 import sys
+import time
 from fcntl import ioctl
 from io import StringIO
 from termios import TIOCSWINSZ
@@ -15,10 +18,10 @@ import pytest
 from canary.cli.console import Bars
 
 
-def shown(monkeypatch, columns: int) -> str:
+def shown(monkeypatch, columns: int, rows: int = 24) -> str:
     """What a bar half done writes to a terminal of so many columns."""
     ours, theirs = pty.openpty()
-    ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         with Bars() as bars:
@@ -29,17 +32,53 @@ def shown(monkeypatch, columns: int) -> str:
     return text
 
 
-@pytest.mark.parametrize("columns", [0, 40, 120])
-def test_a_bar_is_seen_on_any_terminal_degenerate(monkeypatch, columns):
-    text = shown(monkeypatch, columns)
+@pytest.mark.parametrize(("columns", "rows"), [(0, 24), (0, 0), (80, 0), (40, 24), (120, 50)])
+def test_a_bar_is_seen_on_any_terminal_degenerate(monkeypatch, columns, rows):
+    text = shown(monkeypatch, columns, rows)
     assert "ranks" in text
     assert "%|" in text
     widest = max(len(line) for line in text.replace("\r", "\n").splitlines())
     assert widest <= (columns or 80)
 
 
-def test_nothing_is_written_elsewhere(monkeypatch):
+def test_nothing_is_written_elsewhere_of_what_is_soon_done(monkeypatch):
     monkeypatch.setattr(sys, "stderr", StringIO())
     with Bars() as bars:
         bars.stage("ranks", 1_000)(500)
     assert not sys.stderr.getvalue()
+
+
+@pytest.mark.parametrize("task", ["stage", "file", "phase"])
+def test_lines_come_now_and_then_elsewhere(monkeypatch, task):
+    """Also while nothing is told of progress, and none once it is over."""
+    monkeypatch.setattr(sys, "stderr", StringIO())
+    with Bars(every=0.05) as bars:
+        if task == "stage":
+            bars.stage("ranks\x1b[2J", 1_000)(250)
+        elif task == "file":
+            bars.file("corpus.jsonl")(512, 1024)
+        else:
+            bars.phase("Loading model")
+        time.sleep(0.4)
+    lines = sys.stderr.getvalue().splitlines()
+    assert 2 <= len(lines) <= 8
+    said = {
+        "stage": "ranks[2J: 25 % (250 of 1,000), 0 s",
+        "file": "corpus.jsonl: 50 %, 0 s",
+        "phase": "Loading model: 0 s",
+    }
+    assert set(lines) == {said[task]}
+    time.sleep(0.15)
+    assert len(sys.stderr.getvalue().splitlines()) == len(lines)
+
+
+def test_a_piped_audit_says_how_far_it_is(command, workplace, model, monkeypatch):
+    """A line every ten seconds; the clock of the test goes faster."""
+    monkeypatch.setattr("canary.cli.console.EVERY", 0.02)
+    words = ("--canaries", "canaries.json", "--out", "out", "--draws", 500, "--json")
+    outcome = command("audit", model, *words)
+    assert outcome.code == 0
+    lines = outcome.err.splitlines()
+    assert any(re.fullmatch(r"Loading /.*: \d+ s", line) for line in lines)
+    assert any(re.fullmatch(r".*: \d+ % \([\d,]+ of [\d,]+\), \d+ s", line) for line in lines)
+    json.loads(outcome.out)  # results stand alone

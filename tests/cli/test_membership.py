@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,9 @@ def test_attack_gives_the_numbers_of_the_functions(command, pair):
 
 def test_page_is_one_file_with_the_answer_and_the_figures(command, pair):
     assert command("membership", "attack", *pair, "--out", "report").code == 0
-    page = Path("report/report.html").read_text()
+    files = [Path("report", name) for name in ("report.html", "membership.json")]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}  # they name members
+    page = files[0].read_text()
     assert "Whoever has a similar model tells members" in page
     assert page.count("<svg ") == 4
     assert not re.search(r"https?://|<script|mathdefault", page)

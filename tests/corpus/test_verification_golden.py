@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from datasets import Dataset
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from canary.corpus.canaries import Canary, CanarySet, generate
 from canary.corpus.injection import inject_file
-from canary.corpus.verification import verify
+from canary.corpus.verification import Count, verify
 from canary.formats.format import Format
 
 
@@ -69,6 +70,13 @@ def test_departures_are_named(tmp_path):
     assert data["canaries"][3] == {"id": "control-2", "expected": 0, "found": 0}
     shown = result.summary() + json.dumps(data) + repr(result)
     assert not any(canary.fill in shown for canary in canaries)
+
+
+def test_ids_bring_no_control_characters_into_a_summary():
+    """A set has none in its ids, but a result is read from a file that anybody may have written."""
+    made = verify(Dataset.from_dict({"text": ["x"]}), _set("a"))
+    read = replace(made, canaries=(Count("a\x1b[31m\nb", 1, 0),))
+    assert read.summary().splitlines()[1:] == ["  a[31m b  expected 1, found 0"]
 
 
 def test_a_long_summary_is_cut():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +25,10 @@ def test_p_values_golden():
     assert [f.outcome for f in found] == ["passed", "memorized"]
     assert verdict.outcome == "memorized"
     assert "the canaries with 16 copies look learned: p = 1.1 × 10⁻⁶" in str(verdict)
-    assert "(Fisher, by Holm over 2 groups)" in str(verdict)
+    assert re.search(r"\(Fisher, by Holm over 2 groups; [^;)]+ alone\)", str(verdict))
+    for finding in verdict.findings:
+        if finding.check == "p-value":  # it is no interval
+            assert (finding.lower, finding.upper) == (None, None)
     assert check(audit, max_p=0.001, repetitions=[1])
     assert "Holm" not in str(check(audit, max_p=0.001, repetitions=[1]))
 

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 from fake_server import FakeServer, Status
-from served_things import load_served, some_canaries
+from served_things import FORMAT, load_served, some_canaries
 from small_models import build
 
 import canary
@@ -111,6 +111,39 @@ def test_a_run_that_needs_more_than_is_allowed_is_not_begun(tmp_path):
             canary.score(model, [f"abc {k}" for k in range(100)])
         canary.extract(model, "abc {digit:1}", budget=100)
         assert "at most 100 for the search" in said[-1]
+
+
+@pytest.mark.parametrize("top", [None, 20])
+def test_an_extraction_that_no_request_is_left_for_keeps_what_it_found(tmp_path, top):
+    with FakeServer(build("table")) as server:
+        whole = canary.extract(load_served(server, tmp_path / "a", top_k=top), FORMAT, top=2)
+        assert whole.proven
+        load_served(server, tmp_path / "b", top_k=top)
+        before = server.count()
+        load_served(server, tmp_path / "b", top_k=top)
+        handshake = server.count() - before + 1  # and the list of models
+        stages = []
+        for more in range(4, whole.queries + 40, 3):
+            model = load_served(
+                server, tmp_path / "b", top_k=top, max_requests=handshake + more, in_flight=1
+            )
+            found = canary.extract(model, FORMAT, top=2, batch_size=1)
+            stages.append((found.stopped, len(found.candidates), found.proven))
+            if found.stopped != "requests":
+                break
+            assert not found.proven
+            assert found.rest_bits is not None
+            # What is said to be proven so far is true.
+            for candidate, true in zip(found.candidates, whole.candidates, strict=False):
+                assert not candidate.proven or candidate.fill == true.fill
+            # A rest that is promised is kept.
+            told = {c.fill for c in found.candidates}
+            assert all(
+                c.px_bits >= found.rest_bits - 1e-6 for c in whole.candidates if c.fill not in told
+            )
+        assert {stopped for stopped, _, _ in stages[:-1]} == {"requests"}
+        assert found.stopped == "proof"
+        assert [c.fill for c in found.candidates] == [c.fill for c in whole.candidates]
 
 
 @pytest.mark.parametrize("in_flight", [1, 3])

@@ -26,7 +26,7 @@ def test_random_states_are_as_before_even_after_an_error():
     torch.manual_seed(1)
 
     def disturb():
-        with undisturbed():
+        with undisturbed(None):
             numbers()
             raise ZeroDivisionError
 
@@ -41,12 +41,12 @@ def test_autocast_keeps_no_weights_meanwhile_and_is_as_before():
     from canary.plugins.live import undisturbed
 
     with torch.autocast("cpu", torch.float16):
-        with undisturbed():
+        with undisturbed(None):
             assert torch.is_autocast_enabled("cpu")
             assert torch.get_autocast_dtype("cpu") == torch.float16
             assert not torch.is_autocast_cache_enabled()
         assert torch.is_autocast_cache_enabled()
-    with undisturbed():
+    with undisturbed(None):
         assert not torch.is_autocast_enabled("cpu")
 
 

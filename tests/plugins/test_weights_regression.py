@@ -106,3 +106,79 @@ def test_a_loop_of_ones_own_under_autocast_is_not_disturbed():
     without, with_it = train(watched=False), train(watched=True)
     for name, value in without.items():
         assert np.array_equal(value, with_it[name]), name
+
+
+class Counting:
+    """What a forward may do to the buffers of a part: write, replace, and make them."""
+
+    def __init__(self, part):
+        import torch
+
+        part.register_buffer("calls", torch.zeros(()))
+        part.register_buffer("largest", torch.zeros(2), persistent=False)
+        self.error = None
+        part.register_forward_hook(self)
+
+    def __call__(self, part, inputs, output):
+        import torch
+
+        part.calls += 1  # in place
+        part.largest = torch.maximum(part.largest, output.detach().abs().max())  # another tensor
+        if not part.training:
+            part.register_buffer("made", torch.ones(1), persistent=False)
+            if self.error is not None:
+                raise self.error
+        # The output hangs on a buffer that a later forward writes.
+        return output * (1 + 0 * part.calls) + 1e-3 * part.largest[0]
+
+
+@pytest.mark.parametrize("kind", ["hook", "observer", "failing", "breaking"])
+def test_buffers_that_a_forward_writes_are_the_same(kind):
+    import torch
+
+    from canary.plugins.monitor import ExposureMonitor
+
+    def train(watched):
+        torch.manual_seed(0)
+        module, tokenizer = causal(dropout=0.2)
+        mlp = module.transformer.h[0].mlp
+        if kind == "observer":
+            from torch.ao.quantization import MovingAverageMinMaxObserver
+
+            mlp.act = torch.nn.Sequential(mlp.act, MovingAverageMinMaxObserver())
+        else:
+            counting = Counting(mlp.c_proj)
+        module.train()
+        optimizer = torch.optim.AdamW(module.parameters(), 1e-2)
+        monitor = ExposureMonitor(
+            small_set(), tokenizer=tokenizer, every=1, draws=50, share=None, batch_size=20
+        )
+        names = []
+        for step in range(4):
+            ids = torch.randint(0, 40, (4, 16))
+            loss = module(input_ids=ids, labels=ids).loss
+            if watched:
+                if step > 0 and kind == "failing":
+                    counting.error = MemoryError("no room")
+                if step > 0 and kind == "breaking":
+                    counting.error = ZeroDivisionError("an error of the model itself")
+                    with pytest.raises(ZeroDivisionError):
+                        monitor.step(module)
+                    counting.error = None
+                else:
+                    monitor.step(module)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            names.append([name for name, _ in module.named_buffers()])
+        reasons = [moment.reason for moment in monitor.history.moments]
+        expected = {"failing": 3}.get(kind, 0)
+        assert not watched or (monitor.history.measured and sum(map(bool, reasons)) == expected)
+        buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+        return {**dict(module.state_dict()), **buffers}, names, list(module.state_dict())
+
+    without, with_it = train(watched=False), train(watched=True)
+    assert with_it[1:] == without[1:]
+    assert any("calls" in name or "min_val" in name for name in without[0])
+    for name, value in without[0].items():
+        assert torch.equal(value, with_it[0][name]), name

@@ -79,6 +79,31 @@ def test_untrusted_text_stays_text():
     assert row.replace("\\|", "").count("|") == 5
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["@octocat", "see #12", "a!7", "GH-12", "https://example.org/x", "www.example.org", "a@b.org"],
+)
+def test_markdown_calls_nobody_and_links_nowhere(text):
+    """Pages make links of such words in plain text, whatever backslash stands before them."""
+    made = Finding(
+        "exposure", text, "memorized", f"of {text}", canaries=(Standing(text, 1, None, 1, 2),)
+    )
+    found = markdown(Verdict((made,)))
+    assert text not in found.replace("\\", "")
+    assert text in found.replace("\\", "").replace("<!-- -->", "")  # as a reader sees it
+    assert found.count("<!-- -->") >= 4
+
+
+def test_words_for_a_terminal_hold_no_control_characters():
+    finding = nasty().findings[0]
+    shown = (str(finding), str(nasty()), nasty().summary(), repr(nasty()), explained(nasty()))
+    for text in shown:
+        assert "# heading" in text
+        assert not {"\x1b", "\x00"} & set(text)
+    assert len(nasty().summary().splitlines()) == 1
+    assert nasty().findings[0].sentence == NASTY  # what was found stays as it is
+
+
 def test_of_an_extraction():
     audit = exact({16: [20.0] * 8}, extractions=[extraction({1: "canary-1"})])
     text = markdown(check(audit, no_extraction=True))

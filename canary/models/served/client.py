@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from canary.errors import InputError, MissingExtraError, ServerError
+from canary.errors import InputError, MissingExtraError, RequestsSpentError, ServerError
 from canary.models.served.endpoint import Endpoint
 from canary.models.served.wire import read_json
 from canary.records.fields import brief
@@ -200,7 +200,7 @@ class Client:
             if self._stopped.is_set():
                 raise ServerError("is no longer asked", where=where)
             if most is not None and self._sent >= most:
-                raise ServerError(
+                raise RequestsSpentError(
                     f"has been sent {self._sent:,} requests of the {self._endpoint.max_requests:,} "
                     "that are allowed, and one is kept back to see whether it is the same model",
                     cure="start again with a larger --max-requests: every answer so far is kept",

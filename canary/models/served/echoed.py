@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,23 @@ class EchoedModel:
     manner : Manner
     asking : Asking
     facts : ModelFacts
+    checked : int
+        Tokens of the longest row whose numbers are known to stand in their places.
+    check : callable
+        Finds out whether they do in a longer row, and raises if not.
     """
 
-    def __init__(self, manner: Manner, asking: Asking, facts: ModelFacts) -> None:
+    def __init__(
+        self,
+        manner: Manner,
+        asking: Asking,
+        facts: ModelFacts,
+        *,
+        checked: int,
+        check: Callable[[Row], None],
+    ) -> None:
         self._manner, self._asking = manner, asking
+        self._checked, self._check = checked, check
         self.facts = facts
 
     @property
@@ -50,13 +64,18 @@ class EchoedModel:
         Raises
         ------
         ServerError
-            If the server fails, refuses, or is another than at the beginning.
+            If the server fails, refuses, or is another than at the beginning; or if it tells
+            numbers in other places than their own in rows as long as these.
         UnsupportedError
             If the server takes texts only, and a row is not what it makes of its text.
         """
         sequences = [tuple(row.tolist()) for row in np.split(rows.ids, rows.offsets[1:-1])]
         scored = rows.scored.tolist()
         asked = [ids for ids, count in zip(sequences, scored, strict=True) if count]
+        longest = max(asked, key=len, default=())
+        if len(longest) > self._checked:
+            self._check(longest)
+            self._checked = len(longest)
         found = self._asking.ask(asked, self._request, self._manner.echoed)
         values = [
             found[ids][len(ids) - 1 - count :]

@@ -7,11 +7,15 @@ gives plausible numbers. So a few rows of random tokens are asked for in several
 2. followed by one token that the server itself named as likely to come next: echoed, it
    must have the log-probability that it had there, and change nothing before it;
 3. once more, all at once: what moves is the noise.
+
+The second is done again at the length of the rows that are asked for in earnest, whenever they
+are longer than any before: a server may compute long prompts in another way than short ones.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -28,7 +32,7 @@ from canary.records.fields import brief
 from canary.statistics.units import LN2
 from canary.tokens.base import Tokenizer
 
-__all__ = ["Agreed", "Probe", "model_served", "shake_hands"]
+__all__ = ["Agreed", "Probe", "check_aligned_at", "model_served", "shake_hands"]
 
 _TOP = 5
 _EACH = 2  # next tokens that are tried after each probe
@@ -61,12 +65,16 @@ class Agreed:
         Nats that a token of a probe may move while the model is the same.
     noise_bits_per_token : float
         As in `ModelFacts`.
+    aligned : float
+        Nats that a token may have more or less in an echo than as the next token; infinity
+        where nothing is echoed.
     """
 
     manner: Manner
     probes: tuple[Probe, ...]
     tolerance: float
     noise_bits_per_token: float
+    aligned: float = math.inf
 
 
 def model_served(client: Client, asked: str | None, *, where: str) -> tuple[str, int | None]:
@@ -130,7 +138,7 @@ def shake_hands(
     rows = manner.texts.probes()
     probes = tuple(Probe(row, ask(row)) for row in rows)
     spread = float(np.std(np.concatenate([probe.log_probs for probe in probes])))
-    followed = [*_followed(client, manner, probes)]
+    followed = _followed(client, manner, rows, quote=True)
     if len(followed) < _FEWEST:
         raise ServerError(
             "does not say which tokens it holds likely to come next, so that it cannot be "
@@ -139,9 +147,11 @@ def shake_hands(
             where=where,
         )
     moved = []
-    for probe, token, log_prob in followed:
-        moved.append(ask([*probe.ids, token]) - np.append(probe.log_probs, log_prob))
-    _check_aligned(moved, max(_ALIGNED * spread, LEAST), where)
+    before = {tuple(probe.ids): probe.log_probs for probe in probes}
+    for ids, token, log_prob in followed:
+        moved.append(ask([*ids, token]) - np.append(before[tuple(ids)], log_prob))
+    aligned = max(_ALIGNED * spread, LEAST)
+    _check_aligned(moved, aligned, where)
     moved += [
         outcome.value() - probes[outcome.place].log_probs
         for outcome in in_parallel(ask, rows, at_once=in_flight)
@@ -153,7 +163,39 @@ def shake_hands(
         probes,
         tolerance=max(2 * SAFETY * worst, SAME * spread, LEAST),
         noise_bits_per_token=SAFETY * max(sums, EPSILON["float32"]) / LN2,
+        aligned=aligned,
     )
+
+
+def check_aligned_at(client: Client, agreed: Agreed, ids: Sequence[int]) -> None:
+    """The second question of the handshake at the length of a row that is asked for in earnest.
+
+    Costs up to 3 requests. What the server says of them is not repeated: they hold the row.
+
+    Raises
+    ------
+    ServerError
+        If a likely next token has another log-probability there when it is echoed, or if the
+        server names none, so that it cannot be seen.
+    """
+    manner = agreed.manner
+    beginnings = [list(ids[:-1])]  # with a token behind it, it is as long as the row
+    if manner.as_text and not manner.texts.comes_back(beginnings[0]):
+        beginnings = [list(ids)]
+    followed = _followed(client, manner, beginnings, quote=False)
+    if not followed:
+        raise ServerError(
+            f"names no token that may come after {len(ids) - 1} others, so that it cannot be "
+            "seen whether it tells the log-probability of each in its place at this length",
+            cure="use a server that takes token ids, or texts of another length",
+            where=manner.where,
+        )
+    moved = []
+    for beginning, token, log_prob in followed:
+        row = [*beginning, token]
+        echoed = manner.echoed(client.post(PATH, manner.request(row, echo=True)), row)
+        moved.append(echoed[-1:] - log_prob)
+    _check_aligned(moved, agreed.aligned, manner.where, f"behind {len(beginnings[0]):,} tokens it ")
 
 
 def _manner(client: Client, model: str, tokenizer: Tokenizer, where: str) -> Manner:
@@ -187,10 +229,11 @@ def _manner(client: Client, model: str, tokenizer: Tokenizer, where: str) -> Man
     manner = plain.told_of(choice, len(probe))
     if manner.hidden is not None and manner.hidden != texts.before:
         raise ServerError(
-            f"reads {len(probe) + manner.hidden} tokens where the tokenizer makes "
-            f"{len(probe) + texts.before} of a text",
+            f"says that it reads {len(probe) + manner.hidden} tokens (usage.prompt_tokens) where "
+            f"the tokenizer makes {len(probe) + texts.before} of a text",
             cure="name the tokenizer that the model was trained with (--tokenizer), and have the "
-            "server put the same start token before a text",
+            "server put the same start token before a text; if both is so, it counts wrongly: "
+            "use one that does not",
             where=where,
         )
     showing = choice.tokens is not None and not plain.texts.is_token(choice.tokens[0], probe[0])
@@ -198,24 +241,25 @@ def _manner(client: Client, model: str, tokenizer: Tokenizer, where: str) -> Man
 
 
 def _followed(
-    client: Client, manner: Manner, probes: Sequence[Probe]
-) -> list[tuple[Probe, int, float]]:
-    """Probes, likely next tokens, and what these cost there according to the server."""
-    found: list[tuple[Probe, int, float]] = []
-    for probe in probes:
-        request = manner.request(probe.ids, echo=False, top=_TOP)
-        choice = manner.read(client.post(PATH, request, quote=True), probe.ids)
+    client: Client, manner: Manner, rows: Sequence[list[int]], *, quote: bool
+) -> list[tuple[list[int], int, float]]:
+    """Rows, likely next tokens, and what these cost there according to the server."""
+    found: list[tuple[list[int], int, float]] = []
+    for ids in rows:
+        request = manner.request(ids, echo=False, top=_TOP)
+        choice = manner.read(client.post(PATH, request, quote=quote), ids)
         if not choice.tokens:
             continue
         named: dict[str, float | None] = dict(choice.top[0]) if choice.top else {}
-        check_sum((v for v in named.values() if v is not None), where=manner.where)
+        told = (value for value in named.values() if value is not None)
+        check_sum(told, where=manner.where, rest=manner.most_left(choice))
         named.setdefault(choice.tokens[0], choice.log_probs[0])
         fitting = (
-            (probe, token, float(log_prob))
+            (ids, token, float(log_prob))
             for said, log_prob in named.items()
             if log_prob is not None
             and (token := manner.texts.number(said)) is not None
-            and _joins(manner, probe.ids, token)
+            and _joins(manner, ids, token)
         )
         found += itertools.islice(fitting, _EACH)
     return found
@@ -225,12 +269,12 @@ def _joins(manner: Manner, ids: list[int], token: int) -> bool:
     """Whether a server can be asked for the row with the token behind it."""
     if not manner.as_text:
         return True
-    return manner.texts.ids(manner.texts.tokenizer.decode([*ids, token])) == [*ids, token]
+    return manner.texts.comes_back([*ids, token])
 
 
-def _check_aligned(moved: Sequence[Floats], allowed: float, where: str) -> None:
+def _check_aligned(moved: Sequence[Floats], allowed: float, where: str, which: str = "") -> None:
     last = max(abs(float(part[-1])) for part in moved)
-    before = max(float(np.abs(part[:-1]).max()) for part in moved)
+    before = max(float(np.abs(part[:-1]).max(initial=0.0)) for part in moved)
     if max(last, before) <= allowed:
         return
     if before > allowed:
@@ -238,7 +282,8 @@ def _check_aligned(moved: Sequence[Floats], allowed: float, where: str) -> None:
     else:
         problem = f"gives a token {last:.2g} nats more or less in an echo than as the next token"
     raise ServerError(
-        f"{problem}: its log-probabilities stand in the places of other tokens, or are off by one",
+        f"{which}{problem}: its log-probabilities stand in the places of other tokens, or are "
+        "off by one",
         cure="use a server that gives each token its own. llama-cpp-python does where the model "
         "has a start token; vLLM does",
         where=where,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from canary.models.noise import not_finite
 from canary.models.served.texts import Texts
 from canary.models.served.wire import Choice, completion, read_choice
 
-__all__ = ["Floats", "Manner"]
+__all__ = ["Floats", "Manner", "least_told"]
 
 Floats = NDArray[np.float64]
 
@@ -22,6 +23,30 @@ _WITHOUT_ECHO = (
     "use a server that gives log-probabilities of a prompt (vLLM does), or ask for bounds from "
     "the likeliest next tokens with --top-k"
 )
+_TOKENIZER = "name the tokenizer that the model was trained with (--tokenizer)"
+_SHOWN = (
+    f"{_TOKENIZER}; if it is that one, the server tells tokens by texts that are not theirs: use "
+    "one that tells them by number (return_tokens_as_token_ids, as vLLM does)"
+)
+_MISCOUNTED = (
+    f"{_TOKENIZER}; if it is that one, the server cuts prompts off, puts tokens before some of "
+    "them only, or counts wrongly: use one that does not"
+)
+_CUT = (
+    "it was sent the numbers of tokens, so no tokenizer is the cause: the server cuts prompts "
+    "off, puts tokens before some of them only, or counts wrongly; use one that does not"
+)
+
+
+def least_told(choice: Choice) -> float:
+    """Log-probability that no next token exceeds which an answer (without echo) does not name.
+
+    The token that was sampled does not count: servers tell it beside the likeliest ones, and it
+    need not be among them.
+    """
+    sampled = (choice.tokens or ("",))[0]
+    listed = [value for said, value in choice.top[0].items() if said != sampled]
+    return min(listed, default=0.0)
 
 
 @dataclass(frozen=True)
@@ -85,8 +110,9 @@ class Manner:
         read = choice.prompt_tokens
         if self.hidden is not None and read is not None and read != len(ids) + self.hidden:
             raise ServerError(
-                f"read {read} tokens where {len(ids) + self.hidden} were meant",
-                cure="name the tokenizer that the model was trained with (--tokenizer)",
+                f"says that it read {read} tokens (usage.prompt_tokens) where "
+                f"{len(ids) + self.hidden} were meant",
+                cure=_MISCOUNTED if self.as_text else _CUT,
                 where=self.where,
             )
         return choice
@@ -115,7 +141,7 @@ class Manner:
             if not self.texts.is_token(said, token):
                 raise self._odd(
                     f"makes other tokens of a prompt: number {place + 1} of {n} is another",
-                    "name the tokenizer that the model was trained with (--tokenizer)",
+                    _TOKENIZER if self.as_text else _SHOWN,
                 )
         if choice.log_probs[0] is not None:
             raise self._odd(
@@ -132,6 +158,13 @@ class Manner:
         if np.isnan(found).any():
             raise not_finite(self.model)
         return found
+
+    def most_left(self, choice: Choice) -> float:
+        """What the next tokens that an answer does not name may have together at the most."""
+        if not choice.top or any(self.texts.number(said) is None for said in choice.top[0]):
+            return math.inf  # a text that stands for several tokens hides all but one of them
+        # Models may have more tokens than their tokenizers, but hardly twice as many.
+        return 2 * self.texts.tokenizer.size * math.exp(least_told(choice))
 
     def told_of(self, choice: Choice, tokens: int) -> Manner:
         """The manner, with what the first answer about so many tokens tells besides."""

@@ -16,7 +16,7 @@ from canary.errors import ServerError, UnsupportedError
 from canary.models.noise import EPSILON, not_finite
 from canary.models.served.client import Client, RefusedError
 from canary.models.served.handshake import LEAST, SAFETY, SAME, Agreed, Probe
-from canary.models.served.manner import Floats, Manner
+from canary.models.served.manner import Floats, Manner, least_told
 from canary.models.served.texts import Texts, bare
 from canary.models.served.wire import PATH, check_sum
 from canary.statistics.units import LN2
@@ -53,7 +53,7 @@ def read_next(manner: Manner, answer: Any, ids: Sequence[int]) -> Floats:
     values = np.array(list(told.values()))
     if np.isnan(values).any():
         raise not_finite(manner.model)
-    total = check_sum(told.values(), where=manner.where)
+    total = check_sum(told.values(), where=manner.where, rest=manner.most_left(choice))
     named: dict[int, float] = {}
     unnamed = -math.inf
     for said, value in told.items():
@@ -63,8 +63,7 @@ def read_next(manner: Manner, answer: Any, ids: Sequence[int]) -> Floats:
         else:
             named[token] = value
     rest = math.log(max(1.0 - total, 0.0) + _ROUNDING)
-    listed = [value for said, value in told.items() if said != choice.tokens[0]]
-    bound = max(min(rest, min(listed, default=0.0)), unnamed)
+    bound = max(min(rest, least_told(choice)), unnamed)
     flat = [number for pair in named.items() for number in pair]
     return np.array([min(bound, 0.0), *flat])
 

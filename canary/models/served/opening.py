@@ -15,7 +15,7 @@ from canary.models.served.asking import Asking
 from canary.models.served.client import Client
 from canary.models.served.echoed import EchoedModel
 from canary.models.served.endpoint import Endpoint
-from canary.models.served.handshake import Agreed, model_served, shake_hands
+from canary.models.served.handshake import Agreed, check_aligned_at, model_served, shake_hands
 from canary.models.served.likeliest import LikeliestModel
 from canary.models.served.manner import Floats
 from canary.models.served.next_tokens import agree_on_next, distance, read_next
@@ -71,7 +71,13 @@ def open_endpoint(endpoint: Endpoint, tokenizer: Tokenizer | None) -> LanguageMo
         tolerance=agreed.tolerance,
     )
     if top is None:
-        return EchoedModel(agreed.manner, asking, facts)
+        return EchoedModel(
+            agreed.manner,
+            asking,
+            facts,
+            checked=max(len(probe.ids) for probe in agreed.probes),
+            check=lambda ids: check_aligned_at(client, agreed, ids),
+        )
     return LikeliestModel(agreed.manner, asking, facts, top=top)
 
 

@@ -62,14 +62,17 @@ class Texts:
         UnsupportedError
             If the tokenizer makes others of it.
         """
-        text = self.tokenizer.decode(ids)
-        if self.ids(text) != list(ids):
+        if not self.comes_back(ids):
             raise UnsupportedError(
                 "the server takes texts only, and no text becomes the tokens that it should be "
                 "asked for (a special token, or a beginning that continues in another way)",
                 cure="use a server that takes token ids (vLLM)",
             )
-        return text
+        return self.tokenizer.decode(ids)
+
+    def comes_back(self, ids: Sequence[int]) -> bool:
+        """Whether the tokenizer makes these tokens of their own text."""
+        return self.ids(self.tokenizer.decode(ids)) == list(ids)
 
     def piece(self, token: int) -> str:
         """The text of a token within a text."""
@@ -81,14 +84,16 @@ class Texts:
     def is_token(self, said: str, token: int) -> bool:
         """Whether a server can mean `token` by what it says.
 
-        Parts of characters are told by no text; one is taken for any other.
+        Parts of characters are told by no text; one is taken for any other. A special token
+        has no text within one; servers tell it by none, or by its name.
         """
         number = token_number(said)
         if number is not None:
             return number == token
         piece = self.piece(token)
         if not piece or _LOST in piece:
-            return not said or _LOST in said or said.startswith("bytes:")
+            known = not said or _LOST in said or said.startswith("bytes:")
+            return known or self._named(said) == token
         return said in {piece, piece.lstrip(" ")} or said.replace("▁", " ") == piece
 
     def number(self, said: str) -> int | None:
@@ -98,7 +103,14 @@ class Texts:
             return number if number < self.tokenizer.size else None
         if self._numbers is None:
             self._numbers = self._by_piece()
-        return self._numbers.get(said)
+        found = self._numbers.get(said)
+        return self._named(said) if found is None else found
+
+    def _named(self, said: str) -> int | None:
+        """The special token, or other token without text, of this name."""
+        token_id = getattr(self.tokenizer, "token_id", None)
+        token: int | None = None if token_id is None else token_id(said)
+        return None if token is None or self.piece(token) else token
 
     def probes(self) -> list[list[int]]:
         """A few rows of tokens, the same each time.

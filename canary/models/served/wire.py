@@ -114,18 +114,33 @@ def token_number(token: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def check_sum(log_probs: Iterable[float], *, where: str) -> float:
+def check_sum(log_probs: Iterable[float], *, where: str, rest: float = math.inf) -> float:
     """The probability of different next tokens together.
+
+    Parameters
+    ----------
+    log_probs : iterable of float
+    where : str
+    rest : float
+        What all other tokens may have together at the most.
 
     Raises
     ------
     ServerError
-        If it is more than 1: then they are no natural logarithms, or not of the model itself.
+        If it is more than 1, or too little for all tokens to come to 1: then they are no
+        natural logarithms, or not of the model itself. Logarithms of base 10 are too large for
+        natural ones, which the first shows. Those of base 2 are too small; the second shows
+        it where the model has few tokens, or is nearly sure of one.
     """
     total = math.fsum(math.exp(value) for value in log_probs)
+    problem = ""
     if total > 1 + _EXCESS:
+        problem = f"gives the likeliest next tokens a probability of {total:.3g} together"
+    if total + rest < 1 - _EXCESS:
+        problem = f"leaves all next tokens a probability of at most {total + rest:.3g} together"
+    if problem:
         raise ServerError(
-            f"gives the likeliest next tokens a probability of {total:.3g} together",
+            problem,
             cure="have it give natural logarithms of the model's probabilities, before sampling",
             where=where,
         )

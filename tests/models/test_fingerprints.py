@@ -1,0 +1,69 @@
+"""Two models of one fingerprint give the same probabilities; a model that moves keeps its own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from architectures import architecture
+from small_models import character_tokenizer
+
+from canary.models.fingerprints import fingerprint
+from canary.models.loading import load
+
+
+class Cell(torch.nn.Module):
+    """A recurrent model with numbers beside its weights, of each kind that there is."""
+
+    def __init__(self, *, bias=0.0, temperature=1.0, act=torch.nn.Tanh, slope=0.1):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding = torch.nn.Embedding(64, 8)
+        self.register_buffer("bias", torch.full((8,), bias), persistent=False)
+        self.act, self.leaky = act(), torch.nn.LeakyReLU(slope)
+        self.temperature = temperature
+
+    def forward(self, ids, state):
+        hidden = self.leaky(self.act(self.embedding(ids) + self.bias))
+        logits = hidden @ self.embedding.weight.T / self.temperature
+        return logits, torch.zeros(1, len(ids), 1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"bias": 1.0}, {"temperature": 2.0}, {"act": torch.nn.Sigmoid}, {"slope": 0.5}],
+    ids=lambda other: next(iter(other)),
+)
+def test_what_no_checkpoint_holds_counts(other):
+    assert fingerprint(Cell()) == fingerprint(Cell())
+    assert Cell().state_dict().keys() == Cell(**other).state_dict().keys()
+    found = {
+        load(module, tokenizer=character_tokenizer()).facts.fingerprint
+        for module in (Cell(), Cell(**other))
+    }
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("setting", ["rope_theta", "scaling", "other"])
+def test_the_config_counts(setting):
+    """Same weights; only what the config says of positions or attention is another."""
+    module, plain = architecture("llama"), fingerprint(architecture("llama"))
+    assert fingerprint(module) == plain
+    if setting == "rope_theta":
+        module.model.rotary_emb.inv_freq *= 0.5
+    elif setting == "scaling":
+        module.model.layers[0].self_attn.scaling *= 2
+    else:
+        module.config.attention_dropout = 0.25
+    assert fingerprint(module) != plain
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable:FutureWarning")
+def test_where_a_model_lies_and_how_it_is_used_does_not_count(tmp_path):
+    module = architecture("llama")
+    before = fingerprint(module)
+    module.save_pretrained(tmp_path)
+    module.train()
+    module.gradient_checkpointing_enable()
+    module.config.use_cache = False
+    assert fingerprint(module) == before
+    assert fingerprint(type(module).from_pretrained(tmp_path)) == before
