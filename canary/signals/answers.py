@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
+from canary.scoring.reading import Scores, read_scores
 from canary.signals.measuring import table_of_file
 from canary.signals.table import SignalTable
 
 __all__ = ["Answers", "Said", "answers_of", "check_same_samples"]
 
 Said = Any
-"""A path of a file of outputs, a `SignalTable`, an array of losses of shape (samples,) or
-(models, samples), or a list of these."""
+"""A path of a file of outputs or (``.jsonl``) of scores that ``canary score`` wrote, a
+`SignalTable`, an array of losses of shape (samples,) or (models, samples), or a list of
+these."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +37,8 @@ class Answers:
         Share of samples that each model classifies rightly; None where losses alone are
         known.
     labels : int64 array of shape (samples,) or None
-        None where an array of losses was given.
+        By which it is seen that models were asked about the same samples: the labels, or
+        the lines of scored texts. None where an array of losses was given.
     sources : tuple of str
         Where each model's come from.
     """
@@ -60,7 +65,8 @@ def answers_of(given: Said, name: str) -> Answers:
     Parameters
     ----------
     given : path-like, SignalTable, array_like, or list of these
-        Files and tables hold outputs with their labels; arrays hold losses, in nats.
+        Files and tables hold outputs with their labels, or scores of texts, whose loss is
+        the mean over the tokens; arrays hold losses, in nats.
     name : str
         What they are, for messages.
 
@@ -73,6 +79,8 @@ def answers_of(given: Said, name: str) -> Answers:
     if isinstance(given, list | tuple) and not all(isinstance(one, int | float) for one in given):
         return _stacked([answers_of(one, f"{name} {at}") for at, one in enumerate(given, 1)], name)
     if isinstance(given, str | os.PathLike):
+        if Path(given).suffix.lower() == ".jsonl":
+            return _of_scores(read_scores(given))
         given = table_of_file(given, members=False)
     if isinstance(given, SignalTable):
         right = given.values.get("correctness")
@@ -83,6 +91,18 @@ def answers_of(given: Said, name: str) -> Answers:
             (given.source,) * given.models,
         )
     return _of_array(given, name)
+
+
+def _of_scores(scores: Scores) -> Answers:
+    if not scores.tokens.all():
+        at = int(scores.tokens.argmin())
+        raise InputError(
+            "the text has no token that was priced, and so no loss",
+            cure="leave it out of the query set, or score with a start token",
+            where=f"{scores.path}:{at + 1}",
+        )
+    nats = scores.px_bits * math.log(2) / scores.tokens
+    return Answers(nats[None, :], None, scores.lines, (str(scores.path),))
 
 
 def _of_array(given: Any, name: str) -> Answers:
@@ -137,8 +157,8 @@ def check_same_samples(one: Answers, other: Answers, name: str) -> None:
         differ = np.flatnonzero(one.labels != other.labels)
         if len(differ):
             raise InputError(
-                f"labels differ from those of others at {len(differ):,} samples, the first at "
-                f"{differ[0]:,}",
+                f"labels (or lines) differ from those of others at {len(differ):,} samples, "
+                f"the first at {differ[0]:,}",
                 cure="ask every model about the same samples, the query set, in the same order",
                 where=name,
             )
