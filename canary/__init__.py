@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from canary.gate.checking import check as check
     from canary.gate.planning import plan as plan
     from canary.membership.evaluation import evaluate as evaluate
+    from canary.membership.forgetting import forgotten as forgotten
     from canary.membership.metric import attack as attack
     from canary.models.loading import load as load
     from canary.reports.html import report as report
@@ -44,6 +45,7 @@ _HOMES = {
     "evaluate": "canary.membership.evaluation",
     "exposure": "canary.audits.auditing",
     "extract": "canary.audits.extracting",
+    "forgotten": "canary.membership.forgetting",
     "generate": "canary.corpus.canaries",
     "inject": "canary.corpus.injection",
     "load": "canary.models.loading",
@@ -67,6 +69,7 @@ __all__ = [
     "evaluate",
     "exposure",
     "extract",
+    "forgotten",
     "generate",
     "inject",
     "load",

@@ -14,6 +14,7 @@ from canary.cli import (
     before_training,
     deciding,
     extracting,
+    forgetting,
     membership_commands,
 )
 from canary.cli.console import check_stdout
@@ -92,6 +93,13 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
         "plot a/audit.json b/audit.json --test-loss 4.31 --test-loss 4.36 --kind utility "
         "--copies 4 --out utility.pdf",
     ),
+    (
+        forgetting.forgotten,
+        "forgotten --query-model query.npz --target target.npz --calibration other1.npz "
+        "--calibration other2.npz --out forgetting/",
+        "forgotten --query-model query.jsonl --target unlearned.jsonl --calibration other.jsonl "
+        "--retrained retrained.jsonl --out forgetting/ --json",
+    ),
     (after_training.demo, "demo --out demo/"),
 )
 
@@ -163,5 +171,5 @@ def _root(
 
     Put canaries into a corpus (plan, generate, inject, verify; strip and discover), train as
     always, measure (score, audit, exposure, extract, report, plot), and decide (check). For
-    classifiers: membership.
+    classifiers: membership. After unlearning: forgotten.
     """

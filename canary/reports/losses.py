@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from canary.errors import InputError, RecordError
+import numpy as np
+
+from canary.errors import InputError
+from canary.scoring.reading import read_scores
 from canary.statistics.units import LN2
 
 __all__ = ["measured_losses"]
-
-_CURE = "name a file that canary score wrote"
 
 
 @dataclass(frozen=True)
@@ -64,38 +63,19 @@ def measured_losses(paths: Sequence[str | os.PathLike[str]]) -> list[float]:
 
 
 def _read(path: Path) -> _Scores:
-    texts, tokens, bits = 0, 0, []
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
-                line, priced, px = _record(raw, f"{path}:{number}")
-                digest.update(b"%d %d\n" % (line, priced))
-                texts, tokens = texts + 1, tokens + priced
-                bits.append(px)
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise RecordError(f"cannot be read ({reason})", cure=_CURE, where=str(path)) from error
-    if not tokens:
-        raise RecordError("holds no score of a token", cure=_CURE, where=str(path))
-    return _Scores(path, texts, tokens, math.fsum(bits), digest.hexdigest())
-
-
-def _record(raw: bytes, where: str) -> tuple[int, int, float]:
-    try:
-        record: Any = json.loads(raw)
-        line, tokens, px = record["line"], record["tokens"], record["px_bits"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RecordError("is no score of a text", cure=_CURE, where=where) from error
-    if px is None:
+    found = read_scores(path)
+    endless = np.flatnonzero(np.isinf(found.px_bits))
+    if len(endless):
         raise InputError(
             "the model gives this text probability 0, so its loss has no end",
             cure="leave the text out of all files of scores, or compare exposure only",
-            where=where,
+            where=f"{path}:{endless[0] + 1}",
         )
-    whole = type(line) is int and type(tokens) is int and tokens >= 0
-    if not whole or type(px) not in (int, float) or not 0 <= px < math.inf:
-        raise RecordError("is no score of a text", cure=_CURE, where=where)
-    return line, tokens, float(px)
+    about = np.stack([found.lines, found.tokens]).tobytes()
+    return _Scores(
+        path,
+        len(found.lines),
+        int(found.tokens.sum()),
+        math.fsum(found.px_bits),
+        hashlib.sha256(about).hexdigest(),
+    )

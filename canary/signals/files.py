@@ -28,17 +28,24 @@ __all__ = ["KINDS", "pieces_of"]
 KINDS: tuple[Outputs, ...] = ("logits", "probs", "losses")
 """Names of outputs; of several in a file the first is read."""
 
+Names = tuple[str, ...]
+
 _BYTES = 1 << 25
 """Of the numbers of a piece, as float64."""
 
 
-def pieces_of(path: str | os.PathLike[str]) -> tuple[Outputs, Iterator[Piece]]:
+def pieces_of(
+    path: str | os.PathLike[str], *, members: bool = True
+) -> tuple[Outputs, Iterator[Piece]]:
     """What kind of outputs a file holds, and its samples piece by piece, not yet checked.
 
     Parameters
     ----------
     path : path-like
         Its ending says what it is: ``.npz``, ``.parquet`` or ``.csv``.
+    members : bool
+        Whether the file must say which samples are members. If not, what it says of them is
+        left alone, and none is one.
 
     Raises
     ------
@@ -55,7 +62,7 @@ def pieces_of(path: str | os.PathLike[str]) -> tuple[Outputs, Iterator[Piece]]:
             cure="save the outputs as .npz, .parquet or .csv",
             where=str(place),
         )
-    kind, pieces = reader(place)
+    kind, pieces = reader(place, ("labels", "member") if members else ("labels",))
     return kind, _guarded(pieces, place)
 
 
@@ -82,15 +89,15 @@ def _damaged(path: Path, error: Exception) -> InputError:
     )
 
 
-def _kind(names: set[str], path: Path) -> Outputs:
+def _kind(names: set[str], path: Path, needed: Names) -> Outputs:
     found = [kind for kind in KINDS if kind in names]
-    missing = [name for name in ("labels", "member") if name not in names]
+    missing = [name for name in needed if name not in names]
     if not found or missing:
         lacking = " and ".join([*([] if found else ["logits, probs or losses"]), *missing])
         shown = ", ".join(sorted(names)[:10]) or "nothing"
         raise InputError(
             f"lacks {lacking}; it holds {shown}",
-            cure="save logits (or probs, or losses), labels and member under these names",
+            cure=f"save logits (or probs, or losses) and {' and '.join(needed)} under these names",
             where=str(path),
         )
     return found[0]
@@ -99,14 +106,14 @@ def _kind(names: set[str], path: Path) -> Outputs:
 # --- npz ------------------------------------------------------------------------------
 
 
-def _npz(path: Path) -> tuple[Outputs, Iterator[Piece]]:
+def _npz(path: Path, needed: Names) -> tuple[Outputs, Iterator[Piece]]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = {name.removesuffix(".npy") for name in archive.namelist()}
-            kind = _kind(names, path)
-            asked = [kind, "labels", "member", *(["group"] if "group" in names else [])]
+            kind = _kind(names, path, needed)
+            beside = [*needed, *(["group"] if "group" in names else [])]
             lengths = {}
-            for name in asked:
+            for name in (kind, *beside):
                 with archive.open(f"{name}.npy") as file:
                     shape, _, _ = _header(file, name, path)
                 lengths[name] = shape[0] if shape else 0
@@ -115,20 +122,19 @@ def _npz(path: Path) -> tuple[Outputs, Iterator[Piece]]:
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise _damaged(path, error) from error
     check_lengths(lengths, str(path))
-    return kind, _npz_pieces(path, kind, grouped="group" in names)
+    return kind, _npz_pieces(path, kind, beside)
 
 
-def _npz_pieces(path: Path, kind: Outputs, *, grouped: bool) -> Iterator[Piece]:
+def _npz_pieces(path: Path, kind: Outputs, beside: list[str]) -> Iterator[Piece]:
     with zipfile.ZipFile(path) as archive:
-        labels, member, *group = (
-            _whole(archive, name, path)
-            for name in ("labels", "member", *(["group"] if grouped else []))
-        )
+        held = {name: _whole(archive, name, path) for name in beside}
+        labels = held["labels"]
+        member, group = held.get("member", np.zeros(len(labels))), held.get("group")
         at = 0
         for outputs in _rows(archive, kind, path):
             part = slice(at, at + len(outputs))
             at += len(outputs)
-            yield Piece(outputs, labels[part], member[part], group[0][part] if group else None)
+            yield Piece(outputs, labels[part], member[part], None if group is None else group[part])
 
 
 def _header(file: IO[bytes], name: str, path: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -187,7 +193,7 @@ def _rows_of(shape: tuple[int, ...]) -> int:
 # --- tables ---------------------------------------------------------------------------
 
 
-def _parquet(path: Path) -> tuple[Outputs, Iterator[Piece]]:
+def _parquet(path: Path, needed: Names) -> tuple[Outputs, Iterator[Piece]]:
     import pyarrow.parquet as pq
 
     try:
@@ -195,26 +201,26 @@ def _parquet(path: Path) -> tuple[Outputs, Iterator[Piece]]:
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from error
     columns = file.schema_arrow.names
-    kind, chosen = _chosen(columns, path)
+    kind, chosen = _chosen(columns, path, needed)
     width = sum(1 for name in chosen if name.startswith(kind))
     rows = _rows_of((1, width)) if width > 1 else 1 << 14
-    read = chosen + ["labels", "member"] + (["group"] if "group" in columns else [])
+    read = [*chosen, *needed, *(["group"] if "group" in columns else [])]
     batches = file.iter_batches(batch_size=rows, columns=read)
-    return kind, _table_pieces(batches, kind, chosen, path)
+    return kind, _table_pieces(batches, kind, chosen, path, needed)
 
 
-def _csv(path: Path) -> tuple[Outputs, Iterator[Piece]]:
+def _csv(path: Path, needed: Names) -> tuple[Outputs, Iterator[Piece]]:
     import pyarrow.csv
 
     try:
         batches = pyarrow.csv.open_csv(path)
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from error
-    kind, chosen = _chosen(batches.schema.names, path)
-    return kind, _table_pieces(batches, kind, chosen, path)
+    kind, chosen = _chosen(batches.schema.names, path, needed)
+    return kind, _table_pieces(batches, kind, chosen, path, needed)
 
 
-def _chosen(columns: list[str], path: Path) -> tuple[Outputs, list[str]]:
+def _chosen(columns: list[str], path: Path, needed: Names) -> tuple[Outputs, list[str]]:
     """The kind of outputs, and the columns that hold it."""
     numbered: dict[str, list[str]] = {}
     for kind in KINDS:
@@ -228,18 +234,20 @@ def _chosen(columns: list[str], path: Path) -> tuple[Outputs, list[str]]:
                 cure=f"name them {kind}_0, {kind}_1 and so on",
                 where=str(path),
             )
-    kind = _kind({*columns, *numbered}, path)
+    kind = _kind({*columns, *numbered}, path, needed)
     return kind, [kind] if kind in columns else numbered[kind]
 
 
-def _table_pieces(batches: Any, kind: Outputs, chosen: list[str], path: Path) -> Iterator[Piece]:
+def _table_pieces(
+    batches: Any, kind: Outputs, chosen: list[str], path: Path, needed: Names
+) -> Iterator[Piece]:
     empty = True
     for batch in batches:
         if not batch.num_rows:
             continue
         empty = False
         held = {name: batch.column(name) for name in batch.schema.names}
-        nulls = [name for name in (*chosen, "labels", "member") if held[name].null_count]
+        nulls = [name for name in (*chosen, *needed) if held[name].null_count]
         if nulls:
             raise InputError(
                 f"the column {nulls[0]} has empty cells", cure="fill each", where=str(path)
@@ -248,7 +256,8 @@ def _table_pieces(batches: Any, kind: Outputs, chosen: list[str], path: Path) ->
             outputs = _lists(held[kind], kind, path)
         else:
             outputs = np.column_stack([_numbers(held[name]) for name in chosen])
-        labels, member = _numbers(held["labels"]), _numbers(held["member"])
+        labels = _numbers(held["labels"])
+        member = _numbers(held["member"]) if "member" in needed else np.zeros(len(labels))
         group = (
             np.asarray(held["group"].to_pylist(), object).astype(str) if "group" in held else None
         )

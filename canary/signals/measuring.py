@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from canary.signals.classifier import Outputs, signals_of, working
 from canary.signals.files import KINDS, pieces_of
 from canary.signals.table import SignalTable
 
-__all__ = ["Classifier", "measure"]
+__all__ = ["Classifier", "measure", "table_of_file"]
 
 Classifier = Callable[[Any], ArrayLike] | NDArray[Any]
 """A function of a part of `x` that gives outputs, or an array of all outputs."""
@@ -80,7 +79,7 @@ def measure(
                 cure="give the path alone",
                 where=_WHERE,
             )
-        return _of_file(Path(models))
+        return table_of_file(models)
     if y is None or member is None or outputs not in KINDS:
         raise InputError(
             f"y, member and outputs are needed, got outputs={outputs!r}",
@@ -110,8 +109,15 @@ def measure(
     return _stacked(tables)
 
 
-def _of_file(path: Path) -> SignalTable:
-    kind, pieces = pieces_of(path)
+def table_of_file(path: str | os.PathLike[str], *, members: bool = True) -> SignalTable:
+    """What one model said of samples, from a file of outputs.
+
+    Parameters
+    ----------
+    path, members
+        As `canary.signals.files.pieces_of` takes them.
+    """
+    kind, pieces = pieces_of(path, members=members)
     return _table(kind, pieces, str(path))
 
 

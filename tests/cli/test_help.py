@@ -20,6 +20,7 @@ from canary.cli import (
     before_training,
     deciding,
     extracting,
+    forgetting,
     membership_commands,
 )
 from canary.cli.commands import app
@@ -41,6 +42,7 @@ from canary.formats.kinds import KINDS
 from canary.gate.checking import Statistic, check
 from canary.gate.planning import plan
 from canary.gate.verdict import Policy
+from canary.membership.forgetting import forgotten
 from canary.membership.risk import Scale, risk_scores
 from canary.membership.survey import survey
 from canary.models.torch_support import dtype_named
@@ -48,7 +50,7 @@ from canary.reports.plotting import Kind
 from canary.scoring.files import score_file
 from canary.search.shortest import STOPS
 
-COUNTS = {"audit": 3, "extract": 2, "report": 4, "plot": 2, "plan": 2, "check": 4}
+COUNTS = {"audit": 3, "extract": 2, "report": 4, "plot": 2, "plan": 2, "check": 4, "forgotten": 2}
 """Examples in the help of commands that have more than one."""
 
 TOP = get_command(app).commands
@@ -67,6 +69,7 @@ SHARED = [
     (deciding.plan, plan),
     (membership_commands.attack, survey),
     (membership_commands.risk, risk_scores),
+    (forgetting.forgotten, forgotten),
 ]
 
 
@@ -89,7 +92,7 @@ def test_commands_of_this_version():
     before = {"generate", "inject", "verify", "strip", "discover"}
     after = {"score", "audit", "exposure", "extract", "report", "plot"}
     membership = {"membership attack", "membership risk"}
-    assert set(COMMANDS) == before | after | {"plan", "check", "demo"} | membership
+    assert set(COMMANDS) == before | after | {"plan", "check", "forgotten", "demo"} | membership
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -118,7 +121,7 @@ def test_kinds_of_holes_are_in_the_help(command):
 def test_defaults_are_those_of_the_functions(cli, api):
     ours, theirs = (inspect.signature(f).parameters for f in (cli, api))
     shared = (ours.keys() & theirs.keys()) - {"model", "corpus", "formats", "format"}
-    shared -= {"target", "shadow"}
+    shared -= {"target", "shadow", "calibration"}
     shared -= {"canaries"} if cli not in (extracting.extract, deciding.check) else set()
     assert shared
     for name in shared:

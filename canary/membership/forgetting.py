@@ -1,0 +1,460 @@
+"""Has a model forgotten a data set? The method of Liu and Tsaftaris, with what it lacks.
+
+All models are asked about the same samples, the query set. A query model was trained on
+it, calibration models on other data of the same domain, and the target is asked about. The
+distance of two models is that of Kolmogorov and Smirnov between their losses [1]_.
+
+References
+----------
+.. [1] Liu and Tsaftaris, Have you forgotten? A method to assess if machine learning models
+   have forgotten data, MICCAI 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import EstimationError, InputError
+from canary.membership.evaluation import evaluate
+from canary.records.versions import versions
+from canary.signals.answers import Answers, Said, answers_of, check_same_samples
+from canary.signals.samples import shared_samples
+from canary.statistics.checks import check_confidence, positive_integer
+from canary.statistics.distances import (
+    Distance,
+    chance_distance,
+    ks_distance,
+    ratio_interval,
+    resampled_distance,
+    resamples,
+)
+from canary.statistics.numbers import plural, probability
+from canary.statistics.roc import Estimate
+
+__all__ = ["KIND", "SCHEMA", "Forgetting", "forgotten"]
+
+KIND = "canary forgetting"
+SCHEMA = 1
+
+Answer = Literal["forgotten", "not forgotten", "undecided"]
+
+_FEWEST = 8
+_FEW = 100
+_WELL = 0.9
+_LEVEL = 0.05
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Forgetting:
+    """How the target stands between models that know the query set and models that do not.
+
+    Parameters
+    ----------
+    rho : float
+        Equation 4: the target's distance from the query model over that of the calibration
+        models; means where there are several. By the paper's rule the query set is
+        forgotten from 1 on.
+    lower, upper : float
+        Its interval; `upper` is infinite where the denominator may be 0.
+    confidence : float
+    target : float
+        Distance of the target from the query model (equation 2).
+    calibration : float64 array of shape (calibration models,)
+        Distance of each calibration model from the query model (equation 3).
+    retrained : float64 array of shape (retrained models,) or None
+        The same of models retrained without the query set.
+    floor : float or None
+        Mean distance of the query models from each other: what a target would have that was
+        trained on the query set alone. None with one of them.
+    p : float
+        ``(1 + #{calibration models as close as the target, or closer}) / (K + 1)``: the
+        p-value of "the target is to the query set as a calibration model is".
+    p_unlike : float or None
+        The same of "the target answers as the calibration models do", in any direction: by
+        its mean distance from them, among theirs from each other and from it. Small too for
+        a target that is worse on the query set than one that never saw it. None with fewer
+        than two calibration models.
+    auc : Estimate or None
+        A membership attack beside it: the chance that the target's loss is lower on a sample
+        of the query set than on one that it never saw. None unless these were given.
+    losses : dict of str to float64 array of shape (models, samples)
+        Of query, target, calibration and, if given, retrained models, for figures.
+    chance : float
+        Distance that equal distributions exceed in one of twenty cases, for this many
+        samples.
+    resamples, seed : int
+    notes : tuple of str
+        What stands against the answer.
+    """
+
+    rho: float
+    lower: float
+    upper: float
+    confidence: float
+    target: float
+    calibration: Floats
+    retrained: Floats | None
+    floor: float | None
+    p: float
+    p_unlike: float | None
+    auc: Estimate | None
+    losses: dict[str, Floats]
+    chance: float
+    resamples: int
+    seed: int
+    notes: tuple[str, ...]
+
+    @property
+    def samples(self) -> int:
+        """Samples of the query set."""
+        return int(self.losses["target"].shape[1])
+
+    @property
+    def forgotten(self) -> bool:
+        """The paper's rule: whether rho is at least 1."""
+        return self.rho >= 1.0
+
+    @property
+    def answer(self) -> Answer:
+        """The paper's rule for the whole interval: forgotten, not forgotten, or undecided."""
+        if self.upper < 1.0:
+            return "not forgotten"
+        return "forgotten" if self.lower >= 1.0 else "undecided"
+
+    def summary(self) -> str:
+        """The answer in three sentences at most."""
+        upper = f"{self.upper:.2f}" if math.isfinite(self.upper) else "no upper end"
+        models = plural(len(self.calibration), "calibration model")
+        closer = int((self.calibration <= self.target).sum())
+        said = {
+            "forgotten": "By the paper's rule the target has forgotten the query set",
+            "not forgotten": "By the paper's rule the target has not forgotten the query set",
+            "undecided": "The paper's rule does not decide whether the query set is forgotten",
+        }[self.answer]
+        lines = [
+            f"{said}: rho is {self.rho:.2f} ({self.lower:.2f} to {upper}), and 1 is the limit.",
+            f"Of {models} {closer or 'none'} {'is' if closer <= 1 else 'are'} as close to the "
+            f"query model as the target: p = {probability(self.p)}.",
+        ]
+        if self.unlike:
+            lines.append(
+                "But it does not answer as they do either (p = "
+                f"{probability(self.p_unlike or 0.0)}): one that never saw the query set would."
+            )
+        return " ".join(lines)
+
+    @property
+    def unlike(self) -> bool:
+        """Whether it counts as forgotten and yet stands out from the calibration models."""
+        return self.p_unlike is not None and self.p_unlike <= _LEVEL and self.forgotten
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data, without the losses; no upper end is None."""
+        return {
+            "rho": self.rho,
+            "lower": self.lower,
+            "upper": self.upper if math.isfinite(self.upper) else None,
+            "confidence": self.confidence,
+            "answer": self.answer,
+            "forgotten_by_the_rule": self.forgotten,
+            "p": self.p,
+            "p_unlike": self.p_unlike,
+            "target": self.target,
+            "calibration": self.calibration.tolist(),
+            "retrained": None if self.retrained is None else self.retrained.tolist(),
+            "floor": self.floor,
+            "chance_distance": self.chance,
+            "auc": None
+            if self.auc is None
+            else {"value": self.auc.value, "lower": self.auc.lower, "upper": self.auc.upper},
+            "samples": self.samples,
+            "query_models": len(self.losses["query"]),
+            "resamples": self.resamples,
+            "seed": self.seed,
+            "notes": list(self.notes),
+            "versions": versions(),
+        }
+
+
+def forgotten(
+    query: Said,
+    target: Said,
+    calibration: Said,
+    *,
+    retrained: Said | None = None,
+    unseen: Said | None = None,
+    query_data: Iterable[Any] | None = None,
+    calibration_data: Iterable[Any] | None = None,
+    confidence: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+    done: Callable[[int], object] = lambda count: None,
+) -> Forgetting:
+    """Compare what models say of the query set: has the target forgotten it?
+
+    Parameters
+    ----------
+    query : path-like, SignalTable, array_like of float, or list of these
+        What one or several models said of the query set that were trained on it, with the
+        target's design: files of outputs (`member` is not needed), what `canary.measure`
+        gave, or losses in nats of shape (samples,) or (models, samples).
+    target : the same
+        Of the one model that is asked about.
+    calibration : the same
+        Of one or, better, 19 or more models that were trained on other data of the domain.
+    retrained : the same, optional
+        Of models retrained without the query set: what an unlearned model should be like.
+    unseen : the same, optional
+        What the target said of samples that it certainly never saw, of the query set's
+        kind: gives the membership attack beside it.
+    query_data, calibration_data : iterable of str or arrays, optional
+        The two sets themselves, to be checked by hash for samples that are in both.
+    confidence : float
+        Of every interval.
+    resamples : int
+        Of samples and of models, for the interval.
+    seed : int
+    done : callable
+        Told of every pair of models that is compared.
+
+    Returns
+    -------
+    Forgetting
+
+    Raises
+    ------
+    InputError
+        If the models were asked about different samples, there are several targets, or query
+        and calibration set share samples.
+    EstimationError
+        If there are fewer than 8 samples, or a calibration model answers as the query model
+        does, so that the ratio has no meaning.
+
+    Notes
+    -----
+    O(models n log n + resamples models n) time. The interval speaks of other samples of the
+    query set's kind and, where there are several query or calibration models, of other
+    trainings of them; never of another training of the target.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> knows, others = rng.exponential(0.1, (2, 500)), rng.exponential(1.0, (19, 500))
+    >>> found = forgotten(knows[0], knows[1], others)
+    >>> found.answer, found.p
+    ('not forgotten', 0.05)
+    """
+    check_confidence(confidence, "forgotten")
+    count = positive_integer(resamples, "resamples", "forgotten", cure="1000 is usual")
+    asked = {
+        "query": answers_of(query, "query model"),
+        "target": answers_of(target, "target"),
+        "calibration": answers_of(calibration, "calibration model"),
+    }
+    if retrained is not None:
+        asked["retrained"] = answers_of(retrained, "retrained model")
+    for name, answers in asked.items():
+        check_same_samples(asked["query"], answers, name)
+    if asked["target"].models > 1:
+        raise InputError(
+            f"{asked['target'].models} targets were given",
+            cure="ask about one at a time",
+            where="target",
+        )
+    if (query_data is None) != (calibration_data is None):
+        raise InputError(
+            "one of query_data and calibration_data was given",
+            cure="give both, to be compared, or none",
+            where="forgotten",
+        )
+    if query_data is not None and calibration_data is not None:
+        _check_disjoint(query_data, calibration_data)
+    n = asked["query"].samples
+    if n < _FEWEST:
+        raise EstimationError(
+            f"the query set has {plural(n, 'sample')}",
+            cure=f"give at least {_FEWEST}; with fewer a distance says nothing",
+            where="forgotten",
+        )
+    return _compared(asked, unseen, confidence=confidence, count=count, seed=seed, done=done)
+
+
+def _compared(
+    asked: dict[str, Answers],
+    unseen: Said | None,
+    *,
+    confidence: float,
+    count: int,
+    seed: int,
+    done: Callable[[int], object],
+) -> Forgetting:
+    losses = {name: answers.losses for name, answers in asked.items()}
+    queries, target, others = losses["query"], losses["target"][0], losses["calibration"]
+    times = resamples(len(target), count, seed=seed)
+
+    def from_queries(model: Floats) -> list[Distance]:
+        found = [resampled_distance(one, model, times) for one in queries]
+        done(len(queries))
+        return found
+
+    rng = np.random.default_rng([seed, 1])
+    drawn = rng.integers(len(queries), size=(count, len(queries)))
+    of_target = _mean_of([from_queries(target)], drawn, np.zeros((count, 1), np.int64))
+    each = [from_queries(model) for model in others]
+    of_others = _mean_of(each, drawn, rng.integers(len(others), size=(count, len(others))))
+    if of_others.value == 0:
+        raise EstimationError(
+            "the calibration models answer exactly as the query model does, so that the ratio "
+            "has no denominator",
+            cure="train them on data without the query set, and check that the files differ",
+            where="calibration model",
+        )
+    lower, upper = ratio_interval(of_target, of_others, confidence=confidence)
+    calibration = np.array([_mean(found) for found in each])
+    k = len(others)
+    chance = chance_distance(len(target), len(target), level=_LEVEL)
+    return Forgetting(
+        rho=of_target.value / of_others.value,
+        lower=lower,
+        upper=upper,
+        confidence=confidence,
+        target=of_target.value,
+        calibration=calibration,
+        retrained=_distances(queries, losses["retrained"]) if "retrained" in losses else None,
+        floor=_floor(queries),
+        p=(1 + int((calibration <= of_target.value).sum())) / (k + 1),
+        p_unlike=_unlike(target, others) if k > 1 else None,
+        auc=None if unseen is None else _attack(target, unseen, confidence),
+        losses=losses,
+        chance=chance,
+        resamples=count,
+        seed=seed,
+        notes=tuple(_doubts(asked, calibration, chance, confidence)),
+    )
+
+
+def _mean_of(
+    found: list[list[Distance]], queries: NDArray[np.int64], models: NDArray[np.int64]
+) -> Distance:
+    """The mean distance of models from query models, with models resampled as well.
+
+    Parameters
+    ----------
+    found : of each model its distance from each query model
+    queries, models : int arrays of shape (resamples, query models) and (resamples, models)
+        Which ones each resample takes.
+    """
+    values = np.array([[one.value for one in row] for row in found])
+    mean = float(values.mean())
+    at = np.arange(len(queries))[:, None, None]
+    model, query = models[:, :, None], queries[:, None, :]
+    shift = values[model, query].mean(axis=(1, 2)) - mean
+
+    def errors(kind: str) -> Floats:
+        whole = np.stack([np.stack([getattr(one, kind) for one in row]) for row in found])
+        return np.asarray(whole[model, query, at].mean(axis=(1, 2)) + shift)
+
+    return Distance(mean, errors("excess"), errors("shortfall"))
+
+
+def _mean(found: list[Distance]) -> float:
+    return sum(one.value for one in found) / len(found)
+
+
+def _distances(queries: Floats, models: Floats) -> Floats:
+    """The mean distance of each model from the query models."""
+    return np.array([np.mean([ks_distance(q, model) for q in queries]) for model in models])
+
+
+def _floor(queries: Floats) -> float | None:
+    pairs = [(i, j) for i in range(len(queries)) for j in range(i)]
+    if not pairs:
+        return None
+    return float(np.mean([ks_distance(queries[i], queries[j]) for i, j in pairs]))
+
+
+def _unlike(target: Floats, others: Floats) -> float:
+    """p-value of the target's mean distance from the others, among all K + 1 models' own."""
+    models = [target, *others]
+    table = np.zeros((len(models), len(models)))
+    for i in range(len(models)):
+        for j in range(i):
+            table[i, j] = table[j, i] = ks_distance(models[i], models[j])
+    # Rounding of sums shall not order what is equal.
+    means = table.sum(axis=1)
+    return (1 + int((means[1:] >= means[0] - 1e-9).sum())) / len(models)
+
+
+def _attack(target: Floats, unseen: Said, confidence: float) -> Estimate:
+    others = answers_of(unseen, "unseen").losses
+    if len(others) > 1:
+        raise InputError(
+            f"losses of {len(others)} models on unseen samples",
+            cure="give those of the target alone",
+            where="unseen",
+        )
+    scores = -np.concatenate([target, others[0]])
+    member = np.arange(len(scores)) < len(target)
+    return evaluate(scores, member, confidence=confidence).auc
+
+
+def _check_disjoint(query: Iterable[Any], calibration: Iterable[Any]) -> None:
+    both = shared_samples(query, calibration)
+    if len(both):
+        raise InputError(
+            f"{plural(len(both), 'sample')} of the query set, the first at {both[0]}, "
+            f"{'is' if len(both) == 1 else 'are'} in the calibration set too: its models know "
+            "what they should not",
+            cure="take them out of the calibration set and train its models again",
+            where="forgotten",
+        )
+
+
+def _doubts(
+    asked: dict[str, Answers], calibration: Floats, chance: float, confidence: float
+) -> list[str]:
+    """What stands against the answer."""
+    queries, others = asked["query"], asked["calibration"]
+    n, k = queries.samples, others.models
+    notes = []
+    if n < _FEW:
+        notes.append(
+            f"The query set has {n} samples: a distance moves by {chance:.2f} by chance alone"
+        )
+    if calibration.mean() <= chance:
+        notes.append(
+            f"The calibration models are no farther from the query model ({calibration.mean():.3f})"
+            f" than chance allows ({chance:.3f}): they seem to know the query set as well, and the "
+            "ratio says little. Train the query model to a lower loss, or take other data"
+        )
+    learned = float(np.median(queries.losses)) < float(np.median(others.losses))
+    if not learned:
+        notes.append(
+            "The query model's losses on the query set are not below those of the calibration "
+            "models: it has not learned the query set, and the ratio says nothing"
+        )
+    elif queries.correct is not None and queries.correct.min() < _WELL:
+        notes.append(
+            f"A query model is right on {100 * queries.correct.min():.0f} % of the query set it "
+            "was trained on: the method is for models that were trained to the end"
+        )
+    if 1 / (k + 1) > 1 - confidence:
+        notes.append(
+            f"With {plural(k, 'calibration model')} p is {1 / (k + 1):.2g} at the least; it takes "
+            f"{math.ceil(1 / (1 - confidence) - 1 - 1e-9)} to reach {1 - confidence:.2g}"
+        )
+    if queries.models == 1 and k == 1:
+        notes.append(
+            "There is one query model and one calibration model: the interval speaks of other "
+            "samples, not of other trainings"
+        )
+    return notes

@@ -1,0 +1,263 @@
+"""How far two empirical distributions are from each other: Kolmogorov and Smirnov."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canary.errors import EstimationError
+from canary.statistics.checks import real_array
+
+__all__ = [
+    "Distance",
+    "chance_distance",
+    "ks_distance",
+    "ratio_interval",
+    "resampled_distance",
+    "resamples",
+]
+
+Floats = NDArray[np.float64]
+
+_NUMBERS = 1 << 21
+"""That are cumulated at a time."""
+
+_FIRST = 200
+"""Resamples that say how large the noise is."""
+
+_HALVINGS = 50
+_DOUBLINGS = 40
+_STEP = 1e-3
+_FAR = 1e9
+
+
+def ks_distance(first: ArrayLike, second: ArrayLike) -> float:
+    """The largest vertical distance between two empirical distribution functions.
+
+    Parameters
+    ----------
+    first, second : array_like of shape (n,) and (m,)
+        Numbers, infinite ones included. The distance stays the same when both go through
+        one increasing function: losses give that of confidences.
+
+    Returns
+    -------
+    float
+        ``max_x |F_first(x) - F_second(x)|`` over the pooled support, from 0 (the same) to 1.
+
+    Raises
+    ------
+    EstimationError
+        If one is empty, has another shape, or holds NaN.
+
+    Notes
+    -----
+    Equations 1 and 2 of Liu and Tsaftaris [1]_, with the one reading under which they are
+    a distance: read to the letter, each distribution function stands at its own points and
+    the difference of any two samples of one size is 0. O((n + m) log (n + m)).
+
+    References
+    ----------
+    .. [1] Liu and Tsaftaris, Have you forgotten? A method to assess if machine learning
+       models have forgotten data, MICCAI 2020.
+
+    Examples
+    --------
+    >>> ks_distance([0.1, 0.2, 0.9, 0.9], [0.8, 0.9, 0.9, 0.9])
+    0.5
+    """
+    one, other = _numbers(first), _numbers(second)
+    return _Pair(one, other).distance()
+
+
+def chance_distance(first: int, second: int, *, level: float = 0.05) -> float:
+    """The distance that two samples of one distribution exceed with probability `level`.
+
+    Parameters
+    ----------
+    first, second : int
+        Their sizes.
+    level : float
+
+    Notes
+    -----
+    ``sqrt(-log(level / 2) / 2 * (n + m) / (n m))``, which is right for large samples and
+    otherwise a little too large.
+
+    Examples
+    --------
+    >>> round(chance_distance(1000, 1000), 4)
+    0.0607
+    """
+    return math.sqrt(-math.log(level / 2) / 2 * (first + second) / (first * second))
+
+
+def resamples(samples: int, count: int, *, seed: int = 0) -> NDArray[np.int32]:
+    """How often each sample is drawn in each resample with replacement.
+
+    Returns
+    -------
+    ndarray of int32 of shape (count, samples)
+        Each row sums to `samples`.
+    """
+    rng = np.random.default_rng([seed, samples])
+    drawn = (rng.integers(samples, size=samples) for _ in range(count))
+    return np.stack([np.bincount(d, minlength=samples) for d in drawn]).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Distance:
+    """A distance, and how far it may be from that of all samples there could be.
+
+    Parameters
+    ----------
+    value : float
+    excess : float64 array of shape (resamples,)
+        What chance adds to the distance, taken rather too high: the largest over all places
+        where the two functions might be farthest apart.
+    shortfall : float64 array of shape (resamples,)
+        The same, taken rather too low: at the place where they were seen farthest apart.
+    """
+
+    value: float
+    excess: Floats
+    shortfall: Floats
+
+
+def resampled_distance(first: ArrayLike, second: ArrayLike, times: NDArray[np.int32]) -> Distance:
+    """`ks_distance` of two models' numbers for the same samples, with its resampled errors.
+
+    Parameters
+    ----------
+    first, second : array_like of shape (n,)
+        Number i of both belongs to sample i: a resample takes both or none.
+    times : ndarray of int of shape (resamples, n)
+        What `resamples` gave.
+
+    Notes
+    -----
+    A largest difference has no ordinary bootstrap: resamples of two equal distributions are
+    farther apart than the samples, so that percentiles miss a true 0 always. What is
+    resampled is the difference of the two functions, less the one seen. Where that one is
+    within the noise (the 95th percentile of its largest error) of the largest, the largest
+    might truly be [1]_; `excess` is the largest error there, `shortfall` that where it was
+    seen. One sort for all resamples, then O(n) for each.
+
+    References
+    ----------
+    .. [1] Fang and Santos, Inference on Directionally Differentiable Functions, Review of
+       Economic Studies 86, 2019.
+    """
+    return _Pair(_numbers(first), _numbers(second)).resampled(times)
+
+
+def ratio_interval(
+    above: Distance, below: Distance, *, confidence: float = 0.95
+) -> tuple[float, float]:
+    """The interval of the ratio of two distances from one set of resamples.
+
+    Parameters
+    ----------
+    above, below : Distance
+        With errors from the same resamples.
+    confidence : float
+
+    Returns
+    -------
+    tuple of float
+        The ratios ``r`` for which ``above - r below`` is within its resampled errors
+        (Fieller): from 0, and to infinity where `below` may be 0.
+
+    Notes
+    -----
+    As the errors are taken too high and too low, it covers more often than it says: for
+    50 to 2,000 samples of normal losses 94 to 100 % at 95 %.
+    """
+    tail = (1.0 - confidence) / 2.0
+
+    def too_low(ratio: float) -> bool:
+        """Whether the ratio is so low that chance does not explain what was seen."""
+        error = float(np.quantile(above.excess - ratio * below.shortfall, 1.0 - tail))
+        return above.value - ratio * below.value > error
+
+    def too_high(ratio: float) -> bool:
+        error = float(np.quantile(above.shortfall - ratio * below.excess, tail))
+        return above.value - ratio * below.value < error
+
+    seen = above.value / below.value if below.value else math.inf
+    lower = _edge(too_low, 0.0, seen) if too_low(0.0) else 0.0
+    most = seen
+    for _ in range(_DOUBLINGS):
+        if too_high(most):
+            return lower, _edge(lambda r: not too_high(r), seen, most)
+        most = 2.0 * most + _STEP
+    return lower, math.inf
+
+
+def _edge(holds: Callable[[float], bool], start: float, end: float) -> float:
+    """Where, on the way from `start` to `end`, something ceases to hold."""
+    if not math.isfinite(end):
+        end = _FAR
+    for _ in range(_HALVINGS):
+        middle = (start + end) / 2.0
+        start, end = (middle, end) if holds(middle) else (start, middle)
+    return (start + end) / 2.0
+
+
+class _Pair:
+    """Two samples in the order of their pooled values."""
+
+    def __init__(self, first: Floats, second: Floats) -> None:
+        pooled = np.concatenate([first, second])
+        self._order = np.argsort(pooled, kind="stable")
+        self._sizes = len(first), len(second)
+        in_order = pooled[self._order]
+        # Where a value ends: in between, equal values would be counted one by one.
+        self._ends = np.flatnonzero(np.append(in_order[1:] != in_order[:-1], True))
+
+    def distance(self) -> float:
+        n, m = self._sizes
+        # Exact integers, so that what is equal has the distance 0.
+        steps = np.where(self._order < n, m, -n)
+        return float(np.abs(np.cumsum(steps)[self._ends]).max() / (n * m))
+
+    def resampled(self, times: NDArray[np.int32]) -> Distance:
+        n = self._sizes[0]
+        sign = np.where(self._order < n, 1, -1).astype(np.int32)
+        sample = np.where(self._order < n, self._order, self._order - n)
+        seen = np.cumsum(sign)[self._ends]
+        value = int(np.abs(seen).max())
+        farthest = int(np.abs(seen).argmax())
+        side = 1 if seen[farthest] >= 0 else -1
+        rows = max(_NUMBERS // (2 * n), 1)
+
+        def errors(part: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
+            for at in range(0, len(part), rows):
+                steps = part[at : at + rows][:, sample] * sign
+                yield np.cumsum(steps, axis=1, dtype=np.int32)[:, self._ends] - seen
+
+        first = [np.abs(error).max(axis=1) for error in errors(times[:_FIRST])]
+        noise = float(np.quantile(np.concatenate(first), 0.95))
+        above, below = seen >= value - noise, -seen >= value - noise
+        excess, shortfall = [], []
+        for error in errors(times):
+            ends = [part for part in (error[:, above], -error[:, below]) if part.shape[1]]
+            excess.append(np.maximum.reduce([part.max(axis=1) for part in ends]))
+            shortfall.append(side * error[:, farthest])
+        return Distance(value / n, np.concatenate(excess) / n, np.concatenate(shortfall) / n)
+
+
+def _numbers(given: ArrayLike) -> Floats:
+    array = real_array(given, "a sample", "ks_distance", cure="give losses or confidences")
+    if array.ndim != 1 or not len(array) or np.isnan(array).any():
+        raise EstimationError(
+            f"a sample of shape {array.shape}"
+            + (" with NaN" if array.size and np.isnan(array).any() else ""),
+            cure="give one number for each of at least one sample",
+            where="ks_distance",
+        )
+    return array

@@ -1,0 +1,195 @@
+"""Has the target forgotten? Known cases, by hand and by simulation; doubts and bad input."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import canary
+from canary.errors import EstimationError, InputError
+from canary.membership.forgetting import forgotten
+
+
+@pytest.fixture
+def losses():
+    """Of 400 samples by a model that knows them as well as `knows` says, from 0 to 1."""
+    hardness = np.random.default_rng(0).normal(size=400)
+
+    def draw(knows, seed):
+        noise = np.random.default_rng([1, seed]).normal(size=400)
+        return np.exp(hardness + noise - 3.0 * knows)
+
+    return draw
+
+
+def _others(losses, count=19):
+    return np.stack([losses(0.0, 100 + at) for at in range(count)])
+
+
+def test_golden_by_hand():
+    """Four values of each model: gaps 1/4 and 3/4, so that rho is 1/3."""
+    query = np.repeat([0.1, 0.2, 0.3, 0.4], 4)
+    target = np.repeat([0.15, 0.25, 0.35, 0.45], 4)
+    other = np.repeat([0.35, 0.5, 0.6, 0.7], 4)
+    found = forgotten(query, target, other, resamples=50)
+    assert found.target == 0.25
+    assert found.calibration.tolist() == [0.75]
+    assert found.rho == pytest.approx(1 / 3)
+    assert not found.forgotten
+    assert found.p == 0.5
+
+
+def test_a_target_that_knows_has_not_forgotten_and_one_that_does_not_is_undecided(losses):
+    query, others = losses(1.0, 1), _others(losses)
+    for knows in (1.0, 0.5, 0.2):
+        found = forgotten(query, losses(knows, 2), others)
+        assert found.answer == "not forgotten"
+        assert found.p == 0.05
+        assert found.upper < 1
+        assert "has not forgotten" in found.summary()
+    never = forgotten(query, losses(0.0, 3), others)
+    assert never.lower < 1.1
+    assert never.p > 0.05
+    assert never.p_unlike > 0.05
+    assert not never.unlike
+
+
+def test_a_target_that_was_pushed_away_counts_as_forgotten_and_stands_out(losses):
+    found = forgotten(losses(1.0, 1), losses(-0.5, 2), _others(losses))
+    assert found.answer == "forgotten"
+    assert found.p == 1.0
+    assert found.p_unlike == 0.05
+    assert found.unlike
+    assert "does not answer as they do" in found.summary()
+
+
+def test_p_is_uniform_when_the_target_is_a_calibration_model():
+    rng = np.random.default_rng(7)
+    both = []
+    for _ in range(200):
+        models = rng.normal(size=(11, 30)) + rng.normal(size=(1, 30))
+        found = forgotten(rng.normal(-2, 1, 30) + 9, models[0] + 9, models[1:] + 9, resamples=1)
+        both.append((found.p, found.p_unlike))
+    for values in np.array(both).T:
+        for level in (0.1, 0.2, 0.5):
+            # K + 1 = 11 ranks: P(p <= level) is floor(11 level) / 11, ties only lower it.
+            expected = math.floor(11 * level + 1e-9) / 11
+            assert (values <= level + 1e-9).mean() <= expected + 3 * math.sqrt(0.25 / 200)
+
+
+def test_several_query_models_give_a_floor_and_widen_nothing_away(losses):
+    queries = np.stack([losses(1.0, at) for at in range(3)])
+    found = forgotten(queries, losses(1.0, 9), _others(losses, 5))
+    assert found.floor == pytest.approx(found.target, abs=0.1)
+    assert found.lower <= found.rho <= found.upper
+    retrained = forgotten(
+        queries,
+        losses(0.5, 9),
+        _others(losses, 5),
+        retrained=_others(losses, 2),
+        unseen=losses(0, 8),
+    )
+    assert retrained.retrained.shape == (2,)
+    assert retrained.auc.lower > 0.5
+
+
+def test_the_same_seed_gives_the_same_result(losses):
+    query, target, others = losses(1.0, 1), losses(0.5, 2), _others(losses, 3)
+    one, again = (forgotten(query, target, others, seed=5).to_dict() for _ in range(2))
+    assert one == again
+
+
+def test_outputs_and_tables_give_the_distances_of_their_losses(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 200)
+    files, losses = [], []
+    for at, gap in enumerate((4.0, 2.0, 0.0)):
+        logits = rng.normal(size=(200, 4))
+        logits[np.arange(200), labels] += gap
+        np.savez(tmp_path / f"{at}.npz", logits=logits, labels=labels)
+        files.append(tmp_path / f"{at}.npz")
+        table = canary.measure(logits, y=labels, member=labels * 0, outputs="logits")
+        losses.append(table.signal("loss"))
+    by_file = forgotten(*files, resamples=20)
+    by_loss = forgotten(*losses, resamples=20)
+    assert by_file.rho == by_loss.rho
+    assert (by_file.lower, by_file.upper) == (by_loss.lower, by_loss.upper)
+
+
+def test_scores_of_texts_are_losses_per_token(tmp_path):
+    paths = []
+    for at in range(3):
+        lines = (
+            f'{{"line": {n}, "px_bits": {n * (at + 1)}.0, "tokens": {n}}}\n' for n in range(1, 20)
+        )
+        paths.append(tmp_path / f"{at}.jsonl")
+        paths[-1].write_text("".join(lines))
+    found = forgotten(*paths, resamples=5)
+    assert found.losses["target"][0] == pytest.approx(2 * math.log(2))
+    assert found.rho == 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"target": np.ones(5)}, "losses of 5 samples beside 400 of others"),
+        ({"target": np.ones((2, 400))}, "2 targets were given"),
+        ({"target": np.full(400, np.nan)}, "the loss of sample 0 of model 0 is nan"),
+        ({"target": -np.ones(400)}, "is -1.0"),
+        ({"target": np.ones((2, 2, 2))}, r"losses of shape \(2, 2, 2\)"),
+        ({"target": "nowhere.npz"}, "nowhere.npz: cannot be read"),
+        ({"target": object()}, "expected losses, got object"),
+        ({"calibration": []}, "losses of shape"),
+        ({"query_data": ["a"]}, "one of query_data and calibration_data"),
+        ({"query_data": ["a", "b"], "calibration_data": ["b"]}, "1 sample of the query set"),
+        ({"confidence": 1.0}, "confidence must lie between"),
+        ({"resamples": 0}, "resamples must be a positive integer"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(losses, change, message):
+    given = {"query": losses(1.0, 1), "target": losses(0.0, 2), "calibration": _others(losses, 2)}
+    with pytest.raises(InputError, match=message):
+        forgotten(**(given | change))
+
+
+def test_tiny_sets_and_models_that_are_all_one_are_refused(losses):
+    with pytest.raises(EstimationError, match="the query set has 3 samples"):
+        forgotten(np.ones(3), np.ones(3), np.ones(3))
+    one = losses(1.0, 1)
+    with pytest.raises(EstimationError, match="no denominator"):
+        forgotten(one, losses(0.0, 2), one)
+
+
+def test_doubts_are_told(losses):
+    query, others = losses(1.0, 1), _others(losses, 3)
+    swapped = forgotten(others[0], query, np.stack([query + 1e-9, losses(1.0, 5)]))
+    assert any("has not learned the query set" in note for note in swapped.notes)
+    near = forgotten(query, others[0], np.stack([losses(1.0, at) for at in (6, 7)]))
+    assert any("seem to know the query set as well" in note for note in near.notes)
+    few = forgotten(query[:30], others[0][:30], others[1][:30])
+    assert any("30 samples" in note for note in few.notes)
+    assert any("it takes 19 to reach 0.05" in note for note in few.notes)
+    assert any("not of other trainings" in note for note in few.notes)
+
+
+def test_a_query_model_that_is_often_wrong_is_told_of():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 200)
+    tables = []
+    for gap in (1.0, 0.5, 0.0):
+        logits = rng.normal(size=(200, 4))
+        logits[np.arange(200), labels] += gap
+        tables.append(canary.measure(logits, y=labels, member=labels * 0, outputs="logits"))
+    found = forgotten(*tables, resamples=10)
+    assert any("trained to the end" in note for note in found.notes)
+
+
+def test_samples_in_both_sets_are_found_by_hash():
+    images = np.arange(24, dtype=np.uint8).reshape(6, 2, 2)
+    from canary.signals.samples import shared_samples
+
+    assert shared_samples(images, images[[5, 1]]).tolist() == [1, 5]
+    assert shared_samples(images, images.astype(np.float32)).tolist() == []
+    assert shared_samples(["a", "b"], ["b ", "b"]).tolist() == [1]

@@ -1,0 +1,109 @@
+"""Distances against scipy and a loop; their intervals cover."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ks_2samp, norm
+
+from canary.errors import EstimationError
+from canary.statistics.distances import (
+    chance_distance,
+    ks_distance,
+    ratio_interval,
+    resampled_distance,
+    resamples,
+)
+
+numbers = st.lists(
+    st.one_of(st.integers(0, 5).map(float), st.floats(allow_nan=False)), min_size=1, max_size=40
+)
+
+
+@given(numbers, numbers)
+def test_distance_is_that_of_every_point_of_the_pooled_support(first, second):
+    one, other = np.array(first), np.array(second)
+    expected = max(
+        abs((one <= at).sum() * len(other) - (other <= at).sum() * len(one))
+        for at in np.concatenate([one, other])
+    ) / (len(one) * len(other))
+    assert ks_distance(first, second) == expected
+
+
+def test_distance_is_scipys():
+    rng = np.random.default_rng(0)
+    one, other = rng.normal(size=300).round(1), rng.normal(0.3, 1, 170).round(1)
+    assert ks_distance(one, other) == pytest.approx(ks_2samp(one, other).statistic, abs=1e-12)
+
+
+@given(numbers)
+def test_nothing_is_nearer_than_itself_and_an_increasing_function_changes_nothing(given_numbers):
+    finite = np.array([x for x in given_numbers if abs(x) < 1e3] or [0.0])
+    ranks = np.unique(finite, return_inverse=True)[1]
+    assert ks_distance(finite, finite) == 0.0
+    assert ks_distance(finite, finite[:1]) == ks_distance(ranks, ranks[:1])
+
+
+@pytest.mark.parametrize("bad", [[], [np.nan], [[1.0]], ["a"], None])
+def test_what_has_no_distance_is_refused(bad):
+    with pytest.raises(EstimationError):
+        ks_distance(bad, [1.0])
+
+
+def test_errors_of_resamples_are_those_of_a_loop():
+    rng = np.random.default_rng(1)
+    one, other = rng.normal(size=60).round(1), rng.normal(0.5, 1, 60).round(1)
+    times = resamples(60, 30, seed=3)
+    assert (times.sum(axis=1) == 60).all()
+    found = resampled_distance(one, other, times)
+    points = np.unique(np.concatenate([one, other]))
+    seen = np.array([(one <= x).mean() - (other <= x).mean() for x in points])
+    assert found.value == pytest.approx(np.abs(seen).max())
+    errors = np.array(
+        [[(w * ((one <= x) * 1.0 - (other <= x))).sum() / 60 for x in points] for w in times] - seen
+    )
+    noise = np.quantile(np.abs(errors).max(axis=1), 0.95)
+    above, below = seen >= found.value - noise, -seen >= found.value - noise
+    excess = np.hstack([errors[:, above], -errors[:, below]]).max(axis=1)
+    at = np.abs(seen).argmax()
+    assert found.excess == pytest.approx(excess)
+    assert found.shortfall == pytest.approx(np.sign(seen[at]) * errors[:, at])
+
+
+def test_chance_distance_is_exceeded_as_often_as_it_says():
+    rng = np.random.default_rng(2)
+    limit = chance_distance(200, 200, level=0.05)
+    seen = np.mean([ks_distance(*rng.normal(size=(2, 200))) > limit for _ in range(1500)])
+    assert 0.02 < seen < 0.06
+
+
+@pytest.mark.parametrize(("near", "far"), [(0.0, 1.0), (0.1, 1.0), (1.0, 1.0), (2.0, 1.0)])
+def test_interval_of_the_ratio_covers(near, far):
+    """Also where the true distance is 0, of which percentiles of resamples miss all."""
+    rng = np.random.default_rng(4)
+    truth = (2 * norm.cdf(near / 2) - 1) / (2 * norm.cdf(far / 2) - 1)
+    hits, runs = 0, 120
+    for run in range(runs):
+        common = rng.normal(size=200)
+        query, target, other = (
+            (common + rng.normal(size=200)) / np.sqrt(2) + shift for shift in (0.0, near, far)
+        )
+        times = resamples(200, 200, seed=run)
+        pair = [resampled_distance(query, model, times) for model in (target, other)]
+        lower, upper = ratio_interval(*pair)
+        hits += lower <= truth <= upper
+    assert hits >= 0.93 * runs - 2.6 * np.sqrt(runs * 0.05 * 0.95) / 2
+
+
+def test_ratio_without_a_denominator_has_no_upper_end():
+    rng = np.random.default_rng(5)
+    losses = rng.normal(size=(2, 50))
+    times = resamples(50, 100)
+    lower, upper = ratio_interval(
+        resampled_distance(losses[0], losses[1], times),
+        resampled_distance(losses[0], losses[0] + 0.01, times),
+    )
+    assert 0 < lower
+    assert upper == np.inf
