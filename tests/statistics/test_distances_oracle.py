@@ -105,5 +105,5 @@ def test_ratio_without_a_denominator_has_no_upper_end():
         resampled_distance(losses[0], losses[1], times),
         resampled_distance(losses[0], losses[0] + 0.01, times),
     )
-    assert 0 < lower
+    assert lower > 0
     assert upper == np.inf
