@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
+from canary.records.fields import brief
 
-__all__ = ["SignalTable"]
+__all__ = ["SignalTable", "positions"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,10 @@ class SignalTable:
         Any further division of the samples, for evaluation by group.
     source : str
         Where it comes from, for messages and reports.
+    missing : mapping of str to str
+        Models that were meant to be here and have no row, by name, and why: their training
+        failed, or their numbers were NaN. A table has no holes: a model is there for all
+        samples or for none.
     """
 
     values: Mapping[str, NDArray[np.float64]]
@@ -40,6 +45,7 @@ class SignalTable:
     classes: int
     group: NDArray[Any] | None = None
     source: str = "table"
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shapes = {value.shape for value in self.values.values()} | {self.member.shape}
@@ -78,3 +84,54 @@ class SignalTable:
                 where=self.source,
             )
         return self.values[name]
+
+    def select(
+        self, *, models: ArrayLike | None = None, samples: ArrayLike | None = None
+    ) -> SignalTable:
+        """The table of some models and some samples, copied.
+
+        Parameters
+        ----------
+        models, samples : array_like of int or of bool, optional
+            Positions, or a flag for each; all unless given.
+
+        Raises
+        ------
+        InputError
+            If there is no such model or sample, or none is left.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> values = {"loss": np.array([[0.1, 0.2], [0.3, 0.4]])}
+        >>> table = SignalTable(values, np.eye(2) == 1, np.array([0, 1]), 2)
+        >>> table.select(models=[1], samples=[True, False]).signal("loss")
+        array([[0.3]])
+        """
+        rows = positions(models, self.models, "models", self.source)
+        columns = positions(samples, self.samples, "samples", self.source)
+        at = np.ix_(rows, columns)
+        return replace(
+            self,
+            values={name: value[at] for name, value in self.values.items()},
+            member=self.member[at],
+            label=self.label[columns],
+            group=None if self.group is None else self.group[columns],
+        )
+
+
+def positions(given: ArrayLike | None, size: int, what: str, where: str) -> NDArray[np.intp]:
+    """Positions that exist, of the integers or flags that were given."""
+    if given is None:
+        return np.arange(size)
+    chosen = np.asarray(given)
+    if chosen.dtype == np.bool_ and chosen.shape == (size,):
+        chosen = np.flatnonzero(chosen)
+    whole = chosen.ndim == 1 and chosen.dtype.kind in "iu" and len(chosen) > 0
+    if not whole or chosen.min() < 0 or chosen.max() >= size:
+        raise InputError(
+            f"{what} {brief(given)} of a table that has {size}",
+            cure=f"give positions from 0 to {size - 1}, or {size} flags of which one is true",
+            where=where,
+        )
+    return chosen.astype(np.intp)

@@ -1,0 +1,195 @@
+"""Which models and samples an attack compares with, resolved and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canary.errors import InputError
+from canary.signals.table import SignalTable, positions
+
+__all__ = ["References", "resolve"]
+
+Flags = NDArray[np.bool_]
+Places = NDArray[np.intp]
+
+_NUMBERS = 1 << 18
+"""That are worked on at a time, so that copies of them stay in the cache."""
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """The models that are attacked, and those that they are compared with.
+
+    Parameters
+    ----------
+    table : SignalTable
+        Of the targets.
+    targets : ndarray of int of shape (targets,)
+        Rows of `table`.
+    source : SignalTable
+        Of the references; `table` itself, or a table of shadow models.
+    rows : ndarray of int of shape (references,)
+        Rows of `source`.
+    own : ndarray of int of shape (targets,)
+        Which of `rows` is the target itself, or -1. It is left out wherever the target is
+        judged.
+    population : ndarray of bool of shape (samples,) or None
+        Samples of `table` that are set aside as population points.
+    """
+
+    table: SignalTable
+    targets: Places
+    source: SignalTable
+    rows: Places
+    own: Places
+    population: Flags | None
+
+    @property
+    def judged(self) -> Flags:
+        """The samples on which attacks are evaluated: those that are not set aside."""
+        if self.population is None:
+            return np.ones(self.table.samples, np.bool_)
+        return ~self.population
+
+    def parts(self) -> Iterator[slice]:
+        """The samples in parts that are worked on at a time."""
+        step = max(_NUMBERS // max(len(self.rows), len(self.targets)), 1)
+        for at in range(0, self.table.samples, step):
+            yield slice(at, min(at + step, self.table.samples))
+
+    def outside(self, part: slice) -> Flags:
+        """Of which references a sample is a nonmember; shape (references, part)."""
+        return ~self.source.member[:, part][self.rows]
+
+    def left_out(self, flags: Flags) -> Flags:
+        """Where a target stands among its own references.
+
+        Parameters
+        ----------
+        flags : ndarray of bool of shape (references, part)
+            Where references count.
+
+        Returns
+        -------
+        ndarray of bool of shape (targets, part)
+        """
+        return flags[self.own] & (self.own >= 0)[:, None]
+
+    def check(self, name: str, *, inside: bool) -> None:
+        """An InputError if a sample that is judged has no reference left of a kind.
+
+        Parameters
+        ----------
+        name : str
+            Of the attack.
+        inside : bool
+            Whether references that were trained on the sample are needed, beside those that
+            were not.
+        """
+        for kind in (False, True) if inside else (False,):
+            count = np.empty(self.table.samples, np.int64)
+            lone = np.zeros(self.table.samples, np.bool_)
+            for part in self.parts():
+                flags = self.outside(part) != kind
+                count[part] = flags.sum(axis=0)
+                lone[part] = self.left_out(flags).any(axis=0)
+            bad = np.flatnonzero((count - lone < 1) & self.judged)
+            if len(bad):
+                shown = ", ".join(map(str, bad[:_SHOWN]))
+                more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
+                who = "members" if not kind else "nonmembers"
+                raise InputError(
+                    f"attack {name}: samples {shown}{more} are {who} of every reference model",
+                    cure=f"train more models {'on' if kind else 'without'} them, or leave them "
+                    "away by table.select(samples=...)",
+                    where=self.source.source,
+                )
+
+
+def resolve(
+    table: SignalTable,
+    name: str,
+    *,
+    targets: ArrayLike | None,
+    shadow: SignalTable | None,
+    references: ArrayLike | None,
+    population: ArrayLike | None,
+    aligned: bool = True,
+    alone: bool = False,
+) -> References:
+    """Check what an attack is given.
+
+    Parameters
+    ----------
+    table, targets, shadow, references, population
+        As in `canary.membership.many.attack_models`.
+    name : str
+        Of the attack.
+    aligned : bool
+        Whether the references have to be asked for the very samples of the targets.
+    alone : bool
+        Whether a target needs no references.
+
+    Raises
+    ------
+    InputError
+        If there is no such model, none to compare with, or the two tables do not fit.
+    """
+    chosen = _rows(targets, table, "targets")
+    source = table if shadow is None else shadow
+    rows = _rows(references, source, "references")
+    own = np.full(len(chosen), -1)
+    if shadow is None:
+        position = np.full(table.models, -1)
+        position[rows] = np.arange(len(rows))
+        own = position[chosen]
+        if len(rows) == 1 and (own >= 0).any() and not alone:
+            raise InputError(
+                f"attack {name}: there is no model to compare with model {chosen[0]}",
+                cure="give a table of several models, or a table of shadow models by shadow=",
+                where=table.source,
+            )
+    elif aligned and not np.array_equal(shadow.label, table.label):
+        raise InputError(
+            f"attack {name}: the shadow table has other samples ({shadow.samples:,} with other "
+            f"labels than the {table.samples:,} of the target)",
+            cure="measure the reference models on the target's samples, in the same order",
+            where=shadow.source,
+        )
+    for one, used in ((table, chosen), (source, rows)):
+        _check_losses(one, used)
+    flags = None
+    if population is not None:
+        flags = np.zeros(table.samples, np.bool_)
+        flags[positions(population, table.samples, "population", table.source)] = True
+        if flags.all():
+            raise InputError(
+                "every sample is set aside as population",
+                cure="leave samples that are judged",
+                where=table.source,
+            )
+    return References(table, chosen, source, rows, own.astype(np.intp), flags)
+
+
+def _rows(given: ArrayLike | None, table: SignalTable, what: str) -> Places:
+    rows = positions(given, table.models, what, table.source)
+    if len(np.unique(rows)) < len(rows):
+        raise InputError(f"{what} name a model twice", cure="name it once", where=table.source)
+    return rows
+
+
+def _check_losses(table: SignalTable, rows: Places) -> None:
+    loss = table.signal("loss")
+    for row in rows:
+        if np.isnan(loss[row]).any():
+            raise InputError(
+                f"model {row} has {int(np.isnan(loss[row]).sum()):,} losses that are NaN",
+                cure="leave it away by table.select(models=...), and say why in missing",
+                where=table.source,
+            )
