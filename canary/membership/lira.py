@@ -17,6 +17,8 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,7 +51,7 @@ def lira(bench: References, *, online: bool, fixed: bool) -> Floats:
     """
     result = np.empty((len(bench.targets), bench.table.samples))
     out_variance = common_variance(bench, outside=True)
-    in_variance = common_variance(bench, outside=False) if online else out_variance
+    in_variance = common_variance(bench, outside=False)
     for part in bench.parts():
         outside = bench.outside(part)
         logits = logits_of(bench.source, bench.rows, part)
@@ -70,9 +72,9 @@ def lira(bench: References, *, online: bool, fixed: bool) -> Floats:
 
 
 def _standard(
-    seen: Floats, found: Moments, common: Floats, *, fixed: bool
+    seen: Floats, found: Moments, common: Callable[[], Floats], *, fixed: bool
 ) -> tuple[Floats, Floats]:
     """The target's values, standardised; and the standard deviations."""
-    variance = common[:, None] if fixed else found.variance(common)[0]
+    variance = common()[:, None] if fixed else found.variance(common)[0]
     scale = np.sqrt(np.broadcast_to(variance, seen.shape))
     return (seen - found.mean) / scale, scale

@@ -78,10 +78,10 @@ def by_sample(bench: References, rule: Rule, alpha: float | None) -> Floats:
     With K references and n samples O(nK log K) time, and O(nK) memory for the result.
     """
     result = np.empty((len(bench.targets), bench.table.samples))
-    common = common_variance(bench, outside=True) if rule == "gaussian" else None
+    common = common_variance(bench, outside=True)
     for part in bench.parts():
         outside = bench.outside(part)
-        if common is not None:
+        if rule == "gaussian":
             logits = logits_of(bench.source, bench.rows, part)
             found = moments(logits, outside, bench)
             seen = logits_of(bench.table, bench.targets, part)
@@ -94,7 +94,7 @@ def by_sample(bench: References, rule: Rule, alpha: float | None) -> Floats:
         at = row_ranks(null, values)
         count = outside.sum(axis=0)[:, None] - own
         result[:, part] = _ranked(
-            values, at - own, count, _nth_of_rows(null, own, at), rule, alpha
+            values, at - own, count, _nth_of_rows(null, own, at), rule=rule, alpha=alpha
         ).T
     return result
 
@@ -117,15 +117,14 @@ def by_model(bench: References, rule: Rule, alpha: float | None) -> Floats:
         if rule == "gaussian":
             logits = logits_of(table, bench.targets[i : i + 1], everything)
             found = _without_one(logits[0], own)
-            spread = np.maximum(found.variance()[0].max(axis=1), LEAST_VARIANCE)
-            result[i] = _gaussian(logits, found, spread, alpha)[0]
+            result[i] = _gaussian(logits, found, _least, alpha)[0]
             continue
         null = np.sort(values[own])[None, :]
         at = np.searchsorted(null[0], values, side="right")[None, :]
         flags = own[None, :]
         nth = _nth_of_rows(null, flags, at)
         count = null.shape[1] - flags
-        result[i] = _ranked(values[None, :], at - flags, count, nth, rule, alpha)[0]
+        result[i] = _ranked(values[None, :], at - flags, count, nth, rule=rule, alpha=alpha)[0]
     return result
 
 
@@ -179,7 +178,9 @@ def by_class(bench: References, rule: Rule, alpha: float | None) -> Floats:
             at = np.searchsorted(null, seen, side="right")
             below = at - np.searchsorted(skip, at)
             count = np.full(len(seen), len(null) - len(skip))
-            result[i, columns] = _ranked(seen, below, count, _nth_without(null, skip), rule, alpha)
+            result[i, columns] = _ranked(
+                seen, below, count, _nth_without(null, skip), rule=rule, alpha=alpha
+            )
     return result
 
 
@@ -201,25 +202,25 @@ def row_ranks(null: Floats, values: Floats) -> Ints:
     filled = np.full((rows, width), np.nan)
     filled[:, :size] = null
     flat = filled.ravel()
-    place = np.repeat(np.arange(rows) * width, values.shape[1]).reshape(values.shape)
-    begin = place.copy()
+    begin = np.arange(rows, dtype=np.int64)[:, None] * width
+    place = begin + np.zeros(values.shape, np.int64)
     step = width >> 1
     while step:
         place += step * (flat[place + (step - 1)] <= values)
         step >>= 1
-    return place - begin
+    return np.asarray(place - begin)
 
 
 def _ranked(
-    values: Floats, below: Ints, count: Ints, nth: Nth, rule: Rule, alpha: float | None
+    values: Floats, below: Ints, count: Ints, nth: Nth, *, rule: Rule, alpha: float | None
 ) -> Floats:
     if alpha is not None:
         place, beyond = quantile_place(alpha, count)
         low = nth(place - 1)
         return rank_quantile(place, beyond, low, low if rule == "empirical" else nth(place), rule)
     if rule == "empirical":
-        return rank_evidence(values, below, count, values, values, rule)
-    return rank_evidence(values, below, count, nth(below - 1), nth(below), rule)
+        return rank_evidence(values, below, count, values, values, rule=rule)
+    return rank_evidence(values, below, count, nth(below - 1), nth(below), rule=rule)
 
 
 def _nth_of_rows(null: Floats, own: NDArray[np.bool_], at: Ints) -> Nth:
@@ -245,7 +246,13 @@ def _nth_without(null: Floats, skip: NDArray[np.intp]) -> Nth:
     return nth
 
 
-def _gaussian(seen: Floats, found: Moments, common: Floats, alpha: float | None) -> Floats:
+def _least() -> Floats:
+    return np.array([LEAST_VARIANCE])
+
+
+def _gaussian(
+    seen: Floats, found: Moments, common: Callable[[], Floats], alpha: float | None
+) -> Floats:
     """By the Gaussian rule on logit-scaled losses, of which high ones speak for members."""
     variance, poor = found.variance(common)
     scale = np.sqrt(variance * (1.0 + 1.0 / found.count))
@@ -293,4 +300,4 @@ def _class_gaussians(
     common = np.maximum(total_squares / np.maximum(freedom, 1), LEAST_VARIANCE)
     for (columns, _, _), one in zip(nulls, found, strict=True):
         seen = logits_of(bench.table, bench.targets, columns)
-        result[:, columns] = _gaussian(seen, one, common, alpha)
+        result[:, columns] = _gaussian(seen, one, lambda: common, alpha)

@@ -81,6 +81,18 @@ class ManyScores:
     models_trained: int
     notes: tuple[str, ...] = ()
 
+    @property
+    def signal(self) -> str:
+        """What the attack reads of each model."""
+        if self.name in _LIRA:
+            return "logit-confidence"
+        return "confidence" if self.name in _RMIA else "loss"
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether scores have a threshold at each level."""
+        return not (self.name in _LIRA and _LIRA[self.name][0])
+
     def threshold(self, alpha: float) -> float:
         """The score from which on a sample is called a member at level `alpha`.
 
@@ -91,24 +103,20 @@ class ManyScores:
         InputError
             For online LiRA, whose paper leaves the threshold to the ROC.
         """
-        check_level(alpha, f"attack {self.name}")
-        return level(self.name, alpha)
+        where = f"attack {self.name}"
+        check_level(alpha, where)
+        if not self.calibrated:
+            raise InputError(
+                "its scores have no threshold at a level: the paper leaves it to the ROC",
+                cure="use lira-offline, or read tpr_at_fpr of its evaluation",
+                where=where,
+            )
+        # Of shares, 1 - alpha of the population have to be dominated.
+        return 1.0 - alpha - 1e-12 if self.name in _RMIA else bits_needed(alpha)
 
     def guess(self, alpha: float) -> NDArray[np.bool_]:
         """Who is called a member at level `alpha`, of shape (targets, samples)."""
         return self.scores >= self.threshold(alpha)
-
-
-def level(name: str, alpha: float) -> float:
-    """The score of an attack that is its decision at `alpha`."""
-    if name in _LIRA and _LIRA[name][0]:
-        raise InputError(
-            f"{name} has no threshold at a level: its paper leaves it to the ROC",
-            cure="name lira-offline, or read evaluate(...).tpr_at_fpr(...)",
-            where="attack",
-        )
-    # Of shares, 1 - alpha of the population have to be dominated.
-    return 1.0 - alpha - 1e-12 if name in _RMIA else bits_needed(alpha)
 
 
 def attack_models(
@@ -182,7 +190,15 @@ def attack_models(
             return lira(bench, online=online, fixed=fixed)
         return rmia(bench, online=_RMIA[name], gamma=gamma, a=a)
 
-    done = _each(table, name, judge, targets, shadow, references, population)
+    done = _each(
+        table,
+        name,
+        judge,
+        targets=targets,
+        shadow=shadow,
+        references=references,
+        population=population,
+    )
     benches = [bench for bench, _ in done]
     chosen = np.concatenate([bench.targets for bench in benches])
     scores = done[0][1] if len(done) == 1 else np.concatenate([found for _, found in done])
@@ -236,7 +252,15 @@ def loss_thresholds(
     def judge(bench: References) -> Floats:
         return LOSS_TESTS[name](bench, rule, alpha)
 
-    done = _each(table, name, judge, targets, shadow, references, population)
+    done = _each(
+        table,
+        name,
+        judge,
+        targets=targets,
+        shadow=shadow,
+        references=references,
+        population=population,
+    )
     return np.concatenate([found for _, found in done])
 
 
@@ -244,6 +268,7 @@ def _each(
     table: SignalTable,
     name: str,
     judge: Callable[[References], Floats],
+    *,
     targets: Any,
     shadow: SignalTable | Sequence[SignalTable] | None,
     references: Any,

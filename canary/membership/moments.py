@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +17,8 @@ __all__ = [
     "MOST",
     "Moments",
     "common_variance",
-    "loss_of_logit",
     "logits_of",
+    "loss_of_logit",
     "moments",
     "without_rounding",
 ]
@@ -53,20 +55,19 @@ class Moments:
     mean: Floats
     squares: Floats
 
-    def variance(self, common: Floats | None = None) -> tuple[Floats, Flags]:
+    def variance(self, common: Callable[[], Floats]) -> tuple[Floats, Flags]:
         """Variances, and where they are the common one.
 
         Parameters
         ----------
-        common : ndarray of float64 of shape (targets,), optional
-            Takes the place of variances that cannot be estimated: of fewer than two numbers,
-            or of numbers that are all equal.
+        common : callable
+            Gives an array of shape (targets,), which takes the place of variances that cannot
+            be estimated: of fewer than two numbers, or of numbers that are all equal. It is
+            only called if there are such.
         """
         own = self.squares / np.maximum(self.count - 1, 1)
-        if common is None:
-            return own, np.zeros(own.shape, np.bool_)
         poor = (self.count < 2) | (self.squares == 0)
-        return np.where(poor, common[:, None], own), poor
+        return (np.where(poor, common()[:, None], own) if poor.any() else own), poor
 
 
 def logits_of(table: SignalTable, rows: NDArray[np.intp], part: slice | NDArray[np.intp]) -> Floats:
@@ -116,19 +117,24 @@ def without_rounding(squares: Floats, size: Floats | float) -> Floats:
     return np.where(squares <= _ROUNDING * size, 0.0, squares)
 
 
-def common_variance(bench: References, *, outside: bool) -> Floats:
-    """The variance within samples, of all samples together; shape (targets,).
+def common_variance(bench: References, *, outside: bool) -> Callable[[], Floats]:
+    """What gives, once asked, the variance within samples of all samples; shape (targets,).
 
     Notes
     -----
     ``sum_z S_z / sum_z (m_z - 1)`` with ``S_z`` the squared deviations of the ``m_z``
     references of sample z from their own mean. It is `LEAST_VARIANCE` where nothing varies.
     """
-    squares = np.zeros(len(bench.targets))
-    freedom = np.zeros(len(bench.targets))
-    for part in bench.parts():
-        logits = logits_of(bench.source, bench.rows, part)
-        found = moments(logits, bench.outside(part) == outside, bench)
-        squares += np.where(found.count > 0, found.squares, 0.0).sum(axis=1)
-        freedom += np.maximum(found.count - 1, 0).sum(axis=1)
-    return np.maximum(squares / np.maximum(freedom, 1), LEAST_VARIANCE)
+
+    @cache
+    def common() -> Floats:
+        squares = np.zeros(len(bench.targets))
+        freedom = np.zeros(len(bench.targets))
+        for part in bench.parts():
+            logits = logits_of(bench.source, bench.rows, part)
+            found = moments(logits, bench.outside(part) == outside, bench)
+            squares += np.where(found.count > 0, found.squares, 0.0).sum(axis=1)
+            freedom += np.maximum(found.count - 1, 0).sum(axis=1)
+        return np.maximum(squares / np.maximum(freedom, 1), LEAST_VARIANCE)
+
+    return common

@@ -93,7 +93,7 @@ def _ratios(bench: References, part: slice, *, online: bool, a: float) -> Floats
     else:
         usual = ((1.0 + a) * without + (1.0 - a)) / 2.0
     seen = _probabilities(bench.table, bench.targets, part)
-    return seen / np.maximum(usual, np.finfo(np.float64).tiny)
+    return np.asarray(seen / np.maximum(usual, np.finfo(np.float64).tiny))
 
 
 def _mean(shown: Floats, flags: NDArray[np.bool_], bench: References) -> Floats:
@@ -101,7 +101,7 @@ def _mean(shown: Floats, flags: NDArray[np.bool_], bench: References) -> Floats:
     kept = np.where(flags, shown, 0.0)
     out = bench.left_out(flags)
     total = kept.sum(axis=0) - np.where(out, kept[bench.own], 0.0)
-    return np.maximum(total, 0.0) / np.maximum(flags.sum(axis=0) - out, 1)
+    return np.asarray(np.maximum(total, 0.0) / np.maximum(flags.sum(axis=0) - out, 1))
 
 
 def _probabilities(table: SignalTable, rows: NDArray[np.intp], part: slice) -> Floats:

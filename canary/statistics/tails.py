@@ -120,7 +120,7 @@ def rank_quantile(place: Ints, beyond: Floats, low: Floats, high: Floats, rule: 
 
 
 def rank_evidence(
-    values: Floats, below: Ints, count: Ints, low: Floats, high: Floats, rule: Rule
+    values: Floats, below: Ints, count: Ints, low: Floats, high: Floats, *, rule: Rule
 ) -> Floats:
     """Evidence of each value by the empirical or the linear rule, in bits.
 
@@ -177,7 +177,7 @@ def gaussian_evidence(z: Floats, freedom: Floats) -> Floats:
 
     known = np.isinf(freedom)
     if known.all():
-        return -log_ndtr(-z) / _LN2
+        return np.asarray(-log_ndtr(-z) / _LN2)
     with np.errstate(divide="ignore"):
         student = -np.log2(stdtr(np.where(known, 1.0, freedom), -z))
-    return np.where(known, -log_ndtr(-z) / _LN2, student) if known.any() else student
+    return np.asarray(np.where(known, -log_ndtr(-z) / _LN2, student))
