@@ -330,7 +330,7 @@ def _notes(table: SignalTable, benches: list[References]) -> tuple[str, ...]:
     sources = {id(s): s for s in (table, *(bench.source for bench in benches))}
     return tuple(
         f"{len(source.missing)} models are missing from {source.source}: "
-        + "; ".join(f"{model}: {why}" for model, why in source.missing.items())
+        + "; ".join(f"model {model}: {why}" for model, why in source.missing.items())
         for source in sources.values()
         if source.missing
     )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
-from canary.signals.table import SignalTable, positions
+from canary.signals.table import SignalTable, check_tied, positions
 
 __all__ = ["References", "resolve"]
 
@@ -139,7 +139,8 @@ def resolve(
     Raises
     ------
     InputError
-        If there is no such model, none to compare with, or the two tables do not fit.
+        If there is no such model, none to compare with, or the two tables do not fit: other
+        samples, or models that belong to another target.
     """
     chosen = _rows(targets, table, "targets")
     source = table if shadow is None else shadow
@@ -162,6 +163,9 @@ def resolve(
             cure="measure the reference models on the target's samples, in the same order",
             where=shadow.source,
         )
+    if shadow is not None and aligned:
+        for row in chosen:
+            check_tied(shadow, table, row=int(row))
     for one, used in ((table, chosen), (source, rows)):
         _check_losses(one, used)
     flags = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,34 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import InputError
 from canary.records.fields import brief
 
-__all__ = ["SignalTable", "positions"]
+__all__ = ["Origin", "SignalTable", "check_tied", "positions"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """From which data and which training runs a table comes, by fingerprints.
+
+    Parameters
+    ----------
+    data : str
+        Of the samples and their labels.
+    models : tuple of str
+        Of each model of the table: configuration, split and seed of its training.
+    target : str or None
+        Of the model that these were made for, if they were: which imitate it, or leave a
+        member of it out.
+    """
+
+    data: str
+    models: tuple[str, ...]
+    target: str | None = None
+
+    def part(self, rows: NDArray[np.intp], columns: NDArray[np.intp], samples: int) -> Origin:
+        """The origin of some rows and columns: of other data, unless all columns are there."""
+        data = self.data
+        if not np.array_equal(columns, np.arange(samples)):
+            data = sha256(data.encode() + columns.astype(np.int64).tobytes()).hexdigest()
+        return Origin(data, tuple(self.models[row] for row in rows), self.target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +61,11 @@ class SignalTable:
         Any further division of the samples, for evaluation by group.
     source : str
         Where it comes from, for messages and reports.
-    missing : mapping of str to str
-        Models that were meant to be here and have no row, by name, and why: their training
-        failed, or their numbers were NaN. A table has no holes: a model is there for all
-        samples or for none.
+    missing : mapping of int to str
+        Models that could not be trained or gave no numbers, by their number in the fleet,
+        and why. They have no row; the rows are those of the others, in order.
+    origin : Origin or None
+        Fingerprints of data and models, where they are known.
     """
 
     values: Mapping[str, NDArray[np.float64]]
@@ -45,7 +74,8 @@ class SignalTable:
     classes: int
     group: NDArray[Any] | None = None
     source: str = "table"
-    missing: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[int, str] = field(default_factory=dict)
+    origin: Origin | None = None
 
     def __post_init__(self) -> None:
         shapes = {value.shape for value in self.values.values()} | {self.member.shape}
@@ -88,7 +118,7 @@ class SignalTable:
     def select(
         self, *, models: ArrayLike | None = None, samples: ArrayLike | None = None
     ) -> SignalTable:
-        """The table of some models and some samples, copied.
+        """The table of some models and some samples, copied; what is missing stays so.
 
         Parameters
         ----------
@@ -113,10 +143,48 @@ class SignalTable:
         at = np.ix_(rows, columns)
         return replace(
             self,
+            origin=None if self.origin is None else self.origin.part(rows, columns, self.samples),
             values={name: value[at] for name, value in self.values.items()},
             member=self.member[at],
             label=self.label[columns],
             group=None if self.group is None else self.group[columns],
+        )
+
+
+def check_tied(references: SignalTable, target: SignalTable, *, row: int = 0) -> None:
+    """Refuse reference models that belong to other data or to another target.
+
+    Nothing is said of tables whose origin is not known.
+
+    Parameters
+    ----------
+    references : SignalTable
+        Of the reference, distilled or leave-one-out models.
+    target : SignalTable
+    row : int
+        The model of `target` that is attacked.
+
+    Raises
+    ------
+    InputError
+        If both origins are known and differ.
+    """
+    ours, theirs = references.origin, target.origin
+    if ours is None or theirs is None:
+        return
+    if ours.data != theirs.data:
+        raise InputError(
+            f"the reference models are of other data (fingerprint {ours.data[:12]}) than the "
+            f"target ({theirs.data[:12]})",
+            cure="train them on the samples of the target, in the same order",
+            where=references.source,
+        )
+    if ours.target is not None and ours.target != theirs.models[row]:
+        raise InputError(
+            f"the reference models were made for the target {ours.target[:12]}, not for "
+            f"{theirs.models[row][:12]}",
+            cure="make them anew for this target, or attack the one that they were made for",
+            where=references.source,
         )
 
 
