@@ -88,14 +88,15 @@ def by_sample(bench: References, rule: Rule, alpha: float | None) -> Floats:
             result[:, part] = _gaussian(seen, found, common, alpha)
             continue
         values = bench.table.signal("loss")[:, part][bench.targets].T
-        null = np.where(outside, bench.source.signal("loss")[:, part][bench.rows], np.nan).T
-        null = np.sort(null, axis=1)
-        own = bench.left_out(outside).T
-        at = row_ranks(null, values)
-        count = outside.sum(axis=0)[:, None] - own
-        result[:, part] = _ranked(
-            values, at - own, count, _nth_of_rows(null, own, at), rule=rule, alpha=alpha
-        ).T
+        losses = bench.source.signal("loss")[:, part][bench.rows]
+        drop = bench.dropped(outside)
+        less = np.take_along_axis(losses, drop, axis=0).T
+        missing = (drop >= 0).T
+        null = np.sort(np.where(outside, losses, np.nan).T, axis=1)
+        below = row_ranks(null, values) - (missing & (less <= values))
+        count = outside.sum(axis=0)[:, None] - missing
+        nth = _nth_of_rows(null, missing, lambda null=null, less=less: row_ranks(null, less) - 1)
+        result[:, part] = _ranked(values, below, count, nth, rule=rule, alpha=alpha).T
     return result
 
 
@@ -122,7 +123,7 @@ def by_model(bench: References, rule: Rule, alpha: float | None) -> Floats:
         null = np.sort(values[own])[None, :]
         at = np.searchsorted(null[0], values, side="right")[None, :]
         flags = own[None, :]
-        nth = _nth_of_rows(null, flags, at)
+        nth = _nth_of_rows(null, flags, lambda at=at: at - 1)
         count = null.shape[1] - flags
         result[i] = _ranked(values[None, :], at - flags, count, nth, rule=rule, alpha=alpha)[0]
     return result
@@ -223,12 +224,12 @@ def _ranked(
     return rank_evidence(values, below, count, nth(below - 1), nth(below), rule=rule)
 
 
-def _nth_of_rows(null: Floats, own: NDArray[np.bool_], at: Ints) -> Nth:
-    """Order statistics of rows, where `own` without the last one of the first `at`."""
+def _nth_of_rows(null: Floats, missing: NDArray[np.bool_], at: Callable[[], Ints]) -> Nth:
+    """Order statistics of rows, without the one at place `at` where one is missing."""
     rows, last = np.arange(len(null))[:, None], null.shape[1] - 1
 
     def nth(place: Ints) -> Floats:
-        place = place + (own & (place >= at - 1))
+        place = place + (missing & (place >= at()))
         return np.where(place > last, np.nan, null[rows, np.clip(place, 0, last)])
 
     return nth

@@ -90,21 +90,22 @@ def loss_of_logit(logit: Floats) -> Floats:
 
 
 def moments(logits: Floats, flags: Flags, bench: References) -> Moments:
-    """Moments of the flagged references of each sample, for every target without itself.
+    """Moments of the flagged references of each sample, for every target without one of them.
 
     Parameters
     ----------
     logits : ndarray of float64 of shape (references, part)
     flags : ndarray of bool of shape (references, part)
     bench : References
+        Says which one is dropped.
     """
     count = flags.sum(axis=0)
     centre = np.where(flags, logits, 0.0).sum(axis=0) / np.maximum(count, 1)
     apart = np.where(flags, logits - centre, 0.0)
     first, second = apart.sum(axis=0), np.einsum("ij,ij->j", apart, apart)
-    out = bench.left_out(flags)
-    left = count - out
-    own = np.where(out, apart[bench.own], 0.0)
+    drop = bench.dropped(flags)
+    left = count - (drop >= 0)
+    own = np.where(drop >= 0, np.take_along_axis(apart, drop, axis=0), 0.0)
     shift = (first - own) / np.maximum(left, 1)
     squares = second - own * own - left * shift * shift
     return Moments(

@@ -37,8 +37,7 @@ class References:
     rows : ndarray of int of shape (references,)
         Rows of `source`.
     own : ndarray of int of shape (targets,)
-        Which of `rows` is the target itself, or -1. It is left out wherever the target is
-        judged.
+        Which of `rows` is the target itself, or -1. A target is never compared with itself.
     population : ndarray of bool of shape (samples,) or None
         Samples of `table` that are set aside as population points.
     """
@@ -67,8 +66,13 @@ class References:
         """Of which references a sample is a nonmember; shape (references, part)."""
         return ~self.source.member[:, part][self.rows]
 
-    def left_out(self, flags: Flags) -> Flags:
-        """Where a target stands among its own references.
+    def dropped(self, flags: Flags) -> Places:
+        """Which reference each target does without.
+
+        A target that is among the flagged references itself; else the next one that is
+        flagged, going round. So a sample is compared with equally many references whether or
+        not the target was trained on it. Where members had one more, as they do if every sample
+        is in half of the models, levels of ``1 / (m + 1)`` alone would tell them apart.
 
         Parameters
         ----------
@@ -77,9 +81,15 @@ class References:
 
         Returns
         -------
-        ndarray of bool of shape (targets, part)
+        ndarray of int of shape (targets, part)
+            -1 for none: the target is no reference, or nothing is flagged.
         """
-        return flags[self.own] & (self.own >= 0)[:, None]
+        size = len(flags)
+        following = np.where(flags, np.arange(size)[:, None], size)
+        following = np.minimum.accumulate(following[::-1], axis=0)[::-1]
+        found = following[self.own]
+        found = np.where(found < size, found, following[0])
+        return np.where((found < size) & (self.own >= 0)[:, None], found, -1)
 
     def check(self, name: str, *, inside: bool) -> None:
         """An InputError if a sample that is judged has no reference left of a kind.
@@ -94,18 +104,17 @@ class References:
         """
         for kind in (False, True) if inside else (False,):
             count = np.empty(self.table.samples, np.int64)
-            lone = np.zeros(self.table.samples, np.bool_)
             for part in self.parts():
-                flags = self.outside(part) != kind
-                count[part] = flags.sum(axis=0)
-                lone[part] = self.left_out(flags).any(axis=0)
-            bad = np.flatnonzero((count - lone < 1) & self.judged)
+                count[part] = (self.outside(part) != kind).sum(axis=0)
+            least = 2 if (self.own >= 0).any() else 1  # one is dropped
+            bad = np.flatnonzero((count < least) & self.judged)
             if len(bad):
                 shown = ", ".join(map(str, bad[:_SHOWN]))
                 more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
                 who = "members" if not kind else "nonmembers"
                 raise InputError(
-                    f"attack {name}: samples {shown}{more} are {who} of every reference model",
+                    f"attack {name}: samples {shown}{more} are {who} of every model that they "
+                    "could be compared with",
                     cure=f"train more models {'on' if kind else 'without'} them, or leave them "
                     "away by table.select(samples=...)",
                     where=self.source.source,

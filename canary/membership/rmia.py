@@ -88,7 +88,7 @@ def _ratios(bench: References, part: slice, *, online: bool, a: float) -> Floats
     if online:
         inside = ~outside
         with_it = _mean(shown, inside, bench)
-        lacking = inside.sum(axis=0) - bench.left_out(inside) == 0
+        lacking = inside.sum(axis=0) - (bench.dropped(inside) >= 0) == 0
         usual = np.where(lacking, without, (without + with_it) / 2.0)
     else:
         usual = ((1.0 + a) * without + (1.0 - a)) / 2.0
@@ -97,11 +97,12 @@ def _ratios(bench: References, part: slice, *, online: bool, a: float) -> Floats
 
 
 def _mean(shown: Floats, flags: NDArray[np.bool_], bench: References) -> Floats:
-    """Mean probability over flagged references, the target left out; 0 of none."""
+    """Mean probability over flagged references, one dropped for each target; 0 of none."""
     kept = np.where(flags, shown, 0.0)
-    out = bench.left_out(flags)
-    total = kept.sum(axis=0) - np.where(out, kept[bench.own], 0.0)
-    return np.asarray(np.maximum(total, 0.0) / np.maximum(flags.sum(axis=0) - out, 1))
+    drop = bench.dropped(flags)
+    less = np.where(drop >= 0, np.take_along_axis(kept, drop, axis=0), 0.0)
+    count = np.maximum(flags.sum(axis=0) - (drop >= 0), 1)
+    return np.asarray(np.maximum(kept.sum(axis=0) - less, 0.0) / count)
 
 
 def _probabilities(table: SignalTable, rows: NDArray[np.intp], part: slice) -> Floats:

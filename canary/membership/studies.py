@@ -268,8 +268,8 @@ def growth(
             cure="begin with a larger size",
             where="growth",
         )
-    few = table if name in "SP" else table.select(samples=judged)
-    others = shadow if shadow is None or name in "SP" else shadow.select(samples=judged)
+    few = table if name in ("S", "P") else table.select(samples=judged)
+    others = shadow if shadow is None or name in ("S", "P") else shadow.select(samples=judged)
     found = []
     for size in wanted:
         chosen = order[:size]

@@ -159,8 +159,9 @@ def gaussian_quantile(alpha: float, mean: Floats, scale: Floats, freedom: Floats
     """
     from scipy.special import ndtri, stdtrit
 
+    level = alpha * (1.0 + _SLACK)
     known = np.isinf(freedom)
-    t = np.where(known, -ndtri(alpha), -stdtrit(np.where(known, 1.0, freedom), alpha))
+    t = np.where(known, -ndtri(level), -stdtrit(np.where(known, 1.0, freedom), level))
     return np.asarray(mean + scale * t)
 
 

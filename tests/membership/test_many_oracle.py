@@ -106,7 +106,7 @@ def test_targets_and_references_are_rows_property():
         some = attack_models(table, name, targets=[7, 2])
         np.testing.assert_allclose(some.scores, whole.scores[[7, 2]], rtol=1e-9)
         assert some.targets == (7, 2)
-    few = attack_models(table, "R", targets=[0], references=range(12))
+    few = attack_models(table, "R", targets=[0], references=range(1, 12))
     moved = table.select(models=[0]), table.select(models=range(1, 12))
     alike = attack_models(moved[0], "R", shadow=moved[1])
     np.testing.assert_array_equal(few.scores, alike.scores)

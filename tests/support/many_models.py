@@ -52,10 +52,11 @@ def null_of(table, name, target, sample, *, shadow=None, population=None, inside
             if usable and not table.member[target, z] and z != sample:
                 found.append(table.values["loss"][target, z])
         return found
-    for model in range(source.models):
-        if source is table and model == target:
-            continue
+    for step in range(source.models):
+        model = (target + step) % source.models
         if name == "S":
+            if source is table and model == target:
+                continue
             for z in range(source.samples):
                 usable = source is not table or population is None or population[z]
                 same = source.label[z] == table.label[sample]
@@ -63,7 +64,8 @@ def null_of(table, name, target, sample, *, shadow=None, population=None, inside
                     found.append(loss[model, z])
         elif source.member[model, sample] == inside:
             found.append(loss[model, sample])
-    return found
+    # The target, or the next model of the kind in its stead.
+    return found[1:] if source is table and name != "S" else found
 
 
 def p_value(loss, null, rule, common):
