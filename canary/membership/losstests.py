@@ -95,7 +95,7 @@ def by_sample(bench: References, rule: Rule, alpha: float | None) -> Floats:
         null = np.sort(np.where(outside, losses, np.nan).T, axis=1)
         below = row_ranks(null, values) - (missing & (less <= values))
         count = outside.sum(axis=0)[:, None] - missing
-        nth = _nth_of_rows(null, missing, lambda null=null, less=less: row_ranks(null, less) - 1)
+        nth = _nth_of_rows(null, missing, less)
         result[:, part] = _ranked(values, below, count, nth, rule=rule, alpha=alpha).T
     return result
 
@@ -123,7 +123,7 @@ def by_model(bench: References, rule: Rule, alpha: float | None) -> Floats:
         null = np.sort(values[own])[None, :]
         at = np.searchsorted(null[0], values, side="right")[None, :]
         flags = own[None, :]
-        nth = _nth_of_rows(null, flags, lambda at=at: at - 1)
+        nth = _nth_of_rows(null, flags, values[None, :])
         count = null.shape[1] - flags
         result[i] = _ranked(values[None, :], at - flags, count, nth, rule=rule, alpha=alpha)[0]
     return result
@@ -224,12 +224,12 @@ def _ranked(
     return rank_evidence(values, below, count, nth(below - 1), nth(below), rule=rule)
 
 
-def _nth_of_rows(null: Floats, missing: NDArray[np.bool_], at: Callable[[], Ints]) -> Nth:
-    """Order statistics of rows, without the one at place `at` where one is missing."""
+def _nth_of_rows(null: Floats, missing: NDArray[np.bool_], less: Floats) -> Nth:
+    """Order statistics of rows, where one number like `less` is missing."""
     rows, last = np.arange(len(null))[:, None], null.shape[1] - 1
 
     def nth(place: Ints) -> Floats:
-        place = place + (missing & (place >= at()))
+        place = place + (missing & (place >= row_ranks(null, less) - 1))
         return np.where(place > last, np.nan, null[rows, np.clip(place, 0, last)])
 
     return nth

@@ -89,7 +89,6 @@ def null_losses(
         aside[:] = False
         aside[positions(population, table.samples, "population", table.source)] = True
     source = table if shadow is None else shadow
-    others = np.arange(source.models) != (target if shadow is None else -1)
     if name == "P":
         chosen = aside & ~table.member[target]
         chosen[sample] = False
@@ -98,10 +97,16 @@ def null_losses(
         points = source.label == table.label[sample]
         if shadow is None:
             points &= aside
-        outside = ~source.member & others[:, None] & points
+        outside = ~source.member & points
+        if shadow is None:
+            outside[target] = False
         found = source.signal("loss")[outside]
     else:
-        found = source.signal("loss")[others & ~source.member[:, sample], sample]
+        first = target if shadow is None else 0
+        rows = (first + np.arange(source.models)) % source.models
+        rows = rows[~source.member[rows, sample]]
+        # The target, or the next in its stead, is no reference.
+        found = source.signal("loss")[rows[1:] if shadow is None else rows, sample]
     return NullLosses(
         name,
         target,
