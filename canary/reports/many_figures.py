@@ -10,6 +10,7 @@ import numpy as np
 from canary.errors import InputError
 from canary.membership.across import Across
 from canary.membership.studies import Growth, NullLosses, Scatter
+from canary.reports.canvas import log_rates
 from canary.reports.palette import CONTROL, GRID, MUTED, SERIES
 
 if TYPE_CHECKING:
@@ -83,12 +84,9 @@ def _rocs_on(axes: Axes, group: list[Across]) -> None:
         if one.auc.count > 1:
             name += f" ± {one.auc.sd:.3f}"
         axes.plot(one.fprs, np.maximum(mean, least), color=colour, linewidth=1.5, label=name)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(least, 1)
-    axes.set_ylim(least, 1.15)
-    axes.set_xlabel("false positive rate")
-    axes.set_ylabel("true positive rate, mean over targets")
+    log_rates(axes, least)
+    axes.set_xlabel("nonmembers called members (false positive rate)")
+    axes.set_ylabel("members called members, mean over targets")
     axes.grid(color=GRID, linewidth=0.8)
     axes.legend(fontsize=8.5, frameon=False)
 
@@ -108,6 +106,9 @@ def _growth_on(axes: Axes, group: list[Growth]) -> None:
             label=one.name,
         )
     axes.set_xscale("log")
+    sizes = sorted({size for one in group for size in one.sizes})
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.minorticks_off()
     axes.set_xlabel(" or ".join(sorted({one.what for one in group})))
     axes.set_ylabel("AUC, mean over targets")
     axes.grid(color=GRID, linewidth=0.8)
