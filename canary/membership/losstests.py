@@ -38,6 +38,7 @@ from canary.membership.moments import (
     logits_of,
     loss_of_logit,
     moments,
+    pooled_variance,
     without_rounding,
 )
 from canary.membership.references import References
@@ -118,7 +119,8 @@ def by_model(bench: References, rule: Rule, alpha: float | None) -> Floats:
         if rule == "gaussian":
             logits = logits_of(table, bench.targets[i : i + 1], everything)
             found = _without_one(logits[0], own)
-            result[i] = _gaussian(logits, found, _least, alpha)[0]
+            every = np.array([max(float(logits[0, own].var(ddof=1)), LEAST_VARIANCE)])
+            result[i] = _gaussian(logits, found, every.copy, alpha)[0]
             continue
         null = np.sort(values[own])[None, :]
         at = np.searchsorted(null[0], values, side="right")[None, :]
@@ -247,10 +249,6 @@ def _nth_without(null: Floats, skip: NDArray[np.intp]) -> Nth:
     return nth
 
 
-def _least() -> Floats:
-    return np.array([LEAST_VARIANCE])
-
-
 def _gaussian(
     seen: Floats, found: Moments, common: Callable[[], Floats], alpha: float | None
 ) -> Floats:
@@ -296,9 +294,9 @@ def _class_gaussians(
         squares = second.sum() - np.where(has, second[bench.own], 0.0) - left * shift * shift
         squares = without_rounding(squares, second.sum() + total * centre * centre)
         found.append(Moments(left[:, None], (centre + shift)[:, None], squares[:, None]))
-    freedom = sum(np.maximum(one.count[:, 0] - 1, 0) for one in found)
-    total_squares = sum(one.squares[:, 0] for one in found)
-    common = np.maximum(total_squares / np.maximum(freedom, 1), LEAST_VARIANCE)
+    freedom = np.sum([np.maximum(one.count[:, 0] - 1.0, 0.0) for one in found], axis=0)
+    total_squares = np.sum([one.squares[:, 0] for one in found], axis=0)
+    common = pooled_variance(total_squares, freedom, bench.source.source)
     for (columns, _, _), one in zip(nulls, found, strict=True):
         seen = logits_of(bench.table, bench.targets, columns)
         result[:, columns] = _gaussian(seen, one, lambda: common, alpha)

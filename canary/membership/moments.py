@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.errors import InputError
 from canary.membership.references import References
 from canary.signals.table import SignalTable
 
@@ -20,6 +21,7 @@ __all__ = [
     "logits_of",
     "loss_of_logit",
     "moments",
+    "pooled_variance",
     "without_rounding",
 ]
 
@@ -118,6 +120,24 @@ def without_rounding(squares: Floats, size: Floats | float) -> Floats:
     return np.where(squares <= _ROUNDING * size, 0.0, squares)
 
 
+def pooled_variance(squares: Floats, freedom: Floats, where: str) -> Floats:
+    """Squared deviations over degrees of freedom, at least `LEAST_VARIANCE`.
+
+    Raises
+    ------
+    InputError
+        If there are no degrees of freedom: each number is compared with one other.
+    """
+    if (freedom < 1).any():
+        raise InputError(
+            "no sample has two references: one number has no variance",
+            cure="train more models, or take an attack without Gaussians: R by the empirical "
+            "rule, rmia-offline",
+            where=where,
+        )
+    return np.asarray(np.maximum(squares / freedom, LEAST_VARIANCE))
+
+
 def common_variance(bench: References, *, outside: bool) -> Callable[[], Floats]:
     """What gives, once asked, the variance within samples of all samples; shape (targets,).
 
@@ -136,6 +156,6 @@ def common_variance(bench: References, *, outside: bool) -> Callable[[], Floats]
             found = moments(logits, bench.outside(part) == outside, bench)
             squares += np.where(found.count > 0, found.squares, 0.0).sum(axis=1)
             freedom += np.maximum(found.count - 1, 0).sum(axis=1)
-        return np.maximum(squares / np.maximum(freedom, 1), LEAST_VARIANCE)
+        return pooled_variance(squares, freedom, bench.source.source)
 
     return common

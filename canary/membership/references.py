@@ -84,12 +84,14 @@ class References:
         ndarray of int of shape (targets, part)
             -1 for none: the target is no reference, or nothing is flagged.
         """
+        if (self.own < 0).all():
+            return np.full((len(self.own), flags.shape[1]), -1)
         size = len(flags)
-        following = np.where(flags, np.arange(size)[:, None], size)
+        following = np.where(flags, np.arange(size, dtype=np.int32)[:, None], np.int32(size))
         following = np.minimum.accumulate(following[::-1], axis=0)[::-1]
         found = following[self.own]
         found = np.where(found < size, found, following[0])
-        return np.where((found < size) & (self.own >= 0)[:, None], found, -1)
+        return np.where((found < size) & (self.own >= 0)[:, None], found, -1).astype(np.intp)
 
     def check(self, name: str, *, inside: bool) -> None:
         """An InputError if a sample that is judged has no reference left of a kind.

@@ -95,7 +95,7 @@ def main() -> None:
         expected = one_by_one(table, some)
         slow = (time.process_time() - start) / some
         start = time.process_time()
-        found = attack_models(table, "lira-online", targets=[0]).scores[0]
+        found = attack_models(table, "lira-online", targets=[0], references=references).scores[0]
         ratios.append(slow / ((time.process_time() - start) / options.samples))
         np.testing.assert_allclose(found[:some], expected, rtol=1e-6)
     print(

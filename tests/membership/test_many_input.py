@@ -18,7 +18,7 @@ from canary.signals.table import Origin
 
 @pytest.fixture
 def table():
-    return random_table(np.random.default_rng(0))
+    return random_table(np.random.default_rng(0), samples=30)
 
 
 def refused(match, function, *given, error=InputError, **options):

@@ -22,7 +22,7 @@ def halves(rng, models, samples):
     return order < models // 2
 
 
-def random_table(rng, models=8, samples=30, *, ties=False, classes=3):
+def random_table(rng, models=8, samples=24, *, ties=False, classes=3):
     """Members have lower losses; samples, classes and models differ from each other."""
     member = halves(rng, models, samples)
     logit = rng.normal(0, 1, samples) + rng.normal(0, 0.5, (models, 1)) + 1.5 * member
