@@ -254,7 +254,7 @@ def _gaussian(
 ) -> Floats:
     """By the Gaussian rule on logit-scaled losses, of which high ones speak for members."""
     variance, poor = found.variance(common)
-    scale = np.sqrt(variance * (1.0 + 1.0 / found.count))
+    scale = np.sqrt(variance * (1.0 + 1.0 / np.maximum(found.count, 1)))
     freedom = np.where(poor, np.inf, found.count - 1.0)
     if alpha is None:
         return gaussian_evidence((seen - found.mean) / scale, freedom)

@@ -67,8 +67,8 @@ class ManyScores:
     targets : tuple of int
         Rows of the table.
     models_trained : int
-        What the attack costs: models beside the targets that somebody has to train, for all
-        targets together.
+        What the attack costs: references that somebody has to train, for all targets
+        together. Targets that are each other's references are among them.
     notes : tuple of str
         What a reader has to know.
     """
@@ -319,7 +319,7 @@ def _each(
 
 
 def _trained(bench: References) -> int:
-    """Models that the references cost; targets that serve each other are counted as one less."""
+    """How many references there are, less the one target that is none of its own."""
     if bench.source is bench.table:
         alone = len(bench.targets) == 1
         return len(bench.rows) - int(alone and bench.own[0] >= 0)

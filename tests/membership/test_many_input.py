@@ -56,6 +56,10 @@ def test_samples_never_in_input(table):
     # Population points need not be members of any.
     found = attack_models(table, "rmia", population=[3, 4])
     assert np.isfinite(found.scores).all()
+    table.member[:, 4] = True
+    for rule in ("empirical", "linear", "gaussian"):
+        assert not np.isnan(attack_models(table, "R", population=[4], rule=rule).scores).any()
+    table.member[:, 4] = False
     online = attack_models(table, "lira-online", population=[3, 4])
     assert (online.scores[:, 3] == -np.inf).all()
 
