@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from many_models import halves, random_table, slow_lira, slow_rmia, slow_tests, table_of
@@ -127,3 +129,29 @@ def test_infinite_losses_oracle():
                 if rule != "gaussian":
                     np.testing.assert_array_equal(scores, table.signal("loss") <= at)
     close(attack_models(table, "lira-online").scores, slow_lira(table, online=True, fixed=False))
+
+
+def test_signals_that_are_there_are_read():
+    """From losses the same numbers follow, as far as losses have the digits."""
+    rng = np.random.default_rng(10)
+    table = random_table(rng)
+    loss = table.signal("loss")
+    known = replace(
+        table,
+        values={
+            "loss": loss,
+            "confidence": np.exp(-loss),
+            "logit-confidence": -loss - np.log(-np.expm1(-loss)),
+        },
+    )
+    for name in ("lira-online", "lira-offline-fixed", "rmia", "rmia-offline"):
+        close(attack_models(known, name).scores, attack_models(table, name).scores)
+    # A probability that rounds to 1 has the loss 0; the logit knows more, up to 104 nats.
+    loss[:, 0] = 0
+    known.values["logit-confidence"][:, 0] = 40 + np.arange(8)
+    known.values["logit-confidence"][:, 1] = [-np.inf, np.inf, *range(6)]
+    found = attack_models(known, "lira-offline").scores
+    assert len(set(found[:, 0])) == 8
+    assert np.isfinite(found).all()
+    loss[:, 1] = [np.inf, 0, *np.logaddexp(0, -np.arange(6.0))]
+    close(attack_models(table, "lira-offline").scores[:, 1], found[:, 1])

@@ -208,4 +208,5 @@ def test_more_models_find_more_theory(world):
     assert found.samples == (~shadow.member[np.random.default_rng(0).permutation(1000)[0]]).sum()
     points = growth(target, "P", [20, 1000], targets=[0], seed=0)
     assert points.what == "population points"
+    assert points.samples == 2000  # none of the points is judged, at any size
     assert points.auc[1].mean == pytest.approx(POOLED, abs=0.03)

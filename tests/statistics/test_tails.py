@@ -72,6 +72,7 @@ def test_quantiles_by_hand_golden():
     assert quantile(null, 0.7, "linear") == pytest.approx(3.0)
     assert quantile(null, 0.8, "empirical") == np.nextafter(4, 0)
     assert quantile(null, 0.95, "linear") == 4.0
+    assert quantile(null, 1 - 1e-14, "empirical") == np.nextafter(4, 0)
 
 
 def test_whole_numbers_of_levels_are_reached():
