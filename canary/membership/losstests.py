@@ -81,7 +81,7 @@ def by_sample(bench: References, rule: Rule, alpha: float | None) -> Floats:
     result = np.empty((len(bench.targets), bench.table.samples))
     common = common_variance(bench, outside=True)
     for part in bench.parts():
-        outside = bench.outside(part)
+        outside = bench.limited(part)
         if rule == "gaussian":
             logits = logits_of(bench.source, bench.rows, part)
             found = moments(logits, outside, bench)

@@ -127,6 +127,7 @@ def attack_models(
     shadow: SignalTable | Sequence[SignalTable] | None = None,
     references: ArrayLike | None = None,
     population: ArrayLike | None = None,
+    most: int | None = None,
     rule: Rule = "empirical",
     gamma: float = 2.0,
     a: float = 0.3,
@@ -154,6 +155,10 @@ def attack_models(
         Samples of `table` that are set aside as population points for P, S and RMIA and not
         evaluated. Unless given, the nonmembers of a model are its population, and each is
         judged without itself.
+    most : int, optional
+        Of R, D and L: each sample is compared with so many references at most, the first ones.
+        Leave-one-out models are few for the sample that they left out, and many for a
+        nonmember; with as many for both, their levels mean the same.
     rule : {"empirical", "linear", "gaussian"}
         Of the quantile, for S, P, R, D and L; see `canary.statistics.tails`.
     gamma, a : float
@@ -198,6 +203,7 @@ def attack_models(
         shadow=shadow,
         references=references,
         population=population,
+        most=most,
     )
     benches = [bench for bench, _ in done]
     chosen = np.concatenate([bench.targets for bench in benches])
@@ -222,6 +228,7 @@ def loss_thresholds(
     shadow: SignalTable | Sequence[SignalTable] | None = None,
     references: ArrayLike | None = None,
     population: ArrayLike | None = None,
+    most: int | None = None,
     rule: Rule = "empirical",
 ) -> Floats:
     """The losses ``c_alpha`` at and below which S, P, R, D or L calls samples members.
@@ -260,6 +267,7 @@ def loss_thresholds(
         shadow=shadow,
         references=references,
         population=population,
+        most=most,
     )
     return np.concatenate([found for _, found in done])
 
@@ -273,6 +281,7 @@ def _each(
     shadow: SignalTable | Sequence[SignalTable] | None,
     references: Any,
     population: Any,
+    most: int | None,
 ) -> list[tuple[References, Floats]]:
     """The judgement of all targets together, or of each with its own shadow."""
     if shadow is None and name in _OF_A_TARGET:
@@ -303,6 +312,7 @@ def _each(
             shadow=one,
             references=references,
             population=population,
+            most=most,
             aligned=name not in ("S", "P"),
             alone=name == "P",
         )

@@ -40,6 +40,8 @@ class References:
         Which of `rows` is the target itself, or -1. A target is never compared with itself.
     population : ndarray of bool of shape (samples,) or None
         Samples of `table` that are set aside as population points.
+    most : int or None
+        How many references a sample may have in attacks R, D and L.
     """
 
     table: SignalTable
@@ -48,6 +50,7 @@ class References:
     rows: Places
     own: Places
     population: Flags | None
+    most: int | None = None
 
     @property
     def judged(self) -> Flags:
@@ -65,6 +68,13 @@ class References:
     def outside(self, part: slice) -> Flags:
         """Of which references a sample is a nonmember; shape (references, part)."""
         return ~self.source.member[:, part][self.rows]
+
+    def limited(self, part: slice) -> Flags:
+        """`outside`, of each sample the first `most` references only."""
+        flags = self.outside(part)
+        if self.most is None:
+            return flags
+        return np.asarray(flags & (np.cumsum(flags, axis=0) <= self.most))
 
     def dropped(self, flags: Flags) -> Places:
         """Which reference each target does without.
@@ -131,6 +141,7 @@ def resolve(
     shadow: SignalTable | None,
     references: ArrayLike | None,
     population: ArrayLike | None,
+    most: int | None = None,
     aligned: bool = True,
     alone: bool = False,
 ) -> References:
@@ -138,7 +149,7 @@ def resolve(
 
     Parameters
     ----------
-    table, targets, shadow, references, population
+    table, targets, shadow, references, population, most
         As in `canary.membership.many.attack_models`.
     name : str
         Of the attack.
@@ -179,6 +190,12 @@ def resolve(
             check_tied(shadow, table, row=int(row))
     for one, used in ((table, chosen), (source, rows)):
         _check_losses(one, used)
+    if most is not None and most < 1:
+        raise InputError(
+            f"most is {most!r}, expected 1 or more",
+            cure="give the number of references that each sample may have",
+            where="attack",
+        )
     flags = None
     if population is not None:
         flags = np.zeros(table.samples, np.bool_)
@@ -189,7 +206,7 @@ def resolve(
                 cure="leave samples that are judged",
                 where=table.source,
             )
-    return References(table, chosen, source, rows, own.astype(np.intp), flags)
+    return References(table, chosen, source, rows, own.astype(np.intp), flags, most)
 
 
 def _rows(given: ArrayLike | None, table: SignalTable, what: str) -> Places:

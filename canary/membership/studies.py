@@ -61,6 +61,7 @@ def null_losses(
     alpha: float = 0.1,
     shadow: SignalTable | None = None,
     population: ArrayLike | None = None,
+    most: int | None = None,
     rule: Rule = "empirical",
 ) -> NullLosses:
     """The losses behind one threshold (figure 1 of Ye et al.).
@@ -81,6 +82,7 @@ def null_losses(
         targets=[target],
         shadow=shadow,
         population=population,
+        most=most,
         rule=rule,
     )
     positions([sample], table.samples, "samples", table.source)
@@ -102,11 +104,10 @@ def null_losses(
             outside[target] = False
         found = source.signal("loss")[outside]
     else:
-        first = target if shadow is None else 0
-        rows = (first + np.arange(source.models)) % source.models
-        rows = rows[~source.member[rows, sample]]
-        # The target, or the next in its stead, is no reference.
-        found = source.signal("loss")[rows[1:] if shadow is None else rows, sample]
+        rows = np.flatnonzero(~source.member[:, sample])[:most]
+        if shadow is None and len(rows):  # without the target, or the next one in its stead
+            rows = np.delete(rows, np.searchsorted(rows, target) % len(rows))
+        found = source.signal("loss")[rows, sample]
     return NullLosses(
         name,
         target,

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from many_models import halves, random_table, slow_lira, slow_rmia, slow_tests, table_of
 
+from canary.errors import InputError
 from canary.membership.many import LOSS_TESTS, attack_models, loss_thresholds
+from canary.membership.studies import null_losses
 from canary.statistics.tails import bits_needed
 
 ALPHAS = (0.001, 0.05, 0.1, 1 / 3, 0.5, 0.7, 0.75, 0.9, 0.999)
@@ -155,3 +157,27 @@ def test_signals_that_are_there_are_read():
     assert np.isfinite(found).all()
     loss[:, 1] = [np.inf, 0, *np.logaddexp(0, -np.arange(6.0))]
     close(attack_models(table, "lira-offline").scores[:, 1], found[:, 1])
+
+
+@pytest.mark.parametrize("rule", ["empirical", "linear", "gaussian"])
+def test_as_many_references_for_all_oracle(rule):
+    """Models that left a member out are few; the others of it serve its nonmembers only."""
+    rng = np.random.default_rng(11)
+    target = random_table(rng, models=2).select(models=[0])
+    loss = rng.exponential(1, (12, target.samples))
+    left_out = np.ones(loss.shape, np.bool_)
+    members = np.flatnonzero(target.member[0])
+    left_out[np.arange(12), members[np.arange(12) // 3]] = False
+    left_out[:, ~target.member[0]] = False
+    judged = ~left_out.all(axis=0)
+    shadow = table_of(loss, left_out, target.label).select(samples=judged)
+    target = target.select(samples=judged)
+    found = attack_models(target, "L", shadow=shadow, most=3, rule=rule)
+    limited = shadow.member.copy()
+    limited[3:, ~target.member[0]] = True
+    few = replace(shadow, member=limited)
+    close(found.scores, attack_models(target, "L", shadow=few, rule=rule).scores)
+    losses = null_losses(target, "L", target=0, sample=0, shadow=shadow, most=3, rule=rule)
+    assert losses.losses.tolist() == sorted(shadow.signal("loss")[~limited[:, 0], 0])
+    with pytest.raises(InputError, match="most is 0, expected 1 or more"):
+        attack_models(target, "L", shadow=shadow, most=0)
