@@ -21,6 +21,7 @@ SMALL = {
     "importance": ["--width", "400", "--runs", "1", "--digits", "3", "--rounds", "1"],
     "importance_intervals": ["--trees", "1", "--runs", "1", "--width", "100"],
     "injection": ["--megabytes", "1", "--rounds", "1"],
+    "many_models": ["--models", "8", "--samples", "300", "--classes", "2", "--slow", "20"],
     "membership": ["--samples", "2000", "--classes", "3", "--each", "200", "--rounds", "1"],
     "rank": ["--digits", "3", "--queries", "200", "--rounds", "1"],
     "scoring": ["--texts", "10", "--width", "32", "--layers", "1", "--rounds", "1"],

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
+from canary.membership.many import MANY, attack_models
 from canary.membership.thresholds import learn_thresholds
 from canary.signals.definitions import SIGNALS
 from canary.signals.table import SignalTable
+from canary.statistics.tails import check_level
 
 __all__ = ["ATTACKS", "AttackScores", "Thresholding", "applicable", "attack", "shadow_samples"]
 
@@ -64,7 +66,12 @@ def applicable(table: SignalTable) -> list[str]:
 
 
 def attack(
-    table: SignalTable, name: str, *, shadow: SignalTable | None = None, target: int = 0
+    table: SignalTable,
+    name: str,
+    *,
+    shadow: SignalTable | None = None,
+    target: int = 0,
+    alpha: float = 0.1,
 ) -> AttackScores:
     """Say of each sample how much it looks like a member of the target model.
 
@@ -73,12 +80,18 @@ def attack(
     table : SignalTable
     name : str
         One of `ATTACKS`: a signal with a threshold for each class (``modified-entropy``),
-        or with one for all (``modified-entropy-one-threshold``), or ``correctness``.
+        or with one for all (``modified-entropy-one-threshold``), or ``correctness``. Or one of
+        those that compare with many models, ``S`` to ``rmia-offline``: see
+        `canary.membership.many.attack_models`, which has their options and takes all targets
+        at once.
     shadow : SignalTable, optional
         Models whose members the attacker knows, all of which serve as shadows. Unless
         given, these are the other models of `table`.
     target : int
         The model of `table` that is attacked.
+    alpha : float
+        Of attacks that compare with many models: the share of nonmembers that they may call
+        members by mistake. Online LiRA calls a sample a member where that is the likelier.
 
     Returns
     -------
@@ -107,9 +120,11 @@ def attack(
        Models, USENIX Security 2021.
     """
     where = "attack"
-    if name not in ATTACKS:
+    if name not in ATTACKS and name not in MANY:
         raise InputError(
-            f"there is no attack {name!r}", cure=f"name one of {', '.join(ATTACKS)}", where=where
+            f"there is no attack {name!r}",
+            cure=f"name one of {', '.join((*ATTACKS, *MANY))}",
+            where=where,
         )
     if not 0 <= target < table.models:
         raise InputError(
@@ -117,6 +132,8 @@ def attack(
             cure="count them from 0",
             where=where,
         )
+    if name in MANY:
+        return _of_many(table, name, shadow=shadow, target=target, alpha=alpha)
     signal, how = ATTACKS[name]
     sign = SIGNALS[signal].sign
     scores = sign * table.signal(signal)[target]
@@ -142,6 +159,16 @@ def attack(
         sign * learned.values,
         _notes(np.flatnonzero(learned.pooled & seen)),
     )
+
+
+def _of_many(
+    table: SignalTable, name: str, *, shadow: SignalTable | None, target: int, alpha: float
+) -> AttackScores:
+    check_level(alpha, "attack")
+    found = attack_models(table, name, shadow=shadow, targets=[target])
+    scores = found.scores[0]
+    guess = found.guess(alpha)[0] if found.calibrated else scores >= 0
+    return AttackScores(name, found.signal, scores, guess, None, found.notes)
 
 
 def shadow_samples(

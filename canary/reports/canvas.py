@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import re
 import warnings
 from collections.abc import Iterator
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from canary.reports.palette import INK, MUTED, PAPER, with_variables
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["NARROW", "WIDE", "canvas", "file_bytes", "svg_element"]
+__all__ = ["NARROW", "WIDE", "canvas", "file_bytes", "log_rates", "svg_element"]
 
 WIDE = (9.6, 4.5)
 """Inches of a figure for a desk; text keeps its size in points."""
@@ -61,6 +63,19 @@ def canvas(size: tuple[float, float]) -> Iterator[Figure]:
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
         yield Figure(figsize=size, layout="constrained")
+
+
+def log_rates(axes: Axes, least: float) -> None:
+    """Both axes as rates on logarithmic scales from `least` to 1, in per cent."""
+    powers = [10.0**k for k in range(math.ceil(math.log10(least)), 1)]
+    names = [f"{100 * power:g} %" for power in powers]
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(least, 1)
+    axes.set_ylim(least, 1.15)
+    axes.set_xticks(powers, names)
+    axes.set_yticks(powers, names)
+    axes.minorticks_off()
 
 
 def svg_element(figure: Figure, name: str) -> str:

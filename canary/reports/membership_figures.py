@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.reports.canvas import WIDE, canvas, svg_element
+from canary.reports.canvas import WIDE, canvas, log_rates, svg_element
 from canary.reports.palette import CONTROL, CURVE, GRID, INK, MUTED, PAPER, SERIES
 
 if TYPE_CHECKING:
@@ -75,17 +74,10 @@ def _roc_on(axes: Axes, found: Survey) -> None:
             label=one.attack.name,
             drawstyle="steps-post",
         )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(least, 1)
-    axes.set_ylim(least, 1.15)
-    powers = [10.0**k for k in range(math.ceil(math.log10(least)), 1)]
-    axes.set_xticks(powers, [f"{100 * power:g} %" for power in powers])
-    axes.set_yticks(powers, [f"{100 * power:g} %" for power in powers])
+    log_rates(axes, least)
     axes.set_xlabel("nonmembers called members (false positive rate)")
     axes.set_ylabel("members called members")
     axes.grid(color=GRID, linewidth=0.8)
-    axes.minorticks_off()
     axes.legend(loc="lower right", fontsize=8.5, frameon=False)
 
 

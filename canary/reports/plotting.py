@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from canary.audits.history import History
 from canary.audits.result import Audit
@@ -14,6 +14,7 @@ from canary.records.fields import brief
 from canary.records.files import atomic_write
 from canary.reports.canvas import canvas, file_bytes
 from canary.reports.comparing import Strategy, compare, has_curves
+from canary.reports.many_figures import ManyResult, many_drawing, of_many
 from canary.statistics.numbers import clean, count, plural
 
 if TYPE_CHECKING:
@@ -24,15 +25,19 @@ __all__ = ["FILE_KINDS", "Kind", "plot", "plot_file"]
 Kind = Literal["exposure", "histogram", "utility"]
 """What `plot` can draw."""
 
+Drawable = Audit | History | Sequence[Audit] | ManyResult | Sequence[ManyResult]
+"""What `plot` draws."""
+
 FILE_KINDS = ("svg", "png", "pdf")
 """Endings of the files that `plot_file` writes."""
 
 _SIZE = (6.9, 4.2)  # inches: the width of a printed page
 _LABEL_CHARACTERS = 48
+_ONLY = ("exposure", 0, None, False, None, None)  # of options: none was given
 
 
 def plot(
-    audits: Audit | History | Sequence[Audit],
+    audits: Drawable,
     ax: Axes | None = None,
     *,
     kind: Kind = "exposure",
@@ -47,7 +52,9 @@ def plot(
     Parameters
     ----------
     audits : Audit, sequence of Audit, or History
-        What `audit` returned, or `Audit.load` read; or what a monitor measured.
+        What `audit` returned, or `Audit.load` read; or what a monitor measured. Or, of attacks
+        on many models, an `Across` (its average ROC), `Growth`, `NullLosses`, several of one
+        of these, or a `Scatter`; nothing else is asked of them.
     ax : matplotlib.axes.Axes, optional
         Where to draw; on a figure of its own unless given. Its background should be light.
     kind : {"exposure", "histogram", "utility"}
@@ -95,7 +102,7 @@ def plot(
 
 
 def plot_file(
-    audits: Audit | History | Sequence[Audit],
+    audits: Drawable,
     path: str | os.PathLike[str],
     *,
     kind: Kind = "exposure",
@@ -155,7 +162,7 @@ def plot_file(
 
 
 def _drawing(
-    given: Audit | History | Sequence[Audit],
+    given: Drawable,
     kind: Kind,
     at: int,
     *,
@@ -165,14 +172,42 @@ def _drawing(
     test_losses: Sequence[float | None] | None,
 ) -> Callable[[Axes], None]:
     """What draws on axes, once all that was asked for is there."""
-    from canary.reports.comparison_figures import copies_of, exposures_on, utility_on
-    from canary.reports.figures import exposure_on, histogram_on
-    from canary.reports.history_figures import history_on
-
     if kind not in get_args(Kind):
         raise InputError(
             f"there is no figure {brief(kind)}", cure=f"name one of {', '.join(get_args(Kind))}"
         )
+    if of_many(given):
+        if (kind, at, copies, skew_normal, labels, test_losses) != _ONLY:
+            raise InputError(
+                "results of attacks on many models have one figure each",
+                cure="leave kind and all other options away",
+            )
+        return many_drawing(given)
+    return _of_audits(
+        cast("Audit | History | Sequence[Audit]", given),
+        kind,
+        at,
+        copies=copies,
+        skew_normal=skew_normal,
+        labels=labels,
+        test_losses=test_losses,
+    )
+
+
+def _of_audits(
+    given: Audit | History | Sequence[Audit],
+    kind: Kind,
+    at: int,
+    *,
+    copies: int | None,
+    skew_normal: bool,
+    labels: Sequence[str] | None,
+    test_losses: Sequence[float | None] | None,
+) -> Callable[[Axes], None]:
+    from canary.reports.comparison_figures import copies_of, exposures_on, utility_on
+    from canary.reports.figures import exposure_on, histogram_on
+    from canary.reports.history_figures import history_on
+
     if isinstance(given, History):
         if kind != "exposure" or copies is not None or labels or test_losses:
             raise InputError(

@@ -1,0 +1,302 @@
+"""Attacks S, P, R, D and L: is the loss below the lower quantile of a null hypothesis?
+
+Ye et al. [1]_ reject "not a member" when ``loss <= c_alpha`` (equation 9), and differ in the
+losses of which ``c_alpha`` is the quantile:
+
+S
+    shadow models on samples of the same class outside their training sets (equations 11 to 16)
+P
+    the target on population points, of all classes together (17 to 22)
+R
+    reference models on the sample itself, which they were not trained on (23 to 27)
+D
+    the same, of models that were distilled from the target on other data (28 to 38)
+L
+    the same, of models that were trained on the target's data without the sample (section 4.5)
+
+R, D and L are one rule on three kinds of models. The quantile rules stand in
+`canary.statistics.tails`.
+
+References
+----------
+.. [1] Ye et al., Enhanced Membership Inference Attacks against Machine Learning Models, ACM
+   CCS 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import InputError
+from canary.membership.moments import (
+    LEAST_VARIANCE,
+    Moments,
+    common_variance,
+    logits_of,
+    loss_of_logit,
+    moments,
+    pooled_variance,
+    without_rounding,
+)
+from canary.membership.references import References
+from canary.statistics.tails import (
+    Rule,
+    gaussian_evidence,
+    gaussian_quantile,
+    quantile_place,
+    rank_evidence,
+    rank_quantile,
+)
+
+__all__ = ["by_class", "by_model", "by_sample", "row_ranks"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Nth = Callable[[Ints], Floats]
+"""The order statistics of a null at places from 0: anything before the first, NaN behind the
+last."""
+
+
+def by_sample(bench: References, rule: Rule, alpha: float | None) -> Floats:
+    """Attacks R, D and L.
+
+    Parameters
+    ----------
+    bench : References
+    rule : Rule
+    alpha : float or None
+        The level at which thresholds are wanted, in nats of loss; None for evidence.
+
+    Returns
+    -------
+    ndarray of float64 of shape (targets, samples)
+
+    Notes
+    -----
+    With K references and n samples O(nK log K) time, and O(nK) memory for the result.
+    """
+    result = np.empty((len(bench.targets), bench.table.samples))
+    common = common_variance(bench, outside=True)
+    for part in bench.parts():
+        outside = bench.limited(part)
+        if rule == "gaussian":
+            logits = logits_of(bench.source, bench.rows, part)
+            found = moments(logits, outside, bench)
+            seen = logits_of(bench.table, bench.targets, part)
+            result[:, part] = _gaussian(seen, found, common, alpha)
+            continue
+        values = bench.table.signal("loss")[:, part][bench.targets].T
+        losses = bench.source.signal("loss")[:, part][bench.rows]
+        drop = bench.dropped(outside)
+        less = np.take_along_axis(losses, drop, axis=0).T
+        missing = (drop >= 0).T
+        null = np.sort(np.where(outside, losses, np.nan).T, axis=1)
+        below = row_ranks(null, values) - (missing & (less <= values))
+        count = outside.sum(axis=0)[:, None] - missing
+        nth = _nth_of_rows(null, missing, less)
+        result[:, part] = _ranked(values, below, count, nth, rule=rule, alpha=alpha).T
+    return result
+
+
+def by_model(bench: References, rule: Rule, alpha: float | None) -> Floats:
+    """Attack P; parameters and result as of `by_sample`. O(n log n) for each target."""
+    table = bench.table
+    result = np.empty((len(bench.targets), table.samples))
+    everything = slice(0, table.samples)
+    for i, row in enumerate(bench.targets):
+        own = ~table.member[row] if bench.population is None else bench.population
+        own = own & ~table.member[row]
+        if own.sum() < 2:
+            raise InputError(
+                f"attack P: model {row} has {int(own.sum())} population points",
+                cure="give samples that it was not trained on, at least two",
+                where=table.source,
+            )
+        values = table.signal("loss")[row]
+        if rule == "gaussian":
+            logits = logits_of(table, bench.targets[i : i + 1], everything)
+            found = _without_one(logits[0], own)
+            every = np.array([max(float(logits[0, own].var(ddof=1)), LEAST_VARIANCE)])
+            result[i] = _gaussian(logits, found, every.copy, alpha)[0]
+            continue
+        null = np.sort(values[own])[None, :]
+        at = np.searchsorted(null[0], values, side="right")[None, :]
+        flags = own[None, :]
+        nth = _nth_of_rows(null, flags, values[None, :])
+        count = null.shape[1] - flags
+        result[i] = _ranked(values[None, :], at - flags, count, nth, rule=rule, alpha=alpha)[0]
+    return result
+
+
+def by_class(bench: References, rule: Rule, alpha: float | None) -> Floats:
+    """Attack S; parameters and result as of `by_sample`.
+
+    Raises
+    ------
+    InputError
+        If a class of the target has no sample that is outside a shadow's training set.
+
+    Notes
+    -----
+    The losses of a class are sorted once for all targets; those of the target itself are
+    skipped where it is judged. O(nK log(nK)), and memory for one class at a time.
+    """
+    table, source = bench.table, bench.source
+    result = np.empty((len(bench.targets), table.samples))
+    usable = np.ones(source.samples, np.bool_)
+    if source is table and bench.population is not None:
+        usable = bench.population
+    order = np.argsort(table.label, kind="stable")
+    classes, starts = np.unique(table.label[order], return_index=True)
+    nulls = []
+    for label, columns in zip(classes, np.split(order, starts[1:]), strict=True):
+        points = np.flatnonzero(usable & (source.label == label))
+        outside = ~source.member[np.ix_(bench.rows, points)]
+        without = outside.sum() - np.where(bench.own >= 0, outside.sum(axis=1)[bench.own], 0)
+        if (without < 1).any():
+            raise InputError(
+                f"attack S: class {label} has no point outside a shadow model's training set",
+                cure="bring samples of that class that a shadow was not trained on"
+                + (", among the population" if usable is bench.population else ""),
+                where=source.source,
+            )
+        nulls.append((columns, points, outside))
+    if rule == "gaussian":
+        _class_gaussians(bench, nulls, alpha, result)
+        return result
+    for columns, points, outside in nulls:
+        values = source.signal("loss")[np.ix_(bench.rows, points)][outside]
+        of = np.repeat(np.arange(len(bench.rows)), outside.sum(axis=1))
+        sort = np.argsort(values)
+        null, of = values[sort], of[sort]
+        by_row = np.argsort(of, kind="stable")  # places of each reference in the null
+        ends = np.searchsorted(of[by_row], np.arange(len(bench.rows) + 1))
+        for i, row in enumerate(bench.targets):
+            own = bench.own[i]
+            skip = by_row[ends[own] : ends[own + 1]] if own >= 0 else by_row[:0]
+            seen = table.signal("loss")[row, columns]
+            at = np.searchsorted(null, seen, side="right")
+            below = at - np.searchsorted(skip, at)
+            count = np.full(len(seen), len(null) - len(skip))
+            result[i, columns] = _ranked(
+                seen, below, count, _nth_without(null, skip), rule=rule, alpha=alpha
+            )
+    return result
+
+
+def row_ranks(null: Floats, values: Floats) -> Ints:
+    """How many of a row of `null` are at most each of that row of `values`.
+
+    Parameters
+    ----------
+    null : ndarray of float64 of shape (rows, size)
+        Each row ascending, filled up with NaN.
+    values : ndarray of float64 of shape (rows, count)
+
+    Notes
+    -----
+    A binary search in all rows at once, O(log size) for each value.
+    """
+    rows, size = null.shape
+    width = 1 << size.bit_length()
+    filled = np.full((rows, width), np.nan)
+    filled[:, :size] = null
+    flat = filled.ravel()
+    begin = np.arange(rows, dtype=np.int64)[:, None] * width
+    place = begin + np.zeros(values.shape, np.int64)
+    step = width >> 1
+    while step:
+        place += step * (flat[place + (step - 1)] <= values)
+        step >>= 1
+    return np.asarray(place - begin)
+
+
+def _ranked(
+    values: Floats, below: Ints, count: Ints, nth: Nth, *, rule: Rule, alpha: float | None
+) -> Floats:
+    if alpha is not None:
+        place, beyond = quantile_place(alpha, count)
+        low = nth(place - 1)
+        return rank_quantile(place, beyond, low, low if rule == "empirical" else nth(place), rule)
+    if rule == "empirical":
+        return rank_evidence(values, below, count, values, values, rule=rule)
+    return rank_evidence(values, below, count, nth(below - 1), nth(below), rule=rule)
+
+
+def _nth_of_rows(null: Floats, missing: NDArray[np.bool_], less: Floats) -> Nth:
+    """Order statistics of rows, where one number like `less` is missing."""
+    rows, last = np.arange(len(null))[:, None], null.shape[1] - 1
+
+    def nth(place: Ints) -> Floats:
+        place = place + (missing & (place >= row_ranks(null, less) - 1))
+        return np.where(place > last, np.nan, null[rows, np.clip(place, 0, last)])
+
+    return nth
+
+
+def _nth_without(null: Floats, skip: NDArray[np.intp]) -> Nth:
+    """Order statistics of what is left of an ascending array without the places `skip`."""
+    before = skip - np.arange(len(skip))  # how many are left before each
+    last = len(null) - 1
+
+    def nth(place: Ints) -> Floats:
+        place = place + np.searchsorted(before, place, side="right")
+        return np.where(place > last, np.nan, null[np.clip(place, 0, last)])
+
+    return nth
+
+
+def _gaussian(
+    seen: Floats, found: Moments, common: Callable[[], Floats], alpha: float | None
+) -> Floats:
+    """By the Gaussian rule on logit-scaled losses, of which high ones speak for members."""
+    variance, poor = found.variance(common)
+    scale = np.sqrt(variance * (1.0 + 1.0 / np.maximum(found.count, 1)))
+    freedom = np.where(poor, np.inf, found.count - 1.0)
+    if alpha is None:
+        return gaussian_evidence((seen - found.mean) / scale, freedom)
+    return loss_of_logit(gaussian_quantile(alpha, found.mean, scale, freedom))
+
+
+def _without_one(logits: Floats, flags: NDArray[np.bool_]) -> Moments:
+    """Moments of the flagged numbers for each number, which is left out; shape (1, n)."""
+    null = logits[flags]
+    centre = null.mean()
+    apart = logits - centre
+    second = float(((null - centre) ** 2).sum())
+    own = np.where(flags, apart, 0.0)
+    left = len(null) - flags
+    shift = -own / left
+    squares = second - own * own - left * shift * shift
+    squares = without_rounding(squares, second + len(null) * centre * centre)
+    return Moments(left[None, :], (centre + shift)[None, :], squares[None, :])
+
+
+def _class_gaussians(
+    bench: References,
+    nulls: list[tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_]]],
+    alpha: float | None,
+    result: Floats,
+) -> None:
+    has = bench.own >= 0
+    found = []
+    for _, points, outside in nulls:
+        logits = logits_of(bench.source, bench.rows, points)
+        total = outside.sum()
+        centre = logits[outside].sum() / total
+        apart = np.where(outside, logits - centre, 0.0)
+        first, second = apart.sum(axis=1), np.einsum("ij,ij->i", apart, apart)
+        left = total - np.where(has, outside.sum(axis=1)[bench.own], 0)
+        shift = (first.sum() - np.where(has, first[bench.own], 0.0)) / left
+        squares = second.sum() - np.where(has, second[bench.own], 0.0) - left * shift * shift
+        squares = without_rounding(squares, second.sum() + total * centre * centre)
+        found.append(Moments(left[:, None], (centre + shift)[:, None], squares[:, None]))
+    freedom = np.sum([np.maximum(one.count[:, 0] - 1.0, 0.0) for one in found], axis=0)
+    total_squares = np.sum([one.squares[:, 0] for one in found], axis=0)
+    common = pooled_variance(total_squares, freedom, bench.source.source)
+    for (columns, _, _), one in zip(nulls, found, strict=True):
+        seen = logits_of(bench.table, bench.targets, columns)
+        result[:, columns] = _gaussian(seen, one, lambda: common, alpha)

@@ -1,0 +1,346 @@
+"""Attacks that compare a target with many models, on one table, for all targets at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canary.errors import InputError
+from canary.membership.lira import lira
+from canary.membership.losstests import by_class, by_model, by_sample
+from canary.membership.references import References, resolve
+from canary.membership.rmia import rmia
+from canary.signals.table import SignalTable
+from canary.statistics.tails import Rule, bits_needed, check_level, check_rule
+
+__all__ = ["LOSS_TESTS", "MANY", "ManyScores", "attack_models", "loss_thresholds"]
+
+Floats = NDArray[np.float64]
+
+LOSS_TESTS: dict[str, Callable[[References, Rule, float | None], Floats]] = {
+    "S": by_class,
+    "P": by_model,
+    "R": by_sample,
+    "D": by_sample,
+    "L": by_sample,
+}
+"""The attacks of Ye et al. by name."""
+
+_LIRA = {
+    "lira-online": (True, False),
+    "lira-online-fixed": (True, True),
+    "lira-offline": (False, False),
+    "lira-offline-fixed": (False, True),
+}
+"""Whether members are modelled, and whether one variance serves all samples."""
+
+_RMIA = {"rmia": True, "rmia-offline": False}
+"""Whether members are modelled."""
+
+MANY: tuple[str, ...] = (*LOSS_TESTS, *_LIRA, *_RMIA)
+"""The attacks by name."""
+
+_OF_A_TARGET = {
+    "D": "models that were distilled from the target",
+    "L": "models that were trained on the target's data without one sample each",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ManyScores:
+    """What an attack says of each sample of each of its targets.
+
+    Parameters
+    ----------
+    name : str
+    scores : ndarray of float64 of shape (targets, samples)
+        Higher for what looks more like a member. Of S, P, R, D, L and offline LiRA: evidence
+        against "not a member" in bits, ``-log2`` of the least alpha at which it is rejected.
+        Of online LiRA: log-likelihood ratios in nats. Of RMIA: shares from 0 to 1.
+    member : ndarray of bool of shape (targets, samples)
+    judged : ndarray of bool of shape (samples,)
+        The samples on which the attack is evaluated: not those set aside as population.
+    targets : tuple of int
+        Rows of the table.
+    models_trained : int
+        What the attack costs: references that somebody has to train, for all targets
+        together. Targets that are each other's references are among them.
+    notes : tuple of str
+        What a reader has to know.
+    """
+
+    name: str
+    scores: Floats
+    member: NDArray[np.bool_]
+    judged: NDArray[np.bool_]
+    targets: tuple[int, ...]
+    models_trained: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def signal(self) -> str:
+        """What the attack reads of each model."""
+        if self.name in _LIRA:
+            return "logit-confidence"
+        return "confidence" if self.name in _RMIA else "loss"
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether scores have a threshold at each level."""
+        return not (self.name in _LIRA and _LIRA[self.name][0])
+
+    def threshold(self, alpha: float) -> float:
+        """The score from which on a sample is called a member at level `alpha`.
+
+        Raises
+        ------
+        EstimationError
+            If alpha is not between 0 and 1.
+        InputError
+            For online LiRA, whose paper leaves the threshold to the ROC.
+        """
+        where = f"attack {self.name}"
+        check_level(alpha, where)
+        if not self.calibrated:
+            raise InputError(
+                "its scores have no threshold at a level: the paper leaves it to the ROC",
+                cure="use lira-offline, or read tpr_at_fpr of its evaluation",
+                where=where,
+            )
+        # Of shares, 1 - alpha of the population have to be dominated.
+        return 1.0 - alpha - 1e-12 if self.name in _RMIA else bits_needed(alpha)
+
+    def guess(self, alpha: float) -> NDArray[np.bool_]:
+        """Who is called a member at level `alpha`, of shape (targets, samples)."""
+        return self.scores >= self.threshold(alpha)
+
+
+def attack_models(
+    table: SignalTable,
+    name: str,
+    *,
+    targets: ArrayLike | None = None,
+    shadow: SignalTable | Sequence[SignalTable] | None = None,
+    references: ArrayLike | None = None,
+    population: ArrayLike | None = None,
+    most: int | None = None,
+    rule: Rule = "empirical",
+    gamma: float = 2.0,
+    a: float = 0.3,
+) -> ManyScores:
+    """Attack every model of a table, or some, by comparing it with others.
+
+    Parameters
+    ----------
+    table : SignalTable
+        With the signal ``loss``. LiRA reads ``logit-confidence`` and RMIA ``confidence`` where
+        they are there, and derives them from losses otherwise.
+    name : str
+        One of `MANY`: S, P, R, D, L, lira-online, lira-online-fixed, lira-offline,
+        lira-offline-fixed, rmia, rmia-offline.
+    targets : array_like of int, optional
+        Rows of `table` that are attacked; all unless given.
+    shadow : SignalTable, or a sequence with one for each target, optional
+        The reference models. D and L need models of their target's own: distilled from it, or
+        trained on its data without one sample each. Elsewhere they are the other models of
+        `table` unless given; S takes shadows that were asked for other samples.
+    references : array_like of int, optional
+        Rows of the shadow table, or of `table`, that serve as references; all unless given. A
+        target is never its own reference.
+    population : array_like of int or bool, optional
+        Samples of `table` that are set aside as population points for P, S and RMIA and not
+        evaluated. Unless given, the nonmembers of a model are its population, and each is
+        judged without itself.
+    most : int, optional
+        Of R, D and L: each sample is compared with so many references at most, the first ones.
+        Leave-one-out models are few for the sample that they left out, and many for a
+        nonmember; with as many for both, their levels mean the same.
+    rule : {"empirical", "linear", "gaussian"}
+        Of the quantile, for S, P, R, D and L; see `canary.statistics.tails`.
+    gamma, a : float
+        Of RMIA; see `canary.membership.rmia`.
+
+    Returns
+    -------
+    ManyScores
+
+    Raises
+    ------
+    InputError
+        If there is no such attack, model or signal, nothing to compare with, a loss is NaN, a
+        judged sample is a member of every reference (for online attacks: or of none), a class
+        has no shadow point, or the tables do not fit.
+
+    Notes
+    -----
+    For K models and n samples O(nK log(nK)) time. Beside the table and the result memory is
+    for some hundred thousand numbers, for S for one class, for P and RMIA for one model.
+    """
+    where = "attack"
+    if name not in MANY:
+        raise InputError(
+            f"there is no attack {name!r}", cure=f"name one of {', '.join(MANY)}", where=where
+        )
+    check_rule(rule, where)
+
+    def judge(bench: References) -> Floats:
+        if name in LOSS_TESTS:
+            return LOSS_TESTS[name](bench, rule, None)
+        if name in _LIRA:
+            online, fixed = _LIRA[name]
+            return lira(bench, online=online, fixed=fixed)
+        return rmia(bench, online=_RMIA[name], gamma=gamma, a=a)
+
+    done = _each(
+        table,
+        name,
+        judge,
+        targets=targets,
+        shadow=shadow,
+        references=references,
+        population=population,
+        most=most,
+    )
+    benches = [bench for bench, _ in done]
+    chosen = np.concatenate([bench.targets for bench in benches])
+    scores = done[0][1] if len(done) == 1 else np.concatenate([found for _, found in done])
+    return ManyScores(
+        name=name,
+        scores=scores,
+        member=table.member[chosen],
+        judged=benches[0].judged,
+        targets=tuple(chosen.tolist()),
+        models_trained=0 if name == "P" else sum(map(_trained, benches)),
+        notes=_notes(table, benches),
+    )
+
+
+def loss_thresholds(
+    table: SignalTable,
+    name: str,
+    alpha: float,
+    *,
+    targets: ArrayLike | None = None,
+    shadow: SignalTable | Sequence[SignalTable] | None = None,
+    references: ArrayLike | None = None,
+    population: ArrayLike | None = None,
+    most: int | None = None,
+    rule: Rule = "empirical",
+) -> Floats:
+    """The losses ``c_alpha`` at and below which S, P, R, D or L calls samples members.
+
+    Parameters
+    ----------
+    alpha : float
+        Between 0 and 1.
+
+    Returns
+    -------
+    ndarray of float64 of shape (targets, samples)
+        In nats. Minus infinity where nothing would be a member.
+
+    Notes
+    -----
+    The other parameters, and errors, are those of `attack_models`.
+    """
+    check_level(alpha, "loss_thresholds")
+    check_rule(rule, "loss_thresholds")
+    if name not in LOSS_TESTS:
+        raise InputError(
+            f"{name!r} has no threshold in units of loss",
+            cure=f"name one of {', '.join(LOSS_TESTS)}",
+            where="loss_thresholds",
+        )
+
+    def judge(bench: References) -> Floats:
+        return LOSS_TESTS[name](bench, rule, alpha)
+
+    done = _each(
+        table,
+        name,
+        judge,
+        targets=targets,
+        shadow=shadow,
+        references=references,
+        population=population,
+        most=most,
+    )
+    return np.concatenate([found for _, found in done])
+
+
+def _each(
+    table: SignalTable,
+    name: str,
+    judge: Callable[[References], Floats],
+    *,
+    targets: Any,
+    shadow: SignalTable | Sequence[SignalTable] | None,
+    references: Any,
+    population: Any,
+    most: int | None,
+) -> list[tuple[References, Floats]]:
+    """The judgement of all targets together, or of each with its own shadow."""
+    if shadow is None and name in _OF_A_TARGET:
+        raise InputError(
+            f"attack {name} needs {_OF_A_TARGET[name]}",
+            cure="give their table by shadow=",
+            where=table.source,
+        )
+    rows: list[Any] = [targets]
+    shadows: list[SignalTable | None] = []
+    if shadow is None or isinstance(shadow, SignalTable):
+        shadows = [shadow]
+    else:
+        shadows = list(shadow)
+        rows = [[row] for row in (range(table.models) if targets is None else targets)]
+        if len(rows) != len(shadows):
+            raise InputError(
+                f"{len(shadows)} shadow tables for {len(rows)} targets",
+                cure="give one for each target, or one for all",
+                where=table.source,
+            )
+    done = []
+    for chosen, one in zip(rows, shadows, strict=True):
+        bench = resolve(
+            table,
+            name,
+            targets=chosen,
+            shadow=one,
+            references=references,
+            population=population,
+            most=most,
+            aligned=name not in ("S", "P"),
+            alone=name == "P",
+        )
+        if one is not None and name in _OF_A_TARGET and len(bench.targets) > 1:
+            raise InputError(
+                f"attack {name} on {len(bench.targets)} targets with the models of one",
+                cure="give a list with a table for each target",
+                where=one.source,
+            )
+        if name not in ("S", "P"):
+            bench.check(name, inside=name == "rmia" or _LIRA.get(name, (False,))[0])
+        done.append((bench, judge(bench)))
+    return done
+
+
+def _trained(bench: References) -> int:
+    """How many references there are, less the one target that is none of its own."""
+    if bench.source is bench.table:
+        alone = len(bench.targets) == 1
+        return len(bench.rows) - int(alone and bench.own[0] >= 0)
+    return len(bench.rows)
+
+
+def _notes(table: SignalTable, benches: list[References]) -> tuple[str, ...]:
+    sources = {id(s): s for s in (table, *(bench.source for bench in benches))}
+    return tuple(
+        f"{len(source.missing)} models are missing from {source.source}: "
+        + "; ".join(f"model {model}: {why}" for model, why in source.missing.items())
+        for source in sources.values()
+        if source.missing
+    )

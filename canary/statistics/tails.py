@@ -1,0 +1,184 @@
+"""How low a number lies among those of a null hypothesis: quantiles, and evidence in bits.
+
+A null sample ``x_1 <= ... <= x_m`` stands for what would be seen under the hypothesis. Low
+numbers speak against it: it is rejected at level alpha when the number is at most ``c``, the
+lower alpha-quantile. Three rules say what that is.
+
+empirical
+    The largest number ``c`` with ``(1 + #{x_i <= c}) / (m + 1) <= alpha``: the last one below
+    ``x_k``, ``k = floor(alpha (m + 1))``. The number that is judged counts as one of the null,
+    so that one which is exchangeable with them is rejected with probability at most alpha,
+    whatever m is. Equal numbers are no evidence: a number that ties with ``x_k`` stays.
+linear
+    ``x_i`` is the quantile at ``i / (m + 1)``, with straight lines between. Within ties it is
+    the last number below them.
+gaussian
+    The null is Gaussian after a transformation by the caller; mean and variance are estimated.
+    The quantile is that of the next draw, ``mean + s sqrt(1 + 1/m) t`` with Student's t of
+    ``m - 1`` degrees of freedom, which is exact for every m.
+
+Below the lowest order statistic, at ``alpha < 1 / (m + 1)``, the first two reject nothing: the
+quantile is minus infinity. Above the highest, nothing is rejected that is larger than all of
+the null. The Gaussian rule goes on.
+
+The **evidence** against the hypothesis is ``-log2 p`` bits, with p the least alpha at which it
+is rejected; so ``evidence >= -log2 alpha`` is the decision at alpha, for every alpha at once.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import EstimationError
+from canary.records.fields import brief
+
+__all__ = [
+    "Rule",
+    "bits_needed",
+    "check_level",
+    "check_rule",
+    "gaussian_evidence",
+    "gaussian_quantile",
+    "quantile_place",
+    "rank_evidence",
+    "rank_quantile",
+]
+
+Rule = Literal["empirical", "linear", "gaussian"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_SLACK = 1e-12
+"""So that 0.29 of 100 is 29, whatever rounding says."""
+
+_LN2 = float(np.log(2.0))
+
+
+def check_level(alpha: float, where: str) -> None:
+    """An EstimationError unless it lies between 0 and 1."""
+    if not 0.0 < alpha < 1.0:
+        raise EstimationError(
+            f"alpha must lie between 0 and 1, got {alpha!r}",
+            cure="it is the share of nonmembers that may be called members: 0.01, say",
+            where=where,
+        )
+
+
+def check_rule(rule: str, where: str) -> None:
+    """An EstimationError unless there is such a rule."""
+    if rule not in get_args(Rule):
+        raise EstimationError(
+            f"there is no rule {brief(rule)}",
+            cure=f"name one of {', '.join(get_args(Rule))}",
+            where=where,
+        )
+
+
+def bits_needed(alpha: float) -> float:
+    """The evidence from which on the hypothesis is rejected at `alpha`."""
+    return float(-np.log2(alpha * (1.0 + _SLACK)))
+
+
+def quantile_place(alpha: float, count: Ints) -> tuple[Ints, Floats]:
+    """Which order statistic stands at `alpha` of `count` numbers, from 1, and how far beyond.
+
+    Returns
+    -------
+    place : ndarray of int64
+        From 0, where there is none yet, to `count`.
+    beyond : ndarray of float64
+        From 0 to 1, as a share of the way to the next.
+    """
+    at = alpha * (count + 1.0) * (1.0 + _SLACK)
+    place = np.minimum(np.floor(at), count)
+    return place.astype(np.int64), np.clip(at - place, 0.0, 1.0)
+
+
+def rank_quantile(place: Ints, beyond: Floats, low: Floats, high: Floats, rule: Rule) -> Floats:
+    """The lower quantile by the empirical or the linear rule.
+
+    Parameters
+    ----------
+    place, beyond
+        As `quantile_place` gives them.
+    low, high : ndarray of float64
+        The order statistic at `place` and the next: anything where there is none at `place`,
+        and for `high` NaN behind the last. The empirical rule does not look at `high`.
+    """
+    last_below = np.nextafter(low, -np.inf)
+    if rule == "empirical":
+        return np.where(place == 0, -np.inf, last_below)
+    with np.errstate(invalid="ignore", over="ignore"):
+        step = np.where(beyond > 0, beyond * (high - low), 0.0)
+        between = np.minimum(low + step, np.nextafter(high, -np.inf))
+    inner = np.where(high > low, between, last_below)
+    return np.where(place == 0, -np.inf, np.where(np.isnan(high), low, inner))
+
+
+def rank_evidence(
+    values: Floats, below: Ints, count: Ints, low: Floats, high: Floats, *, rule: Rule
+) -> Floats:
+    """Evidence of each value by the empirical or the linear rule, in bits.
+
+    Parameters
+    ----------
+    values : ndarray of float64
+    below : ndarray of int64
+        How many of its null are at most the value.
+    count : ndarray of int64
+        Size of the null, 1 or more.
+    low, high : ndarray of float64
+        For the linear rule: the largest of the null that is at most the value, and the
+        smallest that is larger; anything where there is none.
+    """
+    if rule == "empirical":
+        return np.log2((count + 1.0) / (below + 1.0))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        share = (values - low) / (high - low)
+    inside = (below > 0) & (below < count)
+    share = np.where(inside & (share > 0), np.minimum(share, 1.0), 0.0)
+    rank = np.maximum(below, 1) + share
+    rank = np.where((below == count) & (values > low), count + 1.0, rank)
+    return np.log2((count + 1.0) / rank)
+
+
+def gaussian_quantile(alpha: float, mean: Floats, scale: Floats, freedom: Floats) -> Floats:
+    """The upper alpha-quantile of the next draw, where high values speak against the null.
+
+    Parameters
+    ----------
+    alpha : float
+    mean, scale : ndarray of float64
+        `scale` is ``s sqrt(1 + 1/m)``.
+    freedom : ndarray of float64
+        Degrees of freedom; infinite where the variance is known.
+    """
+    from scipy.special import ndtri, stdtrit
+
+    level = alpha * (1.0 + _SLACK)
+    known = np.isinf(freedom)
+    t = np.where(known, -ndtri(level), -stdtrit(np.where(known, 1.0, freedom), level))
+    return np.asarray(mean + scale * t)
+
+
+def gaussian_evidence(z: Floats, freedom: Floats) -> Floats:
+    """Evidence of standardised values, where high ones speak against the null, in bits.
+
+    Parameters
+    ----------
+    z : ndarray of float64
+        ``(value - mean) / scale``, as in `gaussian_quantile`.
+    freedom : ndarray of float64
+    """
+    from scipy.special import log_ndtr, stdtr
+
+    known = np.isinf(freedom)
+    if known.all():
+        return np.asarray(-log_ndtr(-z) / _LN2)
+    with np.errstate(divide="ignore"):
+        student = -np.log2(stdtr(np.where(known, 1.0, freedom), -z))
+    return np.asarray(np.where(known, -log_ndtr(-z) / _LN2, student))

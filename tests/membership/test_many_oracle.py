@@ -1,0 +1,183 @@
+"""Every attack on many models against plain loops, samples and models one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from many_models import halves, random_table, slow_lira, slow_rmia, slow_tests, table_of
+
+from canary.errors import InputError
+from canary.membership.many import LOSS_TESTS, attack_models, loss_thresholds
+from canary.membership.studies import null_losses
+from canary.statistics.tails import bits_needed
+
+ALPHAS = (0.001, 0.05, 0.1, 1 / 3, 0.5, 0.7, 0.75, 0.9, 0.999)
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+
+
+def reference_table(rng, target, models=6):
+    """Other models asked for the same samples, each out of some model."""
+    member = halves(rng, models, target.samples)
+    loss = np.round(rng.exponential(1, member.shape), 1)
+    return table_of(loss, member, target.label)
+
+
+@pytest.mark.parametrize("rule", ["empirical", "linear", "gaussian"])
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("name", ["S", "P", "R"])
+def test_one_table_oracle(name, rule, ties):
+    table = random_table(np.random.default_rng(1), ties=ties)
+    close(attack_models(table, name, rule=rule).scores, slow_tests(table, name, rule))
+
+
+@pytest.mark.parametrize("rule", ["empirical", "linear", "gaussian"])
+@pytest.mark.parametrize("name", ["S", "R", "D", "L"])
+def test_models_of_their_own_oracle(name, rule):
+    rng = np.random.default_rng(2)
+    table = random_table(rng, models=1, ties=True)
+    shadow = reference_table(rng, table)
+    found = attack_models(table, name, shadow=shadow, rule=rule).scores
+    close(found, slow_tests(table, name, rule, shadow=shadow))
+
+
+@pytest.mark.parametrize("name", ["S", "P"])
+@pytest.mark.parametrize("rule", ["empirical", "linear", "gaussian"])
+def test_population_that_is_set_aside_oracle(name, rule):
+    rng = np.random.default_rng(3)
+    table = random_table(rng, models=4, samples=40)
+    aside = np.arange(40) < 20
+    table.member[:, aside] = False
+    found = attack_models(table, name, population=aside, rule=rule)
+    np.testing.assert_array_equal(found.judged, ~aside)
+    close(found.scores, slow_tests(table, name, rule, population=aside))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("online", [True, False])
+@pytest.mark.parametrize("fixed", [True, False])
+def test_lira_oracle(online, fixed, ties):
+    table = random_table(np.random.default_rng(4), ties=ties)
+    name = f"lira-{'online' if online else 'offline'}{'-fixed' if fixed else ''}"
+    close(attack_models(table, name).scores, slow_lira(table, online=online, fixed=fixed))
+
+
+@pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("online", [True, False])
+def test_rmia_oracle(online, gamma):
+    table = random_table(np.random.default_rng(5))
+    name = "rmia" if online else "rmia-offline"
+    found = attack_models(table, name, gamma=gamma, a=0.4).scores
+    close(found, slow_rmia(table, online=online, gamma=gamma, a=0.4))
+
+
+def test_parts_of_samples_do_not_matter_property(monkeypatch):
+    rng = np.random.default_rng(6)
+    table = random_table(rng, samples=50)
+    names = ("R", "lira-online", "rmia", "lira-offline-fixed")
+    whole = {name: attack_models(table, name).scores for name in names}
+    monkeypatch.setattr("canary.membership.references._NUMBERS", 7 * table.models)
+    for name, expected in whole.items():
+        np.testing.assert_allclose(attack_models(table, name).scores, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("rule", ["empirical", "linear", "gaussian"])
+@pytest.mark.parametrize("name", list(LOSS_TESTS))
+def test_score_and_threshold_are_one_decision_property(name, rule, ties):
+    """score >= t(alpha) is loss <= c_alpha, on the whole grid."""
+    rng = np.random.default_rng(7)
+    table = random_table(rng, models=1 if name in "DL" else 8, samples=60, ties=ties)
+    shadow = reference_table(rng, table) if name in "DL" else None
+    scores = attack_models(table, name, shadow=shadow, rule=rule)
+    for alpha in ALPHAS:
+        at = loss_thresholds(table, name, alpha, shadow=shadow, rule=rule)
+        decision = table.signal("loss") <= at
+        np.testing.assert_array_equal(scores.guess(alpha), decision)
+        assert scores.threshold(alpha) == bits_needed(alpha)
+    assert decision.any()
+
+
+def test_targets_and_references_are_rows_property():
+    rng = np.random.default_rng(8)
+    table = random_table(rng, models=12)
+    for name in ("S", "P", "R", "lira-online", "rmia"):
+        whole = attack_models(table, name)
+        some = attack_models(table, name, targets=[7, 2])
+        np.testing.assert_allclose(some.scores, whole.scores[[7, 2]], rtol=1e-9)
+        assert some.targets == (7, 2)
+    few = attack_models(table, "R", targets=[0], references=range(1, 12))
+    moved = table.select(models=[0]), table.select(models=range(1, 12))
+    alike = attack_models(moved[0], "R", shadow=moved[1])
+    np.testing.assert_array_equal(few.scores, alike.scores)
+    assert few.models_trained == alike.models_trained == 11
+
+
+def test_infinite_losses_oracle():
+    rng = np.random.default_rng(9)
+    table = random_table(rng, samples=30)
+    table.values["loss"][rng.random((8, 30)) < 0.2] = np.inf
+    table.values["loss"][rng.random((8, 30)) < 0.2] = 0.0
+    for rule in ("empirical", "linear", "gaussian"):
+        for name in ("S", "P", "R"):
+            close(attack_models(table, name, rule=rule).scores, slow_tests(table, name, rule))
+            for alpha in ALPHAS:
+                scores = attack_models(table, name, rule=rule).guess(alpha)
+                at = loss_thresholds(table, name, alpha, rule=rule)
+                if rule != "gaussian":
+                    np.testing.assert_array_equal(scores, table.signal("loss") <= at)
+    close(attack_models(table, "lira-online").scores, slow_lira(table, online=True, fixed=False))
+
+
+def test_signals_that_are_there_are_read():
+    """From losses the same numbers follow, as far as losses have the digits."""
+    rng = np.random.default_rng(10)
+    table = random_table(rng)
+    loss = table.signal("loss")
+    known = replace(
+        table,
+        values={
+            "loss": loss,
+            "confidence": np.exp(-loss),
+            "logit-confidence": -loss - np.log(-np.expm1(-loss)),
+        },
+    )
+    for name in ("lira-online", "lira-offline-fixed", "rmia", "rmia-offline"):
+        close(attack_models(known, name).scores, attack_models(table, name).scores)
+    # A probability that rounds to 1 has the loss 0; the logit knows more, up to 104 nats.
+    loss[:, 0] = 0
+    known.values["logit-confidence"][:, 0] = 40 + np.arange(8)
+    known.values["logit-confidence"][:, 1] = [-np.inf, np.inf, *range(6)]
+    found = attack_models(known, "lira-offline").scores
+    assert len(set(found[:, 0])) == 8
+    assert np.isfinite(found).all()
+    loss[:, 1] = [np.inf, 0, *np.logaddexp(0, -np.arange(6.0))]
+    close(attack_models(table, "lira-offline").scores[:, 1], found[:, 1])
+
+
+@pytest.mark.parametrize("rule", ["empirical", "linear", "gaussian"])
+def test_as_many_references_for_all_oracle(rule):
+    """Models that left a member out are few; the others of it serve its nonmembers only."""
+    rng = np.random.default_rng(11)
+    target = random_table(rng, models=2).select(models=[0])
+    loss = rng.exponential(1, (12, target.samples))
+    left_out = np.ones(loss.shape, np.bool_)
+    members = np.flatnonzero(target.member[0])
+    left_out[np.arange(12), members[np.arange(12) // 3]] = False
+    left_out[:, ~target.member[0]] = False
+    judged = ~left_out.all(axis=0)
+    shadow = table_of(loss, left_out, target.label).select(samples=judged)
+    target = target.select(samples=judged)
+    found = attack_models(target, "L", shadow=shadow, most=3, rule=rule)
+    limited = shadow.member.copy()
+    limited[3:, ~target.member[0]] = True
+    few = replace(shadow, member=limited)
+    close(found.scores, attack_models(target, "L", shadow=few, rule=rule).scores)
+    losses = null_losses(target, "L", target=0, sample=0, shadow=shadow, most=3, rule=rule)
+    assert losses.losses.tolist() == sorted(shadow.signal("loss")[~limited[:, 0], 0])
+    with pytest.raises(InputError, match="most is 0, expected 1 or more"):
+        attack_models(target, "L", shadow=shadow, most=0)

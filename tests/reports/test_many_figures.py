@@ -1,0 +1,93 @@
+"""Figures of attacks on many models show the numbers of their results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from many_models import random_table
+from matplotlib.figure import Figure
+
+from canary import plot
+from canary.errors import InputError
+from canary.membership.across import evaluate_models
+from canary.membership.many import attack_models
+from canary.membership.studies import growth, null_losses, scatter
+from canary.reports.plotting import plot_file
+
+
+@pytest.fixture
+def axes():
+    return Figure().subplots()
+
+
+@pytest.fixture(scope="module")
+def table():
+    return random_table(np.random.default_rng(0), samples=60)
+
+
+def names(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_average_rocs_golden(table, axes):
+    found = [evaluate_models(attack_models(table, name)) for name in ("R", "S")]
+    assert plot(found, axes) is axes
+    _, *lines = axes.get_lines()
+    for line, one in zip(lines, found, strict=True):
+        x, y = line.get_data()
+        np.testing.assert_array_equal(x, one.fprs)
+        np.testing.assert_array_equal(y, np.maximum(one.average_tpr, 1e-4))
+    shown = [f"{one.name}: AUC {one.auc.mean:.3f} ± {one.auc.sd:.3f}" for one in found]
+    assert names(axes) == ["a coin", *shown]
+    one = evaluate_models(attack_models(table, "R", targets=[0]))
+    alone = Figure().subplots()
+    plot(one, alone)
+    assert names(alone)[1] == f"R: AUC {one.auc.mean:.3f}"
+    assert not alone.collections
+
+
+def test_growth_golden(table, axes):
+    found = growth(table, "R", [2, 4], targets=[0, 1], seed=0)
+    plot([found], axes)
+    x, y = axes.containers[0].lines[0].get_data()
+    assert (x.tolist(), y.tolist()) == ([2, 4], [one.mean for one in found.auc])
+    assert axes.get_xlabel() == "models"
+
+
+def test_null_losses_golden(table, axes):
+    found = [null_losses(table, name, target=0, sample=4, alpha=0.5) for name in ("S", "R")]
+    plot(found, axes)
+    at = [line.get_xdata()[0] for line in axes.get_lines()]
+    assert at == [found[0].threshold, found[1].threshold, found[0].observed]
+    for patch, one in zip(axes.patches, found, strict=True):
+        shares, _, _ = patch.get_data()
+        assert sum(shares) == pytest.approx(1)
+        assert np.count_nonzero(shares) <= len(one.losses)
+
+
+def test_scatter_golden(table, axes):
+    found = scatter(table, ("S", "P"), alpha=0.3)
+    plot(found, axes)
+    outside, inside = (np.array(line.get_data()) for line in axes.get_lines()[:2])
+    np.testing.assert_array_equal(inside, found.margins[:, found.member])
+    np.testing.assert_array_equal(outside, found.margins[:, ~found.member])
+
+
+def test_files_are_the_same_again(table, tmp_path):
+    found = scatter(table, ("S", "P"), alpha=0.3)
+    one, two = (plot_file(found, tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
+    assert one == two
+
+
+def test_what_cannot_share_axes_input(table, axes):
+    across = evaluate_models(attack_models(table, "P"))
+    margins = scatter(table, ("S", "P"), alpha=0.3)
+    losses = [null_losses(table, "P", target=0, sample=at) for at in (4, 5)]
+    with pytest.raises(InputError, match="Across and Scatter cannot share axes; draw one kind"):
+        plot([across, margins], axes)
+    with pytest.raises(InputError, match="2 results of the kind Scatter, at most 1"):
+        plot([margins, margins], axes)
+    with pytest.raises(InputError, match="losses of several samples"):
+        plot(losses, axes)
+    with pytest.raises(InputError, match="one figure each; leave kind"):
+        plot(across, axes, kind="histogram")

@@ -1,0 +1,48 @@
+"""Parts of a table: some models, some samples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from canary.errors import InputError
+from canary.signals.table import Origin, SignalTable
+
+
+@pytest.fixture
+def table():
+    return SignalTable(
+        {"loss": np.arange(12.0).reshape(3, 4), "confidence": np.zeros((3, 4))},
+        np.eye(3, 4) == 1,
+        np.array([0, 1, 2, 1]),
+        3,
+        group=np.array(["a", "b", "a", "b"]),
+        source="here",
+        missing={7: "NaN"},
+        origin=Origin("data", ("x", "y", "z")),
+    )
+
+
+def test_rows_and_columns_golden(table):
+    part = table.select(models=[2, 0], samples=[True, False, False, True])
+    assert part.signal("loss").tolist() == [[8, 11], [0, 3]]
+    assert part.signal("confidence").shape == (2, 2)
+    assert part.member.tolist() == [[False, False], [True, False]]
+    assert (part.label.tolist(), part.group.tolist()) == ([0, 1], ["a", "b"])
+    assert (part.classes, part.source, part.missing) == (3, "here", {7: "NaN"})
+    assert part.origin.models == ("z", "x")
+    part.values["loss"][:] = -1
+    assert table.signal("loss").min() == 0
+
+
+def test_other_samples_are_other_data(table):
+    assert table.select(models=[1]).origin.data == "data"
+    some, same = (table.select(samples=[0, 3]) for _ in range(2))
+    assert some.origin.data == same.origin.data != "data"
+    assert table.select(samples=[3, 0]).origin.data != some.origin.data
+
+
+@pytest.mark.parametrize("given", [[3], [-1], [], [0.5], [[0]], [True, False], np.zeros(3, bool)])
+def test_what_is_no_row_input(table, given):
+    with pytest.raises(InputError, match="here: models .* of a table that has 3; give positions"):
+        table.select(models=given)
