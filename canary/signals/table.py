@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,27 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 
-__all__ = ["SignalTable"]
+__all__ = ["Origin", "SignalTable", "check_tied"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """From which data and which training runs a table comes, by fingerprints.
+
+    Parameters
+    ----------
+    data : str
+        Of the samples and their labels.
+    models : tuple of str
+        Of each model of the table: configuration, split and seed of its training.
+    target : str or None
+        Of the model that these were made for, if they were: which imitate it, or leave a
+        member of it out.
+    """
+
+    data: str
+    models: tuple[str, ...]
+    target: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +52,11 @@ class SignalTable:
         Any further division of the samples, for evaluation by group.
     source : str
         Where it comes from, for messages and reports.
+    missing : mapping of int to str
+        Models that could not be trained or gave no numbers, by their number in the fleet,
+        and why. They have no row; the rows are those of the others, in order.
+    origin : Origin or None
+        Fingerprints of data and models, where they are known.
     """
 
     values: Mapping[str, NDArray[np.float64]]
@@ -40,6 +65,8 @@ class SignalTable:
     classes: int
     group: NDArray[Any] | None = None
     source: str = "table"
+    missing: Mapping[int, str] = field(default_factory=dict)
+    origin: Origin | None = None
 
     def __post_init__(self) -> None:
         shapes = {value.shape for value in self.values.values()} | {self.member.shape}
@@ -78,3 +105,40 @@ class SignalTable:
                 where=self.source,
             )
         return self.values[name]
+
+
+def check_tied(references: SignalTable, target: SignalTable, *, row: int = 0) -> None:
+    """Refuse reference models that belong to other data or to another target.
+
+    Nothing is said of tables whose origin is not known.
+
+    Parameters
+    ----------
+    references : SignalTable
+        Of the reference, distilled or leave-one-out models.
+    target : SignalTable
+    row : int
+        The model of `target` that is attacked.
+
+    Raises
+    ------
+    InputError
+        If both origins are known and differ.
+    """
+    ours, theirs = references.origin, target.origin
+    if ours is None or theirs is None:
+        return
+    if ours.data != theirs.data:
+        raise InputError(
+            f"the reference models are of other data (fingerprint {ours.data[:12]}) than the "
+            f"target ({theirs.data[:12]})",
+            cure="train them on the samples of the target, in the same order",
+            where=references.source,
+        )
+    if ours.target is not None and ours.target != theirs.models[row]:
+        raise InputError(
+            f"the reference models were made for the target {ours.target[:12]}, not for "
+            f"{theirs.models[row][:12]}",
+            cure="make them anew for this target, or attack the one that they were made for",
+            where=references.source,
+        )
