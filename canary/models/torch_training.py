@@ -123,6 +123,7 @@ class TorchTraining:
         _check_independent(modules[0])
         skeleton = modules[0]
         weights, buffers = stack_module_state(modules)
+        weights = {name: _by_columns(value) for name, value in weights.items()}
         del modules
         forward = vmap(lambda own, kept, x: functional_call(skeleton, (own, kept), (x,)))
         step = self._optimizer(list(weights.values()))
@@ -202,6 +203,13 @@ def _predictor(skeleton: torch.nn.Module, weights: Weights) -> Trained:
 
     arrays = {name: value.detach().cpu().numpy() for name, value in weights.items()}
     return Trained(predict, arrays)
+
+
+def _by_columns(stacked: torch.Tensor) -> torch.Tensor:
+    """Matrices in the order in memory that their gradients have, of which else each is copied."""
+    if stacked.ndim != 3:
+        return stacked
+    return stacked.detach().mT.contiguous().mT.requires_grad_()
 
 
 def _padded(
