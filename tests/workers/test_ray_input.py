@@ -21,11 +21,11 @@ def fleet(train=fleets.means, models=3):
     return Fleet(train, fleets.made(), subsets(30), models, 0, outputs="logits")
 
 
-class Died(Exception):
+class DiedError(Exception):
     pass
 
 
-class Raised(Exception):
+class RaisedError(Exception):
     def __init__(self, cause):
         super().__init__()
         self.cause = cause
@@ -58,11 +58,11 @@ def ray_of(*, init=None, deaths=0, cpus=2.0):
         task, shared, jobs = running.pop(ticket)
         if ray.left:
             ray.left -= 1
-            raise Died
+            raise DiedError
         try:
             return task(shared, jobs)
         except Exception as error:
-            raise Raised(error) from error
+            raise RaisedError(error) from error
 
     ray.init, ray.shutdown, ray.is_initialized = start, lambda: None, lambda: False
     ray.put, ray.get, ray.remote = dict, get, lambda **options: submitted
@@ -71,7 +71,7 @@ def ray_of(*, init=None, deaths=0, cpus=2.0):
     ray.cluster_resources = lambda: {"CPU": cpus}
     ray.nodes = lambda: [{"Alive": True, "Resources": {"CPU": cpus}}]
     names = ("WorkerCrashedError", "NodeDiedError", "ObjectLostError", "OutOfMemoryError")
-    ray.exceptions = SimpleNamespace(RayTaskError=Raised, **dict.fromkeys(names, Died))
+    ray.exceptions = SimpleNamespace(RayTaskError=RaisedError, **dict.fromkeys(names, DiedError))
     return ray
 
 
@@ -128,7 +128,7 @@ def test_deaths_are_retried_and_no_oftener_than_said(ray):
     ray(deaths=3)
     assert not fleet().run(workers=RayWorkers(retries=3)).missing
     ray(deaths=3)
-    with pytest.warns(UserWarning, match="0: 3 workers died at it, the last by Died"):
+    with pytest.warns(UserWarning, match="0: 3 workers died at it, the last by DiedError"):
         table = fleet().run(workers=RayWorkers(retries=2, in_flight=1))
     assert list(table.missing) == [0]
 
@@ -138,7 +138,7 @@ def test_a_group_is_lost_as_a_whole(ray):
     task = lambda shared, jobs: [{"is": job["n"]} for job in jobs]  # noqa: E731
     jobs = [{"n": n} for n in range(3)]
     found = dict(RayWorkers(retries=0, at_once=2, in_flight=1).run(task, {}, jobs))
-    lost = Lost("1 worker died at it, the last by Died")
+    lost = Lost("1 worker died at it, the last by DiedError")
     assert found == {0: lost, 1: lost, 2: {"is": 2}}
 
 
