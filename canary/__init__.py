@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from canary.corpus.stripping import strip as strip
     from canary.corpus.verification import verify as verify
     from canary.errors import CanaryError as CanaryError
+    from canary.fleet.running import Fleet as Fleet
     from canary.formats.format import Format as Format
     from canary.gate.checking import check as check
     from canary.gate.planning import plan as plan
@@ -37,6 +38,7 @@ __version__ = "0.1.0.dev0"
 _HOMES = {
     "CanaryError": "canary.errors",
     "CanarySet": "canary.corpus.canaries",
+    "Fleet": "canary.fleet.running",
     "Format": "canary.formats.format",
     "attack": "canary.membership.metric",
     "audit": "canary.audits.auditing",
@@ -61,6 +63,7 @@ _HOMES = {
 __all__ = [
     "CanaryError",
     "CanarySet",
+    "Fleet",
     "Format",
     "attack",
     "audit",

@@ -11,7 +11,8 @@ catch as much or as little as they mean to::
     │   ├── ModelError                    a model, its tokenizer, its numbers
     │   │   └── NotFiniteError            its numbers are NaN or infinite
     │   └── EstimationError               numbers from which nothing can be estimated
-    ├── ServerError                       a served model that fails, refuses or changes
+    ├── ServerError                       a served model that fails, refuses or changes; a
+    │                                     cluster that cannot be reached
     │   └── RequestsSpentError            no request is left of those that are allowed
     ├── UnsupportedError                  a capability that this model or format lacks
     ├── MissingExtraError (also ImportError)
@@ -95,7 +96,7 @@ class EstimationError(InputError):
 
 
 class ServerError(CanaryError):
-    """A served model whose server cannot be reached, refuses, or is not what it was."""
+    """A served model whose server, or a cluster, cannot be reached, refuses, or is another."""
 
 
 class RequestsSpentError(ServerError):

@@ -29,9 +29,16 @@ settings.load_profile("canary")
 
 NO_DATA = "set CANARY_DATA to the folder that holds the real data sets"
 
+NO_CLUSTER = (
+    "starts a Ray cluster; pip install '.[distributed]', then pytest -n 0 tests/workers --cluster"
+)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests that take minutes, too")
+    parser.addoption(
+        "--cluster", action="store_true", help="run the tests that start a Ray cluster here"
+    )
     parser.addoption(
         "--fuzz", action="store_true", help="run tests/fuzz with 100,000 new cases in all"
     )
@@ -48,6 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(3600))
         if "slow" in item.keywords and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; run it with --slow"))
+        if "cluster" in item.keywords and not config.getoption("--cluster"):
+            item.add_marker(pytest.mark.skip(reason=NO_CLUSTER))
         if "data" in item.keywords and not os.environ.get("CANARY_DATA"):
             item.add_marker(pytest.mark.skip(reason=NO_DATA))
 

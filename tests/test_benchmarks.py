@@ -14,6 +14,7 @@ FOLDER = ROOT / "tests" / "benchmarks"
 SMALL = {
     "enumeration": ["--digits", "2", "--rounds", "1", "--threads", "1"],
     "extraction": ["--digits", "2", "--queries", "200", "--rounds", "1"],
+    "fleet": ["--samples", "150", "--epochs", "1", "--rounds", "1", "--models", "2", "2"],
     "formats": ["--fills", "200", "--words", "500", "--rounds", "1"],
     "generation": ["--canaries", "20", "--rounds", "1"],
     "growth": ["--digits", "2", "3"],

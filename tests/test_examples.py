@@ -69,6 +69,8 @@ NOT_RUN = {
     ".venv/bin/python tests/servers/llama_cpp.py": "compiles a server, for minutes",
     "import canary\nfrom canary.models.served.endpoint": "asks a server; its own tests start one",
     "MY_KEY=": "asks a server; its own tests start one",
+    ".venv/bin/python -m pip install ray": "changes the environment in which the tests run",
+    "from canary.workers.cluster import RayWorkers": "joins a cluster; tests/workers start one",
     "CANARY_DATA": "needs data that is not shipped, and hours",
 }
 """How blocks begin that are not run, and why; each is marked in its page."""

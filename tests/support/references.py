@@ -30,7 +30,7 @@ WIDTH = 100
 SECTIONS = {
     "Before training": ("formats", "corpus"),
     "After training": ("models", "scoring", "search", "audits"),
-    "Membership": ("signals", "membership"),
+    "Membership": ("signals", "fleet", "membership"),
     "Showing and deciding": ("gate", "reports"),
 }
 LAST = "Errors"

@@ -1,0 +1,361 @@
+"""Many models trained on many splits of one data set, and what they say of all of it."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canary.errors import InputError, ModelError
+from canary.fleet.fingerprints import model_key, model_seed, print_of
+from canary.fleet.keeping import Kept, checkpoint_path
+from canary.fleet.splits import Drawn, Split
+from canary.fleet.working import train_and_measure
+from canary.models.training import Training
+from canary.records.shards import open_run
+from canary.records.versions import versions
+from canary.signals.classifier import Outputs
+from canary.signals.definitions import SIGNALS
+from canary.signals.files import KINDS
+from canary.signals.table import Origin, SignalTable
+from canary.workers.base import Lost, Plain, Workers
+from canary.workers.here import Here
+from canary.workers.naming import check_importable, described, plain
+
+__all__ = ["Fleet"]
+
+_WHERE = "Fleet"
+_SHOWN = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Fleet:
+    """Many models of one training function, each on its part of the data.
+
+    Parameters
+    ----------
+    train : callable
+        From a `TrainingTask` to a model or its outputs (see `canary.models.training`): a
+        function at the top of a module, or a frozen dataclass that can be called, such as
+        `canary.models.torch_training.TorchTraining`.
+    data : tuple of (x, y)
+        All samples, and their labels from 0. A third entry divides the samples for
+        evaluation by group.
+    split : Split or array_like of bool of shape (models, samples)
+        Which model is trained on which samples (see `canary.fleet.splits`).
+    n_models : int
+    seed : int
+        Of the split and of every training.
+    outputs : {"logits", "probs", "losses"}
+        What the models give; it is said and not guessed.
+    options : mapping
+        Plain data that `train` finds as ``task.options``.
+    signals : sequence of str
+        The signals that the table holds; all that there are without it. A table of many
+        models and samples is smaller with ``["loss"]``.
+    checkpoints : bool
+        Keep the weights of each model as safetensors beside its result.
+
+    Raises
+    ------
+    InputError
+        If something does not fit, `train` cannot be named, or a model's part of the data
+        lacks a class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from canary.fleet.splits import halves
+    >>> from canary.models.training import TrainingTask
+    >>> def nearest_mean(task: TrainingTask):
+    ...     means = np.stack([task.x[task.y == label].mean(axis=0) for label in (0, 1)])
+    ...     return -((task.samples[:, None, :] - means) ** 2).sum(axis=2)
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.arange(40) % 2
+    >>> x = rng.normal(size=(40, 3)) + y[:, None]
+    >>> fleet = Fleet(nearest_mean, (x, y), halves(), n_models=4, seed=0, outputs="logits")
+    >>> table = fleet.run()
+    >>> table.models, table.samples, table.member.sum(axis=0).tolist() == [2] * 40
+    (4, 40, True)
+    """
+
+    train: Training
+    data: tuple[ArrayLike, ...]
+    split: Split | ArrayLike
+    n_models: int
+    seed: int
+    outputs: Outputs = field(kw_only=True)
+    options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    signals: Sequence[str] | None = field(default=None, kw_only=True)
+    checkpoints: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.outputs not in KINDS:
+            raise InputError(
+                f"outputs={self.outputs!r}",
+                cure='say what the models give: "logits", "probs" or "losses"',
+                where=_WHERE,
+            )
+        if self.n_models < 1 or self.seed < 0:
+            raise InputError(
+                f"n_models={self.n_models}, seed={self.seed}",
+                cure="give at least one model, and a seed of 0 or more",
+                where=_WHERE,
+            )
+        unknown = [name for name in self.signals or () if name not in SIGNALS]
+        if unknown:
+            raise InputError(
+                f"unknown signal {unknown[0]!r}", cure=f"use {', '.join(SIGNALS)}", where=_WHERE
+            )
+        _check_classes(self.drawn.member, self._y)
+        _ = self.configuration  # what is wrong with it shows now
+
+    @cached_property
+    def configuration(self) -> dict[str, Any]:
+        """What all models of the fleet have in common, as plain data under names for people.
+
+        The training and its options, the data (as a fingerprint), what is kept of each model,
+        and the versions of the software.
+        """
+        return {
+            "training": described(self.train, "train"),
+            "options": plain(dict(self.options), "options"),
+            "data": self._data,
+            "outputs": self.outputs,
+            "signals": None if self.signals is None else list(self.signals),
+            **{f"version of {name}": number for name, number in versions().items()},
+        }
+
+    @cached_property
+    def drawn(self) -> Drawn:
+        """Which model is trained on which samples."""
+        if callable(self.split):
+            return self.split(self._y, self.n_models, self.seed)
+        member = np.asarray(self.split)
+        if member.dtype != np.bool_ or member.shape != (self.n_models, len(self._y)):
+            raise InputError(
+                f"a split of {member.dtype} of shape {member.shape}",
+                cure=f"give flags of shape ({self.n_models}, {len(self._y)})",
+                where=_WHERE,
+            )
+        return Drawn(member)
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """Of each model, what its result is kept under: a hash of all that decides on it."""
+        soft = None if self.drawn.soft is None else print_of(self.drawn.soft)
+        return tuple(
+            model_key(
+                self.configuration, print_of(self._rows(number)), soft, self.model_seed(number)
+            )
+            for number in range(self.n_models)
+        )
+
+    def model_seed(self, number: int) -> int:
+        """The seed of a model's training."""
+        return model_seed(self.seed, number)
+
+    def checkpoint(self, folder: str | os.PathLike[str], number: int) -> Path:
+        """Where a run in `folder` keeps the weights of a model."""
+        return checkpoint_path(Path(folder), self.keys[number])
+
+    def run(
+        self,
+        *,
+        folder: str | os.PathLike[str] | None = None,
+        workers: Workers | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> SignalTable:
+        """Train the models that are not finished, and gather what all say of all samples.
+
+        A model whose training raises, gives nothing back or gives no numbers is missing: the
+        others go on, a warning says which and why, and so does the table. It is tried again
+        when the fleet is run again.
+
+        Parameters
+        ----------
+        folder : path-like, optional
+            Where the result of each model is kept as it is finished, for its owner only. A
+            fleet that was killed goes on there, and one with more models or another split of
+            the same data and configuration joins it. Without it nothing is kept.
+        workers : Workers, optional
+            Who trains: this process, one model after the other, if not given. See
+            `canary.workers.here.Here` and `canary.workers.cluster.RayWorkers`.
+        progress : callable, optional
+            Told how many models are finished, and of how many.
+
+        Returns
+        -------
+        SignalTable
+            A row for each model that is not missing, in order.
+
+        Raises
+        ------
+        InputError
+            If the workers do not fit to the training.
+        RecordError
+            If the folder is of another configuration (which is named), or a file is damaged.
+        ModelError
+            If every model is missing.
+        OutputError
+            If the folder cannot be written to, or another process is at work in it.
+        """
+        workers = workers or Here()
+        self._check_workers(workers)
+        if self.checkpoints and folder is None:
+            raise InputError(
+                "checkpoints are to be kept nowhere", cure="give a folder", where=_WHERE
+            )
+        with self._kept(folder) as kept:
+            results, missing = self._results(kept, workers, progress or (lambda *_: None))
+        table = self._table(results, missing)
+        if missing:
+            _tell(missing, self.n_models)
+        return table
+
+    @cached_property
+    def _y(self) -> NDArray[np.int64]:
+        if len(self.data) not in {2, 3}:
+            raise InputError(
+                f"data of {len(self.data)} arrays",
+                cure="give (x, y) or (x, y, group)",
+                where=_WHERE,
+            )
+        sizes = [len(np.asarray(part)) for part in self.data]
+        labels = np.asarray(self.data[1])
+        whole = labels.ndim == 1 and labels.dtype.kind in "iu" and labels.size > 0
+        if len(set(sizes)) > 1 or not whole or labels.min() < 0:
+            raise InputError(
+                f"data of {', '.join(map(str, sizes))} entries, labels of {labels.dtype}",
+                cure="give x and y of one length, y of whole numbers from 0",
+                where=_WHERE,
+            )
+        return labels.astype(np.int64)
+
+    @cached_property
+    def _data(self) -> str:
+        return print_of(np.asarray(self.data[0]), self._y)
+
+    def _rows(self, number: int) -> NDArray[np.int64]:
+        return np.flatnonzero(self.drawn.member[number])
+
+    def _check_workers(self, workers: Workers) -> None:
+        if workers.elsewhere:
+            check_importable(described(self.train, "train"), "train")
+        if workers.at_once > 1 and not hasattr(self.train, "together"):
+            raise InputError(
+                f"{workers.at_once} models at once, and the training takes one",
+                cure="leave at_once out, or use a training that has the method `together`, such "
+                "as canary.models.torch_training.TorchTraining",
+                where=_WHERE,
+            )
+
+    @contextmanager
+    def _kept(self, folder: str | os.PathLike[str] | None) -> Iterator[Kept | None]:
+        if folder is None:
+            yield None
+            return
+        with open_run(folder, self.configuration) as run:
+            yield Kept(run, weights=self.checkpoints)
+
+    def _results(
+        self, kept: Kept | None, workers: Workers, progress: Callable[[int, int], None]
+    ) -> tuple[dict[int, Plain], dict[int, str]]:
+        """Results, and reasons of those that are missing, by number."""
+        found: dict[int, Plain] = {}
+        missing: dict[int, str] = {}
+        if kept:
+            before = {number: kept.get(key) for number, key in enumerate(self.keys)}
+            found = {number: result for number, result in before.items() if result is not None}
+        left = [number for number in range(self.n_models) if number not in found]
+        jobs = [
+            {"number": number, "seed": self.model_seed(number), "rows": self._rows(number)}
+            for number in left
+        ]
+        progress(len(found), self.n_models)
+        shared = self._shared(elsewhere=workers.elsewhere)
+        for place, result in workers.run(train_and_measure, shared, jobs) if jobs else ():
+            number = left[place]
+            if isinstance(result, Lost):
+                missing[number] = result.reason
+            elif "reason" in result:
+                missing[number] = str(result["reason"])
+            else:
+                if kept:
+                    kept.put(self.keys[number], result)
+                found[number] = result
+            progress(len(found) + len(missing), self.n_models)
+        return found, dict(sorted(missing.items()))
+
+    def _shared(self, *, elsewhere: bool) -> Plain:
+        soft = self.drawn.soft
+        return {
+            "train": described(self.train, "train") if elsewhere else self.train,
+            "samples": np.asarray(self.data[0]),
+            "labels": self._y,
+            "learned": self._y if soft is None else soft,
+            "classes": int(self._y.max()) + 1 if soft is None else soft.shape[1],
+            "outputs": self.outputs,
+            "signals": None if self.signals is None else list(self.signals),
+            "options": plain(dict(self.options), "options"),
+            "weights": self.checkpoints,
+        }
+
+    def _table(self, results: Mapping[int, Plain], missing: Mapping[int, str]) -> SignalTable:
+        if not results:
+            number, reason = next(iter(missing.items()))
+            raise ModelError(
+                f"none of {self.n_models} models gave numbers; model {number}: {reason}",
+                cure="mend the training function, and try it on one model first",
+                where=_WHERE,
+            )
+        there = sorted(results)
+        names = list(results[there[0]]["values"])
+        classes = {results[number]["classes"] for number in there}
+        if len(classes) > 1:
+            raise ModelError(
+                f"models of {' and '.join(map(str, sorted(classes)))} classes",
+                cure="let every model give outputs for the same classes",
+                where=_WHERE,
+            )
+        return SignalTable(
+            values={
+                name: np.stack([results[number]["values"][name] for number in there])
+                for name in names
+            },
+            member=self.drawn.member[there],
+            label=self._y,
+            classes=classes.pop(),
+            group=np.asarray(self.data[2]) if len(self.data) > 2 else None,
+            source=_WHERE,
+            missing=missing,
+            origin=Origin(
+                self._data, tuple(self.keys[number] for number in there), self.drawn.target
+            ),
+        )
+
+
+def _check_classes(member: NDArray[np.bool_], labels: NDArray[np.int64]) -> None:
+    for label in np.unique(labels):
+        lacking = np.flatnonzero(~member[:, labels == label].any(axis=1))
+        if len(lacking):
+            raise InputError(
+                f"model {lacking[0]} would be trained on no sample of class {label} ("
+                f"{len(lacking)} of {len(member)} models lack it)",
+                cure="give more samples of each class or larger parts, or leave the class out",
+                where=_WHERE,
+            )
+
+
+def _tell(missing: Mapping[int, str], models: int) -> None:
+    shown = "; ".join(f"{number}: {reason}" for number, reason in list(missing.items())[:_SHOWN])
+    more = f"; and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+    warnings.warn(f"{len(missing)} of {models} models are missing: {shown}{more}", stacklevel=3)

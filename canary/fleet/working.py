@@ -1,0 +1,153 @@
+"""The worker's side of a fleet: plain data in, models trained and asked, plain data out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import CanaryError, InputError, OutOfMemory, UnsupportedError
+from canary.models.training import Trained, Training, TrainingTask
+from canary.signals.measuring import measure
+from canary.workers.base import Plain
+from canary.workers.naming import imported
+
+__all__ = ["train_and_measure"]
+
+_LONGEST = 300
+"""Characters of a reason."""
+
+
+def train_and_measure(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
+    """Train a model for each job, and take its signals of all samples.
+
+    Parameters
+    ----------
+    shared : mapping
+        ``train`` (a function, or the description that it is imported by), ``samples``,
+        ``labels``, ``learned`` (labels to train with, soft ones perhaps), ``classes``,
+        ``outputs``, ``signals``, ``options``, ``weights`` (whether to give them back).
+    jobs : sequence of mapping
+        ``number``, ``seed`` and ``rows`` of each model.
+
+    Returns
+    -------
+    list of mapping
+        ``values`` (signals by name), ``classes``, ``weights`` and ``seconds``; or, of a model
+        that is missing, ``reason``.
+    """
+    train = shared["train"]
+    if isinstance(train, Mapping):
+        train = imported(train)
+    tasks = [
+        TrainingTask(
+            samples=shared["samples"],
+            labels=shared["learned"],
+            rows=job["rows"],
+            seed=job["seed"],
+            number=job["number"],
+            classes=shared["classes"],
+            options=shared["options"],
+        )
+        for job in jobs
+    ]
+    began = time.perf_counter()
+    outcomes = _trained(train, tasks)
+    seconds = (time.perf_counter() - began) / len(tasks)
+    return [
+        _measured(outcome, task, shared, seconds)
+        for outcome, task in zip(outcomes, tasks, strict=True)
+    ]
+
+
+def _trained(train: Training, tasks: list[TrainingTask]) -> list[Any]:
+    """What training gave for each task, or the exception that it raised."""
+    together: Callable[[list[TrainingTask]], Sequence[Any]] | None
+    together = getattr(train, "together", None)
+    if len(tasks) == 1 or together is None:
+        return [_attempt(train, task) for task in tasks]
+    try:
+        found = list(together(tasks))
+    except OutOfMemory:
+        half = len(tasks) // 2
+        return _trained(train, tasks[:half]) + _trained(train, tasks[half:])
+    except UnsupportedError:
+        raise
+    except Exception:
+        # One of them spoils it for all: one by one it shows which.
+        return [_attempt(train, task) for task in tasks]
+    if len(found) != len(tasks):
+        raise InputError(
+            f"{len(found)} models of {len(tasks)} tasks",
+            cure="let `together` give a result for each task, in order",
+            where="train.together",
+        )
+    return found
+
+
+def _attempt(train: Training, task: TrainingTask) -> Any:
+    try:
+        return train(task)
+    except Exception as error:
+        return error
+
+
+def _measured(outcome: Any, task: TrainingTask, shared: Plain, seconds: float) -> Plain:
+    if isinstance(outcome, Exception):
+        return {"reason": _told(outcome)}
+    if outcome is None:
+        return {
+            "reason": "the training function gave nothing back; let it return outputs, or a "
+            "function that gives them"
+        }
+    try:
+        trained = _understood(outcome)
+        if shared["weights"] and not (isinstance(trained, Trained) and trained.weights):
+            return {"reason": "checkpoints were asked for, and training gave no weights back"}
+        model = trained.predict if isinstance(trained, Trained) else trained
+        table = measure(
+            model,
+            shared["samples"],
+            shared["labels"],
+            member=_flags(task),
+            outputs=shared["outputs"],
+        )
+    except Exception as error:
+        return {"reason": _told(error)}
+    asked = shared["signals"] or tuple(table.values)
+    weights = trained.weights if isinstance(trained, Trained) else None
+    return {
+        "values": {name: table.signal(name)[0] for name in asked},
+        "classes": table.classes,
+        "weights": dict(weights or {}) if shared["weights"] else {},
+        "seconds": seconds,
+    }
+
+
+def _flags(task: TrainingTask) -> NDArray[np.bool_]:
+    member = np.zeros(len(task.samples), np.bool_)
+    member[task.rows] = True
+    return member
+
+
+def _understood(outcome: Any) -> Any:
+    """A `Trained`, a function or an array."""
+    if isinstance(outcome, Trained):
+        return outcome
+    if hasattr(outcome, "state_dict") and hasattr(outcome, "named_parameters"):
+        from canary.models.torch_training import trained_module
+
+        return trained_module(outcome)
+    return outcome if callable(outcome) else np.asarray(outcome)
+
+
+def _told(error: Exception) -> str:
+    said = str(error).partition("\n")[0].strip()
+    if isinstance(error, CanaryError):
+        text = f"{error.problem}"
+    else:
+        text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"

@@ -1,0 +1,1 @@
+"""Independent jobs, run here or on a cluster."""

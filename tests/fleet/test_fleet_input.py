@@ -1,0 +1,131 @@
+"""What goes wrong in a fleet: some models, all models, or what it is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import fleets
+import numpy as np
+import pytest
+
+from canary.errors import InputError, ModelError
+from canary.fleet.running import Fleet
+from canary.fleet.splits import halves, leave_one_out, subsets
+from canary.signals.table import check_tied
+from canary.workers.base import Lost
+from canary.workers.here import Here
+
+REASONS = {
+    1: "gave nothing back",
+    2: "RuntimeError: the loss went up",
+    3: "NaN",
+    4: "59 outputs for 60 samples|differ in length",
+}
+
+
+def fleet(train=fleets.means, split=None, models=6, **options):
+    options.setdefault("outputs", "logits")
+    data = options.pop("data", fleets.made())
+    return Fleet(train, data, subsets(30) if split is None else split, models, 0, **options)
+
+
+def test_faulty_models_are_missing_with_their_reasons_and_the_others_there():
+    with pytest.warns(UserWarning, match="4 of 6 models are missing: 1: the training function"):
+        table = fleet(fleets.faulty).run()
+    assert list(table.missing) == [1, 2, 3, 4]
+    for number, told in REASONS.items():
+        assert any(part in table.missing[number] for part in told.split("|"))
+    assert table.models == 2
+    alone = fleet(fleets.means).run()
+    assert (table.signal("loss") == alone.signal("loss")[[0, 5]]).all()
+    assert (table.member == alone.member[[0, 5]]).all()
+
+
+def test_missing_models_are_tried_again(tmp_path):
+    with pytest.warns(UserWarning, match="missing"):
+        fleet(fleets.faulty).run(folder=tmp_path / "kept")
+    assert len(list((tmp_path / "kept").glob("*.shard"))) == 2
+
+
+def test_a_fleet_without_any_model_is_an_error():
+    with pytest.raises(ModelError, match="none of 6 models .* model 0: ValueError: no"):
+        fleet(fleets.hopeless).run()
+
+
+def test_lost_jobs_are_missing():
+    class Losing(Here):
+        def run(self, task, shared, jobs):
+            for number, result in Here.run(self, task, shared, jobs):
+                yield number, Lost("3 workers died at it") if number == 2 else result
+
+    with pytest.warns(UserWarning, match="1 of 6 models are missing: 2: 3 workers died at it"):
+        assert fleet().run(workers=Losing()).missing == {2: "3 workers died at it"}
+
+
+def test_progress_counts_to_the_end():
+    told = []
+    fleet().run(progress=lambda *counts: told.append(counts))
+    assert told == [(n, 6) for n in range(7)]
+
+
+@dataclass(frozen=True)
+class Odd:
+    what: object
+
+
+WRONG = {
+    "outputs": (lambda: fleet(outputs="scores"), 'say what the models give: "logits"'),
+    "signal": (lambda: fleet(signals=["los"]), "unknown signal 'los'"),
+    "no models": (lambda: fleet(models=0), "at least one model"),
+    "lengths": (lambda: fleet(data=(np.zeros((3, 2)), np.zeros(4, int))), "of one length"),
+    "labels": (lambda: fleet(data=(np.zeros((3, 2)), np.zeros(3))), "whole numbers from 0"),
+    "three": (lambda: fleet(data=(np.zeros(3),)), r"give \(x, y\)"),
+    "objects": (
+        lambda: fleet(data=(np.array([{}] * 60), fleets.made()[1])),
+        "arrays of numbers or of text",
+    ),
+    "mask": (lambda: fleet(split=np.ones((2, 60))), r"flags of shape \(6, 60\)"),
+    "class": (lambda: fleet(split=subsets(2)), "no sample of class"),
+    "last of its class": (
+        lambda: fleet(split=leave_one_out([1]), data=(np.zeros((4, 2)), np.array([0, 1, 0, 0]))),
+        "no sample of class 1 .6 of 6",
+    ),
+    "captured": (lambda: fleet(capturing()), "captures the variables k"),
+    "callable": (lambda: fleet(len), "a function was expected"),
+    "options": (lambda: fleet(options={"x": np.zeros(2)}), "is no plain data"),
+    "NaN option": (lambda: fleet(options={"x": float("nan")}), "is no plain data"),
+    "fields": (lambda: fleet(Odd(object())), "is no plain data"),
+    "at once": (lambda: fleet().run(workers=Here(at_once=2)), "leave at_once out"),
+    "at none": (lambda: Here(at_once=0), "give at least 1"),
+    "checkpoints": (lambda: fleet(checkpoints=True).run(), "give a folder"),
+}
+
+
+def capturing():
+    k = 2
+    return lambda task: k
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_refused(case):
+    made, told = WRONG[case]
+    with pytest.raises(InputError, match=told):
+        made()
+
+
+def test_checkpoints_without_weights_are_missing_models(tmp_path):
+    with pytest.raises(ModelError, match="training gave no weights back"):
+        fleet(checkpoints=True).run(folder=tmp_path / "kept")
+
+
+def test_references_of_another_target_or_other_data_are_refused():
+    target = fleet(models=2, split=halves()).run()
+    points = np.flatnonzero(target.member[1])[:1]
+    split = leave_one_out(points, member=target.member[1], target=target.origin.models[1])
+    left = fleet(models=2, split=split).run()
+    check_tied(left, target, row=1)
+    with pytest.raises(InputError, match="not for"):
+        check_tied(left, target, row=0)
+    elsewhere = fleet(models=2, split=halves(), data=fleets.made(1)).run()
+    with pytest.raises(InputError, match="other data"):
+        check_tied(elsewhere, target)

@@ -1,0 +1,164 @@
+"""What a fleet keeps: nothing is trained twice, nothing mixes, a kill costs one model."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import fleets
+import numpy as np
+import pytest
+
+from canary.errors import OutputError, RecordError
+from canary.fleet.running import Fleet
+from canary.fleet.splits import halves, leave_one_out, subsets
+from canary.records.shards import open_run
+
+SUPPORT, ROOT = Path(fleets.__file__).parent, Path(__file__).parents[2]
+
+
+def fleet(folder, train=fleets.counted, models=4, split=None, seed=0, **options):
+    options.setdefault("outputs", "logits")
+    told = {"folder": str(folder), **options.pop("told", {})}
+    split = subsets(30) if split is None else split
+    return Fleet(train, fleets.made(), split, models, seed, options=told, **options)
+
+
+@pytest.fixture
+def marks(tmp_path):
+    """Where each training leaves a file."""
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    return folder
+
+
+def trained(marks):
+    return sorted(int(path.name.partition("-")[0]) for path in marks.iterdir())
+
+
+def test_finished_models_are_not_trained_again(tmp_path, marks):
+    first = fleet(marks).run(folder=tmp_path / "kept")
+    again = fleet(marks).run(folder=tmp_path / "kept")
+    assert trained(marks) == [0, 1, 2, 3]
+    assert first.origin == again.origin
+    for name, values in first.values.items():
+        assert (values == again.values[name]).all()
+        assert (values == fleet(marks).run().values[name]).all()
+
+
+def test_more_models_join_those_that_are_finished(tmp_path, marks):
+    few = fleet(marks, models=3).run(folder=tmp_path / "kept")
+    more = fleet(marks, models=5).run(folder=tmp_path / "kept")
+    assert trained(marks) == [0, 1, 2, 3, 4]
+    assert (few.signal("loss") == more.signal("loss")[:3]).all()
+
+
+@pytest.mark.parametrize("change", ["seed", "split"])
+def test_another_seed_or_split_is_kept_apart(change, tmp_path, marks):
+    one = fleet(marks).run(folder=tmp_path / "kept")
+    changed = {"seed": 1} if change == "seed" else {"split": halves()}
+    two = fleet(marks, **changed).run(folder=tmp_path / "kept")
+    assert not set(one.origin.models) & set(two.origin.models)
+    assert trained(marks) == [0, 0, 1, 1, 2, 2, 3, 3]
+    back = fleet(marks).run(folder=tmp_path / "kept")
+    assert (back.signal("loss") == one.signal("loss")).all()
+
+
+OTHER = {
+    "options": {"told": {"rate": 2}},
+    "training": {"train": fleets.deadly, "told": {}},
+    "outputs": {"outputs": "probs"},
+    "signals": {"signals": ["loss"]},
+}
+
+
+@pytest.mark.parametrize("named", OTHER)
+def test_a_folder_of_another_configuration_is_refused_by_name(named, tmp_path, marks):
+    fleet(marks).run(folder=tmp_path / "kept")
+    with pytest.raises(RecordError, match=rf"begun with another {named}"):
+        fleet(marks, **OTHER[named]).run(folder=tmp_path / "kept")
+
+
+def test_a_folder_of_other_data_is_refused(tmp_path, marks):
+    fleet(marks).run(folder=tmp_path / "kept")
+    data = fleets.made(1)
+    other = Fleet(
+        fleets.counted, data, subsets(30), 4, 0, outputs="logits", options={"folder": str(marks)}
+    )
+    with pytest.raises(RecordError, match="another data"):
+        other.run(folder=tmp_path / "kept")
+
+
+def test_a_damaged_result_is_named_and_removing_it_mends(tmp_path, marks):
+    whole = fleet(marks).run(folder=tmp_path / "kept")
+    path = next((tmp_path / "kept").glob(f"{whole.origin.models[2]}*"))
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(RecordError, match="is damaged"):
+        fleet(marks).run(folder=tmp_path / "kept")
+    path.unlink()
+    again = fleet(marks).run(folder=tmp_path / "kept")
+    assert (whole.signal("loss") == again.signal("loss")).all()
+    assert trained(marks) == [0, 1, 2, 2, 3]
+
+
+def test_a_result_under_another_models_name_is_refused(tmp_path, marks):
+    one = fleet(marks).run(folder=tmp_path / "kept")
+    paths = [next((tmp_path / "kept").glob(f"{key}*")) for key in one.origin.models[:2]]
+    shutil.copy(*paths)
+    with pytest.raises(RecordError, match="of another model"):
+        fleet(marks).run(folder=tmp_path / "kept")
+
+
+def test_two_fleets_do_not_work_in_one_folder(tmp_path, marks):
+    with (
+        open_run(tmp_path / "kept", fleet(marks).configuration),
+        pytest.raises(OutputError, match="another process"),
+    ):
+        fleet(marks).run(folder=tmp_path / "kept")
+
+
+def test_only_the_owner_reads_results(tmp_path, marks):
+    fleet(marks).run(folder=tmp_path / "kept")
+    assert {path.stat().st_mode & 0o77 for path in (tmp_path / "kept").iterdir()} == {0}
+
+
+def test_killed_fleet_goes_on(tmp_path, marks):
+    """A process of its own, killed as soon as two models are finished."""
+    kept = str(tmp_path / "kept")
+    script = (
+        "import fleets\nfrom canary.fleet.running import Fleet\n"
+        "from canary.fleet.splits import subsets\n"
+        "Fleet(fleets.slow, fleets.made(), subsets(30), 6, 0, outputs='logits',"
+        f" options={{'folder': {str(marks)!r}, 'seconds': 0.05}}).run(folder={kept!r})"
+    )
+    paths = os.pathsep.join([str(SUPPORT), str(ROOT)])
+    other = subprocess.Popen(
+        [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": paths}
+    )
+    while len(list((tmp_path / "kept").glob("*.shard"))) < 2:
+        assert other.poll() is None
+        time.sleep(0.005)
+    other.send_signal(signal.SIGKILL)
+    assert other.wait() == -signal.SIGKILL
+    before = len(list((tmp_path / "kept").glob("*.shard")))
+    assert before < 6
+    done = trained(marks)
+    told = {"seconds": 0.0}
+    table = fleet(marks, fleets.slow, 6, told={"seconds": 0.05}).run(folder=tmp_path / "kept")
+    assert len(trained(marks)) - len(done) == 6 - before
+    plain = fleet(marks, fleets.slow, 6, told=told).run()
+    assert (table.signal("loss") == plain.signal("loss")).all()
+
+
+def test_leave_one_out_joins_its_target_and_says_whose_it_is(tmp_path, marks):
+    target = fleet(marks, models=1).run(folder=tmp_path / "kept")
+    points = np.flatnonzero(target.member[0])[:2]
+    split = leave_one_out(points, member=target.member[0], target=target.origin.models[0])
+    left = fleet(marks, models=4, split=split).run(folder=tmp_path / "kept")
+    assert left.origin.target == target.origin.models[0]
+    assert left.origin.data == target.origin.data

@@ -1,0 +1,90 @@
+"""A real Ray cluster of two workers: the same numbers, and deaths that cost no result."""
+
+from __future__ import annotations
+
+import fleets
+import numpy as np
+import pytest
+
+from canary.errors import ServerError, UnsupportedError
+from canary.fleet.running import Fleet
+from canary.fleet.splits import halves, subsets
+from canary.models.torch_training import TorchTraining
+from canary.workers.cluster import RayWorkers
+from canary.workers.here import Here
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(600),
+]  # a busy machine starts a cluster in a minute
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cluster():
+    """One cluster for all: a connection that is there is used, and stays."""
+    import ray
+
+    with workers()._connected(ray):
+        yield
+
+
+def workers(**options):
+    return RayWorkers(processors=2, **options)
+
+
+def fleet(train, models=6, **options):
+    data = fleets.made(samples=90)
+    return Fleet(train, data, subsets(45), models, 0, outputs="logits", **options)
+
+
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_the_same_table_as_in_this_process(at_once):
+    train = TorchTraining(build=fleets.small_net, epochs=3, batch_size=16)
+    here = fleet(train).run(workers=Here(at_once=at_once))
+    there = fleet(train).run(workers=workers(at_once=at_once))
+    assert there.origin == here.origin
+    assert (there.member == here.member).all()
+    for name, values in here.values.items():
+        assert (there.values[name] == values).all()
+
+
+def test_a_killed_worker_costs_a_retry_and_no_result(tmp_path):
+    told = {"folder": str(tmp_path), "kills": 2}
+    there = fleet(fleets.deadly, options=told).run(workers=workers())
+    assert (tmp_path / "killed").exists()  # its worker was killed in the middle
+    assert not there.missing
+    here = fleet(fleets.means).run()
+    assert (there.signal("loss") == here.signal("loss")).all()
+    trained = sorted(path.name.partition("-")[0] for path in tmp_path.glob("*-*"))
+    assert trained == ["0", "1", "2", "3", "4", "5"]  # nothing else was trained twice
+
+
+def test_a_job_that_always_kills_is_missing_and_the_others_are_there():
+    with pytest.warns(UserWarning, match="2 workers died at it, the last by WorkerCrashed"):
+        there = fleet(fleets.fatal, options={"kills": 3}).run(workers=workers(retries=1))
+    assert list(there.missing) == [3]
+    here = fleet(fleets.means).run()
+    assert (there.signal("loss") == np.delete(here.signal("loss"), 3, axis=0)).all()
+
+
+def test_faults_of_training_come_back_as_reasons():
+    with pytest.warns(UserWarning, match="4 of 6 models are missing"):
+        assert list(fleet(fleets.faulty).run(workers=workers()).missing) == [1, 2, 3, 4]
+
+
+def test_results_are_kept_and_resumed(tmp_path):
+    made = Fleet(fleets.means, fleets.made(), halves(), 4, 0, outputs="logits")
+    first = made.run(workers=workers(), folder=tmp_path)
+    again = made.run(folder=tmp_path)
+    assert (first.signal("loss") == again.signal("loss")).all()
+
+
+def test_what_fits_nowhere_is_refused():
+    with pytest.raises(ServerError, match="no machine of the cluster has 1 processors and 1 GPUs"):
+        fleet(fleets.means).run(workers=workers(gpus=1))
+
+
+def test_errors_of_the_set_up_come_back_as_themselves():
+    train = TorchTraining(build=fleets.dropping_net)
+    with pytest.raises(UnsupportedError, match="train them one by one"):
+        fleet(train).run(workers=workers(at_once=2))

@@ -1,0 +1,189 @@
+"""Ray absent or unreachable, workers that cannot be; by a stand-in for Ray, so without it."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from types import ModuleType, SimpleNamespace
+
+import fleets
+import numpy as np
+import pytest
+
+from canary.errors import InputError, MissingExtraError, ServerError
+from canary.fleet.running import Fleet
+from canary.fleet.splits import subsets
+from canary.workers.base import Lost
+from canary.workers.cluster import RayWorkers
+
+
+def fleet(train=fleets.means, models=3):
+    return Fleet(train, fleets.made(), subsets(30), models, 0, outputs="logits")
+
+
+class DiedError(Exception):
+    pass
+
+
+class RaisedError(Exception):
+    def __init__(self, cause):
+        super().__init__()
+        self.cause = cause
+
+
+def ray_of(*, init=None, deaths=0, cpus=2.0):
+    """A module that answers as Ray does, with one worker in this process.
+
+    The first jobs that it is given lose their worker, as many as `deaths`.
+    """
+    ray = ModuleType("ray")
+    ray.told, ray.left, ray.most = {}, deaths, 0
+    running = {}
+
+    def start(**about):
+        ray.told = about
+        if init is not None:
+            raise init
+
+    def submitted(task):
+        def remote(shared, jobs):
+            ticket = object()
+            running[ticket] = (task, shared, jobs)
+            ray.most = max(ray.most, len(running))
+            return ticket
+
+        return SimpleNamespace(remote=remote)
+
+    def get(ticket):
+        task, shared, jobs = running.pop(ticket)
+        if ray.left:
+            ray.left -= 1
+            raise DiedError
+        try:
+            return task(shared, jobs)
+        except Exception as error:
+            raise RaisedError(error) from error
+
+    ray.init, ray.shutdown, ray.is_initialized = start, lambda: None, lambda: False
+    ray.put, ray.get, ray.remote = dict, get, lambda **options: submitted
+    ray.wait = lambda tickets, num_returns: (tickets[:1], tickets[1:])
+    ray.cancel = lambda ticket, force: running.pop(ticket, None)
+    ray.cluster_resources = lambda: {"CPU": cpus}
+    ray.nodes = lambda: [{"Alive": True, "Resources": {"CPU": cpus}}]
+    names = ("WorkerCrashedError", "NodeDiedError", "ObjectLostError", "OutOfMemoryError")
+    ray.exceptions = SimpleNamespace(RayTaskError=RaisedError, **dict.fromkeys(names, DiedError))
+    return ray
+
+
+@pytest.fixture
+def ray(monkeypatch):
+    def put(**options):
+        module = ray_of(**options)
+        monkeypatch.setitem(sys.modules, "ray", module)
+        return module
+
+    return put
+
+
+def test_ray_that_is_not_installed_is_named_with_its_cure(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[distributed\]'"):
+        fleet().run(workers=RayWorkers())
+
+
+def test_an_address_where_nobody_listens_is_refused_at_once(ray):
+    module = ray()
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{held.getsockname()[1]}"
+        for given in (address, f"ray://{address}"):
+            with pytest.raises(ServerError, match="no Ray cluster can be reached .*refused"):
+                fleet().run(workers=RayWorkers(address=given))
+    assert not module.told  # Ray itself was not asked
+
+
+@pytest.mark.parametrize("error", [ConnectionError("no head\nhere"), ValueError("address")])
+def test_what_ray_says_of_an_address_is_told(error, ray):
+    ray(init=error)
+    with pytest.raises(ServerError, match="auto: no Ray cluster can be reached .* `ray status`"):
+        fleet().run(workers=RayWorkers(address="auto"))
+
+
+@pytest.mark.parametrize("address", ["host:port", "127.0.0.1:99999"])
+def test_an_address_that_is_none_is_refused(address, ray):
+    ray()
+    with pytest.raises(ServerError, match="no Ray cluster can be reached"):
+        fleet().run(workers=RayWorkers(address=address))
+
+
+def test_the_same_table_and_never_more_in_flight_than_said(ray):
+    module = ray()
+    table = fleet(models=7).run(workers=RayWorkers(in_flight=2))
+    assert module.most == 2
+    assert (table.signal("loss") == fleet(models=7).run().signal("loss")).all()
+    assert module.told["runtime_env"]["env_vars"]["OMP_NUM_THREADS"] == "1"
+
+
+def test_deaths_are_retried_and_no_oftener_than_said(ray):
+    ray(deaths=3)
+    assert not fleet().run(workers=RayWorkers(retries=3)).missing
+    ray(deaths=3)
+    with pytest.warns(UserWarning, match="0: 3 workers died at it, the last by DiedError"):
+        table = fleet().run(workers=RayWorkers(retries=2, in_flight=1))
+    assert list(table.missing) == [0]
+
+
+def test_a_group_is_lost_as_a_whole(ray):
+    ray(deaths=1)
+    task = lambda shared, jobs: [{"is": job["n"]} for job in jobs]  # noqa: E731
+    jobs = [{"n": n} for n in range(3)]
+    found = dict(RayWorkers(retries=0, at_once=2, in_flight=1).run(task, {}, jobs))
+    lost = Lost("1 worker died at it, the last by DiedError")
+    assert found == {0: lost, 1: lost, 2: {"is": 2}}
+
+
+def test_what_a_task_raises_is_raised_here(ray):
+    ray()
+
+    def task(shared, jobs):
+        raise InputError("odd", cure="mend")
+
+    with pytest.raises(InputError, match="odd; mend"):
+        list(RayWorkers().run(task, {}, [{}]))
+
+
+def test_what_fits_on_no_machine_is_refused(ray):
+    ray()
+    with pytest.raises(ServerError, match="has 4 processors and 0 GPUs; the most are 2 and 0"):
+        fleet().run(workers=RayWorkers(cpus=4))
+    with pytest.raises(ServerError, match="and 1 GPUs"):
+        fleet().run(workers=RayWorkers(gpus=1))
+
+
+def inside():
+    def train(task):
+        return np.zeros((len(task.samples), 3))
+
+    return train
+
+
+@pytest.mark.parametrize("train", [lambda task: None, inside()])
+def test_functions_that_cannot_be_imported_do_not_cross(train):
+    with pytest.raises(InputError, match="put it at the top of a module"):
+        fleet(train).run(workers=RayWorkers())
+
+
+WRONG = (
+    {"at_once": 0},
+    {"retries": -1},
+    {"in_flight": 0},
+    {"cpus": 0},
+    {"gpus": -1},
+    {"address": ""},
+)
+
+
+@pytest.mark.parametrize("options", WRONG)
+def test_settings_refused(options):
+    with pytest.raises(InputError, match=next(iter(options))):
+        RayWorkers(**options)
