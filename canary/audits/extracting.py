@@ -17,13 +17,12 @@ from canary.audits.candidates import deepest
 from canary.audits.completing import BEAM, check_known, check_numbers, completed
 from canary.audits.extraction import Candidate, Extraction
 from canary.audits.result import Audit
-from canary.audits.settings import Stage
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError, ModelError, OutOfMemory, UnsupportedError
 from canary.formats.format import Format
 from canary.models.loading import load
 from canary.records.versions import versions
-from canary.scoring.batcher import Batcher
+from canary.scoring.batcher import Batcher, Stage
 from canary.scoring.requests import announce
 from canary.search.bounds import bounds_by_place
 from canary.search.pricing import Priced, check_agreement, price

@@ -15,6 +15,7 @@ from canary.cli import (
     deciding,
     extracting,
     membership_commands,
+    text_membership,
 )
 from canary.cli.streams import results_alone
 
@@ -104,6 +105,12 @@ _MEMBERSHIP: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
         membership_commands.risk,
         "membership risk --target target.npz --shadow shadow.npz --out risk.parquet",
     ),
+    (
+        text_membership.text,
+        "membership text ./model members.jsonl nonmembers.jsonl --attacks all --out report/ --json",
+        "membership text ./model members.jsonl nonmembers.jsonl --reference ./model-b "
+        "--window 64 --overlap 32 --out report/",
+    ),
 )
 
 
@@ -131,10 +138,10 @@ for _where, _commands in ((app, _COMMANDS), (_membership, _MEMBERSHIP)):
 
 @_membership.callback(epilog=_examples("membership attack --help"))
 def _membership_root() -> None:
-    """Attack classifiers and score the risk of samples.
+    """Attack classifiers and language models, and score the risk of samples.
 
-    Can somebody who has a similar model tell what was in the training data? The guide is
-    docs/membership.md.
+    Can somebody tell what was in the training data? The guides are docs/membership.md, and
+    docs/membership-text.md for texts.
     """
 
 
@@ -160,5 +167,5 @@ def _root(
 
     Put canaries into a corpus (plan, generate, inject, verify; strip and discover), train as
     always, measure (score, audit, exposure, extract, report, plot), and decide (check). For
-    classifiers: membership.
+    classifiers, and for texts: membership.
     """

@@ -66,6 +66,10 @@ class ModelOptions:
             factory=self.factory,
         )
 
+    def beside(self) -> ModelOptions:
+        """The options as they hold for a second model: where and how it computes."""
+        return ModelOptions(dtype=self.dtype, device=self.device, batch_size=self.batch_size)
+
     def _source(self, model: str) -> Any:
         """What to load: the server at an address, or what else was named."""
         from canary.models.served.endpoint import Endpoint, is_url

@@ -32,10 +32,13 @@ from canary.models.noise import no_log_probs, not_normalised
 from canary.scoring.checking import check_nodes, check_rows
 from canary.scoring.tuner import BatchTuner
 
-__all__ = ["Batcher", "Progress", "row_sums"]
+__all__ = ["Batcher", "Progress", "Stage", "row_sums"]
 
 Progress = Callable[[int], None]
 """Called with the number of queries that were just done."""
+
+Stage = Callable[[str, int], Progress]
+"""Told the name of a stage and the queries it will take; gives what to tell of them."""
 
 _DEEP = 64  # tokens below the context for which a batch leaves room
 _BYTES_PER_LOGIT = 12  # a logit, its float32 copy and room for the normaliser
@@ -136,7 +139,8 @@ class Batcher:
         def ask(batch: Rows) -> FloatArray:
             found = model.moments(batch)
             # Neither is ever above 0: a mean of log-probabilities, and minus a square root.
-            return np.stack([found.log_probs, found.means, -found.deviations], axis=1)
+            columns = (found.log_probs, found.means, -found.deviations)
+            return np.stack(columns, axis=1, dtype=np.float32)
 
         values = self._run(rows, ask, 3)
         return Moments(values[:, 0], values[:, 1], -values[:, 2])

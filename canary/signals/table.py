@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,9 @@ class SignalTable:
         Any further division of the samples, for evaluation by group.
     source : str
         Where it comes from, for messages and reports.
+    of_texts : bool
+        Whether the samples are texts, which have no classes: one label and one class stand for
+        all.
     """
 
     values: Mapping[str, NDArray[np.float64]]
@@ -40,6 +43,7 @@ class SignalTable:
     classes: int
     group: NDArray[Any] | None = None
     source: str = "table"
+    of_texts: bool = False
 
     def __post_init__(self) -> None:
         shapes = {value.shape for value in self.values.values()} | {self.member.shape}
@@ -61,6 +65,16 @@ class SignalTable:
         """Number of samples."""
         return len(self.label)
 
+    def take(self, samples: NDArray[np.intp]) -> SignalTable:
+        """The table of some of the samples, in that order."""
+        return replace(
+            self,
+            values={name: value[:, samples] for name, value in self.values.items()},
+            member=self.member[:, samples],
+            label=self.label[samples],
+            group=None if self.group is None else self.group[samples],
+        )
+
     def signal(self, name: str) -> NDArray[np.float64]:
         """A signal, of shape (models, samples).
 
@@ -73,7 +87,7 @@ class SignalTable:
             raise InputError(
                 f"there is no signal {name!r}; there are {', '.join(self.values)}",
                 cure="entropies and correctness need logits or probs, not losses"
-                if "loss" in self.values
+                if "loss" in self.values and not self.of_texts
                 else "name one of these",
                 where=self.source,
             )
