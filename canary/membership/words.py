@@ -25,7 +25,7 @@ FOLDS = 5
 
 _WORD = re.compile(r"\w+")
 _LEAST_TEXTS = 2
-_PENALTY = 1.0
+_STRENGTH = 10.0
 
 
 def words_alone(
@@ -91,9 +91,10 @@ def word_scores(
     Notes
     -----
     Words (letters, digits and underscores, in lower case) that stand in two texts at least;
-    ``1 + log(count)`` times the logarithm of the inverse share of texts, rows of length 1;
-    logistic regression with an L2 penalty, members and nonmembers of equal weight,
-    `FOLDS`-fold cross-validation. Equal texts are in one fold.
+    ``1 + log(count)`` of each, rows of length 1; logistic regression with an L2 penalty of
+    ``|w|**2 / 20``, members and nonmembers of equal weight, `FOLDS`-fold cross-validation.
+    Equal texts are in one fold. Words are not weighted by their rarity: what tells two
+    sources apart is often common.
     """
     from scipy.stats import rankdata
 
@@ -144,7 +145,6 @@ def _features(counts: list[Counter[str]], learned: NDArray[np.bool_]) -> tuple[A
             word for word, texts in spread.items() if texts >= _LEAST_TEXTS
         )
     }
-    rarity = np.array([np.log(len(teaching) / spread[word]) + 1.0 for word in columns])
 
     def rows(bags: list[Counter[str]]) -> Any:
         at: list[int] = []
@@ -152,7 +152,7 @@ def _features(counts: list[Counter[str]], learned: NDArray[np.bool_]) -> tuple[A
         ends = [0]
         for bag in bags:
             known = [(columns[word], count) for word, count in bag.items() if word in columns]
-            weights = np.array([(1.0 + np.log(n)) * rarity[k] for k, n in known])
+            weights = np.array([1.0 + np.log(n) for _, n in known])
             at += [k for k, _ in known]
             values += (weights / max(float(np.linalg.norm(weights)), 1e-300)).tolist()
             ends.append(len(at))
@@ -173,10 +173,10 @@ def _fitted(rows: Any, member: NDArray[np.bool_]) -> tuple[NDArray[np.float64], 
         weights, bias = given[:-1], given[-1]
         margin = sign * (rows @ weights + bias)
         slope = -balance * sign * expit(-margin)
-        value = float(balance @ np.logaddexp(0.0, -margin)) + 0.5 / _PENALTY * float(
+        value = float(balance @ np.logaddexp(0.0, -margin)) + 0.5 / _STRENGTH * float(
             weights @ weights
         )
-        return value, np.append(rows.T @ slope + weights / _PENALTY, slope.sum())
+        return value, np.append(rows.T @ slope + weights / _STRENGTH, slope.sum())
 
     found = minimize(loss, np.zeros(rows.shape[1] + 1), jac=True, method="L-BFGS-B")
     return found.x[:-1], float(found.x[-1])

@@ -1,0 +1,54 @@
+"""Small language models and texts of known membership, for attacks on texts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+LETTERS = "abAB"
+
+
+def letters_tokenizer(start: str | None = None):
+    """A token for each of four letters; with `start` a special token before every text."""
+    from tokenizers import Tokenizer, decoders, processors
+    from tokenizers.models import BPE
+
+    from canary.tokens.fast import as_tokenizer
+
+    tokenizer = Tokenizer(BPE(vocab={c: i for i, c in enumerate(LETTERS)}, merges=[]))
+    tokenizer.decoder = decoders.Fuse()
+    if start is not None:
+        tokenizer.add_special_tokens([start])
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{start} $A", special_tokens=[(start, len(LETTERS))]
+        )
+    return as_tokenizer(tokenizer)
+
+
+def letters_model(*probs, start: str | None = None, after=None):
+    """The next letter whatever came before, or by the letter before: ``after={"a": probs}``."""
+    from canary.models.table import TableModel
+
+    def row(shares):
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.array(shares, np.float64))
+        return np.append(logs, [-np.inf]) if start is not None else logs
+
+    tables = {(): row(probs)}
+    for letter, shares in (after or {}).items():
+        tables[LETTERS.index(letter),] = row(shares)
+    return TableModel.ngram(tables, letters_tokenizer(start))
+
+
+def write_texts(path, texts, column="text"):
+    Path(path).write_text("".join(json.dumps({column: text}) + "\n" for text in texts))
+
+
+def random_words(rng, count, *, words=12, vocabulary=300):
+    """Made-up texts of one source, of different lengths."""
+    names = np.array(["".join(rng.choice(list("abcdefghij"), 5)) for _ in range(vocabulary)])
+    return [
+        " ".join(rng.choice(names, int(rng.integers(words // 2, words * 2)))) for _ in range(count)
+    ]
