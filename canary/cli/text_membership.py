@@ -60,7 +60,8 @@ def text(
             "--reference-start-token",
             metavar="TOKEN",
             callback=decodable,
-            help="As --start-token, for the reference model.",
+            help="As --start-token, for the reference model; '' for none.  [default: that of "
+            "--start-token]",
         ),
     ] = None,
     column: Column = "text",

@@ -133,7 +133,7 @@ def measure_texts(
     start_token, context : str
         See `canary.scoring.texts.score`. Tokens of the context are not priced.
     reference_start_token : str, optional
-        The same for the reference model.
+        The same for the reference model: `start_token` unless given, and none if empty.
     batch_size : int, optional
     places : callable, optional
         Says where text ``i`` stands, for messages.
@@ -203,10 +203,11 @@ def measure_texts(
             [text.lower() for text in chosen], place=placed, stage=stage, name="lower case"
         )
         values["lower-case"] = ratio(losses, lowered.prices.losses)
-    second = None
+    second = named = None
     if "reference" in names:
         second = load(reference)
-        other = Pricer(second, start_token=reference_start_token, context=context, **sizes)
+        named = start_token if reference_start_token is None else reference_start_token or None
+        other = _pricer_of(second, named, context=context, **sizes)
         theirs = other.price(chosen, place=placed, stage=stage, name="reference model")
         _check_comparable(ours, kept, theirs, notes)
         values["reference"] = difference(totals, theirs.prices.totals) / prices.counts
@@ -239,7 +240,7 @@ def measure_texts(
             "window": pricer.window,
             "overlap": pricer.overlap,
             "start_token": start_token,
-            "reference_start_token": reference_start_token,
+            "reference_start_token": named,
             "context": context,
             "batch_size": batch_size,
         },
@@ -259,6 +260,21 @@ def _possible(model: LanguageModel, *, reference: bool, notes: list[str]) -> lis
         left.add("reference")
     left.add("neighbourhood")
     return [name for name in TEXT_SIGNALS if name not in left]
+
+
+def _pricer_of(reference: LanguageModel, start_token: str | None, **options: Any) -> Pricer:
+    """The pricer of the reference model; what is wrong with its start token is said to be its."""
+    try:
+        return Pricer(reference, start_token=start_token, **options)
+    except InputError as error:
+        if start_token is None:
+            raise
+        raise InputError(
+            error.problem,
+            cure=f"{error.cure}; that of the reference model is named by reference_start_token "
+            "(--reference-start-token), '' for none",
+            where="reference",
+        ) from error
 
 
 def _taken(prices: TokenPrices, kept: NDArray[np.int64]) -> TokenPrices:

@@ -52,3 +52,23 @@ def random_words(rng, count, *, words=12, vocabulary=300):
     return [
         " ".join(rng.choice(names, int(rng.integers(words // 2, words * 2)))) for _ in range(count)
     ]
+
+
+def trained_on(texts, *, order=4, start="\n"):
+    """A model of characters that counts what follows what in some texts: it memorizes."""
+    from small_models import CHARACTERS, character_tokenizer
+
+    from canary.models.table import TableModel
+    from canary.tokens.fast import as_tokenizer
+
+    index = {character: number for number, character in enumerate(CHARACTERS)}
+    counts: dict[tuple[int, ...], np.ndarray] = {(): np.ones(len(CHARACTERS))}
+    for text in texts:
+        ids = [index[character] for character in start + text]
+        for at in range(1, len(ids)):
+            for length in range(min(order, at) + 1):
+                key = tuple(ids[at - length : at])
+                row = counts.setdefault(key, np.full(len(CHARACTERS), 0.02))
+                row[ids[at]] += 1
+    tables = {key: np.log(row / row.sum()) for key, row in counts.items()}
+    return TableModel.ngram(tables, as_tokenizer(character_tokenizer()), name="counted")
