@@ -206,6 +206,12 @@ def measure_texts(
     second = named = None
     if "reference" in names:
         second = load(reference)
+        if second.facts.fingerprint == seam.facts.fingerprint:
+            raise InputError(
+                "the reference model is the model that is attacked",
+                cure="name one that was not trained on the members",
+                where="reference",
+            )
         named = start_token if reference_start_token is None else reference_start_token or None
         other = _pricer_of(second, named, context=context, **sizes)
         theirs = other.price(chosen, place=placed, stage=stage, name="reference model")

@@ -89,13 +89,13 @@ def test_every_deviation_of_a_certain_token_is_zero():
 
 def test_probability_zero_is_infinite_and_neutral_where_both_have_it():
     model = letters_model(1 / 2, 1 / 2, 0, 0)
-    texts = ["aA", "ab"]
-    found = measure_texts(model, texts, [True, False], reference=model)
+    other = letters_model(1 / 4, 3 / 4, 0, 0)
+    found = measure_texts(model, ["aA", "ab"], [True, False], reference=other)
     values = {name: value[0] for name, value in found.table.values.items()}
     for name in ("loss", "total-loss", "zlib", "total-zlib", "lower-case"):
         assert values[name][0] == np.inf, name
     assert values["min-k"][0] == values["min-k++"][0] == -np.inf
-    assert values["reference"].tolist() == [0.0, 0.0]
+    assert values["reference"].tolist() == [0.0, pytest.approx(np.log(3 / 4) + LN2)]
     assert "1 text had a token of probability 0: the loss is infinite" in found.notes
 
 

@@ -104,15 +104,23 @@ def test_another_tokenizer_is_compared_by_whole_texts_or_refused():
 def test_start_tokens_of_two_models():
     """The reference gets the start token that was named, unless it is given its own, or none."""
     texts, member = ["bb", "ab"], [True, False]
-    found = measure_texts(MODEL, texts, member, reference=MODEL, start_token="a")
+    even = letters_model(1 / 4, 1 / 4, 1 / 4, 1 / 4)
+    found = measure_texts(MODEL, texts, member, reference=even, start_token="a")
     assert found.settings["reference_start_token"] == "a"
-    assert found.table.signal("reference").tolist() == [[0.0, 0.0]]
+    np.testing.assert_allclose(
+        found.table.signal("reference")[0], [0.0, -0.5 * np.log(2)], atol=1e-6
+    )
     options = {"reference": STARTED, "start_token": "a", "signals": "reference"}
     with pytest.raises(InputError, match="the reference model is named by reference_start_token"):
         measure_texts(MODEL, texts, member, **{**options, "reference_start_token": "ab"})
     found = measure_texts(MODEL, texts, member, **{**options, "reference_start_token": ""})
     assert found.settings["reference_start_token"] is None
     assert found.notes[-1].startswith("The reference model has another tokenizer: what is compared")
+
+
+def test_the_reference_is_another_model():
+    with pytest.raises(InputError, match="the reference model is the model that is attacked"):
+        measure_texts(MODEL, ["bb", "ab"], [True, False], reference=MODEL)
 
 
 def test_files_are_read_with_their_lines():

@@ -223,7 +223,15 @@ def outputs(path: Path) -> None:
     save_outputs(path, sum(map(ord, path.name)))
 
 
+def some_texts(path: Path) -> None:
+    """Members, or nonmembers of the same kind."""
+    said = sentences(80)
+    json_lines(path, [{"text": text} for text in said[path.name.startswith("non") :: 2]])
+
+
 THINGS = {
+    "members.jsonl": some_texts,
+    "nonmembers.jsonl": some_texts,
     "target.npz": outputs,
     "shadow.npz": outputs,
     "corpus.jsonl": corpus,
