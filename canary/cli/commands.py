@@ -138,7 +138,7 @@ for _where, _commands in ((app, _COMMANDS), (_membership, _MEMBERSHIP)):
 
 @_membership.callback(epilog=_examples("membership attack --help"))
 def _membership_root() -> None:
-    """Attack classifiers and language models, and score the risk of samples.
+    """Attack classifiers and texts, and score risks.
 
     Can somebody tell what was in the training data? The guides are docs/membership.md, and
     docs/membership-text.md for texts.
