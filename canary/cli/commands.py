@@ -109,7 +109,7 @@ _MEMBERSHIP: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
         text_membership.text,
         "membership text ./model members.jsonl nonmembers.jsonl --attacks all --out report/ --json",
         "membership text ./model members.jsonl nonmembers.jsonl --reference ./model-b "
-        "--window 64 --overlap 32 --out report/",
+        "--masked ./bert --window 64 --overlap 32 --out report/",
     ),
 )
 

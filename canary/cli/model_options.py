@@ -66,9 +66,16 @@ class ModelOptions:
             factory=self.factory,
         )
 
-    def beside(self) -> ModelOptions:
-        """The options as they hold for a second model: where and how it computes."""
-        return ModelOptions(dtype=self.dtype, device=self.device, batch_size=self.batch_size)
+    def load_beside(self, model: str) -> LanguageModel:
+        """A second model, of which these options say only where and how it computes."""
+        return ModelOptions(dtype=self.dtype, device=self.device).load(model)
+
+    def load_masked(self, model: str) -> Any:
+        """A masked model, likewise."""
+        from canary.models.masked import load_masked
+
+        say(f"Loading {model}")
+        return load_masked(model, dtype=self.dtype, device=self.device)
 
     def _source(self, model: str) -> Any:
         """What to load: the server at an address, or what else was named."""

@@ -41,8 +41,8 @@ def text(
             "--attacks",
             metavar="NAME,NAME,...",
             callback=decodable,
-            help="loss, total-loss, zlib, total-zlib, lower-case, reference, min-k, min-k++; or "
-            "all that the models allow.",
+            help="loss, total-loss, zlib, total-zlib, lower-case, reference, min-k, min-k++, "
+            "neighbourhood; or all that the models allow.",
         ),
     ] = "all",
     reference: Annotated[
@@ -64,6 +64,22 @@ def text(
             "--start-token]",
         ),
     ] = None,
+    masked: Annotated[
+        str | None,
+        typer.Option(
+            "--masked",
+            metavar="MODEL",
+            callback=decodable,
+            help="A masked language model such as BERT, which rewrites the texts for the attack "
+            "neighbourhood.",
+        ),
+    ] = None,
+    neighbours: Annotated[
+        int, typer.Option("--neighbours", min=1, help="Rewritten copies of each text.")
+    ] = 10,
+    masked_share: Annotated[
+        float, typer.Option("--masked-share", help="Of the words that a copy has replaced.")
+    ] = 0.15,
     column: Column = "text",
     share: Annotated[
         float,
@@ -115,15 +131,21 @@ def text(
     from canary.signals.text_measuring import measure_texts, text_signals_of
 
     asked = None if fpr is None else rates(fpr)
-    text_signals_of(attacks, reference=reference is not None, masked=False)
+    text_signals_of(attacks, reference=reference is not None, masked=masked is not None)
     with folder_made(out) as folder:
         numbers, page = folder / "membership.json", folder / "report.html"
-        models = [*model_files(model), *model_files(reference), *model_files(options.tokenizer)]
+        models = [
+            *model_files(model),
+            *model_files(reference),
+            *model_files(masked),
+            *model_files(options.tokenizer),
+        ]
         read = [members, nonmembers, *models, *factory_file(options.factory)]
         check_outputs([numbers, page], inputs=read)
         texts = read_texts(members, nonmembers, column=column)
         loaded = options.load(model)
-        second = None if reference is None else options.beside().load(reference)
+        second = None if reference is None else options.load_beside(reference)
+        third = None if masked is None else options.load_masked(masked)
         with Bars() as bars:
             measured = measure_texts(
                 loaded,
@@ -131,10 +153,14 @@ def text(
                 texts.member,
                 signals=attacks,
                 reference=second,
+                masked=third,
+                neighbours=neighbours,
+                masked_share=masked_share,
                 share=share,
                 window=window,
                 overlap=overlap,
                 reference_start_token=reference_start_token,
+                seed=seed,
                 places=texts.place,
                 stage=bars.stage,
                 **options.running(),

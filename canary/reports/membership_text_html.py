@@ -165,12 +165,19 @@ def _text_facts(found: TextSurvey) -> dict[str, str]:
 def _model_facts(found: TextSurvey) -> dict[str, str]:
     settings = found.measured.settings
     facts = {}
-    for name, key in (("Model", "model"), ("Reference model", "reference")):
+    for name, key in (
+        ("Model", "model"),
+        ("Reference model", "reference"),
+        ("Masked model", "masked"),
+    ):
         if settings[key] is not None:
             facts[name] = str(settings[key]["name"])
             facts[f"Fingerprint of the {name.lower()}"] = str(settings[key]["fingerprint"])
     if settings["window"] is not None:
         facts["Windows"] = f"{settings['window']} tokens, {settings['overlap']} of them shared"
+    if settings["masked"] is not None:
+        words = percent_of(settings["masked_share"], digits=None)
+        facts["Rewritten copies"] = f"{settings['neighbours']} of each text, {words} of the words"
     facts["Lowest tokens"] = percent_of(settings["share"], digits=None)
     facts["Seed"] = str(found.seed)
     return facts

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from canary.errors import InputError, UnsupportedError
-from canary.models.base import LanguageModel, Moments, Rows
+from canary.models.base import LanguageModel, Rows
 from canary.scoring.batcher import Batcher, Stage
 from canary.scoring.requests import announce
 from canary.scoring.windows import encode_placed, windows
@@ -27,18 +26,12 @@ class Priced:
     Parameters
     ----------
     prices : TokenPrices
-    encodings : list of tuple of int
-        The tokens of each text.
     windowed : int
         Texts of more than one window.
-    bare : bool
-        Whether nothing stands before the texts, so that their first tokens have no price.
     """
 
     prices: TokenPrices
-    encodings: list[tuple[int, ...]]
     windowed: int
-    bare: bool
 
 
 class Pricer:
@@ -72,22 +65,28 @@ class Pricer:
         self._encoder = CandidateEncoder(model.tokenizer, start_token, context)
         self._batch_size = batch_size
 
+    def encode(self, texts: Sequence[str], place: Callable[[int], str]) -> list[Encoding]:
+        """Each text as tokens; `place` says where a text stands, for messages.
+
+        Raises
+        ------
+        CorpusError, ModelError
+            If a text cannot be represented.
+        """
+        return encode_placed(self._encoder, texts, place)
+
+    def bare(self, encodings: Sequence[Encoding]) -> bool:
+        """Whether nothing stands before the texts, so that their first tokens have no price."""
+        return self._encoder.starts_bare(encodings)
+
     def price(
-        self,
-        texts: Sequence[str],
-        *,
-        place: Callable[[int], str],
-        stage: Stage,
-        name: str,
-        moments: bool = False,
+        self, encodings: Sequence[Encoding], *, stage: Stage, name: str, moments: bool = False
     ) -> Priced:
         """The prices of the tokens of each text, in one pass of the batcher.
 
         Parameters
         ----------
-        texts : sequence of str
-        place : callable
-            Says where a text stands, for messages.
+        encodings : sequence of Encoding
         stage : Stage
         name : str
             Of the stage.
@@ -96,39 +95,30 @@ class Pricer:
 
         Raises
         ------
-        CorpusError, ModelError
-            If a text cannot be represented.
         UnsupportedError
             If the model tells no log-probabilities of texts, or no moments.
         """
-        encodings = encode_placed(self._encoder, texts, place)
         parts: list[tuple[int, ...]] = []
         starts: list[int] = []
-        first = np.zeros(len(texts) + 1, np.int64)
-        windowed = 0
+        first = np.zeros(len(encodings) + 1, np.int64)
         for at, encoding in enumerate(encodings):
             for part, start in self._windows(encoding):
                 parts.append(part)
                 starts.append(start)
             first[at + 1] = len(parts)
-            windowed += int(first[at + 1] - first[at] > 1)
         rows = Rows.of(parts, starts)
-        counts = np.add.reduceat(rows.scored, first[:-1]) if len(texts) else np.zeros(0, np.int64)
+        counts = np.add.reduceat(rows.scored, first[:-1])
         batcher = Batcher(
             self.model,
             batch_size=self._batch_size,
             progress=stage(name, int(rows.scored.sum())),
         )
         announce(self.model, lambda: len(rows))
-        found = _asked(batcher, rows, moments=moments)
-        return Priced(
-            TokenPrices(found.log_probs, counts, found.means, found.deviations)
-            if isinstance(found, Moments)
-            else TokenPrices(found, counts),
-            [encoding.ids for encoding in encodings],
-            windowed,
-            self._encoder.starts_bare(encodings),
-        )
+        windowed = int((np.diff(first) > 1).sum())
+        if not moments:
+            return Priced(TokenPrices(batcher.score(rows), counts), windowed)
+        told = batcher.moments(rows)
+        return Priced(TokenPrices(told.log_probs, counts, told.means, told.deviations), windowed)
 
     def _windows(self, encoding: Encoding) -> list[tuple[tuple[int, ...], int]]:
         """Parts of a text, the tokens of a context before it not priced."""
@@ -151,10 +141,6 @@ class Pricer:
                 cure="leave the context out",
             )
         return next((i for i, (_, stop) in enumerate(encoding.spans) if stop > 0), 0)
-
-
-def _asked(batcher: Batcher, rows: Rows, *, moments: bool) -> Moments | NDArray[np.float32]:
-    return batcher.moments(rows) if moments else batcher.score(rows)
 
 
 def _sizes(

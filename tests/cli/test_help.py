@@ -52,7 +52,15 @@ from canary.search.shortest import STOPS
 from canary.signals.text_files import read_texts
 from canary.signals.text_measuring import measure_texts
 
-COUNTS = {"audit": 3, "extract": 2, "report": 4, "plot": 2, "plan": 2, "check": 4, "membership text": 2}
+COUNTS = {
+    "audit": 3,
+    "extract": 2,
+    "report": 4,
+    "plot": 2,
+    "plan": 2,
+    "check": 4,
+    "membership text": 2,
+}
 """Examples in the help of commands that have more than one."""
 
 TOP = get_command(app).commands
