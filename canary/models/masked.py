@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from canary.errors import ModelError, OutOfMemory
 from canary.models.fingerprints import fingerprint
-from canary.models.pretrained import check_weights, first_line, read_module
+from canary.models.pretrained import check_weights, read_module, tokenizer_of
 from canary.models.torch_support import (
     dtype_named,
     free_bytes,
@@ -219,18 +219,11 @@ def load_masked(
     ModelError
         If it cannot be loaded, or is no masked language model.
     """
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
+    from transformers import AutoModelForMaskedLM
 
     name = os.fspath(source)
     check_weights(name)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except Exception as error:  # tokenizers raises bare Exception
-        raise ModelError(
-            f"has no tokenizer that can be loaded ({first_line(error)})",
-            cure="save it there with tokenizer.save_pretrained(folder)",
-            where=name,
-        ) from error
+    tokenizer = tokenizer_of(name)
     module = read_module(
         name,
         "auto" if dtype is None else dtype_named(dtype),

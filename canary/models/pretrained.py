@@ -21,6 +21,7 @@ __all__ = [
     "load_pretrained",
     "read_config",
     "read_module",
+    "tokenizer_of",
     "wrap_pretrained",
 ]
 
@@ -212,7 +213,17 @@ def check_folder(folder: Path) -> None:
 def _pretrained_tokenizer(source: str, tokenizer: Any) -> Tokenizer:
     if tokenizer is not None and not isinstance(tokenizer, str | os.PathLike):
         return as_tokenizer(tokenizer)
-    named = source if tokenizer is None else os.fspath(tokenizer)
+    return as_tokenizer(tokenizer_of(source if tokenizer is None else os.fspath(tokenizer)))
+
+
+def tokenizer_of(named: str) -> Any:
+    """The tokenizer of `transformers` in a folder or under a hub id.
+
+    Raises
+    ------
+    ModelError
+        If there is none, or an empty one.
+    """
     from transformers import AutoTokenizer
 
     try:
@@ -228,7 +239,7 @@ def _pretrained_tokenizer(source: str, tokenizer: Any) -> Tokenizer:
     # For a folder without a tokenizer, some architectures get an empty one.
     if set(found.get_vocab()) <= set(found.all_special_tokens):
         raise _no_tokenizer(named, "its vocabulary is empty")
-    return as_tokenizer(found)
+    return found
 
 
 def _no_tokenizer(where: str, reason: str) -> ModelError:
