@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import save_model, small_model
+from masked_models import bert, word_piece
 from texts_and_models import random_words, write_texts
 
 import canary
@@ -63,6 +64,25 @@ def test_numbers_are_those_of_the_functions(command, model, other, texts):
     assert "words alone" in outcome.err
     assert "By none of 8 attacks members were told from others" in outcome.err
     assert Path("report/membership.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_masked_model_rewrites(command, model, texts, tmp_path):
+    """Words of letters alone are rewritten; the attack joins the others."""
+    words = sorted({word for text in texts for word in text.split()})
+    tokenizer = word_piece(words)
+    bert(len(tokenizer), positions=32).save_pretrained(tmp_path / "bert")
+    tokenizer.save_pretrained(tmp_path / "bert")
+    outcome = command(
+        *("membership", "text", model, "in.jsonl", "out.jsonl", "--attacks", "neighbourhood"),
+        *("--masked", tmp_path / "bert", "--neighbours", "2", "--masked-share", "0.4"),
+        *("--batch-size", "16", "--out", "report", "--json"),
+    )
+    assert outcome.code == 0, outcome.err
+    found = outcome.document
+    assert [one["name"] for one in found["attacks"]] == ["neighbourhood"]
+    assert (found["masked"]["name"], found["neighbours"], found["masked_share"]) == ("bert", 2, 0.4)
+    assert "By the attack members were told" in outcome.err
+    assert "2 of each text, 40 % of the words" in Path("report/report.html").read_text()
 
 
 def test_no_text_is_shown_anywhere(command, model, texts):

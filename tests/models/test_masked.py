@@ -5,31 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from masked_models import WORDS, bert, word_piece
 
 from canary.errors import ModelError
 from canary.models.masked import MaskedModel, draw, load_masked
-
-WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "under", "one", "hat", "bird", "wall"]
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-INSIDE = ["##s", "##ing"]
-
-
-def word_piece(mask="[MASK]"):
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
-    vocabulary = [*SPECIAL, *WORDS, *INSIDE, ".", "7"]
-    tokenizer = Tokenizer(
-        models.WordPiece({w: i for i, w in enumerate(vocabulary)}, unk_token="[UNK]")
-    )
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "mask_token": mask}
-    names |= {"cls_token": "[CLS]", "sep_token": "[SEP]"}
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
 
 
 def byte_level():
@@ -53,22 +32,9 @@ def byte_level():
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="<mask>")
 
 
-def module(size, positions=16):
-    from transformers import BertConfig, BertForMaskedLM
-
-    shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return BertForMaskedLM(
-            BertConfig(
-                vocab_size=size, intermediate_size=16, max_position_embeddings=positions, **shape
-            )
-        ).eval()
-
-
 @pytest.fixture(scope="module")
 def masked():
-    return MaskedModel(module(len(word_piece())), word_piece())
+    return MaskedModel(bert(len(word_piece())), word_piece())
 
 
 def rewrite(model, *texts, share=0.5, seed=0):
@@ -142,7 +108,7 @@ def test_memory_that_runs_out_halves_the_batch(masked, monkeypatch):
 
 def test_words_behind_spaces_of_byte_level_pieces():
     tokenizer = byte_level()
-    model = MaskedModel(module(len(tokenizer)), tokenizer)
+    model = MaskedModel(bert(len(tokenizer)), tokenizer)
     (found,) = rewrite(model, "the cat sat on a mat", share=1.0)
     assert len(found.split(" ")) == 6
     assert all(word.isalpha() for word in found.split())
@@ -161,7 +127,7 @@ def test_loads_from_a_folder_with_other_heads_left_out(tmp_path):
     """As checkpoints of BERT come: with a second head beside the one that is needed."""
     from transformers import BertForPreTraining
 
-    inner = module(len(word_piece()))
+    inner = bert(len(word_piece()))
     both = BertForPreTraining(inner.config)
     both.bert.load_state_dict(inner.bert.state_dict(), strict=False)
     both.cls.predictions.load_state_dict(inner.cls.predictions.state_dict())
@@ -176,9 +142,9 @@ def test_loads_from_a_folder_with_other_heads_left_out(tmp_path):
 
 def test_refused(tmp_path):
     with pytest.raises(ModelError, match="has no mask token; this is no masked language model"):
-        MaskedModel(module(len(word_piece())), word_piece(mask=None))
+        MaskedModel(bert(len(word_piece())), word_piece(mask=None))
     with pytest.raises(ModelError, match="there is no such folder"):
         load_masked(tmp_path / "nowhere")
-    module(len(word_piece())).save_pretrained(tmp_path / "bare")
+    bert(len(word_piece())).save_pretrained(tmp_path / "bare")
     with pytest.raises(ModelError, match="has no tokenizer that can be loaded"):
         load_masked(tmp_path / "bare")

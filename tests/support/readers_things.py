@@ -228,6 +228,14 @@ def outputs(path: Path) -> None:
     save_outputs(path, sum(map(ord, path.name)))
 
 
+def masked(folder: Path) -> None:
+    from masked_models import bert, word_piece
+
+    tokenizer = word_piece(WORDS)
+    bert(len(tokenizer), positions=LONGEST).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
 def some_texts(path: Path) -> None:
     """Members, or nonmembers of the same kind."""
     said = sentences(80)
@@ -259,6 +267,7 @@ THINGS = {
     "checkpoint": model,
     "model-a": model,
     "model-b": another,
+    "bert": masked,
     "mymodel.py": own_model,
     "tests": lambda path: path.symlink_to(Path(__file__).parents[1]),
     "adapter": adapter,
