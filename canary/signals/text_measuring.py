@@ -180,6 +180,7 @@ def measure_texts(
             f"neighbours={neighbours}, at least 1 was expected", cure="give 10", where=_WHERE
         )
     names = text_signals_of(signals, reference=reference is not None, masked=masked is not None)
+    _check_texts(texts)
     flags = _flags(member, len(texts))
     place = places or (lambda at: f"text {at}")
     # Whatever can be refused is refused before the first long pass.
@@ -285,6 +286,16 @@ def _of_prices(
     if "min-k++" in names:
         values["min-k++"] = lowest(standardised(prices), prices.counts, share=share)
     return values
+
+
+def _check_texts(texts: Sequence[str]) -> None:
+    odd = next((at for at, text in enumerate(texts) if not isinstance(text, str)), None)
+    if odd is None and not isinstance(texts, str):
+        return
+    given = "one text" if odd is None else f"text {odd} as {type(texts[odd]).__name__}"
+    raise InputError(
+        f"a sequence of texts was expected, got {given}", cure="give a list of str", where=_WHERE
+    )
 
 
 def _flags(member: ArrayLike, texts: int) -> NDArray[np.bool_]:

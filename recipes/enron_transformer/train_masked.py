@@ -11,7 +11,15 @@ import argparse
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from train import blocks, texts_of
 from transformers import (
     BertConfig,
@@ -42,9 +50,7 @@ def train_tokenizer(texts: list[str], size: int, length: int) -> PreTrainedToken
         single=f"{SPECIAL['cls']} $A {SPECIAL['sep']}", special_tokens=ends
     )
     names = {f"{kind}_token": token for kind, token in SPECIAL.items()}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, model_max_length=length, **names
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=length, **names)
 
 
 def main() -> None:

@@ -72,6 +72,17 @@ def test_lengths_and_sides():
         measure_texts(MODEL, ["ab", "ba"], [True, True])
 
 
+def test_texts_are_texts():
+    with pytest.raises(InputError, match="a sequence of texts was expected, got text 1 as None"):
+        measure_texts(MODEL, ["ab", None], [True, False])
+    with pytest.raises(InputError, match="a sequence of texts was expected, got one text"):
+        measure_texts(MODEL, "ab", [True, False])
+    with pytest.raises(InputError, match="member must hold true and false, or 1 and 0"):
+        measure_texts(MODEL, ["ab", "ba"], [2, 0])
+    with pytest.raises(CorpusError, match="text 1: holds half a surrogate pair"):
+        measure_texts(MODEL, ["ab", "\ud800"], [True, False])
+
+
 def test_a_text_that_the_tokenizer_lacks_is_named_by_its_place_not_shown():
     with pytest.raises(ModelError, match="text 1") as refused:
         measure_texts(MODEL, ["ab", "abz"], [True, False])
