@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from small_models import build
 from texts_and_models import letters_model
 
 from canary.models.base import Rows
+from canary.models.distributions import token_moments
 from canary.scoring.batcher import Batcher
 from canary.signals.text import TEXT_SIGNALS, TokenPrices, lowest, standardised
 from canary.signals.text_measuring import measure_texts
@@ -131,3 +133,15 @@ def test_moments_through_the_batcher_do_not_depend_on_its_size(name):
     assert (together.deviations >= 0).all()
     prices = TokenPrices(together.log_probs, rows.scored, together.means, together.deviations)
     assert np.isfinite(standardised(prices)).all()
+
+
+def test_tokens_that_a_torch_model_rules_out_add_nothing_golden():
+    """Probabilities 1/2, 1/2 and 0: every token costs 1 bit, so nothing deviates."""
+    logits = torch.tensor([[[0.0, 0.0, -np.inf], [np.log(3), 0.0, -np.inf]]])
+    found = token_moments(logits, torch.tensor([[1, 2]]), torch.ones((1, 2), dtype=torch.bool))
+    np.testing.assert_allclose(found.log_probs, [-LN2, -np.inf], rtol=1e-6)
+    # 3/4 and 1/4: the mean is -(3/4 log 4/3 + 1/4 log 4), the two are log 3 apart.
+    mean = -(3 / 4 * np.log(4 / 3) + 1 / 4 * np.log(4))
+    np.testing.assert_allclose(found.means, [-LN2, mean], rtol=1e-6)
+    spread = np.sqrt(3 / 4 * 1 / 4) * np.log(3)
+    np.testing.assert_allclose(found.deviations, [0, spread], rtol=1e-6, atol=1e-7)

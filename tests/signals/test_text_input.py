@@ -112,6 +112,16 @@ def test_another_tokenizer_is_compared_by_whole_texts_or_refused():
     )
 
 
+def test_totals_are_compared_where_tokens_differ_golden():
+    """ab is 1 and 2 bits in two tokens of ours, and 2 bits in one of theirs."""
+    other = letters_model(1 / 4, 1 / 4, 1 / 8, 1 / 8, 1 / 4, start="^", pair="ab")
+    found = measure_texts(STARTED, ["ab", "B"], [True, False], reference=other)
+    np.testing.assert_allclose(
+        found.table.signal("reference")[0], [(3 - 2) / 2 * np.log(2), 0.0], atol=1e-6
+    )
+    assert found.notes[-1].startswith("The reference model has another tokenizer: what is compared")
+
+
 def test_start_tokens_of_two_models():
     """The reference gets the start token that was named, unless it is given its own, or none."""
     texts, member = ["bb", "ab"], [True, False]

@@ -8,6 +8,7 @@ from small_models import build
 
 from canary.errors import InputError
 from canary.scoring.texts import score
+from canary.scoring.windows import windows
 from canary.signals.text_measuring import measure_texts
 
 SHORT = "the code"
@@ -36,6 +37,15 @@ def test_each_token_is_priced_once_oracle(window, overlap, length):
     wanted = (bits[::2] - bits[1::2]).sum() * np.log(2)
     assert found.tokens.tolist() == [length - 1, len(SHORT) - 1]
     assert found.table.signal("total-loss")[0, 0] == pytest.approx(wanted, rel=1e-4)
+
+
+@pytest.mark.parametrize("overlap", [1, 3, 7])
+@pytest.mark.parametrize("length", range(9, 30))
+def test_no_window_prices_nothing(length, overlap):
+    parts = list(windows(tuple(range(length)), limit=8, overlap=overlap))
+    priced = [part[start:] for part, start in parts]
+    assert all(priced)
+    assert [token for part in priced for token in part] == list(range(1, length))
 
 
 def test_windows_are_said():

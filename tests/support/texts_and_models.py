@@ -10,25 +10,33 @@ import numpy as np
 LETTERS = "abAB"
 
 
-def letters_tokenizer(start: str | None = None):
-    """A token for each of four letters; with `start` a special token before every text."""
+def letters_tokenizer(start: str | None = None, pair: str | None = None):
+    """A token for each of four letters, and perhaps one for a pair of them.
+
+    With `start` a special token stands before every text.
+    """
     from tokenizers import Tokenizer, decoders, processors
     from tokenizers.models import BPE
 
     from canary.tokens.fast import as_tokenizer
 
-    tokenizer = Tokenizer(BPE(vocab={c: i for i, c in enumerate(LETTERS)}, merges=[]))
+    pieces = [*LETTERS, pair] if pair else [*LETTERS]
+    merges = [(pair[0], pair[1])] if pair else []
+    tokenizer = Tokenizer(BPE(vocab={c: i for i, c in enumerate(pieces)}, merges=merges))
     tokenizer.decoder = decoders.Fuse()
     if start is not None:
         tokenizer.add_special_tokens([start])
         tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"{start} $A", special_tokens=[(start, len(LETTERS))]
+            single=f"{start} $A", special_tokens=[(start, len(pieces))]
         )
     return as_tokenizer(tokenizer)
 
 
-def letters_model(*probs, start: str | None = None, after=None):
-    """The next letter whatever came before, or by the letter before: ``after={"a": probs}``."""
+def letters_model(*probs, start: str | None = None, pair: str | None = None, after=None):
+    """The next letter whatever came before, or by the letter before: ``after={"a": probs}``.
+
+    With a `pair` its probability is the fifth.
+    """
     from canary.models.table import TableModel
 
     def row(shares):
@@ -39,7 +47,7 @@ def letters_model(*probs, start: str | None = None, after=None):
     tables = {(): row(probs)}
     for letter, shares in (after or {}).items():
         tables[LETTERS.index(letter),] = row(shares)
-    return TableModel.ngram(tables, letters_tokenizer(start))
+    return TableModel.ngram(tables, letters_tokenizer(start, pair))
 
 
 def write_texts(path, texts, column="text"):
