@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -174,8 +175,8 @@ def text(
                 seed=seed,
                 done=bars.stage("attacks", 0),
             )
+        found = replace(found, notes=(*texts.notes, *found.notes))
         body = {**texts.facts(), **found.to_dict()}
-        body["notes"] = [*texts.notes, *body["notes"]]
         dump_document(numbers, KIND, SCHEMA, body, private=True)
         report_text_membership(found, page)
     show_table(
@@ -185,7 +186,7 @@ def text(
             words_cells(found, intervals=False),
         ],
     )
-    for note in body["notes"]:
+    for note in found.notes:
         say(f"{note}.")
     if (warning := found.warning()) is not None:
         say(f"warning: {warning}.")

@@ -117,10 +117,10 @@ def words_cells(found: TextSurvey, *, intervals: bool = True) -> tuple[str, ...]
     points = [found.words.tpr_at_fpr(point.asked_fpr) for point in found.attacked[0].points]
     if not intervals:
         numbers = (found.words.auc, *(point.tpr for point in points))
-        return "words alone", "", *(percent_of(number.value) for number in numbers)
+        return "words alone", "none", *(percent_of(number.value) for number in numbers)
     return (
         "words alone, no model",
-        "",
+        "none",
         interval_of(found.words.auc),
         *(f"{interval_of(p.tpr)} at {percent_of(p.fpr, digits=None)}" for p in points),
     )

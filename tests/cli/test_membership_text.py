@@ -109,6 +109,19 @@ def test_a_difference_without_any_model_is_warned_of(command, model, texts):
     assert "<strong>Members can be told</strong>" not in page
 
 
+def test_texts_of_both_files_are_said_everywhere(command, model, texts):
+    write_texts("out.jsonl", [*texts[N:], texts[0]])
+    outcome = command(
+        *("membership", "text", model, "in.jsonl", "out.jsonl", "--attacks", "loss"),
+        *("--out", "report", "--json"),
+    )
+    said = "1 nonmember is the same text as a member, and left out"
+    assert said in outcome.err
+    assert said in outcome.document["notes"]
+    assert said in Path("report/report.html").read_text()
+    assert outcome.document["nonmembers"] == N
+
+
 def test_options_reach_the_measurement(command, model, texts):
     write_texts("in.jsonl", texts[:N], column="body")
     write_texts("out.jsonl", texts[N:], column="body")
