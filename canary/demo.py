@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from canary.audits.result import Audit
-    from canary.audits.settings import Stage
+    from canary.scoring.batcher import Stage
 
 __all__ = ["FULL", "CharacterLSTM", "Settings", "build", "characters", "prose", "run", "train"]
 

@@ -11,8 +11,7 @@ catch as much or as little as they mean to::
     │   ├── ModelError                    a model, its tokenizer, its numbers
     │   │   └── NotFiniteError            its numbers are NaN or infinite
     │   └── EstimationError               numbers from which nothing can be estimated
-    ├── ServerError                       a served model that fails, refuses or changes; a
-    │                                     cluster that cannot be reached
+    ├── ServerError                       a served model or a cluster that fails
     │   └── RequestsSpentError            no request is left of those that are allowed
     ├── UnsupportedError                  a capability that this model or format lacks
     ├── MissingExtraError (also ImportError)

@@ -14,7 +14,7 @@ from canary.audits.between import exposures_between, gives_bounds
 from canary.audits.combining import combined_p
 from canary.audits.measuring import Auditor
 from canary.audits.result import Audit, CanaryResult
-from canary.audits.settings import METHODS, Settings, Stage
+from canary.audits.settings import METHODS, Settings
 from canary.corpus.canaries import Canary, CanarySet, canary_set
 from canary.errors import InputError, UnsupportedError
 from canary.formats.format import Format
@@ -22,6 +22,7 @@ from canary.models.base import LanguageModel
 from canary.models.loading import load
 from canary.records.given import function
 from canary.records.shards import open_run
+from canary.scoring.batcher import Stage
 from canary.scoring.identity import identity_of
 from canary.statistics.result import SKEW_NORMAL
 

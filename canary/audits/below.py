@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from canary.audits.settings import Stage
 from canary.errors import UnsupportedError
 from canary.formats.format import Format
 from canary.models.base import Context, LanguageModel, Walker
-from canary.scoring.batcher import Batcher, Progress
+from canary.scoring.batcher import Batcher, Progress, Stage
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import TokenTree, compile_tree
 

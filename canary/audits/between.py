@@ -8,10 +8,11 @@ from canary.audits.below import Below
 from canary.audits.candidates import deepest
 from canary.audits.ranked import by_bounds
 from canary.audits.result import CanaryResult
-from canary.audits.settings import Settings, Stage
+from canary.audits.settings import Settings
 from canary.corpus.canaries import CanarySet
 from canary.errors import UnsupportedError
 from canary.models.base import LanguageModel
+from canary.scoring.batcher import Stage
 from canary.scoring.requests import announce
 from canary.search.between import ranks_between
 from canary.statistics.result import RANK

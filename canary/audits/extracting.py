@@ -16,7 +16,6 @@ from canary.audits.candidates import deepest
 from canary.audits.completing import BEAM, check_known, completed
 from canary.audits.extraction import Candidate, Extraction
 from canary.audits.result import Audit
-from canary.audits.settings import Stage
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import (
     InputError,
@@ -36,7 +35,7 @@ from canary.records.given import (
     whole_number,
 )
 from canary.records.versions import versions
-from canary.scoring.batcher import Batcher
+from canary.scoring.batcher import Batcher, Stage
 from canary.scoring.requests import announce
 from canary.search.bounds import bounds_by_place
 from canary.search.pricing import Priced, check_agreement, price

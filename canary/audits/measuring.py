@@ -13,12 +13,13 @@ from canary.audits.candidates import deepest, longest, notes_on
 from canary.audits.methods import Found, OneFormat, untold
 from canary.audits.planning import plan_for
 from canary.audits.result import CanaryResult, FormatResult
-from canary.audits.settings import Settings, Stage
+from canary.audits.settings import Settings
 from canary.corpus.canaries import Canary, CanarySet
 from canary.errors import EstimationError
 from canary.formats.format import Format
 from canary.models.base import LanguageModel
 from canary.records.shards import Run
+from canary.scoring.batcher import Stage
 from canary.scoring.requests import announce
 from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
 from canary.statistics.result import (

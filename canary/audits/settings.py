@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from canary.records.given import check_running, one_of, whole_number
 from canary.records.versions import versions
-from canary.scoring.batcher import Progress
 from canary.statistics.result import ENUMERATION, RANK, SKEW_NORMAL
 
-__all__ = ["EXPOSURE_METHODS", "METHODS", "Settings", "Stage"]
+__all__ = ["EXPOSURE_METHODS", "METHODS", "Settings"]
 
 METHODS = ("auto", RANK, ENUMERATION, "sampling", "importance")
 """Those that give p-values, and so serve an audit."""
 
 EXPOSURE_METHODS = (*METHODS, SKEW_NORMAL)
-
-Stage = Callable[[str, int], Progress]
-"""Told the name of a stage and the queries it will take; gives what to tell of them."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from canary.cli import (
     extracting,
     forgetting,
     membership_commands,
+    text_membership,
 )
 from canary.cli.console import check_stdout
 from canary.cli.streams import results_alone
@@ -113,6 +114,12 @@ _MEMBERSHIP: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
         membership_commands.risk,
         "membership risk --target target.npz --shadow shadow.npz --out risk.parquet",
     ),
+    (
+        text_membership.text,
+        "membership text ./model members.jsonl nonmembers.jsonl --attacks all --out report/ --json",
+        "membership text ./model members.jsonl nonmembers.jsonl --reference ./model-b "
+        "--masked ./bert --window 64 --overlap 32 --out report/",
+    ),
 )
 
 
@@ -142,10 +149,10 @@ for _where, _commands in ((app, _COMMANDS), (_membership, _MEMBERSHIP)):
 
 @_membership.callback(epilog=_examples("membership attack --help"))
 def _membership_root() -> None:
-    """Attack classifiers and score the risk of samples.
+    """Attack classifiers and texts, and score risks.
 
-    Can somebody who has a similar model tell what was in the training data? The guide is
-    docs/membership.md.
+    Can somebody tell what was in the training data? The guides are docs/membership.md, and
+    docs/membership-text.md for texts.
     """
 
 
@@ -171,5 +178,5 @@ def _root(
 
     Put canaries into a corpus (plan, generate, inject, verify; strip and discover), train as
     always, measure (score, audit, exposure, extract, report, plot), and decide (check). For
-    classifiers: membership. After unlearning: forgotten.
+    classifiers, and for texts: membership. After unlearning: forgotten.
     """

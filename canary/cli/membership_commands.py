@@ -13,7 +13,7 @@ from canary.cli.outputs import check_outputs
 from canary.errors import InputError
 from canary.statistics.numbers import plural
 
-__all__ = ["attack", "risk"]
+__all__ = ["Confidence", "Fprs", "attack", "rates", "risk"]
 
 ScaleName = Literal["log", "linear"]
 
@@ -29,6 +29,16 @@ _Shadow = Annotated[
         "--shadow", metavar="FILE", help="The same of a model whose members the attacker knows."
     ),
 ]
+Fprs = Annotated[
+    str | None,
+    typer.Option(
+        "--fpr",
+        metavar="RATE,RATE,...",
+        help="False positive rates to look at.  [default: 0.001,0.01,0.1 as far as there are "
+        "nonmembers enough]",
+    ),
+]
+Confidence = Annotated[float, typer.Option("--confidence", help="Of every interval.")]
 _Prior = Annotated[
     float,
     typer.Option("--prior", help="Of risk scores: chance of being a member, between 0 and 1."),
@@ -62,16 +72,8 @@ def attack(
             "all but the first with -one-threshold; or all.",
         ),
     ] = "all",
-    fpr: Annotated[
-        str | None,
-        typer.Option(
-            "--fpr",
-            metavar="RATE,RATE,...",
-            help="False positive rates to look at.  [default: 0.001,0.01,0.1 as far as there are "
-            "nonmembers enough]",
-        ),
-    ] = None,
-    confidence: Annotated[float, typer.Option("--confidence", help="Of every interval.")] = 0.95,
+    fpr: Fprs = None,
+    confidence: Confidence = 0.95,
     prior: _Prior = 0.5,
     bins: _Bins = 5,
     scale: _Scale = "log",
@@ -94,7 +96,7 @@ def attack(
     )
     from canary.signals.measuring import measure
 
-    rates = None if fpr is None else _rates(fpr)
+    asked = None if fpr is None else rates(fpr)
     with folder_made(out) as folder:
         numbers, page = folder / "membership.json", folder / "report.html"
         check_outputs([numbers, page], inputs=[target, shadow])
@@ -103,7 +105,7 @@ def attack(
             found = survey(
                 *tables,
                 attacks=attacks,
-                fprs=rates,
+                fprs=asked,
                 confidence=confidence,
                 prior=prior,
                 bins=bins,
@@ -180,7 +182,8 @@ def risk(
         )
 
 
-def _rates(given: str) -> list[float]:
+def rates(given: str) -> list[float]:
+    """The false positive rates in ``0.001,0.01``."""
     try:
         return [float(part) for part in given.split(",")]
     except ValueError as error:

@@ -68,6 +68,17 @@ class ModelOptions:
                 factory=self.factory,
             )
 
+    def load_beside(self, model: str) -> LanguageModel:
+        """A second model, of which these options say only where and how it computes."""
+        return ModelOptions(dtype=self.dtype, device=self.device).load(model)
+
+    def load_masked(self, model: str) -> Any:
+        """A masked model, likewise."""
+        from canary.models.masked import load_masked
+
+        say(f"Loading {model}")
+        return load_masked(model, dtype=self.dtype, device=self.device)
+
     def _source(self, model: str) -> Any:
         """What to load: the server at an address, or what else was named."""
         from canary.models.served.endpoint import Endpoint, is_url

@@ -29,7 +29,8 @@ class Evaluation:
         Of every interval.
     auc : Estimate
     accuracy : Estimate or None
-        Balanced accuracy of the attack's own guesses; None for bare scores.
+        Balanced accuracy of the attack's own guesses; None for bare scores and where there
+        are none.
     """
 
     name: str
@@ -109,7 +110,7 @@ def evaluate(
     curve = roc(values, member)
     accuracy = (
         balanced_accuracy(scores.guess, member, confidence=confidence)
-        if isinstance(scores, AttackScores)
+        if isinstance(scores, AttackScores) and scores.guess is not None
         else None
     )
     name = scores.name if isinstance(scores, AttackScores) else ""

@@ -13,9 +13,18 @@ from canary.membership.many import MANY, attack_models
 from canary.membership.thresholds import learn_thresholds
 from canary.signals.definitions import SIGNALS
 from canary.signals.table import SignalTable
+from canary.signals.text import TEXT_SIGNALS
 from canary.statistics.tails import check_level
 
-__all__ = ["ATTACKS", "AttackScores", "Thresholding", "applicable", "attack", "shadow_samples"]
+__all__ = [
+    "ATTACKS",
+    "TEXT_ATTACKS",
+    "AttackScores",
+    "Thresholding",
+    "applicable",
+    "attack",
+    "shadow_samples",
+]
 
 Thresholding = Literal["class", "one"]
 """A threshold for each class, or one for all."""
@@ -31,7 +40,12 @@ ATTACKS: dict[str, tuple[str, Thresholding | None]] = {
         for suffix, how in _EACH
     },
 }
-"""The attacks by name: their signal, and how many thresholds they learn."""
+"""The attacks on classifiers by name: their signal, and how many thresholds they learn."""
+
+TEXT_ATTACKS: dict[str, tuple[str, Thresholding | None]] = {
+    signal: (signal, "one") for signal in TEXT_SIGNALS
+}
+"""The attacks on texts, which have no classes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +57,9 @@ class AttackScores:
     name, signal : str
     scores : ndarray of float64 of shape (samples,)
         Higher for what looks more like a member.
-    guess : ndarray of bool of shape (samples,)
-        Whether the attack calls the sample a member, by what it learned on the shadow.
+    guess : ndarray of bool of shape (samples,), or None
+        Whether the attack calls the sample a member, by what it learned on the shadow. None
+        where there was none to learn from.
     thresholds : ndarray of float64 of shape (classes,) or (1,), or None
         In units of the signal; NaN calls nobody a member. None for an attack that has
         none.
@@ -55,7 +70,7 @@ class AttackScores:
     name: str
     signal: str
     scores: NDArray[np.float64]
-    guess: NDArray[np.bool_]
+    guess: NDArray[np.bool_] | None
     thresholds: NDArray[np.float64] | None
     notes: tuple[str, ...] = ()
 
@@ -83,10 +98,11 @@ def attack(
         or with one for all (``modified-entropy-one-threshold``), or ``correctness``. Or one of
         those that compare with many models, ``S`` to ``rmia-offline``: see
         `canary.membership.many.attack_models`, which has their options and takes all targets
-        at once.
+        at once. On a table of texts one of `TEXT_ATTACKS`, which has one threshold for all.
     shadow : SignalTable, optional
         Models whose members the attacker knows, all of which serve as shadows. Unless
-        given, these are the other models of `table`.
+        given, these are the other models of `table`. A table of texts needs none; without
+        one there are scores and no guesses.
     target : int
         The model of `table` that is attacked.
     alpha : float
@@ -120,10 +136,12 @@ def attack(
        Models, USENIX Security 2021.
     """
     where = "attack"
-    if name not in ATTACKS and name not in MANY:
+    attacks = TEXT_ATTACKS if table.of_texts else ATTACKS
+    named = [*attacks] if table.of_texts else [*attacks, *MANY]
+    if name not in named:
         raise InputError(
-            f"there is no attack {name!r}",
-            cure=f"name one of {', '.join((*ATTACKS, *MANY))}",
+            f"there is no attack {name!r}{' on texts' * table.of_texts}",
+            cure=f"name one of {', '.join(named)}",
             where=where,
         )
     if not 0 <= target < table.models:
@@ -134,11 +152,13 @@ def attack(
         )
     if name in MANY:
         return _of_many(table, name, shadow=shadow, target=target, alpha=alpha)
-    signal, how = ATTACKS[name]
-    sign = SIGNALS[signal].sign
+    signal, how = attacks[name]
+    sign = (TEXT_SIGNALS if table.of_texts else SIGNALS)[signal].sign
     scores = sign * table.signal(signal)[target]
     if how is None:
         return AttackScores(name, signal, scores, scores > 0, None)
+    if table.of_texts and shadow is None and table.models == 1:
+        return AttackScores(name, signal, scores, None, None)
     values, member, label = shadow_samples(table, signal, shadow=shadow, target=target)
     per_class = how == "class"
     learned = learn_thresholds(
@@ -176,6 +196,12 @@ def shadow_samples(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]:
     """Signal, member and label of all samples of all shadow models, behind each other."""
     source = table if shadow is None else shadow
+    if source.of_texts != table.of_texts:
+        raise InputError(
+            "one of target and shadow is a table of texts, the other of a classifier's samples",
+            cure="measure both alike",
+            where=source.source,
+        )
     if source.classes != table.classes and "entropy" in source.values:
         raise InputError(
             f"the target has {table.classes} classes and the shadow {source.classes}",

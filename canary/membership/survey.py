@@ -20,7 +20,20 @@ from canary.signals.table import SignalTable
 from canary.statistics.checks import check_confidence
 from canary.statistics.roc import Estimate, OperatingPoint
 
-__all__ = ["FPRS", "KIND", "SCHEMA", "Attacked", "Survey", "names_of", "risk_columns", "survey"]
+__all__ = [
+    "FPRS",
+    "KIND",
+    "SCHEMA",
+    "Attacked",
+    "Survey",
+    "attacked_fields",
+    "estimate_fields",
+    "names_of",
+    "number_field",
+    "rates_of",
+    "risk_columns",
+    "survey",
+]
 
 KIND = "canary membership"
 SCHEMA = 1
@@ -113,7 +126,7 @@ class Survey:
             {
                 "sample": int(at),
                 "label": int(self.target.label[at]),
-                "modified_entropy": _number(float(entropy[at])),
+                "modified_entropy": number_field(float(entropy[at])),
                 "risk": float(self.risks.scores[at]),
             }
             for at in order
@@ -127,8 +140,8 @@ class Survey:
             "confidence": self.confidence,
             "strongest": self.strongest.attack.name,
             "told_apart": self.told_apart(),
-            "corrected_balanced_accuracy": _estimate(self.corrected()),
-            "attacks": [_attacked(found) for found in self.attacked],
+            "corrected_balanced_accuracy": estimate_fields(self.corrected()),
+            "attacks": [attacked_fields(found) for found in self.attacked],
             "classes": [_part(part) for part in self.by_class],
             "groups": [_part(part) for part in self.by_group],
             "risk": self._risk(),
@@ -178,6 +191,22 @@ def names_of(table: SignalTable, asked: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def rates_of(fprs: Sequence[float] | None, nonmembers: int) -> tuple[list[float], list[str]]:
+    """The false positive rates that are looked at, and what to say of them.
+
+    Those that were asked for; or those of `FPRS` of which a nonmember at least is left.
+    """
+    if fprs is not None:
+        return list(fprs), []
+    chosen = [rate for rate in FPRS if rate * nonmembers >= 1]
+    if len(chosen) == len(FPRS):
+        return chosen, []
+    return chosen, [
+        f"With {nonmembers:,} nonmembers no false positive rate below {1 / nonmembers:.2g} "
+        "can be seen, so none is shown"
+    ]
+
+
 def survey(
     target: SignalTable,
     shadow: SignalTable,
@@ -221,14 +250,7 @@ def survey(
     for table in (target, shadow):
         check_members(table.member, table.source)
     member = target.member[0]
-    nonmembers = int((~member).sum())
-    chosen = [f for f in FPRS if f * nonmembers >= 1] if fprs is None else list(fprs)
-    notes = []
-    if fprs is None and len(chosen) < len(FPRS):
-        notes.append(
-            f"With {nonmembers:,} nonmembers no false positive rate below {1 / nonmembers:.2g} "
-            "can be seen, so none is shown"
-        )
+    chosen, notes = rates_of(fprs, int((~member).sum()))
     if "modified-entropy" not in target.values:
         notes.append("Losses tell neither correctness nor entropies, nor risk scores")
     attacked = []
@@ -285,14 +307,15 @@ def _share(table: SignalTable, *, inside: bool) -> float | None:
     return float(table.values["correctness"][table.member == inside].mean())
 
 
-def _attacked(found: Attacked) -> dict[str, Any]:
+def attacked_fields(found: Attacked) -> dict[str, Any]:
+    """An attack and what it reaches as plain data."""
     learned = found.attack.thresholds
     return {
         "name": found.attack.name,
         "signal": found.attack.signal,
         "thresholds": None if learned is None else [_threshold(float(t)) for t in learned],
-        "balanced_accuracy": _estimate(found.accuracy),
-        "auc": _estimate(found.evaluation.auc),
+        "balanced_accuracy": estimate_fields(found.accuracy),
+        "auc": estimate_fields(found.evaluation.auc),
         "largest_advantage": found.evaluation.roc.advantage(),
         "tpr_at_fpr": [_point(point) for point in found.points],
         "notes": list(found.attack.notes),
@@ -303,8 +326,8 @@ def _point(point: OperatingPoint) -> dict[str, Any]:
     return {
         "asked_fpr": point.asked_fpr,
         "fpr": point.fpr,
-        "tpr": _estimate(point.tpr),
-        "threshold": _number(point.threshold),
+        "tpr": estimate_fields(point.tpr),
+        "threshold": number_field(point.threshold),
         "true_positives": point.true_positives,
         "false_positives": point.false_positives,
         "members": point.members,
@@ -317,22 +340,24 @@ def _part(part: Part) -> dict[str, Any]:
         "value": part.value,
         "members": part.members,
         "nonmembers": part.nonmembers,
-        "auc": None if part.auc is None else _estimate(part.auc),
-        "balanced_accuracy": None if part.accuracy is None else _estimate(part.accuracy),
+        "auc": None if part.auc is None else estimate_fields(part.auc),
+        "balanced_accuracy": None if part.accuracy is None else estimate_fields(part.accuracy),
     }
 
 
-def _estimate(found: Estimate) -> dict[str, float]:
+def estimate_fields(found: Estimate) -> dict[str, float]:
+    """A number with its interval as plain data."""
     return {"value": found.value, "lower": found.lower, "upper": found.upper}
 
 
-def _number(value: float) -> float | str:
+def number_field(value: float) -> float | str:
+    """A number as plain data; infinities are words."""
     return value if math.isfinite(value) else str(value)
 
 
 def _threshold(value: float) -> float | str | None:
     """None for a threshold that calls nobody a member."""
-    return None if math.isnan(value) else _number(value)
+    return None if math.isnan(value) else number_field(value)
 
 
 def risk_columns(table: SignalTable, risks: RiskScores) -> dict[str, NDArray[Any]]:

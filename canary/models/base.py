@@ -32,8 +32,10 @@ __all__ = [
     "LanguageModel",
     "Memory",
     "ModelFacts",
+    "Moments",
     "Nodes",
     "Rows",
+    "TellsMoments",
     "TellsQueries",
     "Walker",
     "most_queries",
@@ -127,6 +129,25 @@ class Rows:
             offsets,
             self.start[order],
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Scored tokens beside the distributions that they were drawn from, in nats.
+
+    Parameters
+    ----------
+    log_probs : float32 array of shape (sum of scored,)
+        Of the scored tokens, flat.
+    means, deviations : float32 arrays of the same shape
+        Mean and standard deviation of the log-probability of the next token at each of their
+        places, where it is drawn from the model: ``mean = sum_v p_v log p_v`` over the
+        vocabulary, and ``deviation**2 = sum_v p_v (log p_v - mean)**2``. ``0 log 0`` is 0.
+    """
+
+    log_probs: FloatArray
+    means: FloatArray
+    deviations: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -376,4 +397,17 @@ class LanguageModel(Protocol):
 
     def memory(self) -> Memory:
         """Free bytes, and bytes per held token."""
+        ...
+
+
+@runtime_checkable
+class TellsMoments(Protocol):
+    """A model that also says how surprising any next token would have been.
+
+    The distributions stay where they are computed: three numbers for each scored token
+    come out, whatever the vocabulary.
+    """
+
+    def moments(self, rows: Rows) -> Moments:
+        """What `LanguageModel.score` gives, with the moments at each place."""
         ...

@@ -15,8 +15,16 @@ import numpy as np
 import torch
 
 from canary.errors import ModelError
-from canary.models.base import Context, FloatArray, Memory, ModelFacts, Rows, Walker
-from canary.models.distributions import token_log_probs
+from canary.models.base import (
+    Context,
+    FloatArray,
+    Memory,
+    ModelFacts,
+    Moments,
+    Rows,
+    Walker,
+)
+from canary.models.distributions import token_log_probs, token_moments
 from canary.models.forwards import CausalForward, Forward
 from canary.models.key_values import KeyValueWalker, bytes_per_row
 from canary.models.noise import with_measured_noise
@@ -97,11 +105,22 @@ class CausalModel:
         """Log-probability of each scored token, flat, in nats."""
         if not len(rows) or not rows.scored.any():
             return np.zeros(0, np.float32)
+        return token_log_probs(*self._asked(rows))
+
+    def moments(self, rows: Rows) -> Moments:
+        """See `canary.models.base.TellsMoments`."""
+        if not len(rows) or not rows.scored.any():
+            none = np.zeros(0, np.float32)
+            return Moments(none, none, none)
+        return token_moments(*self._asked(rows))
+
+    def _asked(self, rows: Rows) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Logits, targets, and which of them are scored."""
         ids = pad(rows, self._forward.device)
         wanted = scored_positions(rows, self._forward.device)
         skipped = int(rows.start.min()) - 1  # nothing is scored before
         logits = self._forward.logits(ids[:, :-1], skipped)
-        return token_log_probs(logits, ids[:, 1 + skipped :], wanted[:, skipped:])
+        return logits, ids[:, 1 + skipped :], wanted[:, skipped:]
 
     def open(self, context: Context, *, memory_bytes: int) -> Walker:
         """A walker below `context` that holds states within `memory_bytes`."""

@@ -19,7 +19,16 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.base import Children, Context, Expansion, LanguageModel, Nodes, Rows, Walker
+from canary.models.base import (
+    Children,
+    Context,
+    Expansion,
+    LanguageModel,
+    Nodes,
+    Rows,
+    TellsMoments,
+    Walker,
+)
 from canary.models.noise import CEILING
 from canary.statistics.units import LN2
 
@@ -207,6 +216,28 @@ def held_nodes_cost_one_query(model: LanguageModel) -> None:
         _close(model, again.log_probs, below.log_probs)
 
 
+def moments_are_those_of_the_distributions(model: LanguageModel) -> None:
+    """Mean and deviation at each place, where told, follow from all next tokens there."""
+    if not isinstance(model, TellsMoments):
+        return
+    sequences = _sequences(model, 3)
+    found = model.moments(Rows.of(sequences, _CONTEXT))
+    _close(model, found.log_probs, model.score(Rows.of(sequences, _CONTEXT)))
+    everything = Children(np.arange(model.facts.vocabulary, dtype=np.int32))
+    means, deviations = [], []
+    for ids in sequences:
+        with _open(model, ids) as walker:
+            paths = [ids[_CONTEXT:][:n] for n in range(_BELOW)]
+            log_probs = walker.expand(_nodes(paths), everything).log_probs.astype(np.float64)
+        probs = np.exp(log_probs)
+        finite = np.where(probs > 0.0, log_probs, 0.0)
+        mean = (probs * finite).sum(axis=1)
+        means += mean.tolist()
+        deviations += np.sqrt((probs * (finite - mean[:, None]) ** 2).sum(axis=1)).tolist()
+    _close(model, found.means, np.array(means, np.float32))
+    _close(model, found.deviations, np.array(deviations, np.float32))
+
+
 CHECKS: tuple[Callable[[LanguageModel], None], ...] = (
     context_is_priced,
     walk_equals_score,
@@ -222,6 +253,7 @@ CHECKS: tuple[Callable[[LanguageModel], None], ...] = (
     ancestors_outlive_their_release,
     memory_is_bounded,
     held_nodes_cost_one_query,
+    moments_are_those_of_the_distributions,
 )
 
 

@@ -12,11 +12,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from canary.models.base import Children
+from canary.models.base import Children, Moments
 
-__all__ = ["Distributions", "token_log_probs"]
+__all__ = ["Distributions", "token_log_probs", "token_moments"]
 
 Ints = NDArray[np.int64]
+
+_FAR = -1e6
+"""Nats of a probability that is 0 in float32, and whose square is not infinite."""
+
+_AT_ONCE = 1 << 22
+"""Log-probabilities of whole distributions that are held at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,3 +83,32 @@ def token_log_probs(
     flat = logits[wanted].float()
     picked = flat.gather(1, targets[wanted].unsqueeze(1)).squeeze(1)
     return (picked - torch.logsumexp(flat, dim=-1)).cpu().numpy()
+
+
+def token_moments(logits: torch.Tensor, targets: torch.Tensor, wanted: torch.Tensor) -> Moments:
+    """`token_log_probs`, with mean and standard deviation of each distribution.
+
+    Distributions are worked on a few at a time; beside the logits two copies of 4 million
+    numbers are held.
+    """
+    flat, asked = logits[wanted], targets[wanted].unsqueeze(1)
+    size = max(_AT_ONCE // logits.shape[-1], 1)
+    found = [
+        _moments(flat[at : at + size].float().log_softmax(-1), asked[at : at + size])
+        for at in range(0, len(flat), size)
+    ]
+    if not found:
+        none = np.zeros(0, np.float32)
+        return Moments(none, none, none)
+    values = torch.cat(found, dim=1).cpu().numpy()
+    return Moments(values[0], values[1], values[2])
+
+
+def _moments(log_probs: torch.Tensor, asked: torch.Tensor) -> torch.Tensor:
+    """Log-probability, mean and deviation of each row; shape (3, rows)."""
+    probs = log_probs.exp()
+    finite = log_probs.clamp(min=_FAR)  # 0 log 0 is 0
+    mean = (probs * finite).sum(-1)
+    # Of the distances, not of the squares: their difference would lose small deviations.
+    deviation = (probs * (finite - mean[:, None]).square()).sum(-1).sqrt()
+    return torch.stack([log_probs.gather(1, asked).squeeze(1), mean, deviation])

@@ -14,7 +14,16 @@ from canary.models.base import LanguageModel
 from canary.tokens.base import Tokenizer
 from canary.tokens.fast import as_tokenizer
 
-__all__ = ["check_folder", "first_line", "load_pretrained", "read_config", "wrap_pretrained"]
+__all__ = [
+    "check_folder",
+    "check_weights",
+    "first_line",
+    "load_pretrained",
+    "read_config",
+    "read_module",
+    "tokenizer_of",
+    "wrap_pretrained",
+]
 
 _ADAPTER = "adapter_config.json"
 
@@ -38,13 +47,13 @@ def load_pretrained(
     if (folder / _ADAPTER).is_file():
         base = _base_of(folder)
     for part in {source, base}:
-        _check_weights(part)
+        check_weights(part)
     wanted = "auto" if dtype is None else dtype_named(dtype)
     place = "auto" if device == "auto" else pick_device(device)
     # The tokenizer first: its absence is found before gigabytes are read.
     own = any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
     seam = _pretrained_tokenizer(source if own else base, tokenizer)
-    module = _read_module(base, wanted, place)
+    module = read_module(base, wanted, place)
     if base != source:
         module = _with_adapter(module, source)
     return wrap_pretrained(module, seam, name=folder.name or source, source_text=source_text)
@@ -68,7 +77,23 @@ def wrap_pretrained(
     return CausalModel(module, tokenizer, name=name)
 
 
-def _read_module(source: str, dtype: Any, place: Any) -> Any:
+def read_module(source: str, dtype: Any, place: Any, *, kind: Any = None) -> Any:
+    """The module in a folder or under a hub id, all of its weights read.
+
+    Parameters
+    ----------
+    source : str
+    dtype : torch.dtype or "auto"
+    place : torch.device or "auto"
+    kind : class of transformers, optional
+        What reads it, if not the class of language models that its config asks for. Heads
+        of other kinds beside it are then left out without a word.
+
+    Raises
+    ------
+    ModelError
+        If it cannot be read, or weights are missing or left over.
+    """
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
@@ -77,8 +102,8 @@ def _read_module(source: str, dtype: Any, place: Any) -> Any:
         # Quantised weights cannot be moved afterwards, spread ones must not be.
         spread = place == "auto" or getattr(config, "quantization_config", None) is not None
         both = getattr(config, "is_encoder_decoder", False)
-        kind: Any = AutoModelForSeq2SeqLM if both else AutoModelForCausalLM
-        loaded: Any = kind.from_pretrained(
+        usual: Any = AutoModelForSeq2SeqLM if both else AutoModelForCausalLM
+        loaded: Any = (kind or usual).from_pretrained(
             source,
             config=config,
             dtype=dtype,
@@ -109,7 +134,7 @@ def _read_module(source: str, dtype: Any, place: Any) -> Any:
             cure="save the whole model with save_pretrained",
             where=source,
         )
-    if unused := sorted(told["unexpected_keys"]):
+    if kind is None and (unused := sorted(told["unexpected_keys"])):
         raise ModelError(
             f"holds {len(unused)} weights that the model of its config.json does not use, "
             f"{unused[0]} among them",
@@ -154,7 +179,8 @@ def _base_of(folder: Path) -> str:
     return named
 
 
-def _check_weights(source: str) -> None:
+def check_weights(source: str) -> None:
+    """Refuse a folder without weights in safetensors; a hub id passes."""
     folder = Path(source)
     if not folder.exists() and not source.startswith((".", "/", "~")):
         return  # a hub id
@@ -187,7 +213,17 @@ def check_folder(folder: Path) -> None:
 def _pretrained_tokenizer(source: str, tokenizer: Any) -> Tokenizer:
     if tokenizer is not None and not isinstance(tokenizer, str | os.PathLike):
         return as_tokenizer(tokenizer)
-    named = source if tokenizer is None else os.fspath(tokenizer)
+    return as_tokenizer(tokenizer_of(source if tokenizer is None else os.fspath(tokenizer)))
+
+
+def tokenizer_of(named: str) -> Any:
+    """The tokenizer of `transformers` in a folder or under a hub id.
+
+    Raises
+    ------
+    ModelError
+        If there is none, or an empty one.
+    """
     from transformers import AutoTokenizer
 
     try:
@@ -203,7 +239,7 @@ def _pretrained_tokenizer(source: str, tokenizer: Any) -> Tokenizer:
     # For a folder without a tokenizer, some architectures get an empty one.
     if set(found.get_vocab()) <= set(found.all_special_tokens):
         raise _no_tokenizer(named, "its vocabulary is empty")
-    return as_tokenizer(found)
+    return found
 
 
 def _no_tokenizer(where: str, reason: str) -> ModelError:

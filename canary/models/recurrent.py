@@ -19,9 +19,10 @@ from canary.models.base import (
     FloatArray,
     Memory,
     ModelFacts,
+    Moments,
     Rows,
 )
-from canary.models.distributions import Distributions, token_log_probs
+from canary.models.distributions import Distributions, token_log_probs, token_moments
 from canary.models.fingerprints import fingerprint
 from canary.models.noise import with_measured_noise
 from canary.models.slots import NONE, Slots
@@ -92,9 +93,21 @@ class RecurrentModel:
         if not len(rows) or int(rows.lengths.max()) < 2:
             return np.zeros(0, np.float32)
         with inference(self.module):
-            ids = pad(rows, self._device)
-            logits, _ = self.module(ids[:, :-1], None)
-            return token_log_probs(logits, ids[:, 1:], scored_positions(rows, self._device))
+            return token_log_probs(*self._asked(rows))
+
+    def moments(self, rows: Rows) -> Moments:
+        """See `canary.models.base.TellsMoments`."""
+        if not len(rows) or int(rows.lengths.max()) < 2:
+            none = np.zeros(0, np.float32)
+            return Moments(none, none, none)
+        with inference(self.module):
+            return token_moments(*self._asked(rows))
+
+    def _asked(self, rows: Rows) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Logits, targets, and which of them are scored."""
+        ids = pad(rows, self._device)
+        logits, _ = self.module(ids[:, :-1], None)
+        return logits, ids[:, 1:], scored_positions(rows, self._device)
 
     def open(self, context: Context, *, memory_bytes: int) -> RecurrentWalker:
         """A walker below `context` that holds states within `memory_bytes`."""

@@ -23,6 +23,7 @@ from canary.models.base import (
     FloatArray,
     Memory,
     ModelFacts,
+    Moments,
     Rows,
 )
 from canary.models.noise import not_normalised
@@ -152,8 +153,28 @@ class TableModel:
 
     def score(self, rows: Rows) -> FloatArray:
         """Log-probability of each scored token, flat, in nats."""
+        states, tokens = self._walked(rows)
+        return self._log_probs[states, tokens]
+
+    def moments(self, rows: Rows) -> Moments:
+        """See `canary.models.base.TellsMoments`; the probabilities of a state must sum to 1."""
+        states, tokens = self._walked(rows)
+        table = self._log_probs.astype(np.float64)
+        probs = np.exp(table)
+        finite = np.where(probs > 0.0, table, 0.0)
+        mean = (probs * finite).sum(axis=1)
+        deviation = np.sqrt((probs * (finite - mean[:, None]) ** 2).sum(axis=1))
+        return Moments(
+            self._log_probs[states, tokens],
+            mean[states].astype(np.float32),
+            deviation[states].astype(np.float32),
+        )
+
+    def _walked(self, rows: Rows) -> tuple[Ints, Ints]:
+        """The state before each scored token, and the token, flat."""
         n, lengths = len(rows), rows.lengths
-        out = np.empty(int(rows.scored.sum()), np.float32)
+        states = np.empty(int(rows.scored.sum()), np.int64)
+        tokens = np.empty_like(states)
         first = np.zeros(n, np.int64)
         np.cumsum(rows.scored[:-1], out=first[1:])
         state = np.zeros(n, np.int64)
@@ -162,11 +183,10 @@ class TableModel:
             token = rows.ids[rows.offsets[:-1][here] + at]
             scored = at >= rows.start[here]
             asked = here[scored]
-            out[first[asked] + at - rows.start[asked]] = self._log_probs[
-                state[asked], token[scored]
-            ]
+            places = first[asked] + at - rows.start[asked]
+            states[places], tokens[places] = state[asked], token[scored]
             state[here] = self._transitions[state[here], token]
-        return out
+        return states, tokens
 
     def open(self, context: Context, *, memory_bytes: int) -> TableWalker:
         """A walker below `context` that holds states within `memory_bytes`."""

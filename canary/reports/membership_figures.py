@@ -13,7 +13,9 @@ from canary.reports.palette import CONTROL, CURVE, GRID, INK, MUTED, PAPER, SERI
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from canary.membership.evaluation import Evaluation
     from canary.membership.survey import Attacked, Survey
+    from canary.membership.text_survey import TextSurvey
     from canary.statistics.roc import Roc
 
 __all__ = ["curves_of", "draw_risks", "draw_roc", "risk_counts"]
@@ -23,10 +25,16 @@ _FEW = 4
 _RISK_BINS = 20
 
 
-def curves_of(found: Survey) -> list[Attacked]:
-    """The attacks whose curves are drawn: those with class-dependent thresholds or none."""
+def curves_of(found: Survey | TextSurvey) -> list[Attacked]:
+    """The attacks whose curves are drawn: those with class-dependent thresholds or none.
+
+    Of more than there are colours, those of the largest area.
+    """
     chosen = [a for a in found.attacked if not a.attack.name.endswith("-one-threshold")]
-    return (chosen or list(found.attacked))[: len(SERIES)]
+    chosen = chosen or list(found.attacked)
+    if len(chosen) > len(SERIES):
+        chosen.sort(key=lambda a: -a.evaluation.auc.value)
+    return chosen[: len(SERIES)]
 
 
 def risk_counts(found: Survey) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
@@ -38,11 +46,11 @@ def risk_counts(found: Survey) -> tuple[NDArray[np.int64], NDArray[np.int64], ND
     return inside, outside, edges
 
 
-def draw_roc(found: Survey, *, size: tuple[float, float] = WIDE) -> str:
+def draw_roc(found: Survey | TextSurvey, *, size: tuple[float, float] = WIDE) -> str:
     """True against false positive rate of each attack, both logarithmic, as one ``svg``."""
     with canvas(size) as figure:
         axes = figure.subplots()
-        _roc_on(axes, found)
+        _roc_on(axes, found, words=getattr(found, "words", None))
         return svg_element(figure, f"membership roc {size}")
 
 
@@ -56,7 +64,7 @@ def draw_risks(found: Survey, *, size: tuple[float, float] = WIDE) -> str:
         return svg_element(figure, f"membership risk {size}")
 
 
-def _roc_on(axes: Axes, found: Survey) -> None:
+def _roc_on(axes: Axes, found: Survey | TextSurvey, *, words: Evaluation | None = None) -> None:
     least = 0.7 / max(found.attacked[0].evaluation.roc.nonmembers, 2)
     axes.plot(
         [least, 1], [least, 1], color=MUTED, linewidth=1.0, linestyle=(0, (5, 3)), label="a coin"
@@ -72,6 +80,17 @@ def _roc_on(axes: Axes, found: Survey) -> None:
             color=colour,
             linewidth=1.5,
             label=one.attack.name,
+            drawstyle="steps-post",
+        )
+    if words is not None:
+        x, y = _points(words.roc)
+        axes.plot(
+            np.maximum(x, least),
+            np.maximum(y, least),
+            color=INK,
+            linewidth=1.5,
+            linestyle=(0, (1, 1.5)),
+            label="words alone, no model",
             drawstyle="steps-post",
         )
     log_rates(axes, least)

@@ -16,10 +16,20 @@ from canary.statistics.numbers import count, plural
 if TYPE_CHECKING:
     from canary.membership.evaluation import Part
     from canary.membership.survey import Attacked, Survey
+    from canary.membership.text_survey import TextSurvey
     from canary.signals.table import SignalTable
     from canary.statistics.roc import Estimate
 
-__all__ = ["attack_cells", "attack_columns", "membership_sentence", "report_membership"]
+__all__ = [
+    "attack_cells",
+    "attack_columns",
+    "interval_of",
+    "membership_sentence",
+    "percent_of",
+    "report_membership",
+    "roc_words",
+    "short_of",
+]
 
 _TEMPLATE = "membership.html.j2"
 _MOST_ROWS = 20
@@ -64,7 +74,7 @@ def render(found: Survey) -> str:
         sentence=membership_sentence(found),
         tiles=_tiles(found),
         notes=list(found.notes),
-        confidence=_percent(found.confidence, digits=0),
+        confidence=percent_of(found.confidence, digits=0),
         columns=attack_columns(found),
         rows=[attack_cells(one) for one in found.attacked],
         strongest=found.strongest.attack.name,
@@ -74,7 +84,12 @@ def render(found: Survey) -> str:
         groups=_worst(found.by_group, ""),
         risks=None if found.risks is None else _risks(found),
         most_at_risk=[
-            (count(r["sample"]), count(r["label"]), _short(r["modified_entropy"]), _risk(r["risk"]))
+            (
+                count(r["sample"]),
+                count(r["label"]),
+                short_of(r["modified_entropy"]),
+                _risk(r["risk"]),
+            )
             for r in found.most_at_risk()
         ],
         # The drawings hold our own numbers and words only.
@@ -83,7 +98,7 @@ def render(found: Survey) -> str:
             for kind, draw in drawings
             for width, inches in (("wide", WIDE), ("narrow", NARROW))
         },
-        roc_words=_roc_words(found),
+        roc_words=roc_words(found),
         target_facts=_facts(found.target),
         shadow_facts=_facts(found.shadow),
         software=", ".join(f"{k} {v}" for k, v in versions().items()),
@@ -94,28 +109,28 @@ def membership_sentence(found: Survey) -> str:
     """The answer in one sentence."""
     best, k = found.corrected(), len(found.attacked)
     name = found.strongest.attack.name
-    interval = f"{_percent(best.lower)} to {_percent(best.upper)}"
+    interval = f"{percent_of(best.lower)} to {percent_of(best.upper)}"
     if found.told_apart():
         return (
             f"Whoever has a similar model tells members of the training data from others with "
-            f"{_percent(best.value)} accuracy ({interval}; a coin has 50 %), by the attack "
+            f"{percent_of(best.value)} accuracy ({interval}; a coin has 50 %), by the attack "
             f"{name}."
         )
     tried = f"none of {k} attacks" if k > 1 else "the attack"
     return (
         f"By {tried} members were told from others better than by a coin; the best, {name}, had "
-        f"{_percent(best.value)} accuracy ({interval})."
+        f"{percent_of(best.value)} accuracy ({interval})."
     )
 
 
-def attack_columns(found: Survey) -> tuple[str, ...]:
+def attack_columns(found: Survey | TextSurvey) -> tuple[str, ...]:
     """Headings of `attack_cells`."""
     rates = found.attacked[0].points
     return (
         "Attack",
         "Balanced accuracy",
         "AUC",
-        *(f"TPR at FPR {_percent(point.asked_fpr, digits=None)}" for point in rates),
+        *(f"TPR at FPR {percent_of(point.asked_fpr, digits=None)}" for point in rates),
     )
 
 
@@ -123,12 +138,12 @@ def attack_cells(one: Attacked, *, intervals: bool = True) -> tuple[str, ...]:
     """An attack in a row: its name, and its numbers, with their intervals where asked."""
     if not intervals:
         numbers = (one.accuracy, one.evaluation.auc, *(p.tpr for p in one.points))
-        return one.attack.name, *(_percent(number.value) for number in numbers)
+        return one.attack.name, *(percent_of(number.value) for number in numbers)
     return (
         one.attack.name,
-        _interval(one.accuracy),
-        _interval(one.evaluation.auc),
-        *(f"{_interval(p.tpr)} at {_percent(p.fpr, digits=None)}" for p in one.points),
+        interval_of(one.accuracy),
+        interval_of(one.evaluation.auc),
+        *(f"{interval_of(p.tpr)} at {percent_of(p.fpr, digits=None)}" for p in one.points),
     )
 
 
@@ -137,7 +152,7 @@ def _tiles(found: Survey) -> list[tuple[str, str, str]]:
     tiles = [
         (
             "Strongest attack",
-            _percent(best.accuracy.value),
+            percent_of(best.accuracy.value),
             f"balanced accuracy of {best.attack.name}; 50 % is a coin",
         )
     ]
@@ -146,7 +161,7 @@ def _tiles(found: Survey) -> list[tuple[str, str, str]]:
         tiles.append(
             (
                 "Surest guesses",
-                f"{_percent(point.tpr.value)} of members",
+                f"{percent_of(point.tpr.value)} of members",
                 f"found while {point.false_positives} of {count(point.nonmembers)} nonmembers "
                 "are called members by mistake",
             )
@@ -154,7 +169,7 @@ def _tiles(found: Survey) -> list[tuple[str, str, str]]:
     if found.reliability is not None and found.risks is not None:
         high = float((found.risks.scores[found.target.member[0]] >= 0.9).mean())
         tiles.append(
-            ("At high risk", f"{_percent(high)} of members", "have a risk score of 0.9 or more")
+            ("At high risk", f"{percent_of(high)} of members", "have a risk score of 0.9 or more")
         )
     return tiles
 
@@ -168,8 +183,8 @@ def _worst(parts: tuple[Part, ...], prefix: str) -> list[tuple[str, ...]]:
             f"{prefix}{part.value}",
             count(part.members),
             count(part.nonmembers),
-            _interval(part.accuracy),
-            _interval(part.auc),
+            interval_of(part.accuracy),
+            interval_of(part.auc),
         )
         for part in there[:_MOST_ROWS]
         if part.accuracy is not None and part.auc is not None
@@ -181,7 +196,7 @@ def _risks(found: Survey) -> dict[str, Any]:
     assert found.reliability is not None
     inside, outside, edges = risk_counts(found)
     return {
-        "prior": _percent(found.risks.prior),
+        "prior": percent_of(found.risks.prior),
         "bins": found.risks.bins,
         "scale": {"log": "logarithmic", "linear": "linear"}[found.risks.scale],
         "rmse": f"{found.reliability.rmse:.3f}",
@@ -198,7 +213,8 @@ def _risks(found: Survey) -> dict[str, Any]:
     }
 
 
-def _roc_words(found: Survey) -> str:
+def roc_words(found: Survey | TextSurvey) -> str:
+    """What the drawing of the curves shows, for who cannot see it."""
     areas = "; ".join(f"{a.attack.name}: {a.evaluation.auc.value:.3f}" for a in found.attacked)
     return f"True against false positive rate of each attack. Areas under the curves, {areas}."
 
@@ -212,20 +228,23 @@ def _facts(table: SignalTable) -> dict[str, str]:
     }
     if "correctness" in table.values:
         right = table.values["correctness"]
-        facts["Accuracy on members"] = _percent(float(right[table.member].mean()))
-        facts["Accuracy on nonmembers"] = _percent(float(right[~table.member].mean()))
+        facts["Accuracy on members"] = percent_of(float(right[table.member].mean()))
+        facts["Accuracy on nonmembers"] = percent_of(float(right[~table.member].mean()))
     return facts
 
 
-def _interval(found: Estimate) -> str:
-    return f"{_percent(found.value)} ({100 * found.lower:.1f} to {100 * found.upper:.1f})"
+def interval_of(found: Estimate) -> str:
+    """``61.0 % (58.2 to 63.7)``."""
+    return f"{percent_of(found.value)} ({100 * found.lower:.1f} to {100 * found.upper:.1f})"
 
 
-def _percent(share: float, digits: int | None = 1) -> str:
+def percent_of(share: float, digits: int | None = 1) -> str:
+    """``61.0 %``; as many digits as it has where `digits` is None, three at most."""
     return f"{100 * share:.3g} %" if digits is None else f"{100 * share:.{digits}f} %"
 
 
-def _short(value: float | str) -> str:
+def short_of(value: float | str) -> str:
+    """A number with three digits, or the word for an infinite one."""
     return value if isinstance(value, str) else f"{value:.3g}"
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import ModelError, OutOfMemory
+from canary.errors import ModelError, OutOfMemory, UnsupportedError
 from canary.models.base import (
     ROUNDING_NATS,
     Children,
@@ -22,8 +22,10 @@ from canary.models.base import (
     FloatArray,
     IntArray,
     LanguageModel,
+    Moments,
     Nodes,
     Rows,
+    TellsMoments,
     Walker,
 )
 from canary.models.noise import no_log_probs, not_normalised
@@ -31,10 +33,13 @@ from canary.records.given import whole_number
 from canary.scoring.checking import check_nodes, check_rows
 from canary.scoring.tuner import BatchTuner
 
-__all__ = ["Batcher", "Progress", "row_sums"]
+__all__ = ["Batcher", "Progress", "Stage", "row_sums"]
 
 Progress = Callable[[int], None]
 """Called with the number of queries that were just done."""
+
+Stage = Callable[[str, int], Progress]
+"""Told the name of a stage and the queries it will take; gives what to tell of them."""
 
 _DEEP = 64  # tokens below the context for which a batch leaves room
 _BYTES_PER_LOGIT = 12  # a logit, its float32 copy and room for the normaliser
@@ -109,12 +114,46 @@ class Batcher:
         OutOfMemory
             If not even one row fits.
         """
+        return self._run(rows, lambda batch: self.model.score(batch)[:, None], 1)[:, 0]
+
+    def moments(self, rows: Rows) -> Moments:
+        """`score`, with the moments of the distribution at each place.
+
+        Raises
+        ------
+        ModelError, OutOfMemory
+            As `score`.
+        UnsupportedError
+            If the model tells nothing of the tokens that were not asked for.
+        """
+        model = self.model
+        if not isinstance(model, TellsMoments):
+            raise UnsupportedError(
+                f"the model {model.facts.name!r} tells log-probabilities of the tokens of a text, "
+                "and not how the whole vocabulary is distributed at each",
+                cure="use signals that need no distributions (all but min-k++), or load the model "
+                "here instead of asking its server",
+            )
+
+        def ask(batch: Rows) -> FloatArray:
+            found = model.moments(batch)
+            # Neither is ever above 0: a mean of log-probabilities, and minus a square root.
+            columns = (found.log_probs, found.means, -found.deviations)
+            return np.stack(columns, axis=1, dtype=np.float32)
+
+        values = self._run(rows, ask, 3)
+        return Moments(values[:, 0], values[:, 1], -values[:, 2])
+
+    def _run(
+        self, rows: Rows, ask: Callable[[Rows], FloatArray], numbers: int
+    ) -> NDArray[np.float32]:
+        """What `ask` gives for each scored token, `numbers` of them, in the order of the rows."""
         check_rows(rows, self.model.facts.vocabulary)
         self.check_length(int(rows.lengths.max(initial=0)))
         lengths, scored = rows.lengths, rows.scored
         first = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(scored, out=first[1:])
-        out = np.empty(int(first[-1]), np.float32)
+        out = np.empty((int(first[-1]), numbers), np.float32)
         order = np.argsort(-lengths, kind="stable")  # longest first: trouble comes early
         at = 0
         while at < len(order):
@@ -126,7 +165,7 @@ class Batcher:
             batch = rows.take(part)
             began = self._clock()
             try:
-                values = self.model.score(batch)
+                values = ask(batch)
             except OutOfMemory:
                 if len(part) == 1:
                     raise

@@ -24,6 +24,7 @@ from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.blocks import Block, Meter, Watch, read_blocks
 from canary.scoring.identity import identity_of
 from canary.scoring.requests import announce
+from canary.scoring.windows import encode_placed, windows
 from canary.statistics.units import LN2
 from canary.tokens.candidates import CandidateEncoder
 
@@ -322,32 +323,11 @@ class _Scorer:
                 cure="give an overlap (--overlap) to score long texts in windows, or leave it out",
                 where=self._place(line),
             )
-        yield ids[: self.limit], 1
-        # Each window prices the tokens behind its overlap, so each token is priced once.
-        step = self.limit - self.overlap
-        for begin in range(step, len(ids) - self.overlap, step):
-            yield ids[begin : begin + self.limit], self.overlap
+        yield from windows(ids, limit=self.limit, overlap=self.overlap)
 
     def _encode(self, block: Block) -> list[tuple[int, ...]]:
-        try:
-            return [encoding.ids for encoding in self.encoder.encode(block.texts)]
-        except (ModelError, UnicodeEncodeError, TypeError):
-            for line, text in zip(block.lines, block.texts, strict=True):
-                self._check_alone(line, text)
-            raise
-
-    def _check_alone(self, line: int, text: str) -> None:
-        try:
-            text.encode()
-            self.encoder.encode([text])
-        except UnicodeEncodeError as error:
-            raise CorpusError(
-                "holds half a surrogate pair, which is no character",
-                cure="mend the line",
-                where=self._place(line),
-            ) from error
-        except ModelError as error:
-            raise ModelError(error.problem, cure=error.cure, where=self._place(line)) from error
+        found = encode_placed(self.encoder, block.texts, lambda at: self._place(block.lines[at]))
+        return [encoding.ids for encoding in found]
 
     def _place(self, line: int) -> str:
         return f"{self.source}:{line}"

@@ -66,6 +66,9 @@ class SignalTable:
         and why. They have no row; the rows are those of the others, in order.
     origin : Origin or None
         Fingerprints of data and models, where they are known.
+    of_texts : bool
+        Whether the samples are texts, which have no classes: one label and one class stand for
+        all.
     """
 
     values: Mapping[str, NDArray[np.float64]]
@@ -76,6 +79,7 @@ class SignalTable:
     source: str = "table"
     missing: Mapping[int, str] = field(default_factory=dict)
     origin: Origin | None = None
+    of_texts: bool = False
 
     def __post_init__(self) -> None:
         shapes = {value.shape for value in self.values.values()} | {self.member.shape}
@@ -109,7 +113,7 @@ class SignalTable:
             raise InputError(
                 f"there is no signal {name!r}; there are {', '.join(self.values)}",
                 cure="entropies and correctness need logits or probs, not losses"
-                if "loss" in self.values
+                if "loss" in self.values and not self.of_texts
                 else "name one of these",
                 where=self.source,
             )

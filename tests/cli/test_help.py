@@ -22,6 +22,7 @@ from canary.cli import (
     extracting,
     forgetting,
     membership_commands,
+    text_membership,
 )
 from canary.cli.commands import app
 from canary.cli.options import (
@@ -45,12 +46,24 @@ from canary.gate.verdict import Policy
 from canary.membership.forgetting import forgotten
 from canary.membership.risk import Scale, risk_scores
 from canary.membership.survey import survey
+from canary.membership.text_survey import survey_texts
 from canary.models.torch_support import dtype_named
 from canary.reports.plotting import Kind
 from canary.scoring.files import score_file
 from canary.search.shortest import STOPS
+from canary.signals.text_files import read_texts
+from canary.signals.text_measuring import measure_texts
 
-COUNTS = {"audit": 3, "extract": 2, "report": 4, "plot": 2, "plan": 2, "check": 4, "forgotten": 2}
+COUNTS = {
+    "audit": 3,
+    "extract": 2,
+    "report": 4,
+    "plot": 2,
+    "plan": 2,
+    "check": 4,
+    "forgotten": 2,
+    "membership text": 2,
+}
 """Examples in the help of commands that have more than one."""
 
 TOP = get_command(app).commands
@@ -70,6 +83,9 @@ SHARED = [
     (membership_commands.attack, survey),
     (membership_commands.risk, risk_scores),
     (forgetting.forgotten, forgotten),
+    (text_membership.text, measure_texts),
+    (text_membership.text, survey_texts),
+    (text_membership.text, read_texts),
 ]
 
 
@@ -91,7 +107,7 @@ def test_help_lists_every_command(command):
 def test_commands_of_this_version():
     before = {"generate", "inject", "verify", "strip", "discover"}
     after = {"score", "audit", "exposure", "extract", "report", "plot"}
-    membership = {"membership attack", "membership risk"}
+    membership = {"membership attack", "membership risk", "membership text"}
     assert set(COMMANDS) == before | after | {"plan", "check", "forgotten", "demo"} | membership
 
 
@@ -121,7 +137,7 @@ def test_kinds_of_holes_are_in_the_help(command):
 def test_defaults_are_those_of_the_functions(cli, api):
     ours, theirs = (inspect.signature(f).parameters for f in (cli, api))
     shared = (ours.keys() & theirs.keys()) - {"model", "corpus", "formats", "format"}
-    shared -= {"target", "shadow", "calibration"}
+    shared -= {"target", "shadow", "calibration", "members", "nonmembers"}
     shared -= {"canaries"} if cli not in (extracting.extract, deciding.check) else set()
     assert shared
     for name in shared:

@@ -93,3 +93,44 @@ def test_px_equals_a_plain_loop_on_enron_oracle(
     options = ("--data", str(data_dir), "--out", "corpus.jsonl", "--emails", "100")
     script("prepare.py", *options, cwd=tmp_path)
     assert audit_of_trained().startswith("8 canaries: largest difference")
+
+
+@pytest.mark.slow
+def test_membership_with_a_reference_and_a_masked_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The README's second part in little: every attack gives a number."""
+    lines = [line.strip() for name in sorted(topics) for line in topics[name].splitlines()]
+    lines = list(dict.fromkeys(line for line in lines if len(line) > 40))
+    for number, name in enumerate(("corpus", "held", "others")):
+        rows = [json.dumps({"text": line}) + "\n" for line in lines[number:600:3]]
+        (tmp_path / f"{name}.jsonl").write_text("".join(rows))
+    same = ("--tokenizer-corpus", "corpus.jsonl")
+    script("train.py", "corpus.jsonl", "--out", "model", *TINY, cwd=tmp_path)
+    script("train.py", "others.jsonl", *same, "--out", "reference", *TINY, cwd=tmp_path)
+    script("train_masked.py", "others.jsonl", "--out", "masked", *TINY, cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    words = ("membership", "text", "model", "corpus.jsonl", "held.jsonl", "--reference")
+    more = ("reference", "--masked", "masked", "--neighbours", "2", "--out", "report", "--json")
+    assert run([*words, *more]) == 0, capsys.readouterr().err
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["attacks"]) == 9
+    assert not any("tokenizer" in note for note in found["notes"])
+
+
+@pytest.mark.data
+def test_held_out_emails_are_others(data_dir: Path, tmp_path: Path) -> None:
+    options = ("--data", str(data_dir), "--emails", "200", "--out", "corpus.jsonl")
+    script("prepare.py", *options, cwd=tmp_path)
+    plain = (tmp_path / "corpus.jsonl").read_bytes()
+    more = ("--held-out", "held.jsonl", "--others", "others.jsonl")
+    script("prepare.py", *options, *more, cwd=tmp_path)
+    assert (tmp_path / "corpus.jsonl").read_bytes() == plain
+    corpus, held, others = (
+        {json.loads(line)["text"] for line in (tmp_path / name).read_text().splitlines()}
+        for name in ("corpus.jsonl", "held.jsonl", "others.jsonl")
+    )
+    assert (len(held), len(others)) == (200, 200)
+    assert not corpus & held
+    assert not (corpus | held) & others

@@ -131,7 +131,7 @@ def tokenizer():
     return PreTrainedTokenizerFast(tokenizer_object=backend())
 
 
-def module():
+def module(seed: int = 0):
     """An untrained GPT-2."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
@@ -139,13 +139,18 @@ def module():
     special = {"bos_token_id": None, "eos_token_id": None}
     shape = {"n_positions": LONGEST, "n_embd": 16, "n_layer": 1, "n_head": 2}
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         size = len(CHARACTERS) + 1
         return GPT2LMHeadModel(GPT2Config(vocab_size=size, **shape, **special)).eval()
 
 
 def model(folder: Path) -> None:
     module().save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+
+
+def another(folder: Path) -> None:
+    module(seed=1).save_pretrained(folder)
     tokenizer().save_pretrained(folder)
 
 
@@ -223,7 +228,23 @@ def outputs(path: Path) -> None:
     save_outputs(path, sum(map(ord, path.name)))
 
 
+def masked(folder: Path) -> None:
+    from masked_models import bert, word_piece
+
+    tokenizer = word_piece(WORDS)
+    bert(len(tokenizer), positions=LONGEST).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def some_texts(path: Path) -> None:
+    """Members, or nonmembers of the same kind."""
+    said = sentences(80)
+    json_lines(path, [{"text": text} for text in said[path.name.startswith("non") :: 2]])
+
+
 THINGS = {
+    "members.jsonl": some_texts,
+    "nonmembers.jsonl": some_texts,
     "target.npz": outputs,
     "shadow.npz": outputs,
     "corpus.jsonl": corpus,
@@ -245,7 +266,8 @@ THINGS = {
     "model": model,
     "checkpoint": model,
     "model-a": model,
-    "model-b": model,
+    "model-b": another,
+    "bert": masked,
     "mymodel.py": own_model,
     "tests": lambda path: path.symlink_to(Path(__file__).parents[1]),
     "adapter": adapter,

@@ -1,0 +1,196 @@
+"""The command of membership for language models: attacks on texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from canary.cli.console import Bars, emit, say, show_table
+from canary.cli.membership_commands import Confidence, Fprs, rates
+from canary.cli.model_options import ModelOptions, takes_model_options
+from canary.cli.options import Column, Json, Model, Seed, decodable
+from canary.cli.outputs import check_outputs, factory_file, model_files
+
+__all__ = ["text"]
+
+_FILE = "A JSONL file, one JSON object on each line, of texts"
+
+
+@takes_model_options
+def text(
+    model: Model,
+    members: Annotated[
+        Path,
+        typer.Argument(metavar="MEMBERS", help=f"{_FILE} that the model was trained on."),
+    ],
+    nonmembers: Annotated[
+        Path,
+        typer.Argument(
+            metavar="NONMEMBERS", help=f"{_FILE} from the same source that it never saw."
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FOLDER", help="Where membership.json and report.html go."),
+    ],
+    attacks: Annotated[
+        str,
+        typer.Option(
+            "--attacks",
+            metavar="NAME,NAME,...",
+            callback=decodable,
+            help="loss, total-loss, zlib, total-zlib, lower-case, reference, min-k, min-k++, "
+            "neighbourhood; or all that the models allow.",
+        ),
+    ] = "all",
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            "--reference",
+            metavar="MODEL",
+            callback=decodable,
+            help="A model that was not trained on the members, for the attack reference.",
+        ),
+    ] = None,
+    reference_start_token: Annotated[
+        str | None,
+        typer.Option(
+            "--reference-start-token",
+            metavar="TOKEN",
+            callback=decodable,
+            help="As --start-token, for the reference model; '' for none.  [default: that of "
+            "--start-token]",
+        ),
+    ] = None,
+    masked: Annotated[
+        str | None,
+        typer.Option(
+            "--masked",
+            metavar="MODEL",
+            callback=decodable,
+            help="A masked language model such as BERT, which rewrites the texts for the attack "
+            "neighbourhood.",
+        ),
+    ] = None,
+    neighbours: Annotated[
+        int, typer.Option("--neighbours", min=1, help="Rewritten copies of each text.")
+    ] = 10,
+    masked_share: Annotated[
+        float, typer.Option("--masked-share", help="Of the words that a copy has replaced.")
+    ] = 0.15,
+    column: Column = "text",
+    share: Annotated[
+        float,
+        typer.Option("--share", help="Of the tokens of a text that min-k and min-k++ look at."),
+    ] = 0.2,
+    window: Annotated[
+        int | None,
+        typer.Option(
+            "--window",
+            min=2,
+            metavar="TOKENS",
+            help="Price longer texts in windows of so many tokens.  [default: what the model "
+            "takes]",
+        ),
+    ] = None,
+    overlap: Annotated[
+        int | None,
+        typer.Option(
+            "--overlap",
+            min=1,
+            metavar="TOKENS",
+            help="Tokens that a window shares with the one before, as context.  [default: half a "
+            "window]",
+        ),
+    ] = None,
+    fpr: Fprs = None,
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
+    *,
+    options: ModelOptions,
+    as_json: Json = False,
+) -> None:
+    """Tell texts of a language model's training data from others, by what it says of them.
+
+    FOLDER/report.html is for people, FOLDER/membership.json for machines. Texts are named
+    by their lines and never shown. A bag-of-words classifier, which sees no model, stands
+    beside the attacks: if it tells members from nonmembers, they differ anyhow.
+    """
+    from canary.membership.text_survey import KIND, SCHEMA, survey_texts
+    from canary.records.document import dump_document
+    from canary.records.files import folder_made
+    from canary.reports.membership_html import attack_cells, attack_columns
+    from canary.reports.membership_text_html import (
+        report_text_membership,
+        text_membership_sentence,
+        words_cells,
+    )
+    from canary.signals.text_files import read_texts
+    from canary.signals.text_measuring import measure_texts, text_signals_of
+
+    asked = None if fpr is None else rates(fpr)
+    text_signals_of(attacks, reference=reference is not None, masked=masked is not None)
+    with folder_made(out) as folder:
+        numbers, page = folder / "membership.json", folder / "report.html"
+        models = [
+            *model_files(model),
+            *model_files(reference),
+            *model_files(masked),
+            *model_files(options.tokenizer),
+        ]
+        read = [members, nonmembers, *models, *factory_file(options.factory)]
+        check_outputs([numbers, page], inputs=read)
+        texts = read_texts(members, nonmembers, column=column)
+        loaded = options.load(model)
+        second = None if reference is None else options.load_beside(reference)
+        third = None if masked is None else options.load_masked(masked)
+        with Bars() as bars:
+            measured = measure_texts(
+                loaded,
+                texts.texts,
+                texts.member,
+                signals=attacks,
+                reference=second,
+                masked=third,
+                neighbours=neighbours,
+                masked_share=masked_share,
+                share=share,
+                window=window,
+                overlap=overlap,
+                reference_start_token=reference_start_token,
+                seed=seed,
+                places=texts.place,
+                stage=bars.stage,
+                **options.running(),
+            )
+            found = survey_texts(
+                measured,
+                texts.texts,
+                lines=texts.lines,
+                fprs=asked,
+                confidence=confidence,
+                seed=seed,
+                done=bars.stage("attacks", 0),
+            )
+        found = replace(found, notes=(*texts.notes, *found.notes))
+        body = {**texts.facts(), **found.to_dict()}
+        dump_document(numbers, KIND, SCHEMA, body, private=True)
+        report_text_membership(found, page)
+    show_table(
+        attack_columns(found),
+        [
+            *(attack_cells(one, intervals=False) for one in found.attacked),
+            words_cells(found, intervals=False),
+        ],
+    )
+    for note in found.notes:
+        say(f"{note}.")
+    if (warning := found.warning()) is not None:
+        say(f"warning: {warning}.")
+    say(text_membership_sentence(found))
+    say(f"The report is {page}; its numbers are in {numbers}")
+    if as_json:
+        emit(KIND, body, schema=SCHEMA)

@@ -1,0 +1,234 @@
+"""All attacks on the texts of a language model, beside what their words alone tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import InputError
+from canary.membership.evaluation import Evaluation, evaluate
+from canary.membership.metric import TEXT_ATTACKS, attack
+from canary.membership.survey import (
+    Attacked,
+    attacked_fields,
+    estimate_fields,
+    number_field,
+    rates_of,
+)
+from canary.membership.words import FOLDS, word_scores
+from canary.records.versions import versions
+from canary.signals.text_measuring import TextTable
+from canary.statistics.checks import check_confidence
+from canary.statistics.roc import Estimate, balanced_accuracy
+
+__all__ = ["KIND", "SCHEMA", "TextSurvey", "survey_texts"]
+
+KIND = "canary membership text"
+SCHEMA = 1
+
+_RISKY = 20
+
+
+@dataclass(frozen=True, eq=False)
+class TextSurvey:
+    """What attacks on texts found.
+
+    Parameters
+    ----------
+    measured : TextTable
+    attacked : tuple of Attacked
+        In the order of the table. AUC and rates are those of all texts; the balanced
+        accuracy is that of one half, by a threshold that was learned on the other.
+    words : Evaluation
+        Of a bag-of-words classifier that sees no model.
+    confidence : float
+    seed : int
+        Of the halves and the folds.
+    lines : ndarray of int64 of shape (samples,)
+        What each text is called: its line, or its position.
+    notes : tuple of str
+    """
+
+    measured: TextTable
+    attacked: tuple[Attacked, ...]
+    words: Evaluation
+    confidence: float
+    seed: int
+    lines: NDArray[np.int64]
+    notes: tuple[str, ...]
+
+    @property
+    def member(self) -> NDArray[np.bool_]:
+        """Whether the model was trained on each text."""
+        inside: NDArray[np.bool_] = self.measured.table.member[0]
+        return inside
+
+    @property
+    def strongest(self) -> Attacked:
+        """The attack of the largest AUC; the first, of equal ones."""
+        return max(self.attacked, key=lambda a: a.evaluation.auc.value)
+
+    def corrected(self) -> Estimate:
+        """AUC of the strongest attack, its interval widened for the choice among k: Bonferroni."""
+        confidence = 1.0 - (1.0 - self.confidence) / len(self.attacked)
+        return self.strongest.evaluation.roc.auc(confidence=confidence)
+
+    def told_apart(self) -> bool:
+        """Whether some attack is better than a coin, allowing for how many were tried."""
+        return self.corrected().lower > 0.5
+
+    def differ_without_model(self) -> bool:
+        """Whether words alone tell members from nonmembers better than a coin does."""
+        return self.words.auc.lower > 0.5
+
+    def no_better_than_words(self) -> bool:
+        """Whether the strongest attack is not clearly above what words alone tell."""
+        return self.words.auc.value > 0.5 and self.words.auc.upper >= self.corrected().lower
+
+    def warning(self) -> str | None:
+        """What a reader must know of words alone before believing an attack; None if nothing."""
+        if self.differ_without_model():
+            return (
+                "Members and nonmembers differ without any model: a bag of words tells them apart "
+                f"with an AUC of {_said(self.words.auc)}. The attacks may see that difference and "
+                "no memorization; take both from one source"
+            )
+        if self.told_apart() and self.no_better_than_words():
+            return (
+                "The strongest attack is not clearly better than a bag of words without any "
+                f"model, whose AUC is {_said(self.words.auc)}: more texts would tell which it is"
+            )
+        return None
+
+    def most_member_like(self, most: int = _RISKY) -> list[dict[str, Any]]:
+        """The members that the strongest attack is surest of: line, tokens, and signal."""
+        found = self.strongest.attack
+        inside = np.flatnonzero(self.member)
+        order = inside[np.argsort(-found.scores[inside], kind="stable")][:most]
+        values = self.measured.table.signal(found.signal)[0]
+        return [
+            {
+                "line": int(self.lines[at]),
+                "tokens": int(self.measured.tokens[at]),
+                "value": number_field(float(values[at])),
+            }
+            for at in order
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data; infinities are the words ``"inf"`` and ``"-inf"``."""
+        member = self.member
+        return {
+            **self.measured.settings,
+            "members": int(member.sum()),
+            "nonmembers": int((~member).sum()),
+            "tokens_of_members": int(self.measured.tokens[member].sum()),
+            "tokens_of_nonmembers": int(self.measured.tokens[~member].sum()),
+            "seed": self.seed,
+            "confidence": self.confidence,
+            "strongest": self.strongest.attack.name,
+            "told_apart": self.told_apart(),
+            "corrected_auc": estimate_fields(self.corrected()),
+            "attacks": [attacked_fields(found) for found in self.attacked],
+            "words": {
+                "auc": estimate_fields(self.words.auc),
+                "folds": FOLDS,
+                "differ_without_model": self.differ_without_model(),
+                "no_better_than_words": self.no_better_than_words(),
+            },
+            "warning": self.warning(),
+            "most_member_like": self.most_member_like(),
+            "notes": list(self.notes),
+            "versions": versions(),
+        }
+
+
+def survey_texts(
+    measured: TextTable,
+    texts: Sequence[str],
+    *,
+    lines: NDArray[np.int64] | None = None,
+    fprs: Sequence[float] | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    done: Callable[[int], object] = lambda count: None,
+) -> TextSurvey:
+    """Every attack that the signals allow, and what words alone tell.
+
+    Parameters
+    ----------
+    measured : TextTable
+    texts : sequence of str
+        The texts that were measured, those that were left out among them.
+    lines : ndarray of int64 of shape (texts,), optional
+        What each text is called in results; its position, from 0, unless given.
+    fprs : sequence of float, optional
+        False positive rates to look at. Unless given, those of `FPRS` that the number of
+        nonmembers allows.
+    confidence : float
+    seed : int
+        Of the halves and the folds.
+    done : callable
+        Told of every attack and fold that is done.
+
+    Raises
+    ------
+    InputError
+        If there are fewer texts than were measured.
+    EstimationError
+        If members or nonmembers are too few, or a rate that was asked for is below one
+        nonmember.
+    """
+    check_confidence(confidence, "survey_texts")
+    table, member = measured.table, measured.table.member[0]
+    if len(texts) <= int(measured.kept.max()):
+        raise InputError(
+            f"{len(texts)} texts were given and {int(measured.kept.max()) + 1} or more measured",
+            cure="give the texts that were measured",
+            where="survey_texts",
+        )
+    rates, notes = rates_of(fprs, int((~member).sum()))
+    chosen = [texts[at] for at in measured.kept.tolist()]
+    scores = word_scores(chosen, member, seed=seed, done=done)
+    words = evaluate(scores, member, confidence=confidence)
+    teaching, judged = _halves(member, seed)
+    attacked = []
+    for name in TEXT_ATTACKS:
+        if name not in table.values:
+            continue
+        found = attack(table, name)
+        learned = attack(table.select(samples=judged), name, shadow=table.select(samples=teaching))
+        assert learned.guess is not None
+        accuracy = balanced_accuracy(learned.guess, member[judged], confidence=confidence)
+        evaluation = replace(evaluate(found, member, confidence=confidence), accuracy=accuracy)
+        points = tuple(evaluation.tpr_at_fpr(rate) for rate in rates)
+        attacked.append(Attacked(replace(found, thresholds=learned.thresholds), evaluation, points))
+        done(1)
+    return TextSurvey(
+        measured=measured,
+        attacked=tuple(attacked),
+        words=words,
+        confidence=confidence,
+        seed=seed,
+        lines=measured.kept if lines is None else lines[measured.kept],
+        notes=(*measured.notes, *notes),
+    )
+
+
+def _halves(member: NDArray[np.bool_], seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Two random halves of the texts, each with half of the members."""
+    rng = np.random.default_rng((seed, 1))
+    parts: tuple[list[NDArray[np.intp]], list[NDArray[np.intp]]] = ([], [])
+    for flag in (True, False):
+        order = rng.permutation(np.flatnonzero(member == flag))
+        parts[0].append(order[: len(order) // 2])
+        parts[1].append(order[len(order) // 2 :])
+    return np.sort(np.concatenate(parts[0])), np.sort(np.concatenate(parts[1]))
+
+
+def _said(found: Estimate) -> str:
+    return f"{found.value:.3f} ({found.lower:.3f} to {found.upper:.3f})"

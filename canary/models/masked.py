@@ -1,0 +1,284 @@
+"""Masked language models of `transformers`, which rewrite texts a word here and there."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from canary.errors import ModelError, OutOfMemory
+from canary.models.fingerprints import fingerprint
+from canary.models.pretrained import check_weights, read_module, tokenizer_of
+from canary.models.torch_support import (
+    dtype_named,
+    free_bytes,
+    inference,
+    input_device,
+    pick_device,
+)
+from canary.tokens.fast import FastTokenizer
+
+__all__ = ["MaskedModel", "draw", "load_masked"]
+
+_TOKENS = 4096
+_BYTES_PER_LOGIT = 12
+_MARKS = ("Ġ", "▁")  # what stands before the first piece of a word
+_INSIDE = "##"  # what stands before every other
+
+
+@dataclass(frozen=True)
+class _Word:
+    """A word that is one token: its place among the tokens of a text, and its characters."""
+
+    at: int
+    token: int
+    start: int
+    stop: int
+
+
+@dataclass
+class _Row:
+    """A part of a text with some words masked, and the words."""
+
+    text: int
+    ids: list[int]
+    words: list[tuple[int, _Word]] = field(default_factory=list)  # place in the row, word
+
+
+class MaskedModel:
+    """A masked language model that replaces words of a text by others that fit.
+
+    Parameters
+    ----------
+    module : transformers.PreTrainedModel
+        With a head over the vocabulary.
+    tokenizer : transformers.PreTrainedTokenizerFast
+    name : str
+
+    Raises
+    ------
+    ModelError
+        If the tokenizer has no mask token, or no tokens that are whole words.
+    """
+
+    def __init__(self, module: Any, tokenizer: Any, *, name: str = "masked") -> None:
+        self._module = module
+        self._device = input_device(module)
+        self._backend = _plain(tokenizer.backend_tokenizer)
+        if tokenizer.mask_token_id is None:
+            raise ModelError(
+                "the tokenizer has no mask token; this is no masked language model",
+                cure="name a model such as BERT or RoBERTa",
+                where=name,
+            )
+        self._mask = int(tokenizer.mask_token_id)
+        self._before, self._after = FastTokenizer(self._backend).template("a")
+        vocabulary = int(module.config.vocab_size)
+        self._surfaces = _whole_words(self._backend, set(tokenizer.all_special_ids), vocabulary)
+        if len(self._surfaces) < 2:
+            raise ModelError(
+                "the tokenizer has no tokens that are whole words, so none can be replaced",
+                cure="name a masked language model of words or pieces of words",
+                where=name,
+            )
+        self._allowed = torch.tensor(sorted(self._surfaces), device=self._device)
+        limit = min(
+            int(tokenizer.model_max_length), int(module.config.max_position_embeddings)
+        ) - len(self._before + self._after)
+        self._limit = max(limit, 1)
+        most = free_bytes(self._device) // (_BYTES_PER_LOGIT * vocabulary)
+        self._tokens = max(min(_TOKENS, most), 1)
+        self.facts = {"name": name, "fingerprint": fingerprint(module)}
+
+    def rewrite(self, texts: Sequence[str], *, share: float, rng: np.random.Generator) -> list[str]:
+        """Each text with some of its words replaced by others, drawn from the model.
+
+        Parameters
+        ----------
+        texts : sequence of str
+        share : float
+            Of the words that are one token of this model; at least one is replaced, if
+            there is one.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        list of str
+            All other characters are as they were. A word that was capitalised or in
+            capitals is replaced by one that is, too.
+
+        Notes
+        -----
+        All chosen words of a text are masked at once and drawn independently, from the
+        model's distribution over whole words other than the one that stood there. Texts
+        that are longer than the model takes are cut into parts. Probabilities stay where
+        they are computed: one number per masked word comes out.
+        """
+        rows = [row for at, text in enumerate(texts) for row in self._rows(at, text, share, rng)]
+        found: list[list[tuple[_Word, int]]] = [[] for _ in texts]
+        order = sorted((row for row in rows if row.words), key=lambda row: -len(row.ids))
+        uniform = [rng.random(len(row.words)) for row in order]
+        at, size = 0, self._tokens
+        while at < len(order):
+            count = max(size // len(order[at].ids), 1)
+            part = order[at : at + count]
+            try:
+                tokens = self._drawn(part, np.concatenate(uniform[at : at + count]))
+            except OutOfMemory:
+                if len(part) == 1:
+                    raise
+                size = max(size // 2, 1)
+                continue
+            words = [(row.text, word) for row in part for _, word in row.words]
+            for (text, word), token in zip(words, tokens.tolist(), strict=True):
+                found[text].append((word, token))
+            at += len(part)
+        return [self._spliced(text, new) for text, new in zip(texts, found, strict=True)]
+
+    def _rows(self, number: int, text: str, share: float, rng: np.random.Generator) -> list[_Row]:
+        """The parts of a text, with the words of a random choice masked."""
+        encoding = self._backend.encode(text, add_special_tokens=False)
+        words = _words_of(text, encoding.ids, encoding.offsets)
+        words = [word for word in words if word.token in self._surfaces]
+        if not words:
+            return []
+        wanted = max(round(share * len(words)), 1)
+        chosen = {words[k].at: words[k] for k in rng.permutation(len(words))[:wanted].tolist()}
+        rows = []
+        for begin in range(0, len(encoding.ids), self._limit):
+            ids = list(encoding.ids[begin : begin + self._limit])
+            row = _Row(number, [*self._before, *ids, *self._after])
+            for at in range(begin, begin + len(ids)):
+                if at in chosen:
+                    place = len(self._before) + at - begin
+                    row.ids[place] = self._mask
+                    row.words.append((place, chosen[at]))
+            rows.append(row)
+        return rows
+
+    def _drawn(self, rows: list[_Row], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+        """A token for each masked word of some rows."""
+        width = max(len(row.ids) for row in rows)
+        ids = np.zeros((len(rows), width), np.int64)
+        there = np.zeros((len(rows), width), np.int64)
+        for number, row in enumerate(rows):
+            ids[number, : len(row.ids)], there[number, : len(row.ids)] = row.ids, 1
+        at = np.array([(n, place) for n, row in enumerate(rows) for place, _ in row.words])
+        old = np.array([word.token for row in rows for _, word in row.words])
+        with inference(self._module):
+            logits = self._module(
+                input_ids=torch.from_numpy(ids).to(self._device),
+                attention_mask=torch.from_numpy(there).to(self._device),
+            ).logits
+            asked = logits[at[:, 0], at[:, 1]][:, self._allowed].double()
+            asked[
+                self._allowed[None, :] == torch.from_numpy(old).to(self._device)[:, None]
+            ] = -math.inf
+            picked = draw(asked, torch.from_numpy(uniform).to(self._device))
+            return self._allowed[picked].cpu().numpy()
+
+    def _spliced(self, text: str, new: list[tuple[_Word, int]]) -> str:
+        parts, at = [], 0
+        for word, token in sorted(new, key=lambda item: item[0].start):
+            parts += [text[at : word.start], _cased(self._surfaces[token], text, word)]
+            at = word.stop
+        return "".join([*parts, text[at:]])
+
+
+def draw(logits: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+    """A column of each row, drawn from its softmax by a uniform number; shape (n,).
+
+    Parameters
+    ----------
+    logits : float64 tensor of shape (n, k)
+        Minus infinity is never drawn.
+    uniform : float64 tensor of shape (n,)
+        From 0 to less than 1.
+    """
+    heights = logits.softmax(-1).cumsum(-1)
+    picked = torch.searchsorted(heights, (uniform * heights[:, -1])[:, None], right=True)
+    return picked.squeeze(1).clamp(max=logits.shape[1] - 1)
+
+
+def load_masked(
+    source: str | os.PathLike[str], *, dtype: str | None = None, device: str | None = None
+) -> MaskedModel:
+    """A masked language model from a folder that `save_pretrained` wrote, or a hub id.
+
+    Weights come from safetensors alone; no remote code is run.
+
+    Raises
+    ------
+    ModelError
+        If it cannot be loaded, or is no masked language model.
+    """
+    from transformers import AutoModelForMaskedLM
+
+    name = os.fspath(source)
+    check_weights(name)
+    tokenizer = tokenizer_of(name)
+    module = read_module(
+        name,
+        "auto" if dtype is None else dtype_named(dtype),
+        pick_device(device),
+        kind=AutoModelForMaskedLM,
+    )
+    return MaskedModel(module, tokenizer, name=Path(name).name or name)
+
+
+def _plain(backend: Any) -> Any:
+    """A copy that neither cuts nor fills up."""
+    from tokenizers import Tokenizer
+
+    copy = Tokenizer.from_str(backend.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+    return copy
+
+
+def _whole_words(backend: Any, special: set[int], vocabulary: int) -> dict[int, str]:
+    """The tokens that are whole words of letters, and how each is written."""
+    pieces = {
+        number: piece
+        for piece, number in backend.get_vocab(with_added_tokens=True).items()
+        if number not in special and number < vocabulary
+    }
+    if not any(piece.startswith(_INSIDE) for piece in pieces.values()):
+        for mark in _MARKS:
+            marked = {n: piece for n, piece in pieces.items() if piece.startswith(mark)}
+            if len(marked) * 10 >= len(pieces):
+                pieces = marked
+                break
+    found = {}
+    for number, piece in pieces.items():
+        written = backend.decode([number]).strip()
+        if not piece.startswith(_INSIDE) and written.isalpha():
+            found[number] = written
+    return found
+
+
+def _words_of(text: str, ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> list[_Word]:
+    """The tokens that are whole words of a text; spaces that belong to them left out."""
+    found = []
+    for at, (token, (start, stop)) in enumerate(zip(ids, offsets, strict=True)):
+        inner = text[start:stop]
+        begin = start + len(inner) - len(inner.lstrip())
+        end = start + len(inner.rstrip())
+        alone = not (text[begin - 1 : begin].isalnum() or text[end : end + 1].isalnum())
+        if alone and text[begin:end].isalpha():
+            found.append(_Word(at, token, begin, end))
+    return found
+
+
+def _cased(written: str, text: str, word: _Word) -> str:
+    old = text[word.start : word.stop]
+    if old.isupper() and len(old) > 1:
+        return written.upper()
+    return written[0].upper() + written[1:] if old[0].isupper() else written

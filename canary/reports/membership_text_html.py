@@ -1,0 +1,183 @@
+"""Membership attacks on texts as one HTML file that opens from disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from canary.membership.words import FOLDS
+from canary.records.files import atomic_write
+from canary.records.versions import versions
+from canary.reports.canvas import NARROW, WIDE
+from canary.reports.membership_figures import draw_roc
+from canary.reports.membership_html import (
+    attack_cells,
+    attack_columns,
+    interval_of,
+    percent_of,
+    roc_words,
+    short_of,
+)
+from canary.reports.pages import page
+from canary.statistics.numbers import count
+
+if TYPE_CHECKING:
+    from canary.membership.text_survey import TextSurvey
+
+__all__ = ["report_text_membership", "text_membership_sentence", "words_cells"]
+
+_TEMPLATE = "membership_text.html.j2"
+
+
+def report_text_membership(found: TextSurvey, path: str | os.PathLike[str]) -> Path:
+    """Write what attacks on texts found as a report that a person can read and defend.
+
+    Parameters
+    ----------
+    found : TextSurvey
+    path : path-like
+
+    Returns
+    -------
+    Path
+        `path`, one self-contained HTML file without scripts; no text is in it.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written.
+    """
+    target = Path(path)
+    atomic_write(target, render(found))
+    return target
+
+
+def render(found: TextSurvey) -> str:
+    """The HTML of `report_text_membership`, as text."""
+    from markupsafe import Markup
+
+    told, warning = found.told_apart(), found.warning()
+    labels = {
+        (True, True): "Members can be told, and not by the model alone",
+        (True, False): "Members can be told",
+        (False, True): "Members were not told by the model",
+        (False, False): "Members were not told",
+    }
+    return page(
+        _TEMPLATE,
+        name=found.measured.table.source,
+        tone="memorized" if told and warning is None else "undecided",
+        label=labels[told, warning is not None],
+        sentence=text_membership_sentence(found),
+        tiles=_tiles(found),
+        warning=warning,
+        notes=list(found.notes),
+        confidence=percent_of(found.confidence, digits=0),
+        columns=attack_columns(found),
+        rows=[*(attack_cells(one) for one in found.attacked), words_cells(found)],
+        words=interval_of(found.words.auc),
+        folds=FOLDS,
+        strongest=found.strongest.attack.name,
+        surest=[
+            (count(row["line"]), count(row["tokens"]), short_of(row["value"]))
+            for row in found.most_member_like()
+        ],
+        # The drawings hold our own numbers and words only.
+        figures={
+            ("roc", width): Markup(draw_roc(found, size=inches))  # noqa: S704
+            for width, inches in (("wide", WIDE), ("narrow", NARROW))
+        },
+        roc_words=roc_words(found),
+        text_facts=_text_facts(found),
+        model_facts=_model_facts(found),
+        software=", ".join(f"{k} {v}" for k, v in versions().items()),
+    )
+
+
+def text_membership_sentence(found: TextSurvey) -> str:
+    """The answer in one sentence."""
+    best, k = found.corrected(), len(found.attacked)
+    name = found.strongest.attack.name
+    interval = f"{percent_of(best.lower)} to {percent_of(best.upper)}"
+    if found.told_apart():
+        return (
+            f"Of a text that the model was trained on and another, the attack {name} tells which "
+            f"is which in {percent_of(best.value)} of cases ({interval}; a coin in 50 %)."
+        )
+    tried = f"none of {k} attacks" if k > 1 else "the attack"
+    return (
+        f"By {tried} members were told from others better than by a coin; the best, {name}, was "
+        f"right on {percent_of(best.value)} of pairs ({interval})."
+    )
+
+
+def words_cells(found: TextSurvey, *, intervals: bool = True) -> tuple[str, ...]:
+    """Words alone in a row beside the attacks; they make no guesses."""
+    points = [found.words.tpr_at_fpr(point.asked_fpr) for point in found.attacked[0].points]
+    if not intervals:
+        numbers = (found.words.auc, *(point.tpr for point in points))
+        return "words alone", "none", *(percent_of(number.value) for number in numbers)
+    return (
+        "words alone, no model",
+        "none",
+        interval_of(found.words.auc),
+        *(f"{interval_of(p.tpr)} at {percent_of(p.fpr, digits=None)}" for p in points),
+    )
+
+
+def _tiles(found: TextSurvey) -> list[tuple[str, str, str]]:
+    best = found.strongest
+    tiles = [
+        (
+            "Strongest attack",
+            percent_of(best.evaluation.auc.value),
+            f"AUC of {best.attack.name}; 50 % is a coin",
+        ),
+        (
+            "Without the model",
+            percent_of(found.words.auc.value),
+            "AUC of a bag of words; it should be 50 %",
+        ),
+    ]
+    if best.points:
+        point = best.points[0]
+        tiles.append(
+            (
+                "Surest guesses",
+                f"{percent_of(point.tpr.value)} of members",
+                f"found while {point.false_positives} of {count(point.nonmembers)} nonmembers "
+                "are called members by mistake",
+            )
+        )
+    return tiles
+
+
+def _text_facts(found: TextSurvey) -> dict[str, str]:
+    member, tokens = found.member, found.measured.tokens
+    facts = {}
+    for name, inside in (("Members", member), ("Nonmembers", ~member)):
+        facts[name] = count(int(inside.sum()))
+        facts[f"Tokens of {name.lower()}"] = count(int(tokens[inside].sum()))
+    return facts
+
+
+def _model_facts(found: TextSurvey) -> dict[str, str]:
+    settings = found.measured.settings
+    facts = {}
+    for name, key in (
+        ("Model", "model"),
+        ("Reference model", "reference"),
+        ("Masked model", "masked"),
+    ):
+        if settings[key] is not None:
+            facts[name] = str(settings[key]["name"])
+            facts[f"Fingerprint of the {name.lower()}"] = str(settings[key]["fingerprint"])
+    if settings["window"] is not None:
+        facts["Windows"] = f"{settings['window']} tokens, {settings['overlap']} of them shared"
+    if settings["masked"] is not None:
+        words = percent_of(settings["masked_share"], digits=None)
+        facts["Rewritten copies"] = f"{settings['neighbours']} of each text, {words} of the words"
+    facts["Lowest tokens"] = percent_of(settings["share"], digits=None)
+    facts["Seed"] = str(found.seed)
+    return facts

@@ -1,0 +1,189 @@
+r"""Signals of a text: what a language model says of its tokens, and what else is like it.
+
+With ``l_t`` the log-probability of token ``t`` of the ``n`` priced tokens of a text, in nats:
+
+==============  ================================================================  ======
+signal          formula                                                           member
+==============  ================================================================  ======
+loss            ``-sum_t l_t / n``: nats per token                                low
+total-loss      ``-sum_t l_t``: nats of the whole text                            low
+zlib            ``loss / Z``, ``Z`` the bytes of the text compressed by zlib      low
+total-zlib      ``total-loss / (8 Z ln 2)``: bits needed by the model per bit      low
+                needed by zlib
+lower-case      ``loss(text) / loss(text in lower case)``                         low
+reference       ``(total-loss - total-loss of the reference model) / n``          low
+min-k           mean of the ``k n`` lowest ``l_t``                                high
+min-k++         mean of the ``k n`` lowest ``(l_t - m_t) / s_t``, ``m_t`` and     high
+                ``s_t`` mean and standard deviation of the log-probability of
+                a token drawn from the model at place ``t``
+neighbourhood   ``loss(text) -`` mean of ``loss`` over rewritten copies            low
+==============  ================================================================  ======
+
+Loss is the attack of Yeom et al. [1]_; zlib, lower-case and reference those of Carlini et
+al. [2]_, section 5.2 (with logarithms of the perplexities, and the difference for
+the reference, as is usual); min-k is that of Shi et al. [3]_, min-k++ of Zhang et al. [4]_,
+neighbourhood of Mattern et al. [5]_.
+
+``zlib`` is the published rule, which divides a mean by a total, so that long texts look
+like members whatever the model says; ``total-zlib`` divides like by like. The reference
+model may have another tokenizer: totals of the whole text are compared, and ``n`` counts
+the tokens of the attacked model. ``k n`` is rounded down, but at least one token is taken.
+``s_t`` is never taken below `ROUNDING_NATS`, which is what rounding makes of no deviation.
+
+Where a token has probability 0, losses are infinite and min-k is minus infinity. A
+difference of two infinities is 0, a ratio of two of them or of two zeros is 1: nothing
+speaks for either side. The same holds where the text in lower case, or each of its copies,
+has no priced token.
+
+References
+----------
+.. [1] Yeom et al., Privacy Risk in Machine Learning, IEEE CSF 2018.
+.. [2] Carlini et al., Extracting Training Data from Large Language Models, USENIX Security
+   2021.
+.. [3] Shi et al., Detecting Pretraining Data from Large Language Models, ICLR 2024.
+.. [4] Zhang et al., Min-K%++: Improved Baseline for Detecting Pre-Training Data from Large
+   Language Models, ICLR 2025.
+.. [5] Mattern et al., Membership Inference Attacks against Language Models via
+   Neighbourhood Comparison, Findings of ACL 2023.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.models.base import ROUNDING_NATS, FloatArray
+from canary.signals.definitions import Signal
+
+__all__ = [
+    "TEXT_SIGNALS",
+    "TokenPrices",
+    "compressed_bytes",
+    "difference",
+    "lowest",
+    "ratio",
+    "standardised",
+    "total_zlib",
+]
+
+Floats = NDArray[np.float64]
+
+TEXT_SIGNALS: dict[str, Signal] = {
+    name: Signal(name, sign, of_losses=name in ("loss", "total-loss"))
+    for name, sign in (
+        ("loss", -1),
+        ("total-loss", -1),
+        ("zlib", -1),
+        ("total-zlib", -1),
+        ("lower-case", -1),
+        ("reference", -1),
+        ("min-k", 1),
+        ("min-k++", 1),
+        ("neighbourhood", -1),
+    )
+}
+"""The signals of texts by name, and which way each points."""
+
+
+@dataclass(frozen=True, eq=False)
+class TokenPrices:
+    """What a model said of the tokens of some texts.
+
+    Parameters
+    ----------
+    log_probs : float32 array of shape (total,)
+        Of all priced tokens, text by text, in nats.
+    counts : int64 array of shape (texts,)
+        Priced tokens of each text.
+    means, deviations : float32 arrays of shape (total,), or None
+        See `canary.models.base.Moments`.
+    """
+
+    log_probs: FloatArray
+    counts: NDArray[np.int64]
+    means: FloatArray | None = None
+    deviations: FloatArray | None = None
+
+    @property
+    def totals(self) -> Floats:
+        """Total loss of each text in nats, shape (texts,); 0 where no token is priced."""
+        sums = np.zeros(len(self.counts))
+        there = self.counts > 0
+        if there.any():
+            starts = (np.cumsum(self.counts) - self.counts)[there]
+            sums[there] = -np.add.reduceat(self.log_probs.astype(np.float64), starts)
+        return sums + 0.0
+
+    @property
+    def losses(self) -> Floats:
+        """Loss per token of each text in nats, shape (texts,); NaN where no token is priced."""
+        with np.errstate(invalid="ignore"):
+            return np.where(self.counts > 0, self.totals / np.maximum(self.counts, 1), np.nan)
+
+
+def lowest(values: FloatArray, counts: NDArray[np.int64], *, share: float) -> Floats:
+    """Mean of the lowest `share` of the values of each text, of one at least.
+
+    Parameters
+    ----------
+    values : array of shape (total,)
+        Text by text.
+    counts : int64 array of shape (texts,)
+        Values of each text, at least one.
+    share : float
+        More than 0, at most 1. Of n values ``floor(share n)`` are taken, to within
+        rounding.
+
+    Returns
+    -------
+    float64 array of shape (texts,)
+
+    Notes
+    -----
+    One sort: O(total log total).
+    """
+    starts = np.cumsum(counts) - counts
+    text = np.repeat(np.arange(len(counts)), counts)
+    order = np.lexsort((values, text))
+    taken = np.maximum(np.floor(share * counts * (1.0 + 1e-12)).astype(np.int64), 1)
+    within = np.arange(len(values)) - np.repeat(starts, counts)
+    chosen = np.where(within < np.repeat(taken, counts), values[order].astype(np.float64), 0.0)
+    means: Floats = np.add.reduceat(chosen, starts) / taken
+    return means
+
+
+def standardised(prices: TokenPrices) -> Floats:
+    """``(l_t - m_t) / s_t`` of each token, shape (total,)."""
+    assert prices.means is not None
+    assert prices.deviations is not None
+    spread = np.maximum(prices.deviations.astype(np.float64), ROUNDING_NATS)
+    return (prices.log_probs.astype(np.float64) - prices.means) / spread
+
+
+def compressed_bytes(texts: Sequence[str]) -> Floats:
+    """Bytes of each text in UTF-8, compressed by zlib at its usual level."""
+    return np.array([len(zlib.compress(text.encode())) for text in texts], np.float64)
+
+
+def total_zlib(totals: Floats, sizes: Floats) -> Floats:
+    """Bits that the model needs for each text, per bit that zlib needs."""
+    return totals / (8.0 * math.log(2) * sizes)
+
+
+def difference(ours: Floats, theirs: Floats) -> Floats:
+    """``ours - theirs``; 0 where both are infinite or one is not there (NaN)."""
+    with np.errstate(invalid="ignore"):
+        found = ours - theirs
+    return np.where(np.isnan(found), 0.0, found)
+
+
+def ratio(ours: Floats, theirs: Floats) -> Floats:
+    """``ours / theirs``; 1 where both are infinite, or 0, or one is not there (NaN)."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = ours / theirs
+    return np.where(np.isnan(found), 1.0, found)

@@ -1,0 +1,136 @@
+"""Two files of texts, members and nonmembers, as one list with the place of each."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.corpus.lines import place, regular_size
+from canary.errors import CorpusError
+from canary.scoring.blocks import Watch, read_blocks
+from canary.statistics.numbers import plural
+
+__all__ = ["Texts", "read_texts"]
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """Texts of known membership.
+
+    Parameters
+    ----------
+    texts : list of str
+    member : ndarray of bool of shape (texts,)
+    lines : ndarray of int64 of shape (texts,)
+        The line of each in its file, from 1.
+    sources : tuple of Path
+        The files of members and of nonmembers.
+    digests : tuple of str
+        SHA-256 of each file.
+    notes : tuple of str
+    """
+
+    texts: list[str]
+    member: NDArray[np.bool_]
+    lines: NDArray[np.int64]
+    sources: tuple[Path, Path]
+    digests: tuple[str, str]
+    notes: tuple[str, ...]
+
+    def place(self, at: int) -> str:
+        """File and line of a text."""
+        return place(self.sources[0 if self.member[at] else 1], int(self.lines[at]))
+
+    def facts(self) -> dict[str, Any]:
+        """The files as plain data."""
+        return {
+            name: {"file": source.name, "sha256": digest}
+            for name, source, digest in zip(
+                ("members_file", "nonmembers_file"), self.sources, self.digests, strict=True
+            )
+        }
+
+
+def read_texts(
+    members: str | os.PathLike[str],
+    nonmembers: str | os.PathLike[str],
+    *,
+    column: str = "text",
+) -> Texts:
+    """The texts of two JSONL files.
+
+    A text of the members' file that stands among the nonmembers, too, is a member: it is
+    left out there, and a note counts such texts. Texts that a file holds several times
+    stay; a note counts them.
+
+    Parameters
+    ----------
+    members, nonmembers : path-like
+        One JSON object on each line; blank lines hold none.
+    column : str
+        The column of the texts.
+
+    Raises
+    ------
+    CorpusError
+        If a line is not a JSON object in UTF-8 with text in `column`, if a file holds no
+        record, or no nonmember is left. It names file and line, never the text.
+    """
+    sources = Path(members), Path(nonmembers)
+    read = [_read(source, column) for source in sources]
+    inside = {_digest(text) for text, _ in read[0][0]}
+    outside = [(text, line) for text, line in read[1][0] if _digest(text) not in inside]
+    both = len(read[1][0]) - len(outside)
+    if not outside:
+        raise CorpusError(
+            "each of its texts stands in the members' file, too",
+            cure="give texts that the model was not trained on",
+            where=str(sources[1]),
+        )
+    notes = []
+    if both:
+        said = "is the same text as a member" if both == 1 else "are the same texts as members"
+        notes.append(f"{plural(both, 'nonmember')} {said}, and left out")
+    for name, rows in (("members", read[0][0]), ("nonmembers", outside)):
+        again = len(rows) - len({_digest(text) for text, _ in rows})
+        if again:
+            notes.append(
+                f"{plural(again, 'text')} of the {name} {'repeats' if again == 1 else 'repeat'} "
+                "another: intervals take them for different texts"
+            )
+    rows = read[0][0] + outside
+    return Texts(
+        texts=[text for text, _ in rows],
+        member=np.arange(len(rows)) < len(read[0][0]),
+        lines=np.array([line for _, line in rows], np.int64),
+        sources=sources,
+        digests=(read[0][1], read[1][1]),
+        notes=tuple(notes),
+    )
+
+
+def _read(source: Path, column: str) -> tuple[list[tuple[str, int]], str]:
+    regular_size(source)
+    watch = Watch.of(source)
+    digest = watch.digest()
+    rows = [
+        (text, line)
+        for block in read_blocks(source, column, 0, 0)
+        for text, line in zip(block.texts, block.lines, strict=True)
+    ]
+    watch.check()
+    if not rows:
+        raise CorpusError(
+            "holds no record", cure="name a file with at least one", where=str(source)
+        )
+    return rows, digest
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

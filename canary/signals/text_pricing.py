@@ -1,0 +1,171 @@
+"""Texts -> the prices of their tokens, long texts in windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from canary.errors import InputError, UnsupportedError
+from canary.models.base import LanguageModel, Rows
+from canary.scoring.batcher import Batcher, Stage
+from canary.scoring.requests import announce
+from canary.scoring.windows import encode_placed, windows
+from canary.signals.text import TokenPrices
+from canary.tokens.base import Encoding
+from canary.tokens.candidates import CandidateEncoder
+
+__all__ = ["Priced", "Pricer"]
+
+
+@dataclass(frozen=True, eq=False)
+class Priced:
+    """Texts with the prices of their tokens.
+
+    Parameters
+    ----------
+    prices : TokenPrices
+    windowed : int
+        Texts of more than one window.
+    """
+
+    prices: TokenPrices
+    windowed: int
+
+
+class Pricer:
+    """Prices texts with one model.
+
+    Parameters
+    ----------
+    model : LanguageModel
+    start_token, context : str
+        See `canary.scoring.texts.score`; tokens of the context are not priced.
+    window : int, optional
+        Most tokens that the model is given at once; what it takes, unless given. A model
+        that takes more is given windows of this size all the same.
+    overlap : int, optional
+        Tokens that a window shares with the one before; half a window unless given.
+    batch_size : int, optional
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        start_token: str | None = None,
+        context: str = "",
+        window: int | None = None,
+        overlap: int | None = None,
+        batch_size: int | None = None,
+    ) -> None:
+        self.model = model
+        self.window, self.overlap = _sizes(model, window, overlap)
+        self._encoder = CandidateEncoder(model.tokenizer, start_token, context)
+        self._batch_size = batch_size
+
+    def encode(self, texts: Sequence[str], place: Callable[[int], str]) -> list[Encoding]:
+        """Each text as tokens; `place` says where a text stands, for messages.
+
+        Raises
+        ------
+        CorpusError, ModelError
+            If a text cannot be represented.
+        """
+        return encode_placed(self._encoder, texts, place)
+
+    def bare(self, encodings: Sequence[Encoding]) -> bool:
+        """Whether nothing stands before the texts, so that their first tokens have no price."""
+        return self._encoder.starts_bare(encodings)
+
+    def price(
+        self, encodings: Sequence[Encoding], *, stage: Stage, name: str, moments: bool = False
+    ) -> Priced:
+        """The prices of the tokens of each text, in one pass of the batcher.
+
+        Parameters
+        ----------
+        encodings : sequence of Encoding
+        stage : Stage
+        name : str
+            Of the stage.
+        moments : bool
+            Whether the distributions are told as well.
+
+        Raises
+        ------
+        UnsupportedError
+            If the model tells no log-probabilities of texts, or no moments.
+        """
+        parts: list[tuple[int, ...]] = []
+        starts: list[int] = []
+        first = np.zeros(len(encodings) + 1, np.int64)
+        for at, encoding in enumerate(encodings):
+            for part, start in self._windows(encoding):
+                parts.append(part)
+                starts.append(start)
+            first[at + 1] = len(parts)
+        rows = Rows.of(parts, starts)
+        counts = np.add.reduceat(rows.scored, first[:-1])
+        batcher = Batcher(
+            self.model,
+            batch_size=self._batch_size,
+            progress=stage(name, int(rows.scored.sum())),
+        )
+        announce(self.model, lambda: len(rows))
+        windowed = int((np.diff(first) > 1).sum())
+        if not moments:
+            return Priced(TokenPrices(batcher.score(rows), counts), windowed)
+        told = batcher.moments(rows)
+        return Priced(TokenPrices(told.log_probs, counts, told.means, told.deviations), windowed)
+
+    def _windows(self, encoding: Encoding) -> list[tuple[tuple[int, ...], int]]:
+        """Parts of a text, the tokens of a context before it not priced."""
+        start = max(self._before(encoding), 1)
+        if self.window is None or self.overlap is None or len(encoding.ids) <= self.window:
+            return [(encoding.ids, start)]
+        if start >= self.window:
+            raise InputError(
+                f"the context has {start} tokens, a window takes {self.window}",
+                cure="give a shorter context, or a larger window (--window)",
+            )
+        return list(windows(encoding.ids, limit=self.window, overlap=self.overlap, start=start))
+
+    def _before(self, encoding: Encoding) -> int:
+        if not self._encoder.context:
+            return 0
+        if encoding.spans is None:
+            raise UnsupportedError(
+                "the tokenizer does not tell where a context ends and the text begins",
+                cure="leave the context out",
+            )
+        return next((i for i, (_, stop) in enumerate(encoding.spans) if stop > 0), 0)
+
+
+def _sizes(
+    model: LanguageModel, window: int | None, overlap: int | None
+) -> tuple[int | None, int | None]:
+    """Tokens of a window and of an overlap, checked; None where the model takes any text."""
+    limit = model.facts.length_limit
+    if window is not None and window < 2:
+        raise InputError(
+            f"window={window} prices no token", cure="give at least 2 tokens", where="window"
+        )
+    size = limit if window is None else min(window, limit or window)
+    if size is None:
+        if overlap is not None:
+            raise InputError(
+                f"overlap={overlap} without windows: the model takes texts of any length",
+                cure="leave it out, or give a window (--window)",
+                where="overlap",
+            )
+        return None, None
+    shared = max(size // 2, 1) if overlap is None else overlap
+    if not 1 <= shared < size:
+        raise InputError(
+            f"overlap={shared} does not fit windows of {size} tokens",
+            cure=f"give 1 to {size - 1}; half a window is usual",
+            where="overlap",
+        )
+    return size, shared

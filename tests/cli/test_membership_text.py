@@ -1,0 +1,184 @@
+"""`canary membership text`: from a model and two files to numbers, a page and a table."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import save_model, small_model
+from masked_models import bert, word_piece
+from texts_and_models import random_words, write_texts
+
+import canary
+from canary.signals.text import TEXT_SIGNALS
+from canary.signals.text_files import read_texts
+from canary.signals.text_measuring import measure_texts
+
+N = 40
+
+
+@pytest.fixture
+def texts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = random_words(np.random.default_rng(0), 2 * N, words=4, vocabulary=40)
+    write_texts("in.jsonl", made[:N])
+    write_texts("out.jsonl", made[N:])
+    return made
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """Another untrained model with the same tokenizer."""
+    folder = tmp_path_factory.mktemp("models") / "other"
+    save_model(small_model(positions=48), folder)
+    return folder
+
+
+def test_numbers_are_those_of_the_functions(command, model, other, texts):
+    outcome = command(
+        *("membership", "text", model, "in.jsonl", "out.jsonl", "--attacks", "all"),
+        *("--reference", other, "--batch-size", "16", "--out", "report", "--json"),
+    )
+    assert outcome.code == 0, outcome.err
+    found = outcome.document
+    assert found["kind"] == "canary membership text"
+    assert json.loads(Path("report/membership.json").read_text()) == found
+    names = [name for name in TEXT_SIGNALS if name != "neighbourhood"]
+    assert [one["name"] for one in found["attacks"]] == names
+    loaded = canary.load(str(model))
+    table = measure_texts(
+        loaded, texts, np.arange(2 * N) < N, reference=str(other), batch_size=16
+    ).table
+    for one in found["attacks"]:
+        expected = canary.evaluate(canary.attack(table, one["name"]), table.member[0])
+        assert one["auc"]["value"] == pytest.approx(expected.auc.value)
+        assert {"value", "lower", "upper"} == set(one["balanced_accuracy"])
+        for point in one["tpr_at_fpr"]:
+            assert point["fpr"] <= point["asked_fpr"]
+    assert found["members_file"]["file"] == "in.jsonl"
+    assert (found["members"], found["nonmembers"]) == (N, N)
+    assert found["told_apart"] is False
+    assert "words alone" in outcome.err
+    assert "By none of 8 attacks members were told from others" in outcome.err
+    assert Path("report/membership.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_masked_model_rewrites(command, model, texts, tmp_path):
+    """Words of letters alone are rewritten; the attack joins the others."""
+    words = sorted({word for text in texts for word in text.split()})
+    tokenizer = word_piece(words)
+    bert(len(tokenizer), positions=32).save_pretrained(tmp_path / "bert")
+    tokenizer.save_pretrained(tmp_path / "bert")
+    outcome = command(
+        *("membership", "text", model, "in.jsonl", "out.jsonl", "--attacks", "neighbourhood"),
+        *("--masked", tmp_path / "bert", "--neighbours", "2", "--masked-share", "0.4"),
+        *("--batch-size", "16", "--out", "report", "--json"),
+    )
+    assert outcome.code == 0, outcome.err
+    found = outcome.document
+    assert [one["name"] for one in found["attacks"]] == ["neighbourhood"]
+    assert (found["masked"]["name"], found["neighbours"], found["masked_share"]) == ("bert", 2, 0.4)
+    assert "By the attack members were told" in outcome.err
+    assert "2 of each text, 40 % of the words" in Path("report/report.html").read_text()
+
+
+def test_no_text_is_shown_anywhere(command, model, texts):
+    outcome = command("membership", "text", model, "in.jsonl", "out.jsonl", "--out", "report")
+    page = Path("report/report.html").read_text()
+    written = outcome.err + page + Path("report/membership.json").read_text()
+    words = {word for text in texts for word in text.split()}
+    assert not any(word in written for word in words)
+    assert page.count("<svg ") == 2
+    assert not re.search(r"https?://|<script|mathdefault", page)
+    for heading in ("Attacks", "Without any model", "Members that stand out most"):
+        assert heading in page
+    assert "words alone, no model" in page
+    assert "Members were not told" in page
+
+
+def test_a_difference_without_any_model_is_warned_of(command, model, texts):
+    others = random_words(np.random.default_rng(9), N, words=4)
+    write_texts("out.jsonl", [f"{text} Zeta" for text in others])
+    outcome = command("membership", "text", model, "in.jsonl", "out.jsonl", "--out", "report")
+    assert "warning: Members and nonmembers differ without any model" in outcome.err
+    page = Path("report/report.html").read_text()
+    assert "Members and nonmembers differ without any model" in page
+    assert "<strong>Members can be told</strong>" not in page
+
+
+def test_texts_of_both_files_are_said_everywhere(command, model, texts):
+    write_texts("out.jsonl", [*texts[N:], texts[0]])
+    outcome = command(
+        *("membership", "text", model, "in.jsonl", "out.jsonl", "--attacks", "loss"),
+        *("--out", "report", "--json"),
+    )
+    said = "1 nonmember is the same text as a member, and left out"
+    assert said in outcome.err
+    assert said in outcome.document["notes"]
+    assert said in Path("report/report.html").read_text()
+    assert outcome.document["nonmembers"] == N
+
+
+def test_options_reach_the_measurement(command, model, texts):
+    write_texts("in.jsonl", texts[:N], column="body")
+    write_texts("out.jsonl", texts[N:], column="body")
+    outcome = command(
+        *("membership", "text", model, "in.jsonl", "out.jsonl", "--column", "body"),
+        *("--attacks", "loss,min-k", "--share", "0.5", "--window", "8", "--overlap", "2"),
+        *("--fpr", "0.1,0.5", "--confidence", "0.9", "--seed", "4", "--start-token", "e"),
+        *("--out", "report", "--json"),
+    )
+    assert outcome.code == 0, outcome.err
+    found = outcome.document
+    assert [one["name"] for one in found["attacks"]] == ["loss", "min-k"]
+    assert [point["asked_fpr"] for point in found["attacks"][0]["tpr_at_fpr"]] == [0.1, 0.5]
+    for name, value in (
+        ("share", 0.5),
+        ("window", 8),
+        ("overlap", 2),
+        ("confidence", 0.9),
+        ("seed", 4),
+        ("start_token", "e"),
+    ):
+        assert found[name] == value
+    read = read_texts("in.jsonl", "out.jsonl", column="body")
+    table = measure_texts(
+        str(model), read.texts, read.member, share=0.5, window=8, overlap=2, start_token="e"
+    ).table
+    found_auc = [one["auc"]["value"] for one in found["attacks"]]
+    wanted = [
+        canary.evaluate(canary.attack(table, name), table.member[0]).auc.value
+        for name in ("loss", "min-k")
+    ]
+    assert found_auc == pytest.approx(wanted, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--attacks", "lira"), "there is no attack 'lira' on texts; name some of loss"),
+        (("--attacks", "reference"), "needs a second model; name it: reference= or --reference"),
+        (("--fpr", "0.0001"), "a false positive rate of 0.0001 cannot be seen with 40 nonmembers"),
+        (("--overlap", "9999"), "overlap=9999 does not fit windows of"),
+        (("--column", "body"), "in.jsonl:1: has no column 'body'; name one of 'text'"),
+        (("--share", "2"), "share=2.0, more than 0 and at most 1 was expected"),
+        (("--confidence", "95"), "confidence must lie between 0 and 1, got 95.0"),
+    ],
+)
+def test_bad_options_leave_nothing_behind(command, model, texts, options, words):
+    outcome = command(
+        "membership", "text", model, "in.jsonl", "out.jsonl", "--out", "report", *options
+    )
+    assert outcome.code == 2
+    assert words in outcome.err
+    assert not Path("report").exists()
+
+
+def test_what_is_read_is_not_written(command, model, texts):
+    Path("membership.json").write_text(Path("in.jsonl").read_text())
+    outcome = command("membership", "text", model, "membership.json", "out.jsonl", "--out", ".")
+    assert outcome.code == 2
+    assert "is read by this command" in outcome.err

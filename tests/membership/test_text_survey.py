@@ -1,0 +1,174 @@
+"""Attacks on texts: members are told where there is something to tell, and only there."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from texts_and_models import random_words, trained_on
+
+import canary
+from canary.errors import EstimationError, InputError
+from canary.membership.metric import TEXT_ATTACKS
+from canary.membership.text_survey import _halves, survey_texts
+from canary.signals.text import TEXT_SIGNALS
+from canary.signals.text_measuring import measure_texts
+from canary.statistics.roc import balanced_accuracy
+
+N = 80
+MEMBER = np.arange(2 * N) < N
+
+
+def source(seed, count=2 * N):
+    return random_words(np.random.default_rng(seed), count, vocabulary=150)
+
+
+def measured(model, texts, member=MEMBER, **options):
+    return measure_texts(model, texts, member, start_token="\n", **options)
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return source(0)
+
+
+@pytest.fixture(scope="module")
+def told(texts):
+    """A model that learned its members by heart, and one of the same source that did not."""
+    other = trained_on(source(0, 4 * N)[2 * N :])
+    return survey_texts(measured(trained_on(texts[:N]), texts, reference=other), texts)
+
+
+def test_members_are_told_by_every_attack_that_should(told):
+    assert told.told_apart()
+    found = {one.attack.name: one.evaluation.auc for one in told.attacked}
+    assert set(found) == set(TEXT_SIGNALS) - {"neighbourhood"}
+    for name in ("loss", "reference", "min-k", "min-k++"):
+        assert found[name].lower > 0.6, name
+    assert found["reference"].value > 0.9
+
+
+def test_numbers_are_those_of_the_public_functions(told):
+    table = told.measured.table
+    for one in told.attacked:
+        scores = canary.attack(table, one.attack.name)
+        assert scores.guess is None
+        found = canary.evaluate(scores, table.member[0])
+        assert found.auc == one.evaluation.auc
+        assert found.accuracy is None
+        assert found.advantage is None
+        assert one.points == tuple(found.tpr_at_fpr(p.asked_fpr) for p in one.points)
+
+
+def test_the_half_that_teaches_is_not_judged(told):
+    """The accuracy is that of the threshold on the other half, the members halved alike."""
+    table = told.measured.table
+    teaching, judged = _halves(MEMBER, told.seed)
+    assert sorted([*teaching, *judged]) == list(range(2 * N))
+    assert MEMBER[teaching].sum() == MEMBER[judged].sum() == N // 2
+    for one in told.attacked:
+        sign = TEXT_SIGNALS[one.attack.name].sign
+        guess = sign * table.signal(one.attack.name)[0] >= sign * one.attack.thresholds[0]
+        assert one.accuracy == balanced_accuracy(guess[judged], MEMBER[judged])
+
+
+def test_the_answer_pays_for_the_choice(told):
+    """Bonferroni: of eight attacks each may miss by an eighth of 5 %."""
+    best = told.strongest.evaluation
+    assert best.auc.value == max(one.evaluation.auc.value for one in told.attacked)
+    assert told.corrected() == best.roc.auc(confidence=1 - 0.05 / 8)
+    assert told.corrected().lower < best.auc.lower
+
+
+def test_a_shadow_teaches_thresholds(texts):
+    table = measured(trained_on(texts[:N]), texts).table
+    theirs = source(7)
+    shadow = measured(trained_on(theirs[:N]), theirs).table
+    scores = canary.attack(table, "min-k", shadow=shadow)
+    assert canary.evaluate(scores, table.member[0]).accuracy.lower > 0.5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_model_that_never_saw_the_texts_tells_nothing_theory(seed):
+    """Trained on other texts of the source: every AUC's interval holds a half.
+
+    Each is 99.9 %, so that 8 attacks on 3 draws miss by chance in less than one of 40 runs.
+    """
+    found = source(seed + 100, 5 * N)
+    texts, others = found[: 2 * N], found[2 * N :]
+    model, reference = trained_on(others[:N]), trained_on(others[N:])
+    survey = survey_texts(measured(model, texts, reference=reference), texts, confidence=0.999)
+    assert len(survey.attacked) == 8
+    for one in survey.attacked:
+        auc = one.evaluation.auc
+        assert auc.lower <= 0.5 <= auc.upper, one.attack.name
+    assert not survey.told_apart()
+    assert survey.warning() is None
+
+
+def test_a_difference_without_any_model_is_warned_of():
+    """Nonmembers of another vocabulary: the model never saw either, and yet seems to tell."""
+    texts = source(1)[:N] + random_words(np.random.default_rng(2), N)
+    model = trained_on(source(1, 4 * N)[2 * N :])
+    found = survey_texts(measured(model, texts), texts)
+    assert found.told_apart()
+    assert found.words.auc.value > 0.95
+    assert "differ without any model" in found.warning()
+    assert found.to_dict()["words"]["differ_without_model"] is True
+
+
+def test_nothing_to_warn_of(told):
+    """The attack is far above what words tell."""
+    assert told.words.auc.lower <= 0.5
+    assert told.warning() is None
+    assert told.to_dict()["warning"] is None
+
+
+def test_result_is_plain_and_names_lines_only(told, texts):
+    body = told.to_dict()
+    written = json.dumps(body, allow_nan=False)
+    assert not any(text in written for text in texts)
+    rows = body["most_member_like"]
+    assert len(rows) == 20
+    assert all(row["line"] < N for row in rows)
+    values = [row["value"] for row in rows]
+    assert values == sorted(values, reverse=TEXT_SIGNALS[body["strongest"]].sign > 0)
+
+
+def test_lines_are_named_as_asked(texts):
+    table = measured(trained_on(texts[:N]), ["", *texts], np.append(True, MEMBER))
+    found = survey_texts(table, ["", *texts], lines=np.arange(2 * N + 1) * 10)
+    assert found.lines.tolist() == [10 * at for at in range(1, 2 * N + 1)]
+
+
+def test_same_seed_same_result_and_only_halves_and_folds_depend_on_it(texts):
+    table = measured(trained_on(texts[:N]), texts)
+    one, again, other = (survey_texts(table, texts, seed=seed) for seed in (3, 3, 4))
+    assert one.to_dict() == again.to_dict()
+    assert one.corrected() == other.corrected()
+    assert one.words.auc != other.words.auc
+
+
+def test_refused(texts):
+    table = measured(trained_on(texts[:N]), texts)
+    with pytest.raises(InputError, match="159 texts were given and 160 or more measured"):
+        survey_texts(table, texts[1:])
+    with pytest.raises(EstimationError, match="cannot be seen with 80 nonmembers"):
+        survey_texts(table, texts, fprs=[0.001])
+    few = measured(trained_on(texts[:N]), texts[N - 9 : N + 50], np.arange(59) < 9)
+    with pytest.raises(EstimationError, match="9 different members are too few"):
+        survey_texts(few, texts[N - 9 : N + 50])
+    with pytest.raises(InputError, match="there is no attack 'entropy' on texts; name one of loss"):
+        canary.attack(table.table, "entropy")
+    with pytest.raises(InputError, match="there is no attack 'zlib'; name one of correctness"):
+        canary.attack(canary.measure(np.eye(2), y=[0, 1], member=[1, 0], outputs="probs"), "zlib")
+    shadow = canary.measure(np.ones(2), y=[0, 0], member=[1, 0], outputs="losses")
+    with pytest.raises(InputError, match="one of target and shadow is a table of texts"):
+        canary.attack(table.table, "loss", shadow=shadow)
+
+
+def test_every_signal_is_an_attack():
+    assert {name: signal for name, (signal, _) in TEXT_ATTACKS.items()} == {
+        name: name for name in TEXT_SIGNALS
+    }

@@ -1,0 +1,197 @@
+"""What texts, files and models are refused, and what is left out with a word."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from texts_and_models import letters_model, write_texts
+
+from canary.errors import CorpusError, InputError, ModelError, UnsupportedError
+from canary.signals.text_files import read_texts
+from canary.signals.text_measuring import measure_texts
+
+MODEL = letters_model(1 / 2, 1 / 4, 1 / 8, 1 / 8)
+STARTED = letters_model(1 / 2, 1 / 4, 1 / 8, 1 / 8, start="^")
+
+
+class Served:
+    """A model that tells of the tokens it is asked for, as an endpoint does."""
+
+    tokenizer, facts = MODEL.tokenizer, MODEL.facts
+    score, memory, open = MODEL.score, MODEL.memory, MODEL.open
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_texts_without_a_priced_token_are_left_out():
+    """Nothing stands before a text here, so a single letter has no price."""
+    texts = ["ab", "", "a", "ba", "B"]
+    found = measure_texts(MODEL, texts, [True, True, False, False, False], signals="loss")
+    assert found.kept.tolist() == [0, 3]
+    assert found.table.member.tolist() == [[True, False]]
+    assert found.notes[0].startswith("3 texts without a priced token are left out: empty, or one")
+
+
+def test_one_token_behind_a_start_token_stays():
+    found = measure_texts(STARTED, ["a", "", "b"], [True, True, False])
+    assert found.kept.tolist() == [0, 2]
+    assert found.notes[0].startswith("1 text without a priced token is left out")
+
+
+def test_nothing_left_is_refused():
+    with pytest.raises(InputError, match=r"no text has a priced token; name the start token"):
+        measure_texts(MODEL, ["a", "b"], [True, False])
+    with pytest.raises(InputError, match="all 1 samples are members; give samples of both kinds"):
+        measure_texts(MODEL, ["ab", "b"], [True, False])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"signals": "lira"}, "there is no attack 'lira' on texts; name some of loss, total-loss"),
+        ({"signals": "reference"}, r"needs a second model; name it: reference= or --reference"),
+        ({"share": 0.0}, "share=0.0, more than 0 and at most 1 was expected"),
+        ({"share": float("nan")}, "share=nan"),
+    ],
+)
+def test_options(options, words):
+    with pytest.raises(InputError, match=words):
+        measure_texts(MODEL, ["ab", "ba"], [True, False], **options)
+
+
+def test_lengths_and_sides():
+    with pytest.raises(InputError, match="differ in length: texts 2, member 1"):
+        measure_texts(MODEL, ["ab", "ba"], [True])
+    with pytest.raises(InputError, match="all 2 samples are members"):
+        measure_texts(MODEL, ["ab", "ba"], [True, True])
+
+
+def test_texts_are_texts():
+    with pytest.raises(InputError, match="a sequence of texts was expected, got text 1 as None"):
+        measure_texts(MODEL, ["ab", None], [True, False])
+    with pytest.raises(InputError, match="a sequence of texts was expected, got one text"):
+        measure_texts(MODEL, "ab", [True, False])
+    with pytest.raises(InputError, match="member must hold true and false, or 1 and 0"):
+        measure_texts(MODEL, ["ab", "ba"], [2, 0])
+    with pytest.raises(CorpusError, match="text 1: holds half a surrogate pair"):
+        measure_texts(MODEL, ["ab", "\ud800"], [True, False])
+
+
+def test_a_text_that_the_tokenizer_lacks_is_named_by_its_place_not_shown():
+    with pytest.raises(ModelError, match="text 1") as refused:
+        measure_texts(MODEL, ["ab", "abz"], [True, False])
+    assert "abz" not in str(refused.value)
+
+
+def test_a_served_model_has_no_distributions():
+    found = measure_texts(Served(), ["ab", "ba"], [True, False])
+    assert "min-k++" not in found.table.values
+    assert any(note.startswith("min-k++ is left out") for note in found.notes)
+    with pytest.raises(UnsupportedError, match="not how the whole vocabulary is distributed"):
+        measure_texts(Served(), ["ab", "ba"], [True, False], signals="min-k++")
+
+
+def test_another_tokenizer_is_compared_by_whole_texts_or_refused():
+    """Behind start tokens both price whole texts; without one, the first letter is missing."""
+    other = letters_model(1 / 4, 1 / 4, 1 / 4, 1 / 4, start="!")
+    texts, member = ["b", "ab"], [True, False]
+    with pytest.raises(InputError, match="the target has no price for the first token"):
+        measure_texts(MODEL, ["bb", "ab"], member, reference=other)
+    with pytest.raises(InputError, match="the reference model has no price for the first"):
+        measure_texts(STARTED, texts, member, reference=MODEL)
+    found = measure_texts(STARTED, texts, member, reference=other, start_token=None)
+    # The ids agree although the names of the start tokens differ: the tokens are the same.
+    np.testing.assert_allclose(
+        found.table.signal("reference")[0], [0.0, -0.5 * np.log(2)], atol=1e-6
+    )
+
+
+def test_totals_are_compared_where_tokens_differ_golden():
+    """ab is 1 and 2 bits in two tokens of ours, and 2 bits in one of theirs."""
+    other = letters_model(1 / 4, 1 / 4, 1 / 8, 1 / 8, 1 / 4, start="^", pair="ab")
+    found = measure_texts(STARTED, ["ab", "B"], [True, False], reference=other)
+    np.testing.assert_allclose(
+        found.table.signal("reference")[0], [(3 - 2) / 2 * np.log(2), 0.0], atol=1e-6
+    )
+    assert found.notes[-1].startswith("The reference model has another tokenizer: what is compared")
+
+
+def test_start_tokens_of_two_models():
+    """The reference gets the start token that was named, unless it is given its own, or none."""
+    texts, member = ["bb", "ab"], [True, False]
+    even = letters_model(1 / 4, 1 / 4, 1 / 4, 1 / 4)
+    found = measure_texts(MODEL, texts, member, reference=even, start_token="a")
+    assert found.settings["reference_start_token"] == "a"
+    np.testing.assert_allclose(
+        found.table.signal("reference")[0], [0.0, -0.5 * np.log(2)], atol=1e-6
+    )
+    options = {"reference": STARTED, "start_token": "a", "signals": "reference"}
+    with pytest.raises(InputError, match="the reference model is named by reference_start_token"):
+        measure_texts(MODEL, texts, member, **{**options, "reference_start_token": "ab"})
+    found = measure_texts(MODEL, texts, member, **{**options, "reference_start_token": ""})
+    assert found.settings["reference_start_token"] is None
+    assert found.notes[-1].startswith("The reference model has another tokenizer: what is compared")
+
+
+def test_the_reference_is_another_model():
+    with pytest.raises(InputError, match="the reference model is the model that is attacked"):
+        measure_texts(MODEL, ["bb", "ab"], [True, False], reference=MODEL)
+
+
+def test_files_are_read_with_their_lines():
+    write_texts("in.jsonl", ["ab", "ba"])
+    Path("out.jsonl").write_text('\n{"text": "bb"}\n\n{"text": "aa"}\n')
+    found = read_texts("in.jsonl", "out.jsonl")
+    assert found.texts == ["ab", "ba", "bb", "aa"]
+    assert found.member.tolist() == [True, True, False, False]
+    assert [found.place(at) for at in range(4)] == [
+        "in.jsonl:1",
+        "in.jsonl:2",
+        "out.jsonl:2",
+        "out.jsonl:4",
+    ]
+
+
+def test_texts_on_both_sides_are_members():
+    write_texts("in.jsonl", ["ab", "ba", "ab"])
+    write_texts("out.jsonl", ["ba", "bb", "ab", "ba"])
+    found = read_texts("in.jsonl", "out.jsonl")
+    assert found.texts == ["ab", "ba", "ab", "bb"]
+    assert found.lines.tolist() == [1, 2, 3, 2]
+    assert found.notes == (
+        "3 nonmembers are the same texts as members, and left out",
+        "1 text of the members repeats another: intervals take them for different texts",
+    )
+    write_texts("out.jsonl", ["ba", "ab"])
+    with pytest.raises(CorpusError, match=r"out.jsonl: each of its texts stands in the members'"):
+        read_texts("in.jsonl", "out.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("", "out.jsonl: holds no record"),
+        ("\n\n", "out.jsonl: holds no record"),
+        (json.dumps({"text": 7}), "out.jsonl:1: column 'text' is a number, not text"),
+        (json.dumps({"body": "ab"}), "out.jsonl:1: has no column 'text'; name one of 'body'"),
+        ('{"text": "ab"}\n["ab"]', "out.jsonl:2: is a list, not a JSON object"),
+        ('{"text": "a', "out.jsonl:1: is not valid JSON"),
+    ],
+)
+def test_bad_files(body, words):
+    write_texts("in.jsonl", ["ab"])
+    Path("out.jsonl").write_text(body)
+    with pytest.raises(CorpusError, match=words):
+        read_texts("in.jsonl", "out.jsonl")
+
+
+def test_no_file():
+    write_texts("in.jsonl", ["ab"])
+    with pytest.raises(CorpusError, match="nowhere.jsonl"):
+        read_texts("in.jsonl", "nowhere.jsonl")

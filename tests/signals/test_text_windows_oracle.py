@@ -1,0 +1,77 @@
+"""Long texts: every token is priced once, with the context that its window gives it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_models import build
+
+from canary.errors import InputError
+from canary.scoring.texts import score
+from canary.scoring.windows import windows
+from canary.signals.text_measuring import measure_texts
+
+SHORT = "the code"
+
+
+def text_of(length):
+    rng = np.random.default_rng(length)
+    return "".join(rng.choice(list("abc 0123"), length))
+
+
+@pytest.mark.parametrize(("window", "overlap"), [(None, None), (16, 5), (16, 15), (2, 1), (40, 1)])
+@pytest.mark.parametrize("length", [15, 16, 17, 64, 65, 90])
+def test_each_token_is_priced_once_oracle(window, overlap, length):
+    """Against each token priced alone, below the tokens of its window before it."""
+    model, text = build("gpt2"), text_of(length)
+    found = measure_texts(
+        model, [text, SHORT], [True, False], signals="total-loss", window=window, overlap=overlap
+    )
+    size = 64 if window is None else window
+    step = size - (size // 2 if overlap is None else overlap)
+    parts = []
+    for at in range(1, length):
+        begin = (0 if at < size else (at - size) // step + 1) * step
+        parts += [text[begin : at + 1], text[begin:at]]
+    bits = score(model, parts)
+    wanted = (bits[::2] - bits[1::2]).sum() * np.log(2)
+    assert found.tokens.tolist() == [length - 1, len(SHORT) - 1]
+    assert found.table.signal("total-loss")[0, 0] == pytest.approx(wanted, rel=1e-4)
+
+
+@pytest.mark.parametrize("overlap", [1, 3, 7])
+@pytest.mark.parametrize("length", range(9, 30))
+def test_no_window_prices_nothing(length, overlap):
+    parts = list(windows(tuple(range(length)), limit=8, overlap=overlap))
+    priced = [part[start:] for part, start in parts]
+    assert all(priced)
+    assert [token for part in priced for token in part] == list(range(1, length))
+
+
+def test_windows_are_said():
+    found = measure_texts(build("gpt2"), [text_of(90), SHORT], [True, False], signals="loss")
+    assert found.notes == (
+        "1 text of more than 64 tokens was priced in windows that share 32 tokens",
+    )
+    assert (found.settings["window"], found.settings["overlap"]) == (64, 32)
+
+
+def test_a_model_of_any_length_needs_no_windows():
+    found = measure_texts(build("lstm"), [text_of(900), SHORT], [True, False], signals="loss")
+    assert (found.notes, found.settings["window"]) == ((), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("gpt2", {"overlap": 64}, "overlap=64 does not fit windows of 64 tokens; give 1 to 63"),
+        ("gpt2", {"window": 8, "overlap": 8}, "overlap=8 does not fit windows of 8 tokens"),
+        ("gpt2", {"overlap": 0}, "overlap=0 does not fit"),
+        ("gpt2", {"window": 1}, "window=1 prices no token"),
+        ("lstm", {"overlap": 3}, "overlap=3 without windows: the model takes texts of any"),
+        ("gpt2", {"window": 4, "context": "abcdef"}, "the context has 6 tokens, a window takes 4"),
+    ],
+)
+def test_sizes_that_do_not_fit(name, options, words):
+    with pytest.raises(InputError, match=words):
+        measure_texts(build(name), [text_of(90), SHORT], [True, False], signals="loss", **options)
