@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
+from canary.records.fields import brief
 
-__all__ = ["Origin", "SignalTable", "check_tied"]
+__all__ = ["Origin", "SignalTable", "check_tied", "positions"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,13 @@ class Origin:
     data: str
     models: tuple[str, ...]
     target: str | None = None
+
+    def part(self, rows: NDArray[np.intp], columns: NDArray[np.intp], samples: int) -> Origin:
+        """The origin of some rows and columns: of other data, unless all columns are there."""
+        data = self.data
+        if not np.array_equal(columns, np.arange(samples)):
+            data = sha256(data.encode() + columns.astype(np.int64).tobytes()).hexdigest()
+        return Origin(data, tuple(self.models[row] for row in rows), self.target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +115,41 @@ class SignalTable:
             )
         return self.values[name]
 
+    def select(
+        self, *, models: ArrayLike | None = None, samples: ArrayLike | None = None
+    ) -> SignalTable:
+        """The table of some models and some samples, copied; what is missing stays so.
+
+        Parameters
+        ----------
+        models, samples : array_like of int or of bool, optional
+            Positions, or a flag for each; all unless given.
+
+        Raises
+        ------
+        InputError
+            If there is no such model or sample, or none is left.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> values = {"loss": np.array([[0.1, 0.2], [0.3, 0.4]])}
+        >>> table = SignalTable(values, np.eye(2) == 1, np.array([0, 1]), 2)
+        >>> table.select(models=[1], samples=[True, False]).signal("loss")
+        array([[0.3]])
+        """
+        rows = positions(models, self.models, "models", self.source)
+        columns = positions(samples, self.samples, "samples", self.source)
+        at = np.ix_(rows, columns)
+        return replace(
+            self,
+            origin=None if self.origin is None else self.origin.part(rows, columns, self.samples),
+            values={name: value[at] for name, value in self.values.items()},
+            member=self.member[at],
+            label=self.label[columns],
+            group=None if self.group is None else self.group[columns],
+        )
+
 
 def check_tied(references: SignalTable, target: SignalTable, *, row: int = 0) -> None:
     """Refuse reference models that belong to other data or to another target.
@@ -142,3 +186,20 @@ def check_tied(references: SignalTable, target: SignalTable, *, row: int = 0) ->
             cure="make them anew for this target, or attack the one that they were made for",
             where=references.source,
         )
+
+
+def positions(given: ArrayLike | None, size: int, what: str, where: str) -> NDArray[np.intp]:
+    """Positions that exist, of the integers or flags that were given."""
+    if given is None:
+        return np.arange(size)
+    chosen = np.asarray(given)
+    if chosen.dtype == np.bool_ and chosen.shape == (size,):
+        chosen = np.flatnonzero(chosen)
+    whole = chosen.ndim == 1 and chosen.dtype.kind in "iu" and len(chosen) > 0
+    if not whole or chosen.min() < 0 or chosen.max() >= size:
+        raise InputError(
+            f"{what} {brief(given)} of a table that has {size}",
+            cure=f"give positions from 0 to {size - 1}, or {size} flags of which one is true",
+            where=where,
+        )
+    return chosen.astype(np.intp)
