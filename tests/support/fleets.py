@@ -72,11 +72,6 @@ def faulty(task):
     return means(task)
 
 
-def choosy(task):
-    """Holds a set of constants, whose order changes from process to process."""
-    return task.options["kind"] in {"one", "two", "three", "four", "five", "six"}
-
-
 def hopeless(task):
     raise ValueError("no")
 

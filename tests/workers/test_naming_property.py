@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import fleets
 import pytest
@@ -49,24 +48,22 @@ def test_what_changes_something_changes_the_digest(case):
 
 def test_other_processes_find_the_same():
     """Each has another order of sets."""
+    source = "def f(kind):\n    return kind in {'one', 'two', 'three', 'four', 'five', 'six'}"
     script = (
-        "import fleets; from canary.workers.naming import described;"
-        "from canary.models.torch_training import TorchTraining as T;"
-        "print(described(fleets.choosy, ''), described(T(build=fleets.small_net), ''))"
+        "from canary.workers.naming import described; held = {'__name__': 'somewhere'};"
+        f"exec({source!r}, held); print(described(held['f'], ''))"
     )
-    paths = os.pathsep.join([str(Path(fleets.__file__).parent), *sys.path])
     said = {
         subprocess.run(
             [sys.executable, "-c", script],
             capture_output=True,
             text=True,
             check=True,
-            env={**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": seed},
-        ).stdout
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout.strip()
         for seed in "123"
     }
-    here = described(fleets.choosy, ""), described(TorchTraining(build=fleets.small_net), "")
-    assert said == {f"{here[0]} {here[1]}\n"}
+    assert said == {str(of(source))}
 
 
 def test_a_described_training_comes_back_equal():
