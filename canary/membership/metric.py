@@ -13,7 +13,16 @@ from canary.membership.thresholds import learn_thresholds
 from canary.signals.definitions import SIGNALS
 from canary.signals.table import SignalTable
 
-__all__ = ["ATTACKS", "AttackScores", "Thresholding", "applicable", "attack", "shadow_samples"]
+__all__ = [
+    "ATTACKS",
+    "NEURAL",
+    "AttackScores",
+    "Thresholding",
+    "applicable",
+    "attack",
+    "shadow_rows",
+    "shadow_samples",
+]
 
 Thresholding = Literal["class", "one"]
 """A threshold for each class, or one for all."""
@@ -30,6 +39,9 @@ ATTACKS: dict[str, tuple[str, Thresholding | None]] = {
     },
 }
 """The attacks by name: their signal, and how many thresholds they learn."""
+
+NEURAL = ("neural", "neural-per-class")
+"""Attacks by networks that read all outputs; `canary.membership.neural` has them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +71,18 @@ class AttackScores:
 
 
 def applicable(table: SignalTable) -> list[str]:
-    """Names of the attacks whose signal the table has."""
-    return [name for name, (signal, _) in ATTACKS.items() if signal in table.values]
+    """Names of the attacks whose signal the table has; the neural ones where it has outputs."""
+    there = [name for name, (signal, _) in ATTACKS.items() if signal in table.values]
+    return there if table.outputs is None else [*there, *NEURAL]
 
 
 def attack(
-    table: SignalTable, name: str, *, shadow: SignalTable | None = None, target: int = 0
+    table: SignalTable,
+    name: str,
+    *,
+    shadow: SignalTable | None = None,
+    target: int = 0,
+    seed: int = 0,
 ) -> AttackScores:
     """Say of each sample how much it looks like a member of the target model.
 
@@ -73,12 +91,15 @@ def attack(
     table : SignalTable
     name : str
         One of `ATTACKS`: a signal with a threshold for each class (``modified-entropy``),
-        or with one for all (``modified-entropy-one-threshold``), or ``correctness``.
+        or with one for all (``modified-entropy-one-threshold``), or ``correctness``; or one
+        of `NEURAL`, for tables with outputs.
     shadow : SignalTable, optional
         Models whose members the attacker knows, all of which serve as shadows. Unless
         given, these are the other models of `table`.
     target : int
         The model of `table` that is attacked.
+    seed : int
+        Of the neural attacks; the others draw nothing.
 
     Returns
     -------
@@ -107,9 +128,11 @@ def attack(
        Models, USENIX Security 2021.
     """
     where = "attack"
-    if name not in ATTACKS:
+    if name not in ATTACKS and name not in NEURAL:
         raise InputError(
-            f"there is no attack {name!r}", cure=f"name one of {', '.join(ATTACKS)}", where=where
+            f"there is no attack {name!r}",
+            cure=f"name one of {', '.join([*ATTACKS, *NEURAL])}",
+            where=where,
         )
     if not 0 <= target < table.models:
         raise InputError(
@@ -117,6 +140,10 @@ def attack(
             cure="count them from 0",
             where=where,
         )
+    if name in NEURAL:
+        from canary.membership.neural import neural_attack  # which builds on this module
+
+        return neural_attack(table, name, shadow=shadow, target=target, seed=seed)
     signal, how = ATTACKS[name]
     sign = SIGNALS[signal].sign
     scores = sign * table.signal(signal)[target]
@@ -148,6 +175,19 @@ def shadow_samples(
     table: SignalTable, signal: str, *, shadow: SignalTable | None, target: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]:
     """Signal, member and label of all samples of all shadow models, behind each other."""
+    source, rows = shadow_rows(table, shadow=shadow, target=target)
+    values = source.signal(signal)[rows].ravel()
+    label = np.tile(source.label, len(rows))
+    if label.max() >= table.classes:  # of losses, which do not tell their classes
+        keep = label < table.classes
+        return values[keep], source.member[rows].ravel()[keep], label[keep]
+    return values, source.member[rows].ravel(), label
+
+
+def shadow_rows(
+    table: SignalTable, *, shadow: SignalTable | None, target: int
+) -> tuple[SignalTable, list[int]]:
+    """The table of the shadows, and which of its models they are."""
     source = table if shadow is None else shadow
     if source.classes != table.classes and "entropy" in source.values:
         raise InputError(
@@ -155,22 +195,16 @@ def shadow_samples(
             cure="train the shadow on the target's classes, numbered alike",
             where=source.source,
         )
-    if shadow is None:
-        rows = [row for row in range(table.models) if row != target]
-        if not rows:
-            raise InputError(
-                "there is no shadow: the table has one model",
-                cure="give a table of shadow models by shadow=",
-                where=table.source,
-            )
-    else:
-        rows = list(range(shadow.models))
-    values = source.signal(signal)[rows].ravel()
-    label = np.tile(source.label, len(rows))
-    if label.max() >= table.classes:  # of losses, which do not tell their classes
-        keep = label < table.classes
-        return values[keep], source.member[rows].ravel()[keep], label[keep]
-    return values, source.member[rows].ravel(), label
+    if shadow is not None:
+        return shadow, list(range(shadow.models))
+    rows = [row for row in range(table.models) if row != target]
+    if not rows:
+        raise InputError(
+            "there is no shadow: the table has one model",
+            cure="give a table of shadow models by shadow=",
+            where=table.source,
+        )
+    return table, rows
 
 
 def _margin(scores: NDArray[np.float64], at: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -32,6 +32,8 @@ class SignalTable:
         Any further division of the samples, for evaluation by group.
     source : str
         Where it comes from, for messages and reports.
+    outputs : ndarray of float32 of shape (models, samples, classes) or None
+        Log-probabilities of all classes, in nats, where they were kept.
     """
 
     values: Mapping[str, NDArray[np.float64]]
@@ -40,6 +42,7 @@ class SignalTable:
     classes: int
     group: NDArray[Any] | None = None
     source: str = "table"
+    outputs: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         shapes = {value.shape for value in self.values.values()} | {self.member.shape}
@@ -48,6 +51,12 @@ class SignalTable:
                 f"a table of shapes {sorted(shapes)} with {len(self.label)} labels",
                 cure="give signals and members of shape (models, samples), and a label for each "
                 "sample",
+                where=self.source,
+            )
+        if self.outputs is not None and self.outputs.shape[:2] != self.member.shape:
+            raise InputError(
+                f"outputs of shape {self.outputs.shape} for members of shape {self.member.shape}",
+                cure="give outputs of shape (models, samples, classes)",
                 where=self.source,
             )
 

@@ -1,31 +1,47 @@
-"""Song and Mittal's undefended Location30 classifier, attacked through its outputs.
+"""Train Song and Mittal's Location30 classifiers, undefended and defended, and keep what they say.
 
     python location30.py --data DATA --work WORK [--seeds 10]
+    python table.py --work WORK --out results.json
 
-DATA is the folder with location30.npz (README.md says where the data comes from). For each
-seed a target and a shadow are trained on 1,000 records each, drawn anew; what they say of
-their members and of as many others goes to WORK, and `canary membership attack` does the
-rest. At the end stand the paper's accuracies beside ours.
+DATA is the folder with location30.npz (README.md says where the data comes from). Of every
+seed and defence a target and a shadow are trained, on records drawn anew; what they say of
+their members and of others goes to WORK/seed-S/DEFENCE, where a run that was broken off goes
+on. `table.py` attacks them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
-import statistics
+from itertools import pairwise
 from pathlib import Path
 
+import memguard
+import networks
 import numpy as np
 import torch
-from scipy.stats import t as student
+from safetensors.torch import load_file, save_file
 
-from canary.cli.main import run
+DELTA = 1e-4
+DEFENCES: dict[str, dict[str, float]] = {
+    "undefended": {},
+    "dropout": {"dropout": 0.2},
+    "weight-decay": {"weight_decay": 0.01},
+    "label-smoothing": {"smoothing": 0.2},
+    "adversarial-regularization": {"strength": 0.5},
+    "dp-sgd": {"noise": 0.6, "clip": 1.0, "rate": 0.02, "epochs": 20, "delta": DELTA},
+    "memguard": {},
+}
+"""What each is trained with; chosen once, on a seed that is not reported."""
 
-PAPER = {"correctness": 68.7, "confidence": 76.3, "entropy": 61.6, "modified-entropy": 78.1}
-RECORDS = 1000
-HIDDEN = (1024, 512, 256, 128)
-CLASSES = 30
+SIZES = {
+    "target": (1000, 1000, 1000),
+    "shadow": (1000, 500, 510),
+    "small-shadow": (500, 500, 500),
+}
+"""Records that a model is trained on, that its defence may see, and that it never sees."""
+
+Parts = dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 def read(folder: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -35,72 +51,84 @@ def read(folder: Path) -> tuple[np.ndarray, np.ndarray]:
         return bits.astype(np.float32), held["labels"].astype(np.int64) - 1
 
 
-def network(inputs: int) -> torch.nn.Sequential:
-    layers: list[torch.nn.Module] = []
-    for width in (*HIDDEN, CLASSES):
-        layer = torch.nn.Linear(inputs, width)
-        torch.nn.init.xavier_uniform_(layer.weight)
-        torch.nn.init.zeros_(layer.bias)
-        layers += [layer, torch.nn.ReLU()]
-        inputs = width
-    return torch.nn.Sequential(*layers[:-1])
+def split(records: int, seed: int) -> Parts:
+    """Target and shadow share no record. The small shadow is part of the large one's."""
+    order = np.random.default_rng(seed).permutation(records)
+    parts: Parts = {}
+    for name, sizes in SIZES.items():
+        start = 0 if name == "target" else sum(SIZES["target"])
+        at = np.cumsum([start, *sizes])
+        inside, known, outside = (order[a:b] for a, b in pairwise(at))
+        parts[name] = inside, known, outside
+    return parts
 
 
-def train(x: np.ndarray, y: np.ndarray, *, seed: int, epochs: int) -> torch.nn.Sequential:
-    torch.manual_seed(seed)
-    model = network(x.shape[1])
-    # With Adam (rate 0.001) the model is right on 45 % of other records, not on 59 %.
-    step = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    inputs, labels = torch.from_numpy(x), torch.from_numpy(y)
-    for _ in range(epochs):
-        for part in torch.randperm(len(x)).split(64):
-            step.zero_grad()
-            torch.nn.functional.cross_entropy(model(inputs[part]), labels[part]).backward()
-            step.step()
-    return model.eval()
-
-
-def outputs(
-    x: np.ndarray,
-    y: np.ndarray,
-    inside: np.ndarray,
-    outside: np.ndarray,
-    path: Path,
-    *,
-    seed: int,
-    epochs: int,
-) -> None:
-    """Train on the records `inside`; write what the model says of both kinds."""
-    model = train(x[inside], y[inside], seed=seed, epochs=epochs)
+def job(x: np.ndarray, y: np.ndarray, parts: Parts, *, home: Path, role: str, seed: int) -> None:
+    """Train one model and write what it says: ROLE.npz, and last of all ROLE.json."""
+    inside, known, outside = parts[role]
     both = np.concatenate([inside, outside])
+    labels, member = y[both], np.arange(len(both)) < len(inside)
+    home.mkdir(parents=True, exist_ok=True)
+    facts: dict[str, object] = {"seed": seed, **DEFENCES[home.name]}
+    if home.name == "memguard":
+        network = networks.network(x.shape[1])
+        network.load_state_dict(load_file(home.parent / "undefended" / f"{role}.safetensors"))
+        seen = torch.from_numpy(says(network, x[np.concatenate([inside, known])]))
+        truth = torch.arange(len(seen)) < len(inside)
+        defender = memguard.train_defender(seen, truth, seed=seed)
+        logits = memguard.guard(torch.from_numpy(says(network, x[both])), defender).numpy()
+    else:
+        curve: list[dict[str, float]] = []
+        looks: list[np.ndarray] = []
+
+        def look(epochs: float, model: torch.nn.Module) -> None:
+            said, unseen = says(model, x[both]), says(model, x[known])
+            right = said.argmax(1) == labels
+            curve.append(
+                {
+                    "epochs": epochs,
+                    "train": float(right[member].mean()),
+                    "test": float(right[~member].mean()),
+                    "known": float((unseen.argmax(1) == y[known]).mean()),
+                    "known_loss": loss_of(unseen, y[known]),
+                }
+            )
+            looks.append(said)
+
+        data = x[inside], y[inside], x[known], y[known]
+        model, epsilon = trained(data, home.name, seed, look)
+        logits = says(model, x[both])
+        facts |= {"curve": curve, "epsilon": epsilon}
+        if home.name == "undefended":
+            np.save(home / f"{role}-looks.npy", np.stack(looks))
+        save_file(model.state_dict(), home / f"{role}.safetensors")
+    np.savez(home / f"{role}.npz", logits=logits, labels=labels, member=member, record=both)
+    (home / f"{role}.json").write_text(json.dumps(facts))
+
+
+def trained(
+    data: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    defence: str,
+    seed: int,
+    look: networks.Each,
+) -> tuple[torch.nn.Module, float | None]:
+    options = {"seed": seed, "each": look, **DEFENCES[defence]}
+    if defence == "adversarial-regularization":
+        return networks.train_against_attacker(*data, **options), None
+    if defence == "dp-sgd":
+        return networks.train_privately(*data[:2], **options)
+    return networks.train(*data[:2], **options), None
+
+
+def says(model: torch.nn.Module, x: np.ndarray) -> np.ndarray:
     with torch.no_grad():
-        logits = model(torch.from_numpy(x[both])).numpy()
-    np.savez(path, logits=logits, labels=y[both], member=np.arange(len(both)) < len(inside))
+        return model(torch.from_numpy(x)).numpy()
 
 
-def attacked(x: np.ndarray, y: np.ndarray, work: Path, seed: int, epochs: int) -> dict:
-    """Train target and shadow on records of their own, attack, and give the JSON."""
-    order = np.random.default_rng(seed).permutation(len(x))
-    parts = order[: 4 * RECORDS].reshape(4, RECORDS)
-    folder = work / f"seed-{seed}"
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, name in enumerate(("target", "shadow")):
-        inside, outside = parts[2 * number : 2 * number + 2]
-        outputs(x, y, inside, outside, folder / name, seed=2 * seed + number, epochs=epochs)
-    words = ["membership", "attack", "--out", str(folder / "report")]
-    words += [f"--{name}={folder / name}.npz" for name in ("target", "shadow")]
-    if run(words):
-        raise SystemExit(f"the attack of seed {seed} failed")
-    return json.loads((folder / "report" / "membership.json").read_text())
-
-
-def mean(values: list[float]) -> str:
-    """Mean and 95 % interval over seeds, in percent; of one seed the value."""
-    middle = statistics.mean(values)
-    if len(values) == 1:
-        return f"{middle:.1f}"
-    half = student.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return f"{middle:.1f} ± {half:.1f}"
+def loss_of(logits: np.ndarray, labels: np.ndarray) -> float:
+    return float(
+        torch.nn.functional.cross_entropy(torch.from_numpy(logits), torch.from_numpy(labels))
+    )
 
 
 def main() -> None:
@@ -108,26 +136,21 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--defences", default=",".join(DEFENCES), help="names with commas")
     options = parser.parse_args()
+    torch.set_num_threads(1)
     x, y = read(options.data)
-    found = [attacked(x, y, options.work, seed, options.epochs) for seed in range(options.seeds)]
-    shares = [
-        mean([100 * one["target"][f"accuracy_on_{kind}"] for one in found])
-        for kind in ("members", "nonmembers")
-    ]
-    print(f"accuracy of the target, %: {shares[0]} on members, {shares[1]} on others")
-    print("| attack | paper, % | ours, % |\n| --- | ---: | ---: |")
-    for name in (one["name"] for one in found[0]["attacks"]):
-        ours = [
-            100 * one["balanced_accuracy"]["value"]
-            for whole in found
-            for one in whole["attacks"]
-            if one["name"] == name
-        ]
-        print(f"| {name} | {PAPER.get(name, '–')} | {mean(ours)} |")
-    errors = [whole["risk"]["rmse"] for whole in found]
-    print(f"RMSE of risk scores: {statistics.mean(errors):.3f}")
+    for seed in range(options.seeds):
+        parts = split(len(x), seed)
+        for defence in options.defences.split(","):
+            small = defence in ("undefended", "memguard")  # of table 4
+            for number, role in enumerate(SIZES):
+                home = options.work / f"seed-{seed}" / defence
+                done = (home / f"{role}.json").is_file()
+                if done or (role == "small-shadow" and not small):
+                    continue
+                job(x, y, parts, home=home, role=role, seed=3 * seed + number)
+                print(f"seed {seed}: {defence}, {role}", flush=True)
 
 
 if __name__ == "__main__":
