@@ -160,8 +160,10 @@ def white_box_attack(
     -----
     Beside what the black-box attack reads: the loss, the norm of the gradient by each
     parameter tensor, and the gradient by the last weight matrix: the norm of each class's row
-    (its own first, the others from the largest down) and its own row. Nasr et al. [1]_
-    convolve over whole gradients, for which a shadow of thousands is needed.
+    (its own first, the others from the largest down), and the sizes of the entries of its own
+    row from the largest down: hidden units have no order that two models share. All as
+    logarithms. Nasr et al. [1]_ read whole gradients, by an attacker who knows some of the
+    target's own members and needs no shadow.
 
     References
     ----------
@@ -279,10 +281,11 @@ def _seen(table: SignalTable, found: GradientFeatures) -> NDArray[np.float32]:
     others = found.rows.copy()
     np.put_along_axis(others, table.label[:, None], -1, 1)
     others = -np.sort(-others, axis=1)[:, :_ENTRIES]
-    norms = np.concatenate([found.norms, found.losses[:, None], own, others[:, :-1]], axis=1)
+    inner = -np.sort(-np.abs(found.label_rows), axis=1)[:, :_ENTRIES]
+    norms = np.concatenate([found.norms, found.losses[:, None], own, others[:, :-1], inner], axis=1)
     logs = np.log(np.maximum(norms, np.exp(-_EXTREME))).astype(np.float32)
     vectors = _vectors(_kept(table)[0], table.label, table.classes)
-    seen: NDArray[np.float32] = np.concatenate([vectors, logs, found.label_rows], axis=1)
+    seen: NDArray[np.float32] = np.concatenate([vectors, logs], axis=1)
     return seen
 
 

@@ -157,6 +157,13 @@ def test_white_box_reads_what_the_outputs_do_not_tell():
         shadow_features=features(shadow, 1, gap=2.0),
     )
     assert canary.evaluate(scores, target.member[0]).accuracy.lower > 0.75
+    # The target's hidden units in another order, and with other signs, are the same model.
+    given = features(target, 0, gap=2.0)
+    turned = replace(given, label_rows=-given.label_rows[:, ::-1].copy())
+    again = white_box_attack(
+        target, turned, shadow=shadow, shadow_features=features(shadow, 1, gap=2.0)
+    )
+    np.testing.assert_array_equal(again.scores, scores.scores)
     with pytest.raises(InputError, match="gradients of 800 samples for a table of 1 x 200"):
         white_box_attack(
             table(0, samples=200),
