@@ -48,8 +48,9 @@ def attacked(seed: Path, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in kept:
         found[name] = row(targets[name], shadows[name], ATTACKS)
-    for name, one in unaware(targets, plain).items():
-        found[f"{name}/unaware"] = one
+    if len(kept) > 1:
+        for name, one in unaware(targets, plain).items():
+            found[f"{name}/unaware"] = one
     curves = {name: facts(seed / name / "target.json")["curve"] for name in kept if known(name)}
     looks = [np.load(seed / "undefended" / f"{role}-looks.npy") for role in ("target", "shadow")]
 
@@ -68,19 +69,15 @@ def attacked(seed: Path, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
             at = int(np.argmin([abs(look["test"] - found[name]["test"]) for look in path]))
             one = row(*stopped(at), ATTACKS)
             found[f"{name}/nearest"] = {**one, "epochs": path[at]["epochs"]}
+    of_paper = read(seed / "undefended" / "small-shadow.npz")
     for name in ("undefended", "memguard"):
-        small = read(seed / name / "small-shadow.npz")
-        found[f"{name}/small"] = row(targets[name], small, (*ATTACKS, "neural-per-class"))
-    small = read(seed / "undefended" / "small-shadow.npz")
-    found["memguard/small-unaware"] = row(targets["memguard"], small, ATTACKS)
-    for name in ("undefended", "memguard"):
-        of_sorted = sorted_attack(targets[name], small)
-        found[f"{name}/small"]["attacks"]["sorted"] = of_sorted
-        key = "memguard/small-unaware" if name == "memguard" else "undefended/small"
-        found[key]["attacks"]["sorted"] = of_sorted
-    found["memguard/small"]["attacks"]["sorted"] = sorted_attack(
-        targets["memguard"], read(seed / "memguard" / "small-shadow.npz")
-    )
+        if name in kept:
+            small = {"small": read(seed / name / "small-shadow.npz")}
+            if name == "memguard":
+                small["small-unaware"] = of_paper
+            for key, shadow in small.items():
+                found[f"{name}/{key}"] = one = row(targets[name], shadow, ATTACKS)
+                one["attacks"]["sorted"] = sorted_attack(targets[name], shadow)
     found["undefended"]["attacks"] |= white_box(seed, x, y, targets["undefended"], plain)
     found["curve"] = [
         {"epochs": look["epochs"], **row(*stopped(at), METRICS)}

@@ -136,8 +136,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument(
+        "--published", action="store_true", help="undefended: 200 epochs without momentum"
+    )
     parser.add_argument("--defences", default=",".join(DEFENCES), help="names with commas")
     options = parser.parse_args()
+    if options.published:
+        DEFENCES["undefended"] = {"epochs": 200, "momentum": 0.0}
     torch.set_num_threads(1)
     x, y = read(options.data)
     for seed in range(options.seeds):

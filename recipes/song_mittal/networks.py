@@ -51,6 +51,7 @@ def train(
     *,
     seed: int,
     epochs: int = EPOCHS,
+    momentum: float = MOMENTUM,
     dropout: float = 0.0,
     weight_decay: float = 0.0,
     smoothing: float = 0.0,
@@ -60,7 +61,7 @@ def train(
     torch.manual_seed(seed)
     model = network(x.shape[1], dropout=dropout)
     step = torch.optim.SGD(
-        model.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=weight_decay
+        model.parameters(), lr=RATE, momentum=momentum, weight_decay=weight_decay
     )
     decay = schedule(step, epochs)
     inputs, labels = torch.from_numpy(x), torch.from_numpy(y)

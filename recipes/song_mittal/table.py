@@ -117,6 +117,8 @@ def table_4(found: dict[str, Any]) -> list[str]:
     heads = ("", "train", "test", "networks", *METRICS)
     lines = [line(heads), line(["---", *["---:"] * (len(heads) - 1)])]
     for name, paper in PAPER.items():
+        if name not in found["rows"]:
+            continue
         lines.append(line((f"{NAMES[name]}, paper", *paper)))
         for suffix, words in (("/small", "ours, shadow of 500"), ("", "ours, shadow of 1,000")):
             row = found["rows"][name + suffix]
@@ -158,8 +160,8 @@ def draw(found: dict[str, Any], path: Path) -> None:
     colors = dict(zip(NAMES, plt.get_cmap("tab10").colors, strict=False))
     with plt.rc_context({"svg.hashsalt": "canary", "font.size": 9}):
         figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4))
-        for name in ("undefended", "adversarial-regularization"):
-            epochs, test = zip(*found["test_by_epoch"][name], strict=True)
+        for name, looks in found["test_by_epoch"].items():
+            epochs, test = zip(*looks, strict=True)
             left.plot(epochs, [100 * v for v in test], color=colors[name], label=NAMES[name])
         left.set_xlabel("epochs")
         left.set_ylabel("test accuracy (%)")
