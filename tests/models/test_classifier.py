@@ -86,8 +86,9 @@ def test_probabilities_and_logits_give_the_same_when_each_is_said(module, data):
         atol=1e-4,
     )
     assert TorchClassifier(module, "logits").fingerprint
-    with pytest.raises(ModelError, match="negative or does not sum to one"):
-        TorchClassifier(module, "probs").log_probs(data[0])
+    for wrong in (module, torch.nn.Sequential(ends, torch.nn.Threshold(0.1, 0.1))):
+        with pytest.raises(ModelError, match="negative or does not sum to one"):
+            TorchClassifier(wrong, "probs").log_probs(data[0])
 
 
 def test_numbers_do_not_depend_on_the_batch_size_property(module, data):
