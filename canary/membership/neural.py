@@ -28,6 +28,9 @@ _MOST = 50_000
 """Shadow samples that are learned from."""
 
 _ROWS = 1 << 16
+_BLOCK = 1 << 22
+"""Numbers that are arranged at a time."""
+
 _EXTREME = 30.0
 """Log-odds beyond it are cut off: e^-30 is nothing beside 1 in float32."""
 
@@ -110,6 +113,8 @@ def neural_attack(
             net = _Networks(arranged(theirs, label, _OWN_ENTRIES), member, groups, rng)
             for number, c in enumerate(own):
                 at = np.flatnonzero(table.label == c)
+                if not len(at):
+                    continue
                 scores[at] = net.scores(arranged(ours[at], table.label[at], _OWN_ENTRIES), number)
     asked = np.flatnonzero(pooled[table.label])
     if len(asked):
@@ -248,6 +253,15 @@ def arranged(
     ndarray of float32 of shape (samples, min(entries, classes))
         Cut off at -30 and 30.
     """
+    step = max(_BLOCK // outputs.shape[1], 1)
+    parts = [slice(at, at + step) for at in range(0, len(outputs), step)]
+    return np.concatenate([_odds(outputs[part], label[part], entries) for part in parts])
+
+
+def _odds(
+    outputs: NDArray[np.float32], label: NDArray[np.int64], entries: int
+) -> NDArray[np.float32]:
+    """`arranged`, of a block."""
     rows = np.arange(len(outputs))
     log_p = outputs.astype(np.float64)
     top = log_p.argmax(1)

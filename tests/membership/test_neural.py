@@ -79,6 +79,22 @@ def test_a_network_for_each_class_where_classes_differ():
     )
 
 
+def test_a_class_that_the_target_has_not():
+    target, shadow = table(12, samples=200, classes=3), table(13, samples=400, classes=3)
+    here = target.label != 1
+    assert target.outputs is not None
+    rest = canary.measure(
+        target.outputs[0][here],
+        y=target.label[here],
+        member=target.member[0][here],
+        outputs="logits",
+        keep_outputs=True,
+    )
+    whole, part = (canary.attack(t, "neural-per-class", shadow=shadow) for t in (target, rest))
+    np.testing.assert_allclose(part.scores, whole.scores[here], atol=1e-4)
+    assert part.notes == ()
+
+
 def test_nothing_to_learn_gives_nothing_away_theory():
     target, shadow = table(2, second=0.0), table(3, second=0.0)
     found = canary.evaluate(
@@ -109,7 +125,9 @@ def test_stopped_where_the_held_out_loss_is_least():
     assert found.epochs < 60
     rest = order[150:]
     odds = found.logits(x[rest], slice(0, 1))
-    assert np.logaddexp(0, np.where(member[rest], -odds, odds)).mean() < 0.74  # 0.78 after the last epoch
+    assert (
+        np.logaddexp(0, np.where(member[rest], -odds, odds)).mean() < 0.74
+    )  # 0.78 after the last epoch
 
 
 def test_kinds_weigh_the_same_however_many_there_are():
