@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -133,7 +134,8 @@ class TorchClassifier:
         parameters = self._parameters()
         buffers = dict(self._module.named_buffers())
         with inference(self._module):
-            x = self._tensor(inputs)
+            with self._taking(inputs):
+                x = self._tensor(inputs)
             y = torch.from_numpy(labels).to(self._device)
             classes = self._called(x[:1]).shape[1]
             last = _last_matrix(parameters, classes, self.name)
@@ -148,13 +150,8 @@ class TorchClassifier:
                 given = functional_call(self._module, ({**buffers, **chosen},), (sample[None],))
                 return functional.nll_loss(self._logged(given), label[None])
 
-            try:
-                with torch.enable_grad():
-                    found, losses = vmap(grad_and_value(loss), in_dims=(None, 0, 0))(
-                        parameters, x, y
-                    )
-            except (TypeError, ValueError) as error:
-                raise self._failed(inputs, error) from error
+            with self._taking(inputs), torch.enable_grad():
+                found, losses = vmap(grad_and_value(loss), in_dims=(None, 0, 0))(parameters, x, y)
             norms = torch.stack([g.flatten(1).float().norm(dim=1) for g in found.values()], 1)
             matrix = found[last].flatten(2).float()
             rows = torch.arange(len(matrix), device=matrix.device)
@@ -178,14 +175,8 @@ class TorchClassifier:
         return x.to(self._device, self._dtype if x.is_floating_point() else None)
 
     def _called(self, inputs: Any) -> torch.Tensor:
-        try:
+        with self._taking(inputs):
             given = self._module(self._tensor(inputs))
-        except (TypeError, ValueError, IndexError) as error:
-            raise self._failed(inputs, error) from error
-        except RuntimeError as error:
-            if "memory" in str(error):  # `inference` names it
-                raise
-            raise self._failed(inputs, error) from error
         if not isinstance(given, torch.Tensor) or given.ndim != 2 or given.shape[1] < 2:
             shown = (
                 f"shape {tuple(given.shape)}" if isinstance(given, torch.Tensor) else "no tensor"
@@ -197,14 +188,21 @@ class TorchClassifier:
             )
         return given
 
-    def _failed(self, inputs: Any, error: Exception) -> ModelError:
-        reason = str(error).partition("\n")[0]
-        return ModelError(
-            f"the module cannot take samples of shape {np.shape(inputs)[1:]} and type "
-            f"{getattr(inputs, 'dtype', type(inputs).__name__)} ({reason})",
-            cure="give samples as the module was trained on them",
-            where=self.name,
-        )
+    @contextmanager
+    def _taking(self, inputs: Any) -> Iterator[None]:
+        """What the module cannot do with its inputs is a ModelError."""
+        try:
+            yield
+        except (TypeError, ValueError, IndexError, RuntimeError) as error:
+            if "memory" in str(error):  # `inference` names it
+                raise
+            reason = str(error).partition("\n")[0]
+            raise ModelError(
+                f"the module cannot take samples of shape {np.shape(inputs)[1:]} and type "
+                f"{getattr(inputs, 'dtype', type(inputs).__name__)} ({reason})",
+                cure="give samples as the module was trained on them",
+                where=self.name,
+            ) from error
 
     def _log_probs(self, given: torch.Tensor) -> torch.Tensor:
         if not self._logits:

@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 
 mpl.use("Agg")
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from scipy.stats import t as student
+
+import canary
 
 HERE = Path(__file__).parent
 PAPER = {
@@ -42,6 +45,7 @@ COMPARED = (
 )
 """Attacks that were made on every model; the strongest of a row is one of these."""
 
+SIZES = ("target", "shadow", "small-shadow")
 METRICS = ("correctness", "confidence", "entropy", "modified-entropy")
 NAMES = {
     "undefended": "undefended",
@@ -155,6 +159,21 @@ def table_of_attacks(found: dict[str, Any]) -> list[str]:
     return lines
 
 
+def table_of_shadows(work: Path) -> list[str]:
+    """How sure undefended models are of their members: median entropy, mean over seeds."""
+    lines = [line(("", "members", "others", "test")), line(("---", "---:", "---:", "---:"))]
+    for role in SIZES:
+        paths = sorted(work.glob(f"seed-*/undefended/{role}.npz"))
+        seen = []
+        for table in map(canary.measure, paths):
+            member, entropy = table.member[0], table.signal("entropy")[0]
+            right = table.signal("correctness")[0]
+            parts = (entropy[member], entropy[~member])
+            seen.append([*map(np.median, parts), 100 * right[~member].mean()])
+        lines.append(line((role, *(f"{value:.2f}" for value in np.mean(seen, axis=0)))))
+    return lines
+
+
 def draw(found: dict[str, Any], path: Path) -> None:
     """Test accuracy while training, and the strongest attack against test accuracy."""
     colors = dict(zip(NAMES, plt.get_cmap("tab10").colors, strict=False))
@@ -162,10 +181,9 @@ def draw(found: dict[str, Any], path: Path) -> None:
         figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4))
         for name, looks in found["test_by_epoch"].items():
             epochs, test = zip(*looks, strict=True)
-            left.plot(epochs, [100 * v for v in test], color=colors[name], label=NAMES[name])
+            left.plot(epochs, [100 * v for v in test], color=colors[name])
         left.set_xlabel("epochs")
         left.set_ylabel("test accuracy (%)")
-        left.legend(frameon=False)
         points(right, found, colors)
         for axis in (left, right):
             axis.spines[["top", "right"]].set_visible(False)
@@ -205,6 +223,7 @@ def main() -> None:
     draw(found, options.out / "defences.svg")
     for table in (table_4, table_of_defences, table_of_attacks):
         print("\n".join(table(found)), end="\n\n")
+    print("\n".join(table_of_shadows(options.work)))
 
 
 if __name__ == "__main__":

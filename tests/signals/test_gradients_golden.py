@@ -84,6 +84,13 @@ def test_signal_in_the_table_and_its_attack():
     assert found.accuracy.lower > 0.6
 
 
+class Branching(torch.nn.Linear):
+    """Looks at a number of the batch, which cannot be mapped over samples."""
+
+    def forward(self, x):
+        return super().forward(x if x.sum().item() > 0 else -x)
+
+
 def test_what_has_no_gradients_is_refused_input():
     x = np.zeros((4, 3), np.float32)
     with pytest.raises(UnsupportedError, match="ndarray has no gradients; give a torch module"):
@@ -91,6 +98,8 @@ def test_what_has_no_gradients_is_refused_input():
     net = torch.nn.Linear(3, 2)
     with pytest.raises(ModelError, match="labels from 0 to 2 for 2 classes"):
         gradient_features(net, x, [0, 1, 2, 1], outputs="logits")
+    with pytest.raises(ModelError, match=r"cannot take samples of shape \(3,\).*item\(\)"):
+        gradient_features(Branching(3, 2), x, [0, 1, 0, 1], outputs="logits")
     pooled = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Unflatten(1, (2, 2)))
     wide = torch.nn.Sequential(*pooled, torch.nn.AvgPool2d((1, 2)), torch.nn.Flatten())
     with pytest.raises(ModelError, match="no weight matrix with a row for each of 2 classes"):
