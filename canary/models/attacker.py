@@ -21,6 +21,10 @@ _PATIENCE = 15
 _STEPS = 200
 """Of an epoch at most, so that early stopping looks often enough."""
 
+_CONSTANT = 1e-5
+_FARTHEST = 8.0
+"""Standard deviations; a target may lie far outside of what its shadow taught."""
+
 _ROWS = 1 << 16
 
 Layers = list[tuple[torch.Tensor, torch.Tensor]]
@@ -35,7 +39,8 @@ class Attackers:
     ----------
     layers : list of pairs of tensors
     mean, scale : ndarray of float32 of shape (features,)
-        Of the samples that they were trained on.
+        Of the samples that they were trained on; the scale of what was constant there is
+        infinite.
     epochs : int
         Until the last of them was stopped.
     """
@@ -51,7 +56,7 @@ class Attackers:
         out = np.empty(len(features))
         with torch.no_grad():
             for at in range(0, len(features), _ROWS):
-                part = (features[at : at + _ROWS] - self.mean) / self.scale
+                part = _standard(features[at : at + _ROWS], self.mean, self.scale)
                 x = torch.from_numpy(part).expand(len(chosen[0][0]), -1, -1)
                 out[at : at + _ROWS] = _forward(chosen, x).double().mean(0).numpy()
         return out
@@ -92,8 +97,9 @@ def train_attackers(
     generator = torch.Generator().manual_seed(seed)
     used = np.unique(np.concatenate(list(learn)))
     mean = features[used].mean(0)
-    scale = np.maximum(features[used].std(0), 1e-6).astype(np.float32)
-    x = torch.from_numpy((features - mean) / scale)
+    spread = features[used].std(0)
+    scale = np.where(spread > _CONSTANT, spread, np.inf).astype(np.float32)
+    x = torch.from_numpy(_standard(features, mean, scale))
     truth = torch.from_numpy(member.astype(np.float32))
     layers = _start(len(learn), features.shape[1], generator)
     pool, sizes, weights = _padded(learn, member)
@@ -122,6 +128,14 @@ def train_attackers(
         for kept, part in zip(best, flat, strict=True):
             kept[better] = part.detach()[better]
     return Attackers(list(zip(best[::2], best[1::2], strict=True)), mean, scale, epoch)
+
+
+def _standard(
+    features: NDArray[np.float32], mean: NDArray[np.float32], scale: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Features in standard deviations; what was constant in training says nothing."""
+    cut: NDArray[np.float32] = np.clip((features - mean) / scale, -_FARTHEST, _FARTHEST)
+    return cut
 
 
 def _start(nets: int, inputs: int, generator: torch.Generator) -> Layers:

@@ -8,6 +8,7 @@ probabilities is said by the caller and never guessed.
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError
 
-__all__ = ["Classifier", "EstimatorClassifier", "as_classifier"]
+__all__ = ["Classifier", "EstimatorClassifier", "GradientFeatures", "as_classifier"]
 
 _WHERE = "classifier"
 
@@ -50,6 +51,37 @@ class Classifier(Protocol):
             If the samples do not fit; the batching engine then gives fewer.
         """
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class GradientFeatures:
+    """What the gradient of the loss of each sample comes to, by the model's parameters.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of the parameter tensors.
+    norms : ndarray of float64 of shape (samples, tensors)
+        Euclidean norm of the gradient by each tensor.
+    losses : ndarray of float64 of shape (samples,)
+        In nats.
+    rows : ndarray of float32 of shape (samples, classes)
+        Norm of each class's row in the gradient by the last weight matrix.
+    label_rows : ndarray of float32 of shape (samples, width)
+        The row of the sample's own class.
+    """
+
+    names: tuple[str, ...]
+    norms: NDArray[np.float64]
+    losses: NDArray[np.float64]
+    rows: NDArray[np.float32]
+    label_rows: NDArray[np.float32]
+
+    @property
+    def norm(self) -> NDArray[np.float64]:
+        """The signal ``gradient-norm``: norm of the whole gradient, of shape (samples,)."""
+        norm: NDArray[np.float64] = np.sqrt((self.norms**2).sum(axis=1))
+        return norm
 
 
 class EstimatorClassifier:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,41 +14,17 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn import functional
 
 from canary.errors import InputError, ModelError
+from canary.models.classifier import GradientFeatures
 from canary.models.fingerprints import fingerprint
 from canary.models.torch_support import free_bytes, inference, input_device
 
-__all__ = ["GradientBatch", "TorchClassifier"]
+__all__ = ["TorchClassifier"]
 
 _SUM_TOLERANCE = 1e-3
 _SHARE = 8
 """Of the free memory, gradients of a batch take at most one such part: vmap holds copies."""
 
 _MOST_BYTES = 1 << 28
-
-
-@dataclass(frozen=True, eq=False)
-class GradientBatch:
-    """What the gradient of the loss of each sample comes to.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Of the parameters.
-    norms : ndarray of float64 of shape (samples, parameters)
-        Euclidean norm of the gradient by each parameter tensor.
-    losses : ndarray of float64 of shape (samples,)
-        In nats.
-    rows : ndarray of float32 of shape (samples, classes)
-        Norm of each class's row in the gradient of the last weight matrix.
-    label_rows : ndarray of float32 of shape (samples, width)
-        The row of the sample's own class.
-    """
-
-    names: tuple[str, ...]
-    norms: NDArray[np.float64]
-    losses: NDArray[np.float64]
-    rows: NDArray[np.float32]
-    label_rows: NDArray[np.float32]
 
 
 class TorchClassifier:
@@ -109,7 +84,7 @@ class TorchClassifier:
         size = 4 * sum(part.numel() for part in self._parameters().values())
         return max(min(free_bytes(self._device) // _SHARE, _MOST_BYTES) // max(size, 1), 1)
 
-    def gradients(self, inputs: Any, labels: NDArray[np.int64]) -> GradientBatch:
+    def gradients(self, inputs: Any, labels: NDArray[np.int64]) -> GradientFeatures:
         """Gradient of the loss of each sample by the parameters, and what it comes to.
 
         Parameters
@@ -155,7 +130,7 @@ class TorchClassifier:
             norms = torch.stack([g.flatten(1).float().norm(dim=1) for g in found.values()], 1)
             matrix = found[last].flatten(2).float()
             rows = torch.arange(len(matrix), device=matrix.device)
-            return GradientBatch(
+            return GradientFeatures(
                 tuple(found),
                 norms.double().cpu().numpy(),
                 losses.double().cpu().numpy(),

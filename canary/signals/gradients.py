@@ -3,51 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from canary.errors import UnsupportedError
-from canary.models.classifier import as_classifier
+from canary.models.classifier import GradientFeatures, as_classifier
 from canary.scoring.samples import in_batches
 from canary.signals.checking import check_lengths
 
 __all__ = ["GradientFeatures", "gradient_features"]
 
 _WHERE = "gradient_features"
-
-
-@dataclass(frozen=True, eq=False)
-class GradientFeatures:
-    """What the gradient of the loss of each sample comes to, by the model's parameters.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Of the parameter tensors.
-    norms : ndarray of float64 of shape (samples, tensors)
-        Euclidean norm of the gradient by each tensor.
-    losses : ndarray of float64 of shape (samples,)
-        In nats.
-    rows : ndarray of float32 of shape (samples, classes)
-        Norm of each class's row in the gradient by the last weight matrix.
-    label_rows : ndarray of float32 of shape (samples, width)
-        The row of the sample's own class.
-    """
-
-    names: tuple[str, ...]
-    norms: NDArray[np.float64]
-    losses: NDArray[np.float64]
-    rows: NDArray[np.float32]
-    label_rows: NDArray[np.float32]
-
-    @property
-    def norm(self) -> NDArray[np.float64]:
-        """The signal ``gradient-norm``: norm of the whole gradient, of shape (samples,)."""
-        norm: NDArray[np.float64] = np.sqrt((self.norms**2).sum(axis=1))
-        return norm
 
 
 def gradient_features(

@@ -142,6 +142,21 @@ def test_kinds_weigh_the_same_however_many_there_are():
     assert 0.7 < (~called[~member]).mean() < 0.95
 
 
+def test_features_that_the_shadow_never_moved_say_nothing():
+    rng = np.random.default_rng(14)
+    member = np.arange(400) % 2 == 0
+    x = rng.normal(size=(400, 2)).astype(np.float32)
+    x[:, 0] += 2 * member
+    x[:, 1] = 3
+    order = rng.permutation(400)
+    found = train_attackers(x, member, learn=[order[:300]], held_out=[order[300:]], seed=0)
+    moved = x + np.array([0, 1], np.float32)
+    nets = slice(0, 1)
+    np.testing.assert_array_equal(found.logits(moved, nets), found.logits(x, nets))
+    far, farther = (x + np.array([shift, 0], np.float32) for shift in (1e3, 1e6))
+    np.testing.assert_array_equal(found.logits(far, nets), found.logits(farther, nets))
+
+
 def test_networks_do_not_see_each_others_samples():
     rng = np.random.default_rng(9)
     member = np.arange(400) % 2 == 0
