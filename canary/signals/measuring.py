@@ -100,7 +100,7 @@ def measure(
         return _of_file(Path(models), keep=keep_outputs)
     several: list[Any] = list(models) if isinstance(models, list | tuple) else [models]
     adapted = [as_classifier(model, outputs) for model in several]
-    needed = outputs is not None or not all(adapted)
+    needed = outputs is not None or any(adapter is None for adapter in adapted)
     if y is None or member is None or (needed and outputs not in KINDS):
         raise InputError(
             f"y, member and outputs are needed, got outputs={outputs!r}",
@@ -121,6 +121,8 @@ def measure(
     tables = []
     for row, (model, adapter) in enumerate(zip(several, adapted, strict=True)):
         where = f"{_WHERE}: model {row}"
+        if x is None and (adapter is not None or callable(model)):
+            raise InputError("a model needs x", cure="give the samples as x", where=where)
         samples = _Samples(x, labels, flags[row], groups)
         if adapter is None:
             assert outputs is not None
@@ -160,8 +162,6 @@ class _Samples:
         lengths = {"labels": len(self.labels), "member": len(self.member)}
         if self.group is not None:
             lengths["group"] = len(self.group)
-        if asked and self.x is None:
-            raise InputError("a model needs x", cure="give the samples as x", where=_WHERE)
         if asked:
             lengths["x"] = len(self.x)
         check_lengths(lengths, _WHERE)
