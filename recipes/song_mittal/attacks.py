@@ -1,4 +1,4 @@
-"""Attack what `location30.py` kept: every defence, by attackers who know of it and who do not.
+"""Attack what `train.py` kept: every defence, by attackers who know of it and who do not.
 
     python attacks.py --data DATA --work WORK [--seeds 10]
 
@@ -13,11 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import location30
 import memguard
 import networks
 import numpy as np
 import torch
+import train
+from data import READERS
 from safetensors.torch import load_file
 
 import canary
@@ -41,7 +42,7 @@ CURVE = (0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 15, 20)
 
 def attacked(seed: Path, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     """All that is found of the models of a seed."""
-    kept = [name for name in location30.DEFENCES if (seed / name / "shadow.json").is_file()]
+    kept = [name for name in train.DEFENCES if (seed / name / "shadow.json").is_file()]
     targets = {name: read(seed / name / "target.npz") for name in kept}
     shadows = {name: read(seed / name / "shadow.npz") for name in kept}
     plain = shadows["undefended"]
@@ -171,7 +172,7 @@ def white_box(
     """By gradients: their norm, and a network that reads more of them."""
     tables, features = [], []
     for role, table in (("target", target), ("shadow", shadow)):
-        network = networks.network(x.shape[1])
+        network = networks.network(x.shape[1], int(y.max()) + 1)
         network.load_state_dict(load_file(seed / "undefended" / f"{role}.safetensors"))
         with np.load(seed / "undefended" / f"{role}.npz") as held:
             record = held["record"]
@@ -192,10 +193,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--dataset", choices=list(READERS), default="location30")
     parser.add_argument("--seeds", type=int, default=10)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    x, y = location30.read(options.data)
+    x, y = READERS[options.dataset](options.data)
     for number in range(options.seeds):
         seed = options.work / f"seed-{number}"
         if not (seed / "attacks.json").is_file():

@@ -9,7 +9,6 @@ import torch
 from torch.nn import functional
 
 HIDDEN = (1024, 512, 256, 128)
-CLASSES = 30
 EPOCHS = 20
 BATCH = 64
 RATE, MOMENTUM = 0.01, 0.9
@@ -21,8 +20,8 @@ Each = Callable[[float, torch.nn.Module], None]
 """Told how many epochs are done; the network is in evaluation mode."""
 
 
-def network(inputs: int, outputs: int = CLASSES, *, dropout: float = 0.0) -> torch.nn.Sequential:
-    """446-1024-512-256-128-30 with ReLU and Glorot's initial weights."""
+def network(inputs: int, outputs: int, *, dropout: float = 0.0) -> torch.nn.Sequential:
+    """1024-512-256-128 between inputs and outputs, ReLU, Glorot's initial weights."""
     layers: list[torch.nn.Module] = []
     for width in (*HIDDEN, outputs):
         layer = torch.nn.Linear(inputs, width)
@@ -49,6 +48,7 @@ def train(
     x: np.ndarray,
     y: np.ndarray,
     *,
+    classes: int,
     seed: int,
     epochs: int = EPOCHS,
     momentum: float = MOMENTUM,
@@ -59,7 +59,7 @@ def train(
 ) -> torch.nn.Sequential:
     """SGD of the cross-entropy, undefended or with one of three regularizers."""
     torch.manual_seed(seed)
-    model = network(x.shape[1], dropout=dropout)
+    model = network(x.shape[1], classes, dropout=dropout)
     step = torch.optim.SGD(
         model.parameters(), lr=RATE, momentum=momentum, weight_decay=weight_decay
     )
@@ -85,6 +85,7 @@ def train_against_attacker(
     others_x: np.ndarray,
     others_y: np.ndarray,
     *,
+    classes: int,
     seed: int,
     strength: float,
     epochs: int = EPOCHS,
@@ -97,9 +98,9 @@ def train_against_attacker(
     probability by which the attacker calls its batch members.
     """
     torch.manual_seed(seed)
-    model = network(x.shape[1])
+    model = network(x.shape[1], classes)
     attacker = torch.nn.Sequential(
-        torch.nn.Linear(2 * CLASSES, 256),
+        torch.nn.Linear(2 * classes, 256),
         torch.nn.ReLU(),
         torch.nn.Linear(256, 64),
         torch.nn.ReLU(),
@@ -111,8 +112,8 @@ def train_against_attacker(
     inputs, labels = torch.from_numpy(x), torch.from_numpy(y)
     outside, outside_labels = torch.from_numpy(others_x), torch.from_numpy(others_y)
 
-    def called_member(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-        one_hot = functional.one_hot(classes, CLASSES).float()
+    def called_member(logits: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+        one_hot = functional.one_hot(own, classes).float()
         return attacker(torch.cat([logits.softmax(1), one_hot], 1))[:, 0]
 
     for epoch in range(epochs):
@@ -142,6 +143,7 @@ def train_privately(
     x: np.ndarray,
     y: np.ndarray,
     *,
+    classes: int,
     seed: int,
     noise: float,
     clip: float,
@@ -154,7 +156,7 @@ def train_privately(
     from opacus import PrivacyEngine
 
     torch.manual_seed(seed)
-    model = network(x.shape[1])
+    model = network(x.shape[1], classes)
     data = torch.utils.data.TensorDataset(torch.from_numpy(x), torch.from_numpy(y))
     engine = PrivacyEngine(accountant="rdp")
     # Norms of single gradients without the gradients: ten times as fast here.

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "song_mittal"
-MODULES = ("networks", "memguard", "location30", "table")
+MODULES = ("networks", "memguard", "data", "train", "table")
 
 pytestmark = pytest.mark.timeout(600)  # mostly for imports on a busy machine
 
@@ -39,8 +39,8 @@ def made_up(samples):
 
 
 def test_target_and_shadow_share_no_record(recipe):
-    parts = recipe["location30"].split(5010, 3)
-    for name, sizes in recipe["location30"].SIZES.items():
+    parts = recipe["train"].split(5010, 3)
+    for name, sizes in recipe["train"].SIZES.items():
         assert tuple(map(len, parts[name])) == sizes
         everything = np.concatenate(parts[name])
         assert len(np.unique(everything)) == sum(sizes)
@@ -73,7 +73,8 @@ def test_defences_train_seeded_and_tell_how_far_they_are(recipe, defence):
     told = []
 
     def trained():
-        options = {**recipe["location30"].DEFENCES[defence], "epochs": 2, "seed": 5}
+        options = {**recipe["train"].DEFENCES[defence], "epochs": 2, "seed": 5}
+        options["classes"] = 30
         train = recipe["networks"].train
         data = (x[:100], y[:100])
         if defence == "adversarial-regularization":
@@ -106,8 +107,8 @@ def test_from_training_to_the_tables(tmp_path):
     said = [
         subprocess.run([sys.executable, RECIPE / name, *options], capture_output=True, text=True)
         for name, options in (
-            ("location30.py", (*data, "--defences", few)),
-            ("location30.py", (*data, "--defences", few)),
+            ("train.py", (*data, "--defences", few)),
+            ("train.py", (*data, "--defences", few)),
             ("attacks.py", data),
             ("table.py", (*common, "--out", tmp_path)),
         )

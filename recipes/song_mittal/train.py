@@ -1,12 +1,11 @@
 """Train Song and Mittal's Location30 classifiers, undefended and defended, and keep what they say.
 
-    python location30.py --data DATA --work WORK [--seeds 10]
-    python table.py --work WORK --out results.json
+    python train.py --data DATA --work WORK [--seeds 10]
 
 DATA is the folder with location30.npz (README.md says where the data comes from). Of every
 seed and defence a target and a shadow are trained, on records drawn anew; what they say of
 their members and of others goes to WORK/seed-S/DEFENCE, where a run that was broken off goes
-on. `table.py` attacks them.
+on. `attacks.py` attacks them.
 """
 
 from __future__ import annotations
@@ -15,11 +14,13 @@ import argparse
 import json
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import memguard
 import networks
 import numpy as np
 import torch
+from data import READERS
 from safetensors.torch import load_file, save_file
 
 DELTA = 1e-4
@@ -44,13 +45,6 @@ SIZES = {
 Parts = dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
-def read(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """5,010 records of 446 zeros and ones, and their classes from 0."""
-    with np.load(folder / "location30.npz") as held:
-        bits = np.unpackbits(held["bits"], axis=1)[:, : int(held["n_features"])]
-        return bits.astype(np.float32), held["labels"].astype(np.int64) - 1
-
-
 def split(records: int, seed: int) -> Parts:
     """Target and shadow share no record. The small shadow is part of the large one's."""
     order = np.random.default_rng(seed).permutation(records)
@@ -71,7 +65,7 @@ def job(x: np.ndarray, y: np.ndarray, parts: Parts, *, home: Path, role: str, se
     home.mkdir(parents=True, exist_ok=True)
     facts: dict[str, object] = {"seed": seed, **DEFENCES[home.name]}
     if home.name == "memguard":
-        network = networks.network(x.shape[1])
+        network = networks.network(x.shape[1], int(y.max()) + 1)
         network.load_state_dict(load_file(home.parent / "undefended" / f"{role}.safetensors"))
         seen = torch.from_numpy(says(network, x[np.concatenate([inside, known])]))
         truth = torch.arange(len(seen)) < len(inside)
@@ -96,7 +90,8 @@ def job(x: np.ndarray, y: np.ndarray, parts: Parts, *, home: Path, role: str, se
             looks.append(said)
 
         data = x[inside], y[inside], x[known], y[known]
-        model, epsilon = trained(data, home.name, seed, look)
+        options = {"classes": int(y.max()) + 1, "seed": seed, "each": look}
+        model, epsilon = trained(data, home.name, {**options, **DEFENCES[home.name]})
         logits = says(model, x[both])
         facts |= {"curve": curve, "epsilon": epsilon}
         if home.name == "undefended":
@@ -109,10 +104,8 @@ def job(x: np.ndarray, y: np.ndarray, parts: Parts, *, home: Path, role: str, se
 def trained(
     data: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
     defence: str,
-    seed: int,
-    look: networks.Each,
+    options: dict[str, Any],
 ) -> tuple[torch.nn.Module, float | None]:
-    options = {"seed": seed, "each": look, **DEFENCES[defence]}
     if defence == "adversarial-regularization":
         return networks.train_against_attacker(*data, **options), None
     if defence == "dp-sgd":
@@ -135,6 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--dataset", choices=list(READERS), default="location30")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument(
         "--published", action="store_true", help="undefended: 200 epochs without momentum"
@@ -144,7 +138,7 @@ def main() -> None:
     if options.published:
         DEFENCES["undefended"] = {"epochs": 200, "momentum": 0.0}
     torch.set_num_threads(1)
-    x, y = read(options.data)
+    x, y = READERS[options.dataset](options.data)
     for seed in range(options.seeds):
         parts = split(len(x), seed)
         for defence in options.defences.split(","):
