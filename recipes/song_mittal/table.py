@@ -1,9 +1,9 @@
 """The tables and the figure, from what `attacks.py` found.
 
-    python table.py --work WORK
+    python table.py --work WORK [--name NAME]
 
-Writes results.json and defences.svg beside this file, and prints the tables of README.md: mean
-and 95 % interval over the seeds, in percent.
+Writes NAME.json (results.json) and defences.svg beside this file, and prints the tables of
+README.md: mean and 95 % interval over the seeds, in percent.
 """
 
 from __future__ import annotations
@@ -152,10 +152,13 @@ def table_of_defences(found: dict[str, Any]) -> list[str]:
 
 
 def table_of_attacks(found: dict[str, Any]) -> list[str]:
-    """Every attack on undefended models: accuracy and AUC."""
-    lines = [line(("attack", "balanced accuracy", "AUC")), line(("---", "---:", "---:"))]
+    """Every attack on undefended models: accuracy and AUC, and accuracy by a small shadow."""
+    heads = ("attack", "balanced accuracy", "AUC", "by the small shadow")
+    lines = [line(heads), line(("---", "---:", "---:", "---:"))]
+    small = found["rows"]["undefended/small"]["attacks"]
     for name, one in found["rows"]["undefended"]["attacks"].items():
-        lines.append(line((name, percent(one["accuracy"]), percent(one["auc"]))))
+        less = percent(small[name]["accuracy"]) if name in small else ""
+        lines.append(line((name, percent(one["accuracy"]), percent(one["auc"]), less)))
     return lines
 
 
@@ -216,12 +219,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=HERE)
+    parser.add_argument("--name", default="results", help="any other: of undefended models only")
     options = parser.parse_args()
     paths = sorted(options.work.glob("seed-*/attacks.json"))
     found = results([json.loads(path.read_text()) for path in paths])
-    (options.out / "results.json").write_text(json.dumps(found, indent=1) + "\n")
-    draw(found, options.out / "defences.svg")
-    for table in (table_4, table_of_defences, table_of_attacks):
+    (options.out / f"{options.name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    tables = [table_of_attacks]
+    if options.name == "results":
+        draw(found, options.out / "defences.svg")
+        tables = [table_4, table_of_defences, table_of_attacks]
+    for table in tables:
         print("\n".join(table(found)), end="\n\n")
     print("\n".join(table_of_shadows(options.work)))
 
