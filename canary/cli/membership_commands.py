@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from canary.cli.console import Bars, emit, say, show_table
-from canary.cli.options import Json, decodable
+from canary.cli.options import Json, Seed, decodable
 from canary.cli.outputs import check_outputs
 from canary.errors import InputError
 from canary.statistics.numbers import plural
@@ -18,6 +18,9 @@ __all__ = ["Confidence", "Fprs", "attack", "rates", "risk"]
 ScaleName = Literal["log", "linear"]
 
 _FILE = "An .npz, Parquet or CSV file with logits (or probs, or losses), labels and member (0 or 1)"
+
+_HELD = 1 << 30
+"""Bytes of a file whose outputs are held for the neural attacks without being asked."""
 
 _Target = Annotated[
     Path,
@@ -69,7 +72,8 @@ def attack(
             metavar="NAME,NAME,...",
             callback=decodable,
             help="correctness, confidence, loss, logit-confidence, entropy, modified-entropy, and "
-            "all but the first with -one-threshold; or all.",
+            "all but the first with -one-threshold; neural, neural-per-class; or all. In files "
+            "above 1 GB all leaves the neural ones out.",
         ),
     ] = "all",
     fpr: Fprs = None,
@@ -78,6 +82,7 @@ def attack(
     bins: _Bins = 5,
     scale: _Scale = "log",
     least: _Least = 10,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Tell members of a classifier's training data from others, by what it says of them.
@@ -97,11 +102,14 @@ def attack(
     from canary.signals.measuring import measure
 
     asked = None if fpr is None else rates(fpr)
+    keep = "neural" in attacks or (
+        attacks.strip() == "all" and all(_small(place) for place in (target, shadow))
+    )
     with folder_made(out) as folder:
         numbers, page = folder / "membership.json", folder / "report.html"
         check_outputs([numbers, page], inputs=[target, shadow])
         with Bars() as bars:
-            tables = [measure(place) for place in (target, shadow)]
+            tables = [measure(place, keep_outputs=keep) for place in (target, shadow)]
             found = survey(
                 *tables,
                 attacks=attacks,
@@ -111,6 +119,7 @@ def attack(
                 bins=bins,
                 scale=scale,
                 least=least,
+                seed=seed,
                 done=bars.stage("attacks", 0),
             )
         body = found.to_dict()
@@ -180,6 +189,11 @@ def risk(
                 "calibration_error": trust.calibration_error,
             },
         )
+
+
+def _small(place: Path) -> bool:
+    """Whether all outputs of a file may be held; one that is not there is refused elsewhere."""
+    return not place.is_file() or place.stat().st_size <= _HELD
 
 
 def rates(given: str) -> list[float]:

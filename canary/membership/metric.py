@@ -18,11 +18,13 @@ from canary.statistics.tails import check_level
 
 __all__ = [
     "ATTACKS",
+    "NEURAL",
     "TEXT_ATTACKS",
     "AttackScores",
     "Thresholding",
     "applicable",
     "attack",
+    "shadow_rows",
     "shadow_samples",
 ]
 
@@ -46,6 +48,9 @@ TEXT_ATTACKS: dict[str, tuple[str, Thresholding | None]] = {
     signal: (signal, "one") for signal in TEXT_SIGNALS
 }
 """The attacks on texts, which have no classes."""
+
+NEURAL = ("neural", "neural-per-class")
+"""Attacks by networks that read all outputs; `canary.membership.neural` has them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +81,9 @@ class AttackScores:
 
 
 def applicable(table: SignalTable) -> list[str]:
-    """Names of the attacks whose signal the table has."""
-    return [name for name, (signal, _) in ATTACKS.items() if signal in table.values]
+    """Names of the attacks whose signal the table has; the neural ones where it has outputs."""
+    there = [name for name, (signal, _) in ATTACKS.items() if signal in table.values]
+    return there if table.outputs is None else [*there, *NEURAL]
 
 
 def attack(
@@ -87,6 +93,7 @@ def attack(
     shadow: SignalTable | None = None,
     target: int = 0,
     alpha: float = 0.1,
+    seed: int = 0,
 ) -> AttackScores:
     """Say of each sample how much it looks like a member of the target model.
 
@@ -95,10 +102,11 @@ def attack(
     table : SignalTable
     name : str
         One of `ATTACKS`: a signal with a threshold for each class (``modified-entropy``),
-        or with one for all (``modified-entropy-one-threshold``), or ``correctness``. Or one of
-        those that compare with many models, ``S`` to ``rmia-offline``: see
-        `canary.membership.many.attack_models`, which has their options and takes all targets
-        at once. On a table of texts one of `TEXT_ATTACKS`, which has one threshold for all.
+        or with one for all (``modified-entropy-one-threshold``), or ``correctness``; or one
+        of `NEURAL`, for tables with outputs. Or one of those that compare with many models,
+        ``S`` to ``rmia-offline``: see `canary.membership.many.attack_models`, which has their
+        options and takes all targets at once. On a table of texts one of `TEXT_ATTACKS`,
+        which has one threshold for all.
     shadow : SignalTable, optional
         Models whose members the attacker knows, all of which serve as shadows. Unless
         given, these are the other models of `table`. A table of texts needs none; without
@@ -108,6 +116,8 @@ def attack(
     alpha : float
         Of attacks that compare with many models: the share of nonmembers that they may call
         members by mistake. Online LiRA calls a sample a member where that is the likelier.
+    seed : int
+        Of the neural attacks; the others draw nothing.
 
     Returns
     -------
@@ -137,7 +147,7 @@ def attack(
     """
     where = "attack"
     attacks = TEXT_ATTACKS if table.of_texts else ATTACKS
-    named = [*attacks] if table.of_texts else [*attacks, *MANY]
+    named = [*attacks] if table.of_texts else [*attacks, *NEURAL, *MANY]
     if name not in named:
         raise InputError(
             f"there is no attack {name!r}{' on texts' * table.of_texts}",
@@ -152,6 +162,10 @@ def attack(
         )
     if name in MANY:
         return _of_many(table, name, shadow=shadow, target=target, alpha=alpha)
+    if name in NEURAL:
+        from canary.membership.neural import neural_attack  # which builds on this module
+
+        return neural_attack(table, name, shadow=shadow, target=target, seed=seed)
     signal, how = attacks[name]
     sign = (TEXT_SIGNALS if table.of_texts else SIGNALS)[signal].sign
     scores = sign * table.signal(signal)[target]
@@ -195,6 +209,19 @@ def shadow_samples(
     table: SignalTable, signal: str, *, shadow: SignalTable | None, target: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]:
     """Signal, member and label of all samples of all shadow models, behind each other."""
+    source, rows = shadow_rows(table, shadow=shadow, target=target)
+    values = source.signal(signal)[rows].ravel()
+    label = np.tile(source.label, len(rows))
+    if label.max() >= table.classes:  # of losses, which do not tell their classes
+        keep = label < table.classes
+        return values[keep], source.member[rows].ravel()[keep], label[keep]
+    return values, source.member[rows].ravel(), label
+
+
+def shadow_rows(
+    table: SignalTable, *, shadow: SignalTable | None, target: int
+) -> tuple[SignalTable, list[int]]:
+    """The table of the shadows, and which of its models they are."""
     source = table if shadow is None else shadow
     if source.of_texts != table.of_texts:
         raise InputError(
@@ -208,22 +235,16 @@ def shadow_samples(
             cure="train the shadow on the target's classes, numbered alike",
             where=source.source,
         )
-    if shadow is None:
-        rows = [row for row in range(table.models) if row != target]
-        if not rows:
-            raise InputError(
-                "there is no shadow: the table has one model",
-                cure="give a table of shadow models by shadow=",
-                where=table.source,
-            )
-    else:
-        rows = list(range(shadow.models))
-    values = source.signal(signal)[rows].ravel()
-    label = np.tile(source.label, len(rows))
-    if label.max() >= table.classes:  # of losses, which do not tell their classes
-        keep = label < table.classes
-        return values[keep], source.member[rows].ravel()[keep], label[keep]
-    return values, source.member[rows].ravel(), label
+    if shadow is not None:
+        return shadow, list(range(shadow.models))
+    rows = [row for row in range(table.models) if row != target]
+    if not rows:
+        raise InputError(
+            "there is no shadow: the table has one model",
+            cure="give a table of shadow models by shadow=",
+            where=table.source,
+        )
+    return table, rows
 
 
 def _margin(scores: NDArray[np.float64], at: NDArray[np.float64]) -> NDArray[np.float64]:

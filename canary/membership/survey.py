@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.evaluation import Evaluation, Part, evaluate, evaluate_by
-from canary.membership.metric import ATTACKS, AttackScores, applicable, attack
+from canary.membership.metric import ATTACKS, NEURAL, AttackScores, applicable, attack
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability, risk_scores
 from canary.records.versions import versions
 from canary.signals.checking import check_members
@@ -83,6 +83,8 @@ class Survey:
     reliability : Reliability or None
     confidence : float
     notes : tuple of str
+    seed : int
+        Of the neural attacks.
     """
 
     target: SignalTable
@@ -94,6 +96,7 @@ class Survey:
     reliability: Reliability | None
     confidence: float
     notes: tuple[str, ...]
+    seed: int = 0
 
     @property
     def strongest(self) -> Attacked:
@@ -138,6 +141,7 @@ class Survey:
             "target": _facts(self.target),
             "shadow": _facts(self.shadow),
             "confidence": self.confidence,
+            "seed": self.seed,
             "strongest": self.strongest.attack.name,
             "told_apart": self.told_apart(),
             "corrected_balanced_accuracy": estimate_fields(self.corrected()),
@@ -168,23 +172,25 @@ class Survey:
         }
 
 
-def names_of(table: SignalTable, asked: str) -> list[str]:
-    """The attacks of a list with commas, or all that the table allows for ``all``.
+def names_of(table: SignalTable, asked: str, *, shadow: SignalTable | None = None) -> list[str]:
+    """The attacks of a list with commas, or all that the tables allow for ``all``.
 
     Raises
     ------
     InputError
         If one of them does not exist or its signal is not there.
     """
-    there = applicable(table)
     if asked.strip() == "all":
-        return there
+        theirs = applicable(table if shadow is None else shadow)
+        return [name for name in applicable(table) if name in theirs]
     names = [name.strip() for name in asked.split(",")]
     for name in names:
+        if name in NEURAL:
+            continue  # the attack itself says what it lacks
         if name not in ATTACKS:
             raise InputError(
                 f"there is no attack {name!r}",
-                cure=f"name some of {', '.join(ATTACKS)}; or all",
+                cure=f"name some of {', '.join([*ATTACKS, *NEURAL])}; or all",
                 where="attacks",
             )
         table.signal(ATTACKS[name][0])
@@ -218,6 +224,7 @@ def survey(
     bins: int = 5,
     scale: Scale = "log",
     least: int = 10,
+    seed: int = 0,
     done: Callable[[int], object] = lambda count: None,
 ) -> Survey:
     """Attack a target by what a shadow teaches, and score the risk of its samples.
@@ -236,6 +243,8 @@ def survey(
     confidence : float
     prior, bins, scale, least
         As in `canary.membership.risk.risk_scores`.
+    seed : int
+        Of the neural attacks.
     done : callable
         Told of every attack that is done.
 
@@ -253,15 +262,9 @@ def survey(
     chosen, notes = rates_of(fprs, int((~member).sum()))
     if "modified-entropy" not in target.values:
         notes.append("Losses tell neither correctness nor entropies, nor risk scores")
-    attacked = []
-    for name in names_of(target, attacks):
-        found = attack(target, name, shadow=shadow)
-        evaluation = evaluate(found, member, confidence=confidence)
-        points = tuple(evaluation.tpr_at_fpr(fpr) for fpr in chosen)
-        attacked.append(Attacked(found, evaluation, points))
-        notes.extend(found.notes)
-        done(1)
-    best = max(attacked, key=lambda a: a.accuracy.value).attack
+    names = names_of(target, attacks, shadow=shadow)
+    if attacks.strip() == "all" and "modified-entropy" in target.values and NEURAL[0] not in names:
+        notes.append("The outputs were not kept, so no network was trained on them")
     risks = trust = None
     if "modified-entropy" in target.values:
         risks = risk_scores(target, shadow=shadow, prior=prior, bins=bins, scale=scale, least=least)
@@ -272,6 +275,15 @@ def survey(
                 f"{few} of {target.classes} classes have fewer than {least} members or "
                 "nonmembers in the shadow: their risk scores rest on all classes together"
             )
+    attacked = []
+    for name in names:
+        found = attack(target, name, shadow=shadow, seed=seed)
+        evaluation = evaluate(found, member, confidence=confidence)
+        points = tuple(evaluation.tpr_at_fpr(fpr) for fpr in chosen)
+        attacked.append(Attacked(found, evaluation, points))
+        notes.extend(found.notes)
+        done(1)
+    best = max(attacked, key=lambda a: a.accuracy.value).attack
     return Survey(
         target=target,
         shadow=shadow,
@@ -284,6 +296,7 @@ def survey(
         reliability=trust,
         confidence=confidence,
         notes=tuple(dict.fromkeys(notes)),
+        seed=seed,
     )
 
 

@@ -11,9 +11,10 @@ loss                ``-log p_y``                                                
 logit-confidence    ``log(p_y / (1 - p_y))``                                       high
 entropy             ``-sum_i p_i log p_i``                                         low
 modified-entropy    ``-(1 - p_y) log p_y - sum_{i != y} p_i log(1 - p_i)``         low
+gradient-norm       ``|d loss / d parameters|``, by `canary.signals.gradients`     low
 ==================  =============================================================  ======
 
-The first is equation 5 of Song and Mittal [1]_, the second and the last two stand in
+The first is equation 5 of Song and Mittal [1]_, the second and the entropies stand in
 equations 6, 7 and 8; the logit-confidence is the statistic of Carlini et al. [2]_.
 
 From logits nothing is lost to rounding near 0 and 1: with the largest logit at 0 and ``S``
@@ -42,7 +43,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Outputs", "Worker", "signals_of", "working"]
+__all__ = ["Outputs", "Worker", "log_probs_of", "signals_of", "working"]
 
 Outputs = Literal["logits", "probs", "losses"]
 """What a classifier gave: logits or probabilities of shape (samples, classes), or losses."""
@@ -102,6 +103,18 @@ def signals_of(
 
     done = list(worker(block, slices))
     return {name: np.concatenate([values[name] for values in done]) for name in done[0]}
+
+
+def log_probs_of(outputs: NDArray[Any], kind: Literal["logits", "probs"]) -> NDArray[np.float32]:
+    """Log-probabilities of shape (samples, classes), in nats; minus infinity for 0."""
+    if kind == "probs":
+        with np.errstate(divide="ignore"):
+            logs: NDArray[np.float32] = np.log(outputs.astype(np.float32))
+            return logs
+    z = outputs.astype(np.float32)
+    z -= z.max(axis=1, keepdims=True)
+    z -= np.log(np.exp(z).sum(axis=1, keepdims=True))
+    return z
 
 
 def _of_logits(z: NDArray[np.float64], labels: NDArray[np.int64]) -> Values:

@@ -34,6 +34,7 @@ SIGNALS: dict[str, Signal] = {
         Signal("logit-confidence", 1, of_losses=True),
         Signal("entropy", -1, of_losses=False),
         Signal("modified-entropy", -1, of_losses=False),
+        Signal("gradient-norm", -1, of_losses=False),
     )
 }
 """The signals by name; `canary.signals.classifier` has their formulas."""

@@ -4,43 +4,52 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
+from canary.models.classifier import as_classifier
+from canary.scoring.samples import class_log_probs
 from canary.signals.checking import Piece, check_lengths, checked
-from canary.signals.classifier import Outputs, signals_of, working
+from canary.signals.classifier import Outputs, log_probs_of, signals_of, working
 from canary.signals.files import KINDS, pieces_of
+from canary.signals.gradients import gradient_features
 from canary.signals.table import SignalTable
 
-__all__ = ["Classifier", "measure", "table_of_file"]
+__all__ = ["Measurable", "measure", "table_of_file"]
 
-Classifier = Callable[[Any], ArrayLike] | NDArray[Any]
-"""A function of a part of `x` that gives outputs, or an array of all outputs."""
+Measurable = Any
+"""A torch module, an estimator, a `Classifier`, a function of a part of `x`, or an array."""
 
 _WHERE = "measure"
+_BATCH = 4096
 
 
 def measure(
-    models: str | os.PathLike[str] | Classifier | Sequence[Classifier],
+    models: str | os.PathLike[str] | Measurable | Sequence[Measurable],
     x: Any = None,
     y: ArrayLike | None = None,
     *,
     member: ArrayLike | None = None,
     outputs: Outputs | None = None,
     group: ArrayLike | None = None,
-    batch_size: int = 4096,
+    batch_size: int | None = None,
+    gradients: bool = False,
+    keep_outputs: bool = False,
+    progress: Callable[[int], object] = lambda samples: None,
 ) -> SignalTable:
     """Signals of every model for every sample, in one table.
 
     Parameters
     ----------
-    models : path-like, or one or several classifiers
+    models : path-like, or one classifier, or a list of several
         A file of outputs (see `canary.signals.files`), which says everything else as well;
-        or functions that give the outputs for a part of `x`, such as the `predict_proba`
-        of a scikit-learn estimator; or arrays of outputs.
+        or torch modules, estimators with the interface of scikit-learn, anything else that is
+        a `canary.models.classifier.Classifier`; or functions that give the outputs for a part
+        of `x`; or arrays of outputs.
     x : array_like, optional
         The samples, of which slices are taken. Not needed for arrays of outputs.
     y : array_like of int of shape (samples,)
@@ -48,11 +57,19 @@ def measure(
     member : array_like of bool of shape (samples,) or (models, samples)
         Whether each model was trained on each sample.
     outputs : {"logits", "probs", "losses"}
-        What the models give; it is said and not guessed.
+        What the models give; it is said and not guessed. Only estimators need not be told:
+        they give probabilities.
     group : array_like of shape (samples,), optional
         Any further division of the samples.
-    batch_size : int
-        Samples that a function is given at a time.
+    batch_size : int, optional
+        Samples that a model is given at a time. Unless given, modules and estimators get as
+        many as are fastest, and functions 4,096; modules get half where memory runs out.
+    gradients : bool
+        Measure the norm of the gradient of each sample's loss as well; of torch modules.
+    keep_outputs : bool
+        Keep the log-probabilities of all classes in the table: the neural attacks read them.
+    progress : callable
+        Told of samples that modules and estimators are done with.
 
     Returns
     -------
@@ -79,14 +96,16 @@ def measure(
                 cure="give the path alone",
                 where=_WHERE,
             )
-        return table_of_file(models)
-    if y is None or member is None or outputs not in KINDS:
+        return table_of_file(models, keep_outputs=keep_outputs)
+    several: list[Any] = list(models) if isinstance(models, list | tuple) else [models]
+    adapted = [as_classifier(model, outputs) for model in several]
+    needed = outputs is not None or any(adapter is None for adapter in adapted)
+    if y is None or member is None or (needed and outputs not in KINDS):
         raise InputError(
             f"y, member and outputs are needed, got outputs={outputs!r}",
             cure='give labels, members, and outputs="logits", "probs" or "losses"',
             where=_WHERE,
         )
-    several: list[Any] = list(models) if isinstance(models, list | tuple) else [models]
     labels, flags = np.asarray(y), np.asarray(member)
     if flags.ndim == 1:
         flags = np.broadcast_to(flags, (len(several), *flags.shape))
@@ -98,52 +117,80 @@ def measure(
             where=_WHERE,
         )
     groups = None if group is None else np.asarray(group)
-    tables = [
-        _table(
-            outputs,
-            _pieces(model, x, labels, flags[row], group=groups, batch_size=batch_size),
-            f"{_WHERE}: model {row}",
-        )
-        for row, model in enumerate(several)
-    ]
+    tables = []
+    for row, (model, adapter) in enumerate(zip(several, adapted, strict=True)):
+        where = f"{_WHERE}: model {row}"
+        if x is None and (adapter is not None or callable(model)):
+            raise InputError("a model needs x", cure="give the samples as x", where=where)
+        samples = _Samples(x, labels, flags[row], groups)
+        if adapter is None:
+            assert outputs is not None
+            given = _given(model, x, len(labels), batch_size or _BATCH)
+            pieces = samples.pieces(given, asked=callable(model))
+        else:
+            through = class_log_probs(adapter, x, batch_size=batch_size, progress=progress)
+            pieces = samples.pieces(through, asked=True)
+        # Log-probabilities are logits.
+        kind: Outputs = "logits" if adapter is not None or outputs is None else outputs
+        table = _table(kind, pieces, where, keep=keep_outputs)
+        if gradients:
+            found = gradient_features(model, x, table.label, outputs=outputs)
+            table = replace(table, values={**table.values, "gradient-norm": found.norm[None, :]})
+        tables.append(table)
     return _stacked(tables)
 
 
-def table_of_file(path: str | os.PathLike[str], *, members: bool = True) -> SignalTable:
+def table_of_file(
+    path: str | os.PathLike[str], *, members: bool = True, keep_outputs: bool = False
+) -> SignalTable:
     """What one model said of samples, from a file of outputs.
 
     Parameters
     ----------
     path, members
         As `canary.signals.files.pieces_of` takes them.
+    keep_outputs : bool
+        As in `measure`.
     """
     kind, pieces = pieces_of(path, members=members)
-    return _table(kind, pieces, str(path))
+    return _table(kind, pieces, str(path), keep=keep_outputs)
 
 
-def _pieces(
-    model: Any,
-    x: Any,
-    labels: NDArray[Any],
-    member: NDArray[Any],
-    *,
-    group: NDArray[Any] | None,
-    batch_size: int,
-) -> Iterator[Piece]:
-    lengths = {"labels": len(labels), "member": len(member)}
-    if group is not None:
-        lengths["group"] = len(group)
+@dataclass(frozen=True, eq=False)
+class _Samples:
+    """What is known of the samples before any model is asked."""
+
+    x: Any
+    labels: NDArray[Any]
+    member: NDArray[Any]
+    group: NDArray[Any] | None
+
+    def pieces(
+        self, given: Iterator[tuple[slice, NDArray[Any]]], *, asked: bool
+    ) -> Iterator[Piece]:
+        """The samples with what a model gave; an array was not asked and needs no `x`."""
+        lengths = {"labels": len(self.labels), "member": len(self.member)}
+        if self.group is not None:
+            lengths["group"] = len(self.group)
+        if asked:
+            lengths["x"] = len(self.x)
+        check_lengths(lengths, _WHERE)
+        for part, outputs in given:
+            group = None if self.group is None else self.group[part]
+            yield Piece(outputs, self.labels[part], self.member[part], group)
+
+
+def _given(
+    model: Any, x: Any, samples: int, batch_size: int
+) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """What a function or an array gives, in slices."""
     asked = callable(model)
-    if asked and x is None:
-        raise InputError("a function needs x", cure="give the samples as x", where=_WHERE)
-    if asked:
-        lengths["x"] = len(x)
-    else:
+    if not asked:
         model = np.asarray(model)
-        lengths["outputs"] = len(model) if model.ndim else 0
-    size = check_lengths(lengths, _WHERE)
-    for at in range(0, size, max(batch_size, 1)):
-        part = slice(at, min(at + batch_size, size))
+        size = len(model) if model.ndim else 0
+        check_lengths({"labels": samples, "outputs": size}, _WHERE)
+    for at in range(0, samples, max(batch_size, 1)):
+        part = slice(at, min(at + batch_size, samples))
         given = np.asarray(model(x[part])) if asked else model[part]
         if len(given) != part.stop - at:
             raise InputError(
@@ -151,11 +198,12 @@ def _pieces(
                 cure="give a row for each sample",
                 where=_WHERE,
             )
-        yield Piece(given, labels[part], member[part], None if group is None else group[part])
+        yield part, given
 
 
-def _table(kind: Outputs, pieces: Iterable[Piece], where: str) -> SignalTable:
+def _table(kind: Outputs, pieces: Iterable[Piece], where: str, *, keep: bool) -> SignalTable:
     """The table of one model."""
+    kept: list[NDArray[np.float32]] = []
     done: list[Piece] = []
     found: list[dict[str, NDArray[np.float64]]] = []
     first, classes = 0, 0
@@ -173,6 +221,8 @@ def _table(kind: Outputs, pieces: Iterable[Piece], where: str) -> SignalTable:
                 )
             else:
                 classes = piece.outputs.shape[1]
+            if keep and kind != "losses":
+                kept.append(log_probs_of(piece.outputs, kind))
             # The outputs are let go.
             done.append(Piece(np.empty(0), piece.labels, piece.member, piece.group))
             first += len(piece.labels)
@@ -184,6 +234,7 @@ def _table(kind: Outputs, pieces: Iterable[Piece], where: str) -> SignalTable:
         classes=classes,
         group=np.concatenate(groups) if groups else None,
         source=where,
+        outputs=np.concatenate(kept)[None, :] if kept else None,
     )
 
 
@@ -204,4 +255,7 @@ def _stacked(tables: list[SignalTable]) -> SignalTable:
         classes=first.classes,
         group=first.group,
         source=_WHERE,
+        outputs=None
+        if first.outputs is None
+        else np.concatenate([t.outputs for t in tables if t.outputs is not None]),
     )

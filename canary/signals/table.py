@@ -69,6 +69,8 @@ class SignalTable:
     of_texts : bool
         Whether the samples are texts, which have no classes: one label and one class stand for
         all.
+    outputs : ndarray of float32 of shape (models, samples, classes) or None
+        Log-probabilities of all classes, in nats, where they were kept.
     """
 
     values: Mapping[str, NDArray[np.float64]]
@@ -80,6 +82,7 @@ class SignalTable:
     missing: Mapping[int, str] = field(default_factory=dict)
     origin: Origin | None = None
     of_texts: bool = False
+    outputs: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         shapes = {value.shape for value in self.values.values()} | {self.member.shape}
@@ -88,6 +91,12 @@ class SignalTable:
                 f"a table of shapes {sorted(shapes)} with {len(self.label)} labels",
                 cure="give signals and members of shape (models, samples), and a label for each "
                 "sample",
+                where=self.source,
+            )
+        if self.outputs is not None and self.outputs.shape[:2] != self.member.shape:
+            raise InputError(
+                f"outputs of shape {self.outputs.shape} for members of shape {self.member.shape}",
+                cure="give outputs of shape (models, samples, classes)",
                 where=self.source,
             )
 
@@ -152,6 +161,7 @@ class SignalTable:
             member=self.member[at],
             label=self.label[columns],
             group=None if self.group is None else self.group[columns],
+            outputs=None if self.outputs is None else self.outputs[at],
         )
 
 

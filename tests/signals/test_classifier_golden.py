@@ -53,7 +53,7 @@ def test_logits_of_known_probabilities():
     # exp of (ln 2, 0, 0) is (2, 1, 1): p = (1/2, 1/4, 1/4) as above.
     by_logits = of("logits", [[LN(2) + 7, 7, 7]] * 2, [0, 1])
     by_probs = of("probs", [[0.5, 0.25, 0.25]] * 2, [0, 1])
-    for name in SIGNALS:
+    for name in by_probs:
         np.testing.assert_allclose(by_logits[name], by_probs[name], rtol=1e-14, atol=1e-15)
 
 

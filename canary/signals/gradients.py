@@ -1,0 +1,83 @@
+"""Gradients of the loss of single samples: what an attacker sees who holds the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from canary.errors import UnsupportedError
+from canary.models.classifier import GradientFeatures, as_classifier
+from canary.scoring.samples import in_batches
+from canary.signals.checking import check_lengths
+
+__all__ = ["GradientFeatures", "gradient_features"]
+
+_WHERE = "gradient_features"
+
+
+def gradient_features(
+    model: Any,
+    x: Any,
+    y: ArrayLike,
+    *,
+    outputs: str | None,
+    batch_size: int | None = None,
+    progress: Callable[[int], object] = lambda samples: None,
+) -> GradientFeatures:
+    """The gradient of each sample's loss, by `torch.func`, in batches that fit.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Its mode is restored, and its parameters keep their own gradients.
+    x : array_like of shape (samples, ...)
+    y : array_like of int of shape (samples,)
+        From 0 to classes - 1.
+    outputs : {"logits", "probs"}
+        What it gives.
+    batch_size : int, optional
+        Samples at a time. Unless given, so many that their gradients take at most 256 MB and
+        an eighth of what is free, and half where memory runs out all the same.
+    progress : callable
+        Told of samples that are done.
+
+    Raises
+    ------
+    UnsupportedError
+        If `model` is no torch module.
+    ModelError
+        If it cannot take the samples, or has no weight matrix with a row for each class.
+
+    Notes
+    -----
+    The loss is the negative log-probability of the class, in evaluation mode. One forward
+    and one backward pass for each batch.
+    """
+    adapter: Any = as_classifier(model, outputs)
+    if not hasattr(adapter, "gradients"):
+        raise UnsupportedError(
+            f"{type(model).__name__} has no gradients", cure="give a torch module", where=_WHERE
+        )
+    labels = np.asarray(y, np.int64)
+    size = check_lengths({"x": len(x), "y": len(labels)}, _WHERE)
+    limit = adapter.gradient_batch
+    batches = [
+        found
+        for _, found in in_batches(
+            lambda part: adapter.gradients(x[part], labels[part]),
+            size,
+            batch_size=batch_size or limit,
+            device=adapter.device,
+            progress=progress,
+        )
+    ]
+    return GradientFeatures(
+        batches[0].names,
+        *(
+            np.concatenate([getattr(batch, name) for batch in batches])
+            for name in ("norms", "losses", "rows", "label_rows")
+        ),
+    )

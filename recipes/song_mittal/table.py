@@ -1,0 +1,237 @@
+"""The tables and the figure, from what `attacks.py` found.
+
+    python table.py --work WORK [--name NAME]
+
+Writes NAME.json (results.json) and defences.svg beside this file, and prints the tables of
+README.md: mean and 95 % interval over the seeds, in percent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+mpl.use("Agg")
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from scipy.stats import t as student
+
+import canary
+
+HERE = Path(__file__).parent
+PAPER = {
+    "undefended": ("100", "60.7", "81.1", "68.7", "76.3", "61.6", "78.1"),
+    "memguard": ("100", "60.7", "50.1", "68.7", "69.1", "52.1", "68.8"),
+}
+"""Table 4: accuracy on members and others, then attacks: best network, and the four metrics."""
+
+COMPARED = (
+    "correctness",
+    *(
+        f"{signal}{how}"
+        for signal in ("confidence", "entropy", "modified-entropy")
+        for how in ("", "-one-threshold")
+    ),
+    "neural",
+)
+"""Attacks that were made on every model; the strongest of a row is one of these."""
+
+SIZES = ("target", "shadow", "small-shadow")
+METRICS = ("correctness", "confidence", "entropy", "modified-entropy")
+NAMES = {
+    "undefended": "undefended",
+    "memguard": "MemGuard",
+    "early-stopping": "early stopping",
+    "dropout": "dropout 0.2",
+    "weight-decay": "weight decay 0.01",
+    "label-smoothing": "label smoothing 0.2",
+    "adversarial-regularization": "adversarial regularization, λ = 0.5",
+    "dp-sgd": "DP-SGD",
+}
+
+
+def summed(values: list[float]) -> list[float]:
+    """Mean and half of the 95 % interval over seeds; of one seed the value alone."""
+    middle = statistics.mean(values)
+    if len(values) == 1:
+        return [round(middle, 5)]
+    half = student.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return [round(middle, 5), round(float(half), 5)]
+
+
+def together(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Rows of several seeds as one row."""
+    row = {key: summed([one[key] for one in found]) for key in ("train", "test")}
+    if "epochs" in found[0]:
+        row["epochs"] = summed([one["epochs"] for one in found])
+    names = found[0]["attacks"]
+    row["attacks"] = {
+        name: {
+            key: summed([one["attacks"][name][key] for one in found]) for key in ("accuracy", "auc")
+        }
+        for name in names
+    }
+    compared = [name for name in COMPARED if name in names]
+    best = [max(one["attacks"][name]["accuracy"] for name in compared) for one in found]
+    return {**row, "best": summed(best)}
+
+
+def results(seeds: list[dict[str, Any]]) -> dict[str, Any]:
+    rows = [seed["rows"] for seed in seeds]
+    curves = [seed["curves"] for seed in seeds]
+    return {
+        "seeds": len(seeds),
+        "epsilon": summed([s["facts"]["epsilon"] for s in seeds]) if "dp-sgd" in rows[0] else None,
+        "rows": {
+            name: together([one[name] for one in rows]) for name in rows[0] if name != "curve"
+        },
+        "curve": [
+            {"epochs": looks[0]["epochs"], **together(list(looks))}
+            for looks in zip(*(one["curve"] for one in rows), strict=True)
+        ],
+        "test_by_epoch": {
+            name: [
+                [looks[0]["epochs"], round(statistics.mean(look["test"] for look in looks), 4)]
+                for looks in zip(*(one[name] for one in curves), strict=True)
+            ]
+            for name in curves[0]
+        },
+    }
+
+
+def percent(value: list[float]) -> str:
+    return " ± ".join(f"{100 * part:.1f}" for part in value)
+
+
+def line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def table_4(found: dict[str, Any]) -> list[str]:
+    """The paper's rows beside ours, by the paper's shadow and by ours."""
+    heads = ("", "train", "test", "networks", *METRICS)
+    lines = [line(heads), line(["---", *["---:"] * (len(heads) - 1)])]
+    for name, paper in PAPER.items():
+        if name not in found["rows"]:
+            continue
+        lines.append(line((f"{NAMES[name]}, paper", *paper)))
+        for suffix, words in (("/small", "ours, shadow of 500"), ("", "ours, shadow of 1,000")):
+            row = found["rows"][name + suffix]
+            attacks = ("neural", *METRICS)
+            cells = (row["attacks"][attack]["accuracy"] for attack in attacks)
+            numbers = map(percent, (row["train"], row["test"], *cells))
+            lines.append(line((f"{NAMES[name]}, {words}", *numbers)))
+    return lines
+
+
+def table_of_defences(found: dict[str, Any]) -> list[str]:
+    """Each defence by attackers who know of it and who do not, beside early stopping."""
+    heads = ("", "train", "test", "strongest attack", "unaware attacker", "stopped early instead")
+    lines = [line(heads), line(["---", *["---:"] * (len(heads) - 1)])]
+    for name, words in NAMES.items():
+        if name not in found["rows"]:
+            continue
+        row = found["rows"][name]
+        unaware, nearest = (found["rows"].get(f"{name}/{k}") for k in ("unaware", "nearest"))
+        last = "" if nearest is None else percent(nearest["best"])
+        if nearest is not None:
+            last += f" (epoch {nearest['epochs'][0]:.0f})"
+        cells = (row["train"], row["test"], row["best"])
+        other = "" if unaware is None else percent(unaware["best"])
+        lines.append(line((words, *map(percent, cells), other, last)))
+    return lines
+
+
+def table_of_attacks(found: dict[str, Any]) -> list[str]:
+    """Every attack on undefended models: accuracy and AUC, and accuracy by a small shadow."""
+    heads = ("attack", "balanced accuracy", "AUC", "by the small shadow")
+    lines = [line(heads), line(("---", "---:", "---:", "---:"))]
+    small = found["rows"]["undefended/small"]["attacks"]
+    for name, one in found["rows"]["undefended"]["attacks"].items():
+        less = percent(small[name]["accuracy"]) if name in small else ""
+        lines.append(line((name, percent(one["accuracy"]), percent(one["auc"]), less)))
+    return lines
+
+
+def table_of_shadows(work: Path) -> list[str]:
+    """How sure undefended models are of their members: median entropy, mean over seeds."""
+    lines = [line(("", "members", "others", "test")), line(("---", "---:", "---:", "---:"))]
+    for role in SIZES:
+        paths = sorted(work.glob(f"seed-*/undefended/{role}.npz"))
+        seen = []
+        for table in map(canary.measure, paths):
+            member, entropy = table.member[0], table.signal("entropy")[0]
+            right = table.signal("correctness")[0]
+            parts = (entropy[member], entropy[~member])
+            seen.append([*map(np.median, parts), 100 * right[~member].mean()])
+        lines.append(line((role, *(f"{value:.2f}" for value in np.mean(seen, axis=0)))))
+    return lines
+
+
+def draw(found: dict[str, Any], path: Path) -> None:
+    """Test accuracy while training, and the strongest attack against test accuracy."""
+    colors = dict(zip(NAMES, plt.get_cmap("tab10").colors, strict=False))
+    with plt.rc_context({"svg.hashsalt": "canary", "font.size": 9}):
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4))
+        for name, looks in found["test_by_epoch"].items():
+            epochs, test = zip(*looks, strict=True)
+            left.plot(epochs, [100 * v for v in test], color=colors[name])
+        left.set_xlabel("epochs")
+        left.set_ylabel("test accuracy (%)")
+        points(right, found, colors)
+        for axis in (left, right):
+            axis.spines[["top", "right"]].set_visible(False)
+        figure.tight_layout()
+        figure.savefig(path, metadata={"Date": None})
+        plt.close(figure)
+
+
+def points(axis: Axes, found: dict[str, Any], colors: dict[str, Any]) -> None:
+    path = found["curve"]
+    axis.plot(
+        [100 * look["test"][0] for look in path],
+        [100 * look["best"][0] for look in path],
+        color=colors["undefended"],
+        lw=1,
+        label="undefended, stopped early",
+    )
+    for name, words in NAMES.items():
+        if name in found["rows"] and name != "early-stopping":
+            row = found["rows"][name]
+            at = 100 * row["test"][0], 100 * row["best"][0]
+            axis.plot(*at, "o", color=colors[name], label=words)
+    axis.axhline(50, color="0.6", lw=0.8, ls="--")
+    axis.set_xlabel("test accuracy (%)")
+    axis.set_ylabel("strongest attack, defence known (%)")
+    axis.legend(frameon=False, fontsize=7)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=HERE)
+    parser.add_argument("--name", default="results", help="any other: of undefended models only")
+    options = parser.parse_args()
+    paths = sorted(options.work.glob("seed-*/attacks.json"))
+    found = results([json.loads(path.read_text()) for path in paths])
+    (options.out / f"{options.name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    tables = [table_of_attacks]
+    if options.name == "results":
+        draw(found, options.out / "defences.svg")
+        tables = [table_4, table_of_defences, table_of_attacks]
+    for table in tables:
+        print("\n".join(table(found)), end="\n\n")
+    print("\n".join(table_of_shadows(options.work)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""Neural attacks: what they learn from a shadow, and what they leave alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import canary
+from canary.errors import EstimationError, InputError
+from canary.membership.neural import arranged, white_box_attack
+from canary.models.attacker import train_attackers
+from canary.signals.gradients import GradientFeatures
+
+
+def table(seed, *, samples=800, classes=5, second=3.0, own=0.0):
+    """Members have one wrong class that is higher, nonmembers two that are half as likely.
+
+    So the label's confidence is the same for both, and the whole vector tells them apart.
+    With `own` the confidence tells as well.
+    """
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, samples)
+    member = rng.random(samples) < 0.5
+    logits = rng.normal(0, 0.7, (samples, classes))
+    rows = np.arange(samples)
+    logits[rows, labels] += 2 + own * member
+    if second:
+        logits[rows, (labels + 1) % classes] += np.where(member, second, second - np.log(2))
+        logits[rows, (labels + 2) % classes] += np.where(member, 0.0, second - np.log(2))
+    return canary.measure(logits, y=labels, member=member, outputs="logits", keep_outputs=True)
+
+
+def accuracy(target, name, shadow):
+    return canary.evaluate(canary.attack(target, name, shadow=shadow), target.member[0]).accuracy
+
+
+def test_label_comes_first_and_the_others_by_size_golden():
+    # p = (1/2, 1/4, 1/8, 1/8): log-odds 0, -ln 3, -ln 7, -ln 7.
+    logs = np.log(np.array([[0.5, 0.25, 0.125, 0.125]] * 2, np.float32))
+    found = arranged(logs, np.array([1, 2]), 3)
+    ln3, ln7 = np.log(3), np.log(7)
+    np.testing.assert_allclose(found, [[-ln3, 0, -ln7], [-ln7, 0, -ln3]], atol=1e-6)
+    # Of p near 1 the log-odds come from the others: log p itself is 0 in float32.
+    near = arranged(np.array([[0.0, -20.0, -np.inf]], np.float32), np.array([0]), 3)
+    np.testing.assert_allclose(near, [[20, -20, -30]], atol=1e-5)
+
+
+def test_whole_vector_tells_more_than_any_metric_theory():
+    target, shadow = table(0), table(1)
+    neural = accuracy(target, "neural", shadow)
+    for name in ("correctness", "confidence", "entropy", "modified-entropy"):
+        assert neural.lower > accuracy(target, name, shadow).value + 0.05, name
+
+
+def test_a_network_for_each_class_where_classes_differ():
+    rng = np.random.default_rng(4)
+    tables = []
+    for _ in range(2):
+        labels = rng.integers(0, 3, 900)
+        labels[:10] = 2
+        member = rng.random(900) < 0.5
+        logits = rng.normal(0, 1, (900, 4))
+        # Members of class 0 are surer, those of class 1 less sure.
+        logits[np.arange(900), labels] += 1 + member * np.choose(labels, [2.5, -2.5, 0])
+        logits[:10] = 0
+        labels[:10] = 3
+        tables.append(
+            canary.measure(logits, y=labels, member=member, outputs="logits", keep_outputs=True)
+        )
+    scores = canary.attack(tables[0], "neural-per-class", shadow=tables[1])
+    found = canary.evaluate(scores, tables[0].member[0])
+    assert found.accuracy.lower > 0.65
+    assert scores.notes == (
+        "1 of 4 classes have fewer than 20 members or nonmembers in the shadow: the network of "
+        "all classes serves there",
+    )
+
+
+def test_a_class_that_the_target_has_not():
+    target, shadow = table(12, samples=200, classes=3), table(13, samples=400, classes=3)
+    here = target.label != 1
+    assert target.outputs is not None
+    rest = canary.measure(
+        target.outputs[0][here],
+        y=target.label[here],
+        member=target.member[0][here],
+        outputs="logits",
+        keep_outputs=True,
+    )
+    whole, part = (canary.attack(t, "neural-per-class", shadow=shadow) for t in (target, rest))
+    np.testing.assert_allclose(part.scores, whole.scores[here], atol=1e-4)
+    assert part.notes == ()
+
+
+def test_nothing_to_learn_gives_nothing_away_theory():
+    target, shadow = table(2, second=0.0), table(3, second=0.0)
+    found = canary.evaluate(
+        canary.attack(target, "neural", shadow=shadow), target.member[0], confidence=0.999
+    )
+    assert found.auc.lower <= 0.5 <= found.auc.upper
+
+
+def test_seeded_and_blind_to_the_members_of_the_target_property():
+    target, shadow = table(5, own=1.0, samples=300), table(6, own=1.0, samples=300)
+    state = torch.random.get_rng_state()
+    one = canary.attack(target, "neural", shadow=shadow, seed=3)
+    turned = replace(target, member=~target.member)
+    again = canary.attack(turned, "neural", shadow=shadow, seed=3)
+    np.testing.assert_array_equal(one.scores, again.scores)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    other = canary.attack(target, "neural", shadow=shadow, seed=4)
+    assert not np.array_equal(one.scores, other.scores)
+
+
+def test_stopped_where_the_held_out_loss_is_least():
+    # Labels are coins: whatever is learned is wrong, so no network gets far.
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(200, 30)).astype(np.float32)
+    member = np.arange(200) % 2 == 0
+    order = rng.permutation(200)
+    found = train_attackers(x, member, learn=[order[:150]], held_out=[order[150:]], seed=0)
+    assert found.epochs < 60
+    rest = order[150:]
+    odds = found.logits(x[rest], slice(0, 1))
+    assert (
+        np.logaddexp(0, np.where(member[rest], -odds, odds)).mean() < 0.74
+    )  # 0.78 after the last epoch
+
+
+def test_kinds_weigh_the_same_however_many_there_are():
+    rng = np.random.default_rng(8)
+    member = np.arange(1000) < 100
+    x = (rng.normal(size=(1000, 1)) + 2 * member[:, None]).astype(np.float32)
+    order = rng.permutation(1000)
+    found = train_attackers(x, member, learn=[order[:800]], held_out=[order[800:]], seed=0)
+    called = found.logits(x, slice(0, 1)) > 0
+    # The best boundary lies half-way: 84 % of either kind, not 40 % of members.
+    assert 0.7 < called[member].mean() < 0.95
+    assert 0.7 < (~called[~member]).mean() < 0.95
+
+
+def test_features_that_the_shadow_never_moved_say_nothing():
+    rng = np.random.default_rng(14)
+    member = np.arange(400) % 2 == 0
+    x = rng.normal(size=(400, 2)).astype(np.float32)
+    x[:, 0] += 2 * member
+    x[:, 1] = 3
+    order = rng.permutation(400)
+    found = train_attackers(x, member, learn=[order[:300]], held_out=[order[300:]], seed=0)
+    moved = x + np.array([0, 1], np.float32)
+    nets = slice(0, 1)
+    np.testing.assert_array_equal(found.logits(moved, nets), found.logits(x, nets))
+    far, farther = (x + np.array([shift, 0], np.float32) for shift in (1e3, 1e6))
+    np.testing.assert_array_equal(found.logits(far, nets), found.logits(farther, nets))
+
+
+def test_networks_do_not_see_each_others_samples():
+    rng = np.random.default_rng(9)
+    member = np.arange(400) % 2 == 0
+    x = rng.normal(size=(400, 2)).astype(np.float32)
+    x[:200, 0] += np.where(member[:200], 2, -2)
+    x[200:, 1] += np.where(member[200:], -2, 2)
+    halves = [np.arange(0, 160), np.arange(200, 360)]
+    rest = [np.arange(160, 200), np.arange(360, 400)]
+    found = train_attackers(x, member, learn=halves, held_out=rest, seed=0)
+    for number, half in enumerate(rest):
+        right = (found.logits(x[half], slice(number, number + 1)) > 0) == member[half]
+        assert right.mean() > 0.9
+
+
+def features(made, seed, *, gap):
+    rng = np.random.default_rng(seed)
+    member = made.member[0][:, None]
+    return GradientFeatures(
+        ("weight", "bias"),
+        np.exp(rng.normal(size=(made.samples, 2)) - gap * member),
+        made.signal("loss")[0],
+        np.abs(rng.normal(size=(made.samples, made.classes))).astype(np.float32),
+        rng.normal(size=(made.samples, 6)).astype(np.float32),
+    )
+
+
+def test_white_box_reads_what_the_outputs_do_not_tell():
+    target, shadow = table(10, second=0.0), table(11, second=0.0)
+    scores = white_box_attack(
+        target,
+        features(target, 0, gap=2.0),
+        shadow=shadow,
+        shadow_features=features(shadow, 1, gap=2.0),
+    )
+    assert canary.evaluate(scores, target.member[0]).accuracy.lower > 0.75
+    # The target's hidden units in another order, and with other signs, are the same model.
+    given = features(target, 0, gap=2.0)
+    turned = replace(given, label_rows=-given.label_rows[:, ::-1].copy())
+    again = white_box_attack(
+        target, turned, shadow=shadow, shadow_features=features(shadow, 1, gap=2.0)
+    )
+    np.testing.assert_array_equal(again.scores, scores.scores)
+    with pytest.raises(InputError, match="gradients of 800 samples for a table of 1 x 200"):
+        white_box_attack(
+            table(0, samples=200),
+            features(target, 0, gap=1),
+            shadow=shadow,
+            shadow_features=features(shadow, 1, gap=1),
+        )
+
+
+def test_what_lacks_outputs_or_samples_is_refused_input():
+    target, shadow = table(0, samples=100), table(1, samples=30)
+    with pytest.raises(InputError, match="outputs of the models were not kept; measure with"):
+        canary.attack(replace(target, outputs=None), "neural", shadow=target)
+    with pytest.raises(EstimationError, match="a network needs 20; give a larger shadow"):
+        canary.attack(target, "neural", shadow=shadow)
+    with pytest.raises(InputError, match="there is no attack 'nerual'; .* neural-per-class"):
+        canary.attack(target, "nerual", shadow=shadow)
