@@ -13,7 +13,7 @@ from canary.models.classifier import GradientFeatures, as_classifier
 from canary.scoring.samples import in_batches
 from canary.signals.checking import check_lengths
 
-__all__ = ["GradientFeatures", "gradient_features"]
+__all__ = ["gradient_features"]
 
 _WHERE = "gradient_features"
 
