@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
 from canary.membership.metric import NEURAL, AttackScores, shadow_rows
-from canary.signals.gradients import GradientFeatures
+from canary.models.classifier import GradientFeatures
 from canary.signals.table import SignalTable
 
 __all__ = ["neural_attack", "white_box_attack"]

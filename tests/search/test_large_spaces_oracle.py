@@ -119,7 +119,7 @@ def test_bounds_beyond_int64_golden() -> None:
     found = most_leaves(np.array([70.0, 70.0, 3.0]), leaves, excess_bits=1e-3)
     assert found.tolist() == [int(2.0**70.001), 2**60, 8]
     bounds = RankBounds(
-        np.array([1, 2]), np.array([2**90, 5], object), np.array([1, 3]), np.ones(2, bool), 1, 2, 3
+        np.array([1, 2]), np.array([2**90, 5], object), np.array([1, 3]), np.ones(2, bool), 1, 2
     )
     again = RankBounds.from_dict(bounds.to_dict())
     assert (again.upper == bounds.upper).all()

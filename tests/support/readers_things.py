@@ -150,7 +150,8 @@ def model(folder: Path) -> None:
 
 
 def another(folder: Path) -> None:
-    module(seed=1).save_pretrained(folder)
+    """Other weights than those of `model`, and of others of another name."""
+    module(seed=sum(map(ord, folder.name))).save_pretrained(folder)
     tokenizer().save_pretrained(folder)
 
 
@@ -228,6 +229,23 @@ def outputs(path: Path) -> None:
     save_outputs(path, sum(map(ord, path.name)))
 
 
+def answers(path: Path) -> None:
+    """What another classifier said of the samples of ``target.npz``."""
+    labels = np.load(path.with_name("target.npz"))["labels"]
+    rng = np.random.default_rng(sum(map(ord, path.name)))
+    logits = rng.normal(size=(len(labels), labels.max() + 1))
+    logits[np.arange(len(labels)), labels] += 4 * path.name.startswith("query")
+    np.savez(path, logits=logits, labels=labels)
+
+
+def scores(path: Path) -> None:
+    """Scores of forty texts; those of ``query`` are low."""
+    rng = np.random.default_rng(sum(map(ord, path.name)))
+    bits = rng.uniform(40, 90, 40) / (1 + path.name.startswith("query"))
+    rows = ({"line": line, "px_bits": px, "tokens": 20} for line, px in enumerate(bits, 1))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def masked(folder: Path) -> None:
     from masked_models import bert, word_piece
 
@@ -242,14 +260,19 @@ def some_texts(path: Path) -> None:
     json_lines(path, [{"text": text} for text in said[path.name.startswith("non") :: 2]])
 
 
+SCORED = ("query", "unlearned", "other", "retrained")
+
 THINGS = {
     "members.jsonl": some_texts,
     "nonmembers.jsonl": some_texts,
     "target.npz": outputs,
     "shadow.npz": outputs,
+    **dict.fromkeys(("query.npz", "other1.npz", "other2.npz"), answers),
+    **dict.fromkeys((f"{one}.jsonl of scores" for one in SCORED), scores),
     "corpus.jsonl": corpus,
     "texts.jsonl": corpus,
     "test.jsonl": corpus,
+    "query.jsonl": corpus,
     "mail.jsonl": mail,
     "mail.csv.gz": zipped_mail,
     "pairs.jsonl": pairs,
@@ -266,7 +289,7 @@ THINGS = {
     "model": model,
     "checkpoint": model,
     "model-a": model,
-    "model-b": another,
+    **dict.fromkeys(("model-b", "unlearned", "other", "trained-on-it"), another),
     "bert": masked,
     "mymodel.py": own_model,
     "tests": lambda path: path.symlink_to(Path(__file__).parents[1]),
