@@ -96,6 +96,7 @@ def test_means_and_intervals_golden(recipe):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_from_training_to_the_tables(tmp_path):
     x, labels = made_up(5010)
     bits = np.packbits(x.astype(bool), axis=1)
