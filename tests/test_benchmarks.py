@@ -23,6 +23,7 @@ SMALL = {
     "injection": ["--megabytes", "1", "--rounds", "1"],
     "membership": ["--samples", "2000", "--classes", "3", "--each", "200", "--rounds", "1"],
     "rank": ["--digits", "3", "--queries", "200", "--rounds", "1"],
+    "risk_scores": ["--each", "20", "--runs", "1"],
     "scoring": ["--texts", "10", "--width", "32", "--layers", "1", "--rounds", "1"],
     "shared_context": ["--nodes", "16", "--rounds", "1"],
     "skewnormal": ["--draws", "500", "--rounds", "1"],

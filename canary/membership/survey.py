@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.evaluation import Evaluation, Part, evaluate, evaluate_by
+from canary.membership.guessing import Guesses, leakage, precision_recall
 from canary.membership.metric import ATTACKS, AttackScores, applicable, attack
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability, risk_scores
+from canary.membership.smoothing import smooth_risk_scores
 from canary.records.versions import versions
 from canary.signals.checking import check_members
 from canary.signals.table import SignalTable
@@ -119,6 +121,12 @@ class Survey:
             for at in order
         ]
 
+    def guesses(self) -> list[Guesses]:
+        """Precision and recall of guessing by the risk score, as in table 6 of the paper."""
+        if self.risks is None:
+            return []
+        return precision_recall(self.risks, self.target.member[0], confidence=self.confidence)
+
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data; infinities are the words ``"inf"`` and ``"-inf"``."""
         return {
@@ -146,10 +154,22 @@ class Survey:
             "bins": self.risks.bins,
             "scale": self.risks.scale,
             "rmse": found.rmse,
-            "calibration_error": found.calibration_error,
+            "calibration_error": _estimate(found.calibration_error),
             "reliability": [
                 {"score": float(s), "share": float(p), "members": int(m), "nonmembers": int(n)}
                 for s, p, m, n in rows
+            ],
+            "thresholds": [
+                {
+                    **vars(one),
+                    "precision": None if one.precision is None else _estimate(one.precision),
+                    "recall": _estimate(one.recall),
+                }
+                for one in self.guesses()
+            ],
+            "leakage": [
+                {**vars(one), "leakage": _estimate(one.leakage)}
+                for one in leakage(self.risks, self.target.member[0], confidence=self.confidence)
             ],
             "most_at_risk": self.most_at_risk(),
         }
@@ -189,6 +209,7 @@ def survey(
     bins: int = 5,
     scale: Scale = "log",
     least: int = 10,
+    smooth: bool = False,
     done: Callable[[int], object] = lambda count: None,
 ) -> Survey:
     """Attack a target by what a shadow teaches, and score the risk of its samples.
@@ -207,6 +228,8 @@ def survey(
     confidence : float
     prior, bins, scale, least
         As in `canary.membership.risk.risk_scores`.
+    smooth : bool
+        Risk scores by `canary.membership.smoothing.smooth_risk_scores`, without bins.
     done : callable
         Told of every attack that is done.
 
@@ -242,8 +265,13 @@ def survey(
     best = max(attacked, key=lambda a: a.accuracy.value).attack
     risks = trust = None
     if "modified-entropy" in target.values:
-        risks = risk_scores(target, shadow=shadow, prior=prior, bins=bins, scale=scale, least=least)
-        trust = reliability(risks, member)
+        settings: dict[str, Any] = {"prior": prior, "scale": scale, "least": least}
+        risks = (
+            smooth_risk_scores(target, shadow=shadow, **settings)
+            if smooth
+            else risk_scores(target, shadow=shadow, bins=bins, **settings)
+        )
+        trust = reliability(risks, member, confidence=confidence)
         few = int(risks.pooled[np.unique(target.label)].sum())
         if few:
             notes.append(
