@@ -24,11 +24,14 @@ SMALL = {
     "injection": ["--megabytes", "1", "--rounds", "1"],
     "many_models": ["--models", "8", "--samples", "300", "--classes", "2", "--slow", "20"],
     "membership": ["--samples", "2000", "--classes", "3", "--each", "200", "--rounds", "1"],
+    "membership_files": ["--samples", "500", "--classes", "3"],
     "rank": ["--digits", "3", "--queries", "200", "--rounds", "1"],
+    "risk_scores": ["--each", "20", "--runs", "1"],
     "scoring": ["--texts", "10", "--width", "32", "--layers", "1", "--rounds", "1"],
     "shared_context": ["--nodes", "16", "--rounds", "1"],
     "skewnormal": ["--draws", "500", "--rounds", "1"],
     "startup": ["--runs", "1"],
+    "toolbox": ["--samples", "500", "--classes", "3", "--fpr", "0.1", "--against"],
     "tree": ["--rounds", "1", "--vocabulary", "2000"],
 }
 """Options with which a benchmark takes a moment; the figures then mean nothing."""
@@ -57,6 +60,15 @@ def test_harnesses_that_are_missing_are_named(missing, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["harnesses.py", "--against", name])
     with pytest.raises(SystemExit, match=f"pip install {name}"):
         runpy.run_path(str(FOLDER / "harnesses.py"), run_name="__main__")
+
+
+def test_a_toolbox_that_is_missing_is_named(monkeypatch):
+    """It is no dependency of the project."""
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    monkeypatch.setitem(sys.modules, "art", None)
+    monkeypatch.setattr(sys, "argv", ["toolbox.py"])
+    with pytest.raises(SystemExit, match="pip install adversarial-robustness-toolbox"):
+        runpy.run_path(str(FOLDER / "toolbox.py"), run_name="__main__")
 
 
 def test_the_page_has_a_row_for_each():

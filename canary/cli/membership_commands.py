@@ -56,6 +56,10 @@ _Least = Annotated[
         help="Members and nonmembers in the shadow that a class needs for a histogram of its own.",
     ),
 ]
+_Smooth = Annotated[
+    bool,
+    typer.Option("--smooth", help="Risk scores by kernel densities, without bins."),
+]
 
 
 def attack(
@@ -82,6 +86,7 @@ def attack(
     bins: _Bins = 5,
     scale: _Scale = "log",
     least: _Least = 10,
+    smooth: _Smooth = False,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -119,6 +124,7 @@ def attack(
                 bins=bins,
                 scale=scale,
                 least=least,
+                smooth=smooth,
                 seed=seed,
                 done=bars.stage("attacks", 0),
             )
@@ -144,6 +150,7 @@ def risk(
     bins: _Bins = 5,
     scale: _Scale = "log",
     least: _Least = 10,
+    smooth: _Smooth = False,
     as_json: Json = False,
 ) -> None:
     """Write the privacy risk score of each sample: the chance that it is a member.
@@ -152,6 +159,7 @@ def risk(
     modified_entropy, risk.
     """
     from canary.membership.risk import reliability, risk_scores
+    from canary.membership.smoothing import smooth_risk_scores
     from canary.membership.survey import risk_columns
     from canary.records.files import atomic_writer
     from canary.signals.checking import check_members
@@ -161,7 +169,11 @@ def risk(
     ours, theirs = (measure(place) for place in (target, shadow))
     for table in (ours, theirs):
         check_members(table.member, table.source)
-    found = risk_scores(ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least)
+    found = (
+        smooth_risk_scores(ours, shadow=theirs, prior=prior, scale=scale, least=least)
+        if smooth
+        else risk_scores(ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least)
+    )
     trust = reliability(found, ours.member[0])
 
     import pyarrow as pa
@@ -180,13 +192,13 @@ def risk(
             {
                 "samples": ours.samples,
                 "prior": prior,
-                "bins": bins,
+                "bins": found.bins,
                 "scale": scale,
                 "pooled_classes": int(found.pooled.sum()),
                 "mean_risk_of_members": float(found.scores[ours.member[0]].mean()),
                 "mean_risk_of_nonmembers": float(found.scores[~ours.member[0]].mean()),
                 "rmse": trust.rmse,
-                "calibration_error": trust.calibration_error,
+                "calibration_error": dict(vars(trust.calibration_error)),
             },
         )
 

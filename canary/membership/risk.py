@@ -6,18 +6,36 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
 from canary.membership.metric import shadow_samples
 from canary.signals.table import SignalTable
+from canary.statistics.checks import check_confidence, positive_integer
+from canary.statistics.roc import Estimate, scored_members
 
-__all__ = ["Reliability", "RiskScores", "Scale", "reliability", "risk_scores"]
+__all__ = [
+    "RISK_SIGNAL",
+    "Reliability",
+    "RiskScores",
+    "Scale",
+    "check_prior",
+    "check_risk_options",
+    "check_two_kinds",
+    "class_ends",
+    "homes",
+    "reliability",
+    "risk_scores",
+    "scaled",
+]
 
 Scale = Literal["log", "linear"]
 
-_SIGNAL = "modified-entropy"
+RISK_SIGNAL = "modified-entropy"
+"""The signal whose distribution tells the risk."""
+
 _LEAST = 1e-10
+_DRAWS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +48,8 @@ class RiskScores:
         From 0 to 1: posterior probability of being a member.
     prior : float
         Probability of being a member before anything is known.
-    bins : int
+    bins : int or None
+        None for the smoothed estimate.
     scale : {"log", "linear"}
     pooled : ndarray of bool of shape (classes,)
         Classes of too few shadow samples, which use the histogram of all classes.
@@ -38,7 +57,7 @@ class RiskScores:
 
     scores: NDArray[np.float64]
     prior: float
-    bins: int
+    bins: int | None
     scale: Scale
     pooled: NDArray[np.bool_]
 
@@ -97,21 +116,15 @@ def risk_scores(
     .. [1] Song and Mittal, Systematic Evaluation of Privacy Risks of Machine Learning
        Models, USENIX Security 2021, section 4.1.
     """
-    _check_options(prior, bins, scale, least)
-    values, member, label = shadow_samples(table, _SIGNAL, shadow=shadow, target=target)
-    if member.all() or not member.any():
-        raise EstimationError(
-            f"all {len(member)} shadow samples are of one kind",
-            cure="give members and nonmembers of the shadow model",
-            where="risk_scores",
-        )
+    where = "risk_scores"
+    check_risk_options(prior, scale, least, where)
+    positive_integer(bins, "bins", where, cure="5 bins are usual")
+    values, member, label = shadow_samples(table, RISK_SIGNAL, shadow=shadow, target=target)
+    check_two_kinds(member, where)
     classes = table.classes
-    members = np.bincount(label[member], minlength=classes)
-    pooled = np.minimum(members, np.bincount(label, minlength=classes) - members) < least
-    # The histogram behind those of the classes is the one of them all.
-    home = np.where(pooled, classes, np.arange(classes))
-    logs, queries = (_scaled(v, scale) for v in (values, table.signal(_SIGNAL)[target]))
-    low, high = _ends(logs, label, classes)
+    home, pooled = homes(member, label, classes, least)
+    logs, queries = (scaled(v, scale) for v in (values, table.signal(RISK_SIGNAL)[target]))
+    low, high = class_ends(logs, label, classes)
     shares = np.zeros((2, classes + 1, bins + 1))
     for kind, chosen in enumerate((~member, member)):
         of = label[chosen]
@@ -132,7 +145,7 @@ def risk_scores(
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """Risk scores beside the share of members among samples of such scores.
+    """Scores beside the share of members among samples of such scores.
 
     Parameters
     ----------
@@ -142,7 +155,7 @@ class Reliability:
     members, nonmembers : ndarray of int64 of shape (bins,)
     rmse : float
         Root of the mean of ``(score - share)^2`` over the bins.
-    calibration_error : float
+    calibration_error : Estimate
         Mean of ``|score - share|`` over the samples, weighted to the prior.
     """
 
@@ -151,69 +164,180 @@ class Reliability:
     members: NDArray[np.int64]
     nonmembers: NDArray[np.int64]
     rmse: float
-    calibration_error: float
+    calibration_error: Estimate
 
 
-def reliability(risks: RiskScores, member: NDArray[np.bool_], *, bins: int = 10) -> Reliability:
+def reliability(
+    risks: RiskScores | ArrayLike,
+    member: NDArray[np.bool_],
+    *,
+    prior: float | None = None,
+    bins: int = 10,
+    confidence: float = 0.95,
+) -> Reliability:
     """Whether samples of a score are members as often as it says.
-
-    Song and Mittal, section 4.2.1. Members and nonmembers are weighted so that the share
-    of members is the prior of the scores.
 
     Parameters
     ----------
-    risks : RiskScores
+    risks : RiskScores, or array_like of shape (samples,)
+        Or any other scores from 0 to 1, such as the outputs of an attack network.
     member : ndarray of bool of shape (samples,)
         Of both kinds.
+    prior : float, optional
+        How common members are, where the scores are to hold. Unless given, that of the risk
+        scores, or 0.5.
     bins : int
         Of equal width from 0 to 1.
+    confidence : float
+
+    Raises
+    ------
+    EstimationError
+        If a score is not from 0 to 1, the shapes differ, all samples are of one kind, or an
+        option is out of range.
+
+    Notes
+    -----
+    Song and Mittal [1]_, section 4.2.1 and figure 3. Members and nonmembers are weighted so
+    that the share of members is the prior.
+
+    The calibration error is ``sum_b |d_b|``, where ``d_b`` is the sum over bin b of weight
+    times (score - member). It is never below 0 and so lies too high, by chance alone. With
+    ``e`` the errors of ``d``, normal with the covariance of sampling members and nonmembers,
+    ``sum |d + e| <= sum |d| + sum |e|``: the lower end takes the quantile of the last sum
+    (from 10,000 seeded draws) off. And ``sum |d| <= sum |d + e| - sum sign(d_b) e_b``: its
+    variance is at most the sum of the uncentred second moments, whatever the signs, which
+    gives the upper end. To each kind's moments one sample is added in the middle of the
+    bin, so that a bin of one kind only is not taken for certain.
+
+    References
+    ----------
+    .. [1] Song and Mittal, Systematic Evaluation of Privacy Risks of Machine Learning
+       Models, USENIX Security 2021.
     """
-    at = np.minimum((risks.scores * bins).astype(np.int64), bins - 1)
-    inside = np.bincount(at[member], minlength=bins)
-    outside = np.bincount(at[~member], minlength=bins)
-    weigh_in = risks.prior / inside.sum()
-    weigh_out = (1.0 - risks.prior) / outside.sum()
+    where = "reliability"
+    check_confidence(confidence, where)
+    positive_integer(bins, "bins", where, cure="10 bins are usual")
+    held = risks.scores if isinstance(risks, RiskScores) else risks
+    scores, flags = scored_members(held, member, where)
+    if not ((scores >= 0.0) & (scores <= 1.0)).all():
+        raise EstimationError(
+            f"scores lie from {scores.min():g} to {scores.max():g}",
+            cure="give probabilities of being a member, from 0 to 1",
+            where=where,
+        )
+    if prior is None:
+        prior = risks.prior if isinstance(risks, RiskScores) else 0.5
+    check_prior(prior, where)
+    at = np.minimum((scores * bins).astype(np.int64), bins - 1)
+    inside = np.bincount(at[flags], minlength=bins)
+    outside = np.bincount(at[~flags], minlength=bins)
+    weigh_in = prior / inside.sum()
+    weigh_out = (1.0 - prior) / outside.sum()
     weight = weigh_in * inside + weigh_out * outside
     there = weight > 0
-    weights = np.where(member, weigh_in, weigh_out)
-    mean = np.bincount(at, weights * risks.scores, minlength=bins)[there] / weight[there]
+    weights = np.where(flags, weigh_in, weigh_out)
+    mean = np.bincount(at, weights * scores, minlength=bins)[there] / weight[there]
     share = (weigh_in * inside)[there] / weight[there]
     off = np.abs(mean - share)
+    error = float(weight[there] @ off)
+    kinds = ((flags, weigh_in, 1.0), (~flags, weigh_out, 0.0))
+    moments = [
+        _moments(scores[kind] - truth, at[kind], weigh, truth, there)
+        for kind, weigh, truth in kinds
+    ]
+    low, high = _error_ends(moments, confidence)
     return Reliability(
         mean,
         share,
         inside[there],
         outside[there],
         float(np.sqrt(np.mean(off**2))),
-        float(weight[there] @ off),
+        Estimate(error, max(error - low, 0.0), min(error + high, 1.0)),
     )
 
 
-def _check_options(prior: float, bins: int, scale: Scale, least: int) -> None:
-    where = "risk_scores"
+def _moments(
+    off: NDArray[np.float64],
+    at: NDArray[np.int64],
+    weigh: float,
+    truth: float,
+    there: NDArray[np.bool_],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Uncentred variance of the sum of each bin, and the covariance of all sums.
+
+    Of n samples of one kind; `off` is score - member, and `weigh` what a sample counts.
+    """
+    bins = len(there)
+    middle = (np.arange(bins) + 0.5) / bins - truth
+    square = weigh**2 * (np.bincount(at, off**2, bins) + middle**2)[there]
+    total = weigh * np.bincount(at, off, bins)[there]
+    return square, np.diag(square) - np.outer(total, total) / len(off)
+
+
+def _error_ends(
+    moments: list[tuple[NDArray[np.float64], NDArray[np.float64]]], confidence: float
+) -> tuple[float, float]:
+    """How far the calibration error may lie above the truth, and below."""
+    from scipy.special import ndtri
+
+    tail = (1.0 - confidence) / 2.0
+    covariance = moments[0][1] + moments[1][1]
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    drawn = np.random.default_rng(0).standard_normal((_DRAWS, len(root))) @ root.T
+    low = float(np.quantile(np.abs(drawn).sum(axis=1), 1.0 - tail))
+    return low, -float(ndtri(tail)) * float(np.sqrt(moments[0][0].sum() + moments[1][0].sum()))
+
+
+def check_prior(prior: float, where: str) -> None:
+    """An EstimationError unless it lies between 0 and 1."""
     if not 0.0 < prior < 1.0:
         raise EstimationError(
             f"prior must lie between 0 and 1, got {prior!r}",
             cure="0.5 says that members are as common as nonmembers",
             where=where,
         )
-    if bins < 1 or least < 1:
-        raise EstimationError(
-            f"bins and least must be 1 or more, got {bins} and {least}",
-            cure="5 bins and 10 samples are usual",
-            where=where,
-        )
+
+
+def check_risk_options(prior: float, scale: Scale, least: int, where: str) -> None:
+    """An EstimationError unless the options of risk scores are in range."""
+    check_prior(prior, where)
+    positive_integer(least, "least", where, cure="10 samples are usual")
     if scale not in ("log", "linear"):
         raise EstimationError(
             f"there is no scale {scale!r}", cure='say "log" or "linear"', where=where
         )
 
 
-def _scaled(values: NDArray[np.float64], scale: Scale) -> NDArray[np.float64]:
+def check_two_kinds(member: NDArray[np.bool_], where: str) -> None:
+    """An EstimationError if the shadow has no members or no nonmembers."""
+    if member.all() or not member.any():
+        raise EstimationError(
+            f"all {len(member)} shadow samples are of one kind",
+            cure="give members and nonmembers of the shadow model",
+            where=where,
+        )
+
+
+def homes(
+    member: NDArray[np.bool_], label: NDArray[np.int64], classes: int, least: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The distribution that each class uses, and whether it is the one of them all.
+
+    That one stands behind those of the classes, as number `classes`.
+    """
+    members = np.bincount(label[member], minlength=classes)
+    pooled = np.minimum(members, np.bincount(label, minlength=classes) - members) < least
+    return np.where(pooled, classes, np.arange(classes)), pooled
+
+
+def scaled(values: NDArray[np.float64], scale: Scale) -> NDArray[np.float64]:
+    """Modified entropies on the scale of bins and kernels."""
     return np.log(np.maximum(values, _LEAST)) if scale == "log" else values
 
 
-def _ends(
+def class_ends(
     values: NDArray[np.float64], label: NDArray[np.int64], classes: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Least and largest finite value of each class, and of all behind them."""

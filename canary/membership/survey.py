@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.evaluation import Evaluation, Part, evaluate, evaluate_by
+from canary.membership.guessing import Guesses, leakage, precision_recall
 from canary.membership.metric import ATTACKS, NEURAL, AttackScores, applicable, attack
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability, risk_scores
+from canary.membership.smoothing import smooth_risk_scores
 from canary.records.versions import versions
 from canary.signals.checking import check_members
 from canary.signals.table import SignalTable
@@ -135,6 +137,12 @@ class Survey:
             for at in order
         ]
 
+    def guesses(self) -> list[Guesses]:
+        """Precision and recall of guessing by the risk score, as in table 6 of the paper."""
+        if self.risks is None:
+            return []
+        return precision_recall(self.risks, self.target.member[0], confidence=self.confidence)
+
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data; infinities are the words ``"inf"`` and ``"-inf"``."""
         return {
@@ -163,10 +171,22 @@ class Survey:
             "bins": self.risks.bins,
             "scale": self.risks.scale,
             "rmse": found.rmse,
-            "calibration_error": found.calibration_error,
+            "calibration_error": estimate_fields(found.calibration_error),
             "reliability": [
                 {"score": float(s), "share": float(p), "members": int(m), "nonmembers": int(n)}
                 for s, p, m, n in rows
+            ],
+            "thresholds": [
+                {
+                    **vars(one),
+                    "precision": None if one.precision is None else estimate_fields(one.precision),
+                    "recall": estimate_fields(one.recall),
+                }
+                for one in self.guesses()
+            ],
+            "leakage": [
+                {**vars(one), "leakage": estimate_fields(one.leakage)}
+                for one in leakage(self.risks, self.target.member[0], confidence=self.confidence)
             ],
             "most_at_risk": self.most_at_risk(),
         }
@@ -224,6 +244,7 @@ def survey(
     bins: int = 5,
     scale: Scale = "log",
     least: int = 10,
+    smooth: bool = False,
     seed: int = 0,
     done: Callable[[int], object] = lambda count: None,
 ) -> Survey:
@@ -243,6 +264,8 @@ def survey(
     confidence : float
     prior, bins, scale, least
         As in `canary.membership.risk.risk_scores`.
+    smooth : bool
+        Risk scores by `canary.membership.smoothing.smooth_risk_scores`, without bins.
     seed : int
         Of the neural attacks.
     done : callable
@@ -267,8 +290,13 @@ def survey(
         notes.append("The outputs were not kept, so no network was trained on them")
     risks = trust = None
     if "modified-entropy" in target.values:
-        risks = risk_scores(target, shadow=shadow, prior=prior, bins=bins, scale=scale, least=least)
-        trust = reliability(risks, member)
+        settings: dict[str, Any] = {"prior": prior, "scale": scale, "least": least}
+        risks = (
+            smooth_risk_scores(target, shadow=shadow, **settings)
+            if smooth
+            else risk_scores(target, shadow=shadow, bins=bins, **settings)
+        )
+        trust = reliability(risks, member, confidence=confidence)
         few = int(risks.pooled[np.unique(target.label)].sum())
         if few:
             notes.append(

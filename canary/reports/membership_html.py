@@ -195,12 +195,22 @@ def _risks(found: Survey) -> dict[str, Any]:
     assert found.risks is not None
     assert found.reliability is not None
     inside, outside, edges = risk_counts(found)
+    error = found.reliability.calibration_error
     return {
         "prior": percent_of(found.risks.prior),
-        "bins": found.risks.bins,
-        "scale": {"log": "logarithmic", "linear": "linear"}[found.risks.scale],
+        "read_off": _read_off(found.risks.bins, found.risks.scale),
         "rmse": f"{found.reliability.rmse:.3f}",
-        "error": f"{found.reliability.calibration_error:.3f}",
+        "error": f"{error.value:.3f} ({error.lower:.3f} to {error.upper:.3f})",
+        "guess_columns": ("Risk score from", "Called members", "Precision", "Recall"),
+        "guesses": [
+            (
+                f"{one.threshold:g}",
+                count(one.true_positives + one.false_positives),
+                "none called" if one.precision is None else interval_of(one.precision),
+                interval_of(one.recall),
+            )
+            for one in found.guesses()
+        ],
         "words": (
             f"Risk scores of {plural(int(inside.sum()), 'member')} and "
             f"{plural(int(outside.sum()), 'nonmember')}, and the share of members at each score."
@@ -211,6 +221,14 @@ def _risks(found: Survey) -> dict[str, Any]:
             for low, high, m, n in zip(edges[:-1], edges[1:], inside, outside, strict=True)
         ],
     }
+
+
+def _read_off(bins: int | None, scale: str) -> str:
+    """How risk scores came about, as the end of a sentence."""
+    words = {"log": "logarithmic", "linear": "linear"}[scale]
+    if bins is None:
+        return f"by a Gaussian kernel on a {words} scale"
+    return f"with {plural(bins, 'bin')} on a {words} scale"
 
 
 def roc_words(found: Survey | TextSurvey) -> str:

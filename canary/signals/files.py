@@ -8,8 +8,10 @@ lists, or one for each class named ``logits_0``, ``logits_1`` and so on.
 
 from __future__ import annotations
 
+import lzma
 import math
 import os
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -29,6 +31,14 @@ KINDS: tuple[Outputs, ...] = ("logits", "probs", "losses")
 """Names of outputs; of several in a file the first is read."""
 
 Names = tuple[str, ...]
+
+_BROKEN = (
+    *(OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    # What zipfile and numpy's parser of headers raise besides: of encryption and unknown
+    # compression, and of headers that are no Python or tell of more than there can be.
+    *(RuntimeError, TypeError, SyntaxError, LookupError, tokenize.TokenError),
+    *(OverflowError, MemoryError, AttributeError),
+)
 
 _BYTES = 1 << 25
 """Of the numbers of a piece, as float64."""
@@ -72,7 +82,7 @@ def _guarded(pieces: Iterator[Piece], path: Path) -> Iterator[Piece]:
         yield from pieces
     except InputError:
         raise
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except _BROKEN as error:
         raise _damaged(path, error) from error
 
 
@@ -119,7 +129,7 @@ def _npz(path: Path, needed: Names) -> tuple[Outputs, Iterator[Piece]]:
                 lengths[name] = shape[0] if shape else 0
     except InputError:
         raise
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except _BROKEN as error:
         raise _damaged(path, error) from error
     check_lengths(lengths, str(path))
     return kind, _npz_pieces(path, kind, beside)
@@ -151,27 +161,32 @@ def _header(file: IO[bytes], name: str, path: Path) -> tuple[tuple[int, ...], bo
             cure="save arrays of numbers, of one length for all rows",
             where=str(path),
         )
+    if any(length < 0 for length in shape):
+        raise ValueError(f"{name} has the shape {shape}")
     return shape, fortran, dtype
 
 
 def _whole(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
     with archive.open(f"{name}.npy") as file:
-        array = np.lib.format.read_array(file, allow_pickle=False)
-    if array.ndim != 1:
-        raise InputError(
-            f"{name} has the shape {array.shape}, expected one entry per sample",
-            cure="save it as an array of one dimension",
-            where=str(path),
-        )
-    return np.asarray(array)
+        shape, _, dtype = _header(file, name, path)
+        if len(shape) != 1:
+            raise InputError(
+                f"{name} has the shape {shape}, expected one entry per sample",
+                cure="save it as an array of one dimension",
+                where=str(path),
+            )
+        # What is there, not what the header speaks of: it may be any number.
+        array = np.frombuffer(file.read(), dtype)
+    if len(array) != shape[0]:
+        raise EOFError(f"{name} holds {len(array)} of {shape[0]} entries")
+    return array
 
 
 def _rows(archive: zipfile.ZipFile, name: str, path: Path) -> Iterator[NDArray[Any]]:
     with archive.open(f"{name}.npy") as file:
         shape, fortran, dtype = _header(file, name, path)
         if fortran and len(shape) > 1:  # rows are scattered over the whole of it
-            file.seek(0)
-            whole = np.lib.format.read_array(file, allow_pickle=False)
+            whole = np.frombuffer(file.read(), dtype).reshape(shape, order="F")
             step = _rows_of(shape)
             yield from (whole[at : at + step] for at in range(0, len(whole), step))
             return

@@ -17,7 +17,7 @@ from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, real_array
 from canary.statistics.shares import clopper_pearson, difference_interval
 
-__all__ = ["Estimate", "OperatingPoint", "Roc", "balanced_accuracy", "roc"]
+__all__ = ["Estimate", "OperatingPoint", "Roc", "balanced_accuracy", "roc", "scored_members"]
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def roc(scores: ArrayLike, member: ArrayLike) -> Roc:
     >>> curve.tpr_at_fpr(0.5).tpr.value
     1.0
     """
-    values, flags = _checked(scores, member, "roc")
+    values, flags = scored_members(scores, member, "roc")
     order = np.argsort(-values, kind="stable")
     values, flags = values[order], flags[order]
     last = np.flatnonzero(np.append(values[1:] != values[:-1], True))
@@ -230,7 +230,7 @@ def balanced_accuracy(guess: ArrayLike, member: ArrayLike, *, confidence: float 
         As `roc`.
     """
     check_confidence(confidence, "balanced_accuracy")
-    called, flags = _checked(guess, member, "balanced_accuracy")
+    called, flags = scored_members(guess, member, "balanced_accuracy")
     inside = called.astype(np.bool_)
     members, nonmembers = int(flags.sum()), int((~flags).sum())
     hits, false = int(inside[flags].sum()), int(inside[~flags].sum())
@@ -239,9 +239,10 @@ def balanced_accuracy(guess: ArrayLike, member: ArrayLike, *, confidence: float 
     return Estimate(value, (1.0 + low) / 2.0, (1.0 + high) / 2.0)
 
 
-def _checked(
+def scored_members(
     scores: ArrayLike, member: ArrayLike, where: str
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Scores and flags of samples of both kinds, or an EstimationError."""
     values = real_array(scores, "scores", where, cure="give one per sample")
     flags = real_array(member, "member", where, cure="give one per sample, true or false")
     if values.ndim != 1 or values.shape != flags.shape:

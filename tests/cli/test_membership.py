@@ -62,6 +62,27 @@ def test_attack_gives_the_numbers_of_the_functions(command, pair):
     assert len(risks) == 20
 
 
+def test_smoothed_scores_guesses_and_leakage_are_told(command, pair):
+    options = ("--attacks", "correctness", "--smooth", "--out", "report", "--json")
+    outcome = command("membership", "attack", *pair, *options)
+    assert outcome.code == 0, outcome.err
+    found = outcome.document["risk"]
+    assert found["bins"] is None
+    assert found["calibration_error"]["lower"] <= found["calibration_error"]["value"]
+    assert [one["threshold"] for one in found["thresholds"]] == [1, 0.9, 0.8, 0.7, 0.6, 0.5]
+    assert found["thresholds"][0]["precision"] is None  # a smoothed score is never 1
+    assert found["thresholds"][-1]["precision"]["value"] > 0.6
+    assert [one["prior"] for one in found["leakage"]] == [0.1, 0.3, 0.5, 0.7, 0.9]
+    assert found["leakage"][2]["leakage"]["lower"] > 0
+    page = Path("report/report.html").read_text()
+    assert "by a Gaussian kernel on a logarithmic scale" in page
+    assert "Guesses by the risk score" in page
+    outcome = command("membership", "risk", *pair, "--smooth", "--out", "risk.parquet", "--json")
+    assert outcome.document["bins"] is None
+    inside = outcome.document["mean_risk_of_members"]
+    assert inside == pytest.approx(0.5 + found["leakage"][2]["leakage"]["value"])
+
+
 def test_page_is_one_file_with_the_answer_and_the_figures(command, pair):
     assert command("membership", "attack", *pair, "--attacks", METRIC, "--out", "report").code == 0
     files = [Path("report", name) for name in ("report.html", "membership.json")]

@@ -11,7 +11,7 @@ import lzma
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fuzzing import attempt, cases, failed
+from fuzzing import attempt, cases, damaged, failed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -197,17 +197,6 @@ PACKED = {
     "xz": lzma.compress,
     "zst": lambda content: pa.compress(content, "zstd", asbytes=True),
 }
-
-
-@st.composite
-def damaged(draw, content):
-    """Some bytes changed, cut off or added."""
-    found = bytearray(draw(content))
-    for _ in range(draw(st.integers(0, 3))):
-        at = draw(st.integers(0, len(found)))
-        end = draw(st.integers(at, min(at + 8, len(found))))
-        found[at:end] = draw(st.binary(max_size=4))
-    return bytes(found[: draw(st.none() | st.integers(0, len(found)))])
 
 
 @cases(3_000)

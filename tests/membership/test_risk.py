@@ -105,7 +105,8 @@ def test_calibrated_where_the_posterior_is_known_theory():
     assert np.abs(risks.scores - 1 / (1 + np.exp(x + 0.5)))[away].max() < 0.1
     found = reliability(risks, target.member[0])
     assert found.rmse < 0.03
-    assert found.calibration_error < 0.01
+    assert found.calibration_error.value < 0.01
+    assert found.calibration_error.lower == 0.0
     assert found.members.sum() + found.nonmembers.sum() == 100_000
 
 
@@ -114,7 +115,7 @@ def test_reliability_weighs_to_the_prior_golden():
     shadow = table([1, 1], [1, 0], [0, 0], 1)
     target = table([1] * 10, [1] + [0] * 9, [0] * 10, 1)
     found = reliability(risk_scores(target, shadow=shadow, least=1), target.member[0])
-    assert (found.rmse, found.calibration_error) == pytest.approx((0, 0), abs=1e-15)
+    assert (found.rmse, found.calibration_error.value) == pytest.approx((0, 0), abs=1e-15)
     assert (found.score[0], found.share[0]) == pytest.approx((0.5, 0.5))
 
 
@@ -123,7 +124,8 @@ def test_reliability_weighs_to_the_prior_golden():
     [
         ({"prior": 0.0}, "prior must lie between 0 and 1, got 0.0"),
         ({"prior": math.nan}, "prior must lie"),
-        ({"bins": 0}, "bins and least must be 1 or more, got 0 and 10"),
+        ({"bins": 0}, "bins must be a positive integer, got 0"),
+        ({"least": 0}, "least must be a positive integer, got 0"),
         ({"scale": "root"}, "there is no scale 'root'"),
     ],
 )
@@ -131,3 +133,52 @@ def test_refused_input(options, words):
     shadow = table([1, 2], [1, 0], [0, 0], 1)
     with pytest.raises(EstimationError, match=words):
         risk_scores(shadow, shadow=shadow, **options)
+
+
+def test_scores_of_any_kind_have_a_reliability_golden():
+    # Outputs of a network: two bins. At 0.9 three members of M = 4 and one nonmember of
+    # N = 4: weights 3/8 and 1/8, share 3/4, off 0.15. At 0.2 one and three: share 1/4, off
+    # 0.05. Both weigh 1/2: 0.1; root of (0.15^2 + 0.05^2) / 2.
+    scores = [0.9] * 4 + [0.2] * 4
+    member = np.array([1, 1, 1, 0, 1, 0, 0, 0], bool)
+    found = reliability(scores, member)
+    assert found.calibration_error.value == pytest.approx(0.1)
+    assert found.rmse == pytest.approx(math.sqrt((0.15**2 + 0.05**2) / 2))
+    # Where members are one in ten, the weights are 0.1 M / 4 and 0.9 N / 4.
+    found = reliability(scores, member, prior=0.1)
+    np.testing.assert_allclose(found.share, [0.025 / 0.7, 0.075 / 0.3])
+    found = reliability([0.0, 1.0], np.array([False, True]), bins=1)
+    assert found.calibration_error.value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("scores", "options", "words"),
+    [
+        ([0.5, 1.5], {}, "scores lie from 0.5 to 1.5"),
+        ([0.5, math.nan], {}, "1 of 2 scores are NaN"),
+        ([0.5, 0.5, 0.5], {}, r"scores of shape \(3,\) for members of shape \(2,\)"),
+        ([0.5, 0.5], {"prior": 0}, "prior must lie between 0 and 1"),
+        ([0.5, 0.5], {"bins": 0}, "bins must be a positive integer"),
+        ([0.5, 0.5], {"confidence": 1}, "confidence must lie between"),
+    ],
+)
+def test_reliability_refused_input(scores, options, words):
+    with pytest.raises(EstimationError, match=words):
+        reliability(scores, np.array([True, False]), **options)
+
+
+@pytest.mark.parametrize("slope", [1.0, 0.6])
+@pytest.mark.parametrize("each", [50, 400])
+def test_interval_of_the_calibration_error_coverage(each, slope):
+    # Scores s of a member with probability 1/2 + slope (s - 1/2). Each bin k of ten is
+    # off by |1 - slope| |s - 1/2|, on average 0.25 of it.
+    rng = np.random.default_rng(0)
+    truth, missed, runs = 0.25 * (1 - slope), [0, 0], 200
+    for _ in range(runs):
+        s = rng.random(8 * each)
+        kind = rng.random(len(s)) < 0.5 + slope * (s - 0.5)
+        scores = np.concatenate([s[kind][:each], s[~kind][:each]])
+        found = reliability(scores, np.arange(2 * each) < each).calibration_error
+        missed[0] += found.lower > truth
+        missed[1] += found.upper < truth
+    assert max(missed) <= 0.025 * runs + 5  # 5 more than 5 has a chance of 1 %

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 from canary.errors import CanaryError
 
@@ -32,3 +33,14 @@ def attempt(work, *words, **options):
 def failed(outcome):
     """Whether `attempt` met an error."""
     return isinstance(outcome, CanaryError)
+
+
+@st.composite
+def damaged(draw, content):
+    """Some bytes changed, cut off or added."""
+    found = bytearray(draw(content))
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(found)))
+        end = draw(st.integers(at, min(at + 8, len(found))))
+        found[at:end] = draw(st.binary(max_size=4))
+    return bytes(found[: draw(st.none() | st.integers(0, len(found)))])
