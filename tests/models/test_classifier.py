@@ -199,7 +199,8 @@ def test_estimators_by_their_interface(data):
 
 def test_estimators_of_scikit_learn(data):
     """Where it is installed: a forest says 0 of a class, and a fit has one fingerprint."""
-    ensemble = pytest.importorskip("sklearn.ensemble")
+    from sklearn import ensemble
+
     x, y = data
     member = np.arange(600) < 300
     forest = ensemble.RandomForestClassifier(20, random_state=0).fit(x[member], y[member])
