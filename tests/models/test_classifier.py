@@ -198,7 +198,7 @@ def test_estimators_by_their_interface(data):
 
 
 def test_estimators_of_scikit_learn(data):
-    """Where it is installed: a forest says 0 of a class, and a fit has one fingerprint."""
+    """A forest says 0 of a class, and a fit has one fingerprint."""
     from sklearn import ensemble
 
     x, y = data
