@@ -81,7 +81,7 @@ def learn_thresholds(
             cure="give members and nonmembers of the shadow model",
             where=where,
         )
-    order = np.argsort(-values, kind="stable")
+    order = np.argsort(-values)  # how ties lie does not matter
     together = _best(values[order], member[order], np.zeros(len(order), np.int64), 1)[0]
     if classes == 1:
         return Thresholds(np.array([together]), np.zeros(1, np.bool_))

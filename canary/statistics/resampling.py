@@ -56,7 +56,7 @@ class _Model:
         guess: NDArray[np.bool_] | None,
         fprs: Sequence[float],
     ) -> None:
-        self.order = np.argsort(-scores, kind="stable")
+        self.order = np.argsort(-scores)
         values = scores[self.order]
         self.last = np.flatnonzero(np.append(values[1:] != values[:-1], True))
         self.member = member[self.order]

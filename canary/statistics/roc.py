@@ -206,7 +206,7 @@ def roc(scores: ArrayLike, member: ArrayLike) -> Roc:
     1.0
     """
     values, flags = scored_members(scores, member, "roc")
-    order = np.argsort(-values, kind="stable")
+    order = np.argsort(-values)  # how ties lie does not matter
     values, flags = values[order], flags[order]
     last = np.flatnonzero(np.append(values[1:] != values[:-1], True))
     hits = np.cumsum(flags, dtype=np.int64)[last]
