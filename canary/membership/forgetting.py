@@ -149,12 +149,47 @@ class Forgetting:
                 "But it does not answer as they do either (p = "
                 f"{probability(self.p_unlike or 0.0)}): one that never saw the query set would."
             )
+        elif self.alike:
+            lines.append(
+                "In no direction does it stand out from them (p = "
+                f"{probability(self.p_unlike or 0.0)}): it answers as a model that never saw "
+                "the query set."
+            )
+        elif self.never_seen and self.auc is not None:
+            lines.append(
+                "But its losses on the query set are not seen to be lower than on samples that it "
+                f"never saw (AUC {self.auc.value:.2f}, {self.auc.lower:.2f} to "
+                f"{self.auc.upper:.2f}): training on other data like the query set would do that."
+            )
         return " ".join(lines)
 
     @property
     def unlike(self) -> bool:
         """Whether it counts as forgotten and yet stands out from the calibration models."""
         return self.p_unlike is not None and self.p_unlike <= _LEVEL and self.forgotten
+
+    @property
+    def alike(self) -> bool:
+        """Whether nothing tells the target from the calibration models, though they are enough.
+
+        For a target that never saw the query set rho is 1 up to chance, and no number of
+        samples decides on which side; that it stands among the calibration models is what
+        can be shown. It takes 19 of them.
+        """
+        enough = 1 / (len(self.calibration) + 1) <= _LEVEL
+        within = self.p_unlike is not None and min(self.p, self.p_unlike) > _LEVEL
+        return self.answer != "not forgotten" and enough and within
+
+    @property
+    def never_seen(self) -> bool:
+        """Whether it counts as not forgotten, and the membership attack finds nothing.
+
+        The distance falls also for a target that was trained on other data of the query
+        set's own kind, if the calibration models were not: the rule then accuses a model
+        that never saw the query set. Its losses do not differ from those of unseen samples.
+        """
+        blind = self.auc is not None and self.auc.lower <= 0.5  # the AUC of a coin
+        return self.answer == "not forgotten" and blind
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data, without the losses; no upper end is None."""
@@ -165,6 +200,9 @@ class Forgetting:
             "confidence": self.confidence,
             "answer": self.answer,
             "forgotten_by_the_rule": self.forgotten,
+            "unlike": self.unlike,
+            "alike": self.alike,
+            "never_seen": self.never_seen,
             "p": self.p,
             "p_unlike": self.p_unlike,
             "target": self.target,

@@ -54,6 +54,23 @@ def test_a_target_that_knows_has_not_forgotten_and_one_that_does_not_is_undecide
     assert never.p > 0.05
     assert never.p_unlike > 0.05
     assert not never.unlike
+    assert never.alike
+    assert "answers as a model that never saw the query set" in never.summary()
+    assert not forgotten(query, losses(0.0, 3), others[:9]).alike  # p cannot be small
+
+
+def test_a_target_that_learned_from_others_of_the_kind_is_not_accused_by_the_rule_alone(losses):
+    query, others = losses(1.0, 1), _others(losses)
+    kin = losses(0.5, 2)  # lower losses than the calibration models', on seen and unseen alike
+    found = forgotten(query, kin, others, unseen=losses(0.5, 3))
+    assert found.answer == "not forgotten"
+    assert found.never_seen
+    assert "training on other data like the query set would do that" in found.summary()
+    seen = forgotten(query, kin, others, unseen=losses(0.0, 3))
+    assert seen.answer == "not forgotten"
+    assert not seen.never_seen
+    assert not forgotten(query, kin, others).never_seen  # nothing was asked
+    assert not forgotten(query, losses(-0.5, 2), others, unseen=losses(-0.5, 4)).never_seen
 
 
 def test_a_target_that_was_pushed_away_counts_as_forgotten_and_stands_out(losses):
