@@ -48,6 +48,7 @@ _FEWEST = 8
 _FEW = 100
 _WELL = 0.9
 _LEVEL = 0.05
+_CEILING = 0.98
 
 Floats = NDArray[np.float64]
 
@@ -376,7 +377,7 @@ def _compared(
         chance=chance,
         resamples=count,
         seed=seed,
-        notes=tuple(_doubts(asked, calibration, chance, confidence)),
+        notes=tuple(_doubts(asked, of_target.value, calibration, chance, confidence)),
     )
 
 
@@ -458,7 +459,11 @@ def _check_disjoint(query: Iterable[Any], calibration: Iterable[Any]) -> None:
 
 
 def _doubts(
-    asked: dict[str, Answers], calibration: Floats, chance: float, confidence: float
+    asked: dict[str, Answers],
+    distance: float,
+    calibration: Floats,
+    chance: float,
+    confidence: float,
 ) -> list[str]:
     """What stands against the answer."""
     queries, others = asked["query"], asked["calibration"]
@@ -473,6 +478,13 @@ def _doubts(
             f"The calibration models are no farther from the query model ({calibration.mean():.3f})"
             f" than chance allows ({chance:.3f}): they seem to know the query set as well, and the "
             "ratio says little. Train the query model to a lower loss, or take other data"
+        )
+    if min(calibration.mean(), distance) >= _CEILING:
+        notes.append(
+            f"Target and calibration models are both about as far from the query model as can be "
+            f"({distance:.3f} and {calibration.mean():.3f}, of 1): the query model is so sure of "
+            "the query set that a target which knows it less well looks like one that does not. "
+            "Train it for fewer steps, or on the query set among other data"
         )
     learned = float(np.median(queries.losses)) < float(np.median(others.losses))
     if not learned:

@@ -170,6 +170,10 @@ class Run:
         for name, texts, times in ((f"{seed}.query", both, 2), (f"{seed}.retrained", rest, 1)):
             if not self.has(name):
                 self.keep(name, self.new(name, texts, times=times), canaries)
+        # One that knows them beside others, as the original does, from the last calibration set.
+        if not self.has(f"{seed}.mixed query"):
+            model = self.new(f"{seed}.mixed query", [*self.others[-1], *both])
+            self.keep(f"{seed}.mixed query", model, canaries)
         if self.has(f"{seed}.original"):
             return
         model = self.new(f"{seed}.original", [*rest, *both])
@@ -211,9 +215,9 @@ def judged(run: Run) -> dict[str, Any]:
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in TARGETS}
     for seed in range(len(run.query)):
         of = f"query-{seed}"
-        if not run.has(f"{seed}.original"):
+        if not run.has(f"{seed}.original"):  # a run that was stopped
             continue
-        query = answers(f"{seed}.query")[of]
+        query, mixed = (answers(f"{seed}.{name}")[of] for name in ("query", "mixed query"))
         for name, some in found.items():
             target = answers(f"{seed}.{name}")
             one = measures(query, target[of], [other[of] for other in others], target["unseen"])
@@ -222,21 +226,32 @@ def judged(run: Run) -> dict[str, Any]:
                 ("controls", target["copies"] == 0),
             ):
                 one[f"exposure of {kind}"] = float(np.median(target["exposure"][held]))
+            calibration = [other[of] for other in others[:-1]]
+            one["mixed"] = measures(mixed, target[of], calibration, target["unseen"])
             one["loss on unseen texts"] = float(target["unseen"].mean())
             one["loss on the query set"] = float(target[of].mean())
             some.append({"seed": seed, **one})
-    return {name: {**over_seeds(some), "seeds": some} for name, some in found.items() if some}
+    return {
+        name: {
+            **over_seeds(some),
+            "mixed": over_seeds([one["mixed"] for one in some]),
+            "seeds": some,
+        }
+        for name, some in found.items()
+        if some
+    }
 
 
 def rows(found: dict[str, Any]) -> list[str]:
     """The results as a Markdown table."""
     lines = [
-        "| model | rho | answers | p | p of any difference | AUC | exposure, bits | of controls | "
-        "nats a character: query set, unseen |",
-        "| --- | --- | --- | ---: | ---: | --- | --- | --- | --- |",
+        "| model | rho | rho, mixed query model | its answers | p | p of any difference | AUC | "
+        "exposure, bits | of controls | nats a character: query set, unseen |",
+        "| --- | --- | --- | --- | ---: | ---: | --- | --- | --- | --- |",
     ]
     for name, one in found.items():
-        said = ", ".join(f"{count} {answer}" for answer, count in one["answers"].items())
+        beside = one["mixed"]
+        said = ", ".join(f"{count} {answer}" for answer, count in beside["answers"].items())
         more = [
             shown(mean([seed[kind] for seed in one["seeds"]]))
             for kind in (
@@ -247,7 +262,8 @@ def rows(found: dict[str, Any]) -> list[str]:
             )
         ]
         lines.append(
-            f"| {name} | {shown(one['rho'])} | {said} | {one['p']:.2f} | {one['p_unlike']:.2f} | "
+            f"| {name} | {shown(one['rho'])} | {shown(beside['rho'])} | {said} | "
+            f"{beside['p']:.2f} | {beside['p_unlike']:.2f} | "
             f"{shown(one['auc'])} | {more[0]} | {more[1]} | {more[2]}, {more[3]} |"
         )
     return lines
