@@ -41,7 +41,7 @@ from images import Images, another_source, letters, mnist, objects, svhn
 from judge import judged, rows
 
 EPOCHS = 15
-FIRST = 3
+FIRST = 2
 """Seeds before the calibration models."""
 ORIGINAL = "domain + 100 % query"
 """That is made to unlearn."""
