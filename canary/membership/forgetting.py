@@ -145,7 +145,15 @@ class Forgetting:
             f"Of {models} {closer or 'none'} {'is' if closer <= 1 else 'are'} as close to the "
             f"query model as the target: p = {probability(self.p)}.",
         ]
-        if self.unlike:
+        attack = ""
+        if self.auc is not None:
+            attack = f"AUC {self.auc.value:.2f}, {self.auc.lower:.2f} to {self.auc.upper:.2f}"
+        if self.remembered:
+            lines.append(
+                "But its losses on the query set are lower than on samples that it never saw "
+                f"({attack}): unless the set is easier than these, something is left of it."
+            )
+        elif self.unlike:
             lines.append(
                 "But it does not answer as they do either (p = "
                 f"{probability(self.p_unlike or 0.0)}): one that never saw the query set would."
@@ -156,11 +164,10 @@ class Forgetting:
                 f"{probability(self.p_unlike or 0.0)}): it answers as a model that never saw "
                 "the query set."
             )
-        elif self.never_seen and self.auc is not None:
+        elif self.never_seen:
             lines.append(
                 "But its losses on the query set are not seen to be lower than on samples that it "
-                f"never saw (AUC {self.auc.value:.2f}, {self.auc.lower:.2f} to "
-                f"{self.auc.upper:.2f}): training on other data like the query set would do that."
+                f"never saw ({attack}): training on other data like the query set would do that."
             )
         return " ".join(lines)
 
@@ -175,11 +182,23 @@ class Forgetting:
 
         For a target that never saw the query set rho is 1 up to chance, and no number of
         samples decides on which side; that it stands among the calibration models is what
-        can be shown. It takes 19 of them.
+        can be shown. It takes 19 of them, and no membership attack that finds something.
         """
         enough = 1 / (len(self.calibration) + 1) <= _LEVEL
         within = self.p_unlike is not None and min(self.p, self.p_unlike) > _LEVEL
-        return self.answer != "not forgotten" and enough and within
+        return self.answer != "not forgotten" and enough and within and not self.remembered
+
+    @property
+    def remembered(self) -> bool:
+        """Whether it does not count as not forgotten, and yet the membership attack finds it.
+
+        A model that was made worse for all samples, as by gradient ascent, can be as far from
+        the query model as one that never saw the query set, and still know it better than
+        samples of its kind. A query set that is easier than these looks the same; models that
+        were retrained without it tell.
+        """
+        found = self.auc is not None and self.auc.lower > 0.5  # the AUC of a coin
+        return self.answer != "not forgotten" and found
 
     @property
     def never_seen(self) -> bool:
@@ -203,6 +222,7 @@ class Forgetting:
             "forgotten_by_the_rule": self.forgotten,
             "unlike": self.unlike,
             "alike": self.alike,
+            "remembered": self.remembered,
             "never_seen": self.never_seen,
             "p": self.p,
             "p_unlike": self.p_unlike,

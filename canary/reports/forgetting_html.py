@@ -55,7 +55,9 @@ def render(found: Forgetting, *, name: str) -> str:
     return page(
         _TEMPLATE,
         name=name,
-        tone="undecided" if found.unlike or found.never_seen else _TONES[found.answer],
+        tone="undecided"
+        if found.unlike or found.never_seen or found.remembered
+        else _TONES[found.answer],
         label=_label(found),
         sentence=found.summary(),
         tiles=_tiles(found),
@@ -81,6 +83,8 @@ def render(found: Forgetting, *, name: str) -> str:
 
 
 def _label(found: Forgetting) -> str:
+    if found.remembered:
+        return "Something is left of it"
     if found.unlike:
         return "Forgotten, and it shows"
     if found.never_seen:

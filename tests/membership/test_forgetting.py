@@ -59,6 +59,20 @@ def test_a_target_that_knows_has_not_forgotten_and_one_that_does_not_is_undecide
     assert not forgotten(query, losses(0.0, 3), others[:9]).alike  # p cannot be small
 
 
+def test_a_target_that_still_knows_the_set_better_than_others_is_told_of(losses):
+    query, others = losses(1.0, 1), _others(losses)
+    broken = losses(0.0, 3)  # as far from the query model as the calibration models
+    found = forgotten(query, broken, others, unseen=losses(-0.5, 4))
+    assert found.answer != "not forgotten"
+    assert found.remembered
+    assert not found.alike
+    assert "something is left of it" in found.summary()
+    innocent = forgotten(query, broken, others, unseen=losses(0.0, 4))
+    assert not innocent.remembered
+    assert innocent.alike
+    assert not forgotten(query, losses(0.5, 2), others, unseen=losses(-0.5, 4)).remembered
+
+
 def test_a_target_that_learned_from_others_of_the_kind_is_not_accused_by_the_rule_alone(losses):
     query, others = losses(1.0, 1), _others(losses)
     kin = losses(0.5, 2)  # lower losses than the calibration models', on seen and unseen alike
