@@ -279,6 +279,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--judge", action="store_true", help="train nothing more")
     options = parser.parse_args()
+    if options.calibration < 3:
+        parser.error("--calibration: three models or more; the last is mixed in")
     torch.set_num_threads(1)
     texts = speeches(options.data / "tinyshakespeare" / "input.txt.xz")
     run = Run(texts, options)

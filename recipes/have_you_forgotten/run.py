@@ -210,6 +210,8 @@ def main() -> None:
     parser.add_argument("--calibration-source", type=Path)
     parser.add_argument("--judge", action="store_true", help="train nothing more")
     options = parser.parse_args()
+    if options.calibration < 2:
+        parser.error("--calibration: two models or more, or there is no p of any difference")
     torch.set_num_threads(1)
     draws = (first_table if options.table == 1 else second_table)(options)
     folder = options.work / configuration(draws, options)

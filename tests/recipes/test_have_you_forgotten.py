@@ -87,7 +87,7 @@ def test_a_language_model_is_judged_by_three_measures(tmp_path):
     (tmp_path / "tinyshakespeare").mkdir()
     with lzma.open(tmp_path / "tinyshakespeare" / "input.txt.xz", "wt") as file:
         file.write("\n\n".join(f"HAMLET:\n{line}" for line in sorted(lines)))
-    shown, found = run("language.py", tmp_path, "--seeds", 1, "--calibration", 2, "--epochs", 2)
+    shown, found = run("language.py", tmp_path, "--seeds", 1, "--calibration", 3, "--epochs", 3)
     assert set(found["targets"]) == {
         "original",
         "retrained",
