@@ -48,6 +48,7 @@ _FEWEST = 8
 _FEW = 100
 _WELL = 0.9
 _LEVEL = 0.05
+_CEILING = 0.98
 
 Floats = NDArray[np.float64]
 
@@ -144,10 +145,29 @@ class Forgetting:
             f"Of {models} {closer or 'none'} {'is' if closer <= 1 else 'are'} as close to the "
             f"query model as the target: p = {probability(self.p)}.",
         ]
-        if self.unlike:
+        attack = ""
+        if self.auc is not None:
+            attack = f"AUC {self.auc.value:.2f}, {self.auc.lower:.2f} to {self.auc.upper:.2f}"
+        if self.remembered:
+            lines.append(
+                "But its losses on the query set are lower than on samples that it never saw "
+                f"({attack}): unless the set is easier than these, something is left of it."
+            )
+        elif self.unlike:
             lines.append(
                 "But it does not answer as they do either (p = "
                 f"{probability(self.p_unlike or 0.0)}): one that never saw the query set would."
+            )
+        elif self.alike:
+            lines.append(
+                "In no direction does it stand out from them (p = "
+                f"{probability(self.p_unlike or 0.0)}): it answers as a model that never saw "
+                "the query set."
+            )
+        elif self.never_seen:
+            lines.append(
+                "But its losses on the query set are not seen to be lower than on samples that it "
+                f"never saw ({attack}): training on other data like the query set would do that."
             )
         return " ".join(lines)
 
@@ -155,6 +175,41 @@ class Forgetting:
     def unlike(self) -> bool:
         """Whether it counts as forgotten and yet stands out from the calibration models."""
         return self.p_unlike is not None and self.p_unlike <= _LEVEL and self.forgotten
+
+    @property
+    def alike(self) -> bool:
+        """Whether nothing tells the target from the calibration models, though they are enough.
+
+        For a target that never saw the query set rho is 1 up to chance, and no number of
+        samples decides on which side; that it stands among the calibration models is what
+        can be shown. It takes 19 of them, and no membership attack that finds something.
+        """
+        enough = 1 / (len(self.calibration) + 1) <= _LEVEL
+        within = self.p_unlike is not None and min(self.p, self.p_unlike) > _LEVEL
+        return self.answer != "not forgotten" and enough and within and not self.remembered
+
+    @property
+    def remembered(self) -> bool:
+        """Whether it does not count as not forgotten, and yet the membership attack finds it.
+
+        A model that was made worse for all samples, as by gradient ascent, can be as far from
+        the query model as one that never saw the query set, and still know it better than
+        samples of its kind. A query set that is easier than these looks the same; models that
+        were retrained without it tell.
+        """
+        found = self.auc is not None and self.auc.lower > 0.5  # the AUC of a coin
+        return self.answer != "not forgotten" and found
+
+    @property
+    def never_seen(self) -> bool:
+        """Whether it counts as not forgotten, and the membership attack finds nothing.
+
+        The distance falls also for a target that was trained on other data of the query
+        set's own kind, if the calibration models were not: the rule then accuses a model
+        that never saw the query set. Its losses do not differ from those of unseen samples.
+        """
+        blind = self.auc is not None and self.auc.lower <= 0.5  # the AUC of a coin
+        return self.answer == "not forgotten" and blind
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data, without the losses; no upper end is None."""
@@ -165,6 +220,10 @@ class Forgetting:
             "confidence": self.confidence,
             "answer": self.answer,
             "forgotten_by_the_rule": self.forgotten,
+            "unlike": self.unlike,
+            "alike": self.alike,
+            "remembered": self.remembered,
+            "never_seen": self.never_seen,
             "p": self.p,
             "p_unlike": self.p_unlike,
             "target": self.target,
@@ -338,7 +397,7 @@ def _compared(
         chance=chance,
         resamples=count,
         seed=seed,
-        notes=tuple(_doubts(asked, calibration, chance, confidence)),
+        notes=tuple(_doubts(asked, of_target.value, calibration, chance, confidence)),
     )
 
 
@@ -420,7 +479,11 @@ def _check_disjoint(query: Iterable[Any], calibration: Iterable[Any]) -> None:
 
 
 def _doubts(
-    asked: dict[str, Answers], calibration: Floats, chance: float, confidence: float
+    asked: dict[str, Answers],
+    distance: float,
+    calibration: Floats,
+    chance: float,
+    confidence: float,
 ) -> list[str]:
     """What stands against the answer."""
     queries, others = asked["query"], asked["calibration"]
@@ -435,6 +498,13 @@ def _doubts(
             f"The calibration models are no farther from the query model ({calibration.mean():.3f})"
             f" than chance allows ({chance:.3f}): they seem to know the query set as well, and the "
             "ratio says little. Train the query model to a lower loss, or take other data"
+        )
+    if min(calibration.mean(), distance) >= _CEILING:
+        notes.append(
+            f"Target and calibration models are both about as far from the query model as can be "
+            f"({distance:.3f} and {calibration.mean():.3f}, of 1): the query model is so sure of "
+            "the query set that a target which knows it less well looks like one that does not. "
+            "Train it for fewer steps, or on the query set among other data"
         )
     learned = float(np.median(queries.losses)) < float(np.median(others.losses))
     if not learned:

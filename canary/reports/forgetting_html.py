@@ -55,8 +55,10 @@ def render(found: Forgetting, *, name: str) -> str:
     return page(
         _TEMPLATE,
         name=name,
-        tone="undecided" if found.unlike else _TONES[found.answer],
-        label="Forgotten, and it shows" if found.unlike else found.answer.capitalize(),
+        tone="undecided"
+        if found.unlike or found.never_seen or found.remembered
+        else _TONES[found.answer],
+        label=_label(found),
         sentence=found.summary(),
         tiles=_tiles(found),
         notes=list(found.notes),
@@ -78,6 +80,18 @@ def render(found: Forgetting, *, name: str) -> str:
         facts=_facts(found),
         software=", ".join(f"{k} {v}" for k, v in versions().items()),
     )
+
+
+def _label(found: Forgetting) -> str:
+    if found.remembered:
+        return "Something is left of it"
+    if found.unlike:
+        return "Forgotten, and it shows"
+    if found.never_seen:
+        return "Not forgotten, or never seen"
+    if found.alike:
+        return "Like models that never saw it"
+    return found.answer.capitalize()
 
 
 def _tiles(found: Forgetting) -> list[tuple[str, str, str]]:

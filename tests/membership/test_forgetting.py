@@ -54,6 +54,37 @@ def test_a_target_that_knows_has_not_forgotten_and_one_that_does_not_is_undecide
     assert never.p > 0.05
     assert never.p_unlike > 0.05
     assert not never.unlike
+    assert never.alike
+    assert "answers as a model that never saw the query set" in never.summary()
+    assert not forgotten(query, losses(0.0, 3), others[:9]).alike  # p cannot be small
+
+
+def test_a_target_that_still_knows_the_set_better_than_others_is_told_of(losses):
+    query, others = losses(1.0, 1), _others(losses)
+    broken = losses(0.0, 3)  # as far from the query model as the calibration models
+    found = forgotten(query, broken, others, unseen=losses(-0.5, 4))
+    assert found.answer != "not forgotten"
+    assert found.remembered
+    assert not found.alike
+    assert "something is left of it" in found.summary()
+    innocent = forgotten(query, broken, others, unseen=losses(0.0, 4))
+    assert not innocent.remembered
+    assert innocent.alike
+    assert not forgotten(query, losses(0.5, 2), others, unseen=losses(-0.5, 4)).remembered
+
+
+def test_a_target_that_learned_from_others_of_the_kind_is_not_accused_by_the_rule_alone(losses):
+    query, others = losses(1.0, 1), _others(losses)
+    kin = losses(0.5, 2)  # lower losses than the calibration models', on seen and unseen alike
+    found = forgotten(query, kin, others, unseen=losses(0.5, 3))
+    assert found.answer == "not forgotten"
+    assert found.never_seen
+    assert "training on other data like the query set would do that" in found.summary()
+    seen = forgotten(query, kin, others, unseen=losses(0.0, 3))
+    assert seen.answer == "not forgotten"
+    assert not seen.never_seen
+    assert not forgotten(query, kin, others).never_seen  # nothing was asked
+    assert not forgotten(query, losses(-0.5, 2), others, unseen=losses(-0.5, 4)).never_seen
 
 
 def test_a_target_that_was_pushed_away_counts_as_forgotten_and_stands_out(losses):
@@ -168,6 +199,9 @@ def test_doubts_are_told(losses):
     assert any("has not learned the query set" in note for note in swapped.notes)
     near = forgotten(query, others[0], np.stack([losses(1.0, at) for at in (6, 7)]))
     assert any("seem to know the query set as well" in note for note in near.notes)
+    sure = forgotten(query * 1e-6, losses(0.5, 8), others)
+    assert any("as far from the query model as can be (1.000 and 1.000" in n for n in sure.notes)
+    assert not any("as can be" in note for note in forgotten(query, others[0], others[1:]).notes)
     few = forgotten(query[:30], others[0][:30], others[1][:30])
     assert any("30 samples" in note for note in few.notes)
     assert any("it takes 19 to reach 0.05" in note for note in few.notes)
