@@ -228,3 +228,15 @@ def test_growth_of_targets_with_models_of_their_own(world):
     for place in (0, 1):
         mean = (alone[0][place].mean + alone[1][place].mean) / 2
         assert found.auc[place].mean == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("name", [name for name in MANY if name not in "DL"])
+def test_equal_losses_among_others_tell_nothing_degenerate(name):
+    """Nine of ten samples are easy for every model, as of a network that generalizes."""
+    rng = np.random.default_rng(4)
+    easy = rng.random(4000) < 0.9
+    losses = np.where(easy, 0.0, rng.exponential(1, (8, 4000)))
+    table = table_of(losses, halves(rng, 8, 4000))
+    for rule in ("empirical", "linear", "gaussian") if name in "SPR" else ("empirical",):
+        across = evaluate_models(attack_models(table, name, rule=rule))
+        assert across.auc.mean == pytest.approx(0.5, abs=0.02), rule
