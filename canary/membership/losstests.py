@@ -116,18 +116,25 @@ def by_model(bench: References, rule: Rule, alpha: float | None) -> Floats:
                 where=table.source,
             )
         values = table.signal("loss")[row]
+        places = np.flatnonzero(own)
+        places = places[np.argsort(values[places], kind="stable")]
+        null = values[places]
+        at = np.searchsorted(null, values, side="right")
+        missing, skip = own, np.arange(table.samples)
+        if bench.population is None:
+            # A member stands in for the point at or below it: as k of n, and nonmembers as
+            # k of n - 1, those of equal losses would be told apart.
+            missing, skip = np.ones_like(own), np.where(own, skip, places[np.maximum(at - 1, 0)])
         if rule == "gaussian":
             logits = logits_of(table, bench.targets[i : i + 1], everything)
-            found = _without_one(logits[0], own)
+            found = _without_one(logits[0], own, missing, skip)
             every = np.array([max(float(logits[0, own].var(ddof=1)), LEAST_VARIANCE)])
             result[i] = _gaussian(logits, found, every.copy, alpha)[0]
             continue
-        null = np.sort(values[own])[None, :]
-        at = np.searchsorted(null[0], values, side="right")[None, :]
-        flags = own[None, :]
-        nth = _nth_of_rows(null, flags, values[None, :])
-        count = null.shape[1] - flags
-        result[i] = _ranked(values[None, :], at - flags, count, nth, rule=rule, alpha=alpha)[0]
+        below = (at - (missing & (values[skip] <= values)))[None, :]
+        nth = _nth_of_rows(null[None, :], missing[None, :], values[skip][None, :])
+        count = (len(null) - missing)[None, :]
+        result[i] = _ranked(values[None, :], below, count, nth, rule=rule, alpha=alpha)[0]
     return result
 
 
@@ -261,14 +268,18 @@ def _gaussian(
     return loss_of_logit(gaussian_quantile(alpha, found.mean, scale, freedom))
 
 
-def _without_one(logits: Floats, flags: NDArray[np.bool_]) -> Moments:
-    """Moments of the flagged numbers for each number, which is left out; shape (1, n)."""
+def _without_one(
+    logits: Floats, flags: NDArray[np.bool_], missing: NDArray[np.bool_], skip: Ints
+) -> Moments:
+    """Moments of the flagged numbers for each number, of shape (1, n).
+
+    Where one is missing, that is the number at the place `skip`.
+    """
     null = logits[flags]
     centre = null.mean()
-    apart = logits - centre
     second = float(((null - centre) ** 2).sum())
-    own = np.where(flags, apart, 0.0)
-    left = len(null) - flags
+    own = np.where(missing, logits[skip] - centre, 0.0)
+    left = len(null) - missing
     shift = -own / left
     squares = second - own * own - left * shift * shift
     squares = without_rounding(squares, second + len(null) * centre * centre)

@@ -153,8 +153,8 @@ def attack_models(
         target is never its own reference.
     population : array_like of int or bool, optional
         Samples of `table` that are set aside as population points for P, S and RMIA and not
-        evaluated. Unless given, the nonmembers of a model are its population, and each is
-        judged without itself.
+        evaluated. Unless given, the nonmembers of a model are its population; for P and S each
+        is judged without itself, and for P a member without the point at or below it.
     most : int, optional
         Of R, D and L: each sample is compared with so many references at most, the first ones.
         Leave-one-out models are few for the sample that they left out, and many for a

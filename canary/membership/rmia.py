@@ -37,7 +37,8 @@ def rmia(bench: References, *, online: bool, gamma: float, a: float) -> Floats:
     ----------
     bench : References
         The population of a target are its nonmembers, those that are set aside if any are.
-        A sample is not compared with itself.
+        All samples are compared with all of them, a population point with itself, too: were
+        it left out, k of n - 1 and k of n would tell nonmembers from members of equal ratios.
     online : bool
     gamma : float
         Above 0.
@@ -74,10 +75,7 @@ def rmia(bench: References, *, online: bool, gamma: float, a: float) -> Floats:
                 where=table.source,
             )
         null = np.sort(ratios[i, own])
-        wanted = ratios[i] / gamma
-        below = np.searchsorted(null, wanted, side="right")
-        itself = own & (ratios[i] <= wanted)
-        ratios[i] = (below - itself) / (len(null) - own)
+        ratios[i] = np.searchsorted(null, ratios[i] / gamma, side="right") / len(null)
     return ratios
 
 

@@ -214,7 +214,7 @@ def growth(
     *,
     targets: ArrayLike,
     seed: int,
-    shadow: SignalTable | None = None,
+    shadow: SignalTable | Sequence[SignalTable] | None = None,
     rule: Rule = "empirical",
 ) -> Growth:
     """The AUC of an attack against its number of models or population points.
@@ -227,7 +227,7 @@ def growth(
     sizes : sequence of int
     targets : array_like of int
         The models that are attacked; the references are drawn among all others. With a
-        shadow table, among that.
+        shadow table, among that; with one for each target, the same rows of all.
     seed : int
         Smaller sets are parts of larger ones.
     shadow, rule
@@ -255,7 +255,7 @@ def growth(
     elif shadow is None:
         free = np.setdiff1d(np.arange(table.models), rows)
     else:
-        free = np.arange(shadow.models)
+        free = np.arange(min(one.models for one in _all(shadow)))
     if not wanted or wanted[0] < 1 or wanted[-1] > len(free):
         raise InputError(
             f"sizes {wanted[:1]} to {wanted[-1:]} of {len(free)} {what} beside the targets",
@@ -267,15 +267,19 @@ def growth(
     if name == "P":
         judged[order[: wanted[-1]]] = False
     elif name != "S":
-        judged = _can_be_judged(table, name, shadow, order[: wanted[0]])
+        sources = [table] if shadow is None else _all(shadow)
+        judged = np.logical_and.reduce(
+            [_can_be_judged(source.member[order[: wanted[0]]], name) for source in sources]
+        )
     if not judged.any():
         raise InputError(
             f"with {wanted[0]} {what} no sample can be judged",
             cure="begin with a larger size",
             where="growth",
         )
-    few = table if name in ("S", "P") else table.select(samples=judged)
-    others = shadow if shadow is None or name in ("S", "P") else shadow.select(samples=judged)
+    few, others = table, shadow
+    if name not in ("S", "P"):
+        few, others = table.select(samples=judged), _of_samples(shadow, judged)
     found = []
     for size in wanted:
         chosen = order[:size]
@@ -290,10 +294,19 @@ def growth(
     return Growth(name, what, tuple(wanted), tuple(found), int(judged.sum()))
 
 
-def _can_be_judged(
-    table: SignalTable, name: str, shadow: SignalTable | None, rows: NDArray[np.intp]
-) -> NDArray[np.bool_]:
-    member = (table if shadow is None else shadow).member[rows]
+def _all(shadow: SignalTable | Sequence[SignalTable]) -> Sequence[SignalTable]:
+    return [shadow] if isinstance(shadow, SignalTable) else shadow
+
+
+def _of_samples(
+    shadow: SignalTable | Sequence[SignalTable] | None, chosen: NDArray[np.bool_]
+) -> SignalTable | list[SignalTable] | None:
+    if shadow is None or isinstance(shadow, SignalTable):
+        return shadow if shadow is None else shadow.select(samples=chosen)
+    return [one.select(samples=chosen) for one in shadow]
+
+
+def _can_be_judged(member: NDArray[np.bool_], name: str) -> NDArray[np.bool_]:
     both = name in ("lira-online", "lira-online-fixed", "rmia")
     outside = ~member.all(axis=0)
     return np.asarray(outside & member.any(axis=0) if both else outside)

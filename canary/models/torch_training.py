@@ -26,6 +26,11 @@ __all__ = ["TorchTraining", "trained_module"]
 _RANDOM = (torch.nn.modules.dropout._DropoutNd,)
 _BY_BATCH = (torch.nn.modules.batchnorm._BatchNorm,)
 
+_ASKED = 256
+"""Samples that a trained model is asked for at a time: the activations of a convolutional
+network on thousands of images fill hundreds of megabytes, and are slower to write than to
+compute."""
+
 Weights = dict[str, torch.Tensor]
 
 
@@ -198,8 +203,8 @@ def _predictor(skeleton: torch.nn.Module, weights: Weights) -> Trained:
     def predict(x: NDArray[Any]) -> NDArray[np.float32]:
         with inference(skeleton):
             given = torch.from_numpy(np.asarray(x, np.float32)).to(device)
-            said = functional_call(skeleton, weights, (given,))
-        return np.asarray(said.float().cpu().numpy(), np.float32)
+            said = [functional_call(skeleton, weights, (part,)) for part in given.split(_ASKED)]
+        return np.asarray(torch.cat(said).float().cpu().numpy(), np.float32)
 
     arrays = {name: value.detach().cpu().numpy() for name, value in weights.items()}
     return Trained(predict, arrays)

@@ -10,7 +10,7 @@ import torch
 from canary.errors import InputError, OutOfMemory, UnsupportedError
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, soft_labelled, subsets
-from canary.models.torch_training import TorchTraining
+from canary.models.torch_training import TorchTraining, trained_module
 from canary.models.training import TrainingTask
 from canary.workers.here import Here
 
@@ -153,3 +153,21 @@ def test_too_many_at_once_are_halved_and_faults_are_found_one_by_one():
 def test_settings_refused(wrong):
     with pytest.raises(InputError, match="at least 1"):
         TorchTraining(build=fleets.small_net, **wrong)
+
+
+def test_many_samples_are_asked_for_in_parts():
+    """600 samples in parts of 256 and fewer are what the module says of all; none is none."""
+    widest = []
+
+    def watched(module, given):
+        widest.append(len(given[0]))
+
+    train = TorchTraining(build=fleets.small_net, epochs=1)
+    module = torch.nn.Sequential(fleets.small_net())
+    module.register_forward_pre_hook(watched)
+    x = np.random.default_rng(0).normal(size=(600, X.shape[1])).astype("f4")
+    said = trained_module(module).predict(x)
+    assert widest == [256, 256, 88]
+    with torch.inference_mode():
+        np.testing.assert_allclose(said, module(torch.from_numpy(x)).numpy(), atol=1e-6)
+    assert train(tasks([45])[0]).predict(x[:0]).shape == (0, 3)

@@ -51,6 +51,9 @@ def null_of(table, name, target, sample, *, shadow=None, population=None, inside
             usable = population is None or population[z]
             if usable and not table.member[target, z] and z != sample:
                 found.append(table.values["loss"][target, z])
+        if population is None and table.member[target, sample]:  # in the stead of one of them
+            own = table.values["loss"][target, sample]
+            found.remove(max((x for x in found if x <= own), default=min(found)))
         return found
     for step in range(source.models):
         model = (target + step) % source.models
@@ -159,7 +162,7 @@ def slow_rmia(table, *, online, gamma, a, shadow=None, population=None):
             hits = [
                 ratio[x] / ratio[z] >= gamma
                 for z in range(table.samples)
-                if z != x and not table.member[t, z] and (population is None or population[z])
+                if not table.member[t, z] and (population is None or population[z])
             ]
             result[t, x] = np.mean(hits)
     return result
