@@ -42,9 +42,9 @@ def extracted(audit: Audit, groups: Sequence[int]) -> list[Finding]:
     candidates of a space of R independently with probability n/R. Natural secrets were not
     drawn, but where drawn ones would come out by luck, theirs decides nothing either.
 
-    A search that ended before it brought out any candidate passes if it would have brought
-    out others first: if each canary's interval of exposure puts more candidates before it
-    than were searched for. Else it is undecided.
+    A search without a proof may have missed what comes first. If it brought out no canary it
+    passes only if each canary's interval of exposure puts more candidates before it than
+    were searched for. Else it is undecided.
     """
     chosen = [c for c in audit.injected if c.repetitions in groups]
     wanted = sorted({c.format for c in chosen})
@@ -90,8 +90,8 @@ def _finding(
         f"the search of {plural(extraction.queries, 'query', 'queries')} for "
         f"{subject!r} ({'proven' if extraction.proven else 'not proven'})"
     )
-    if not extraction.candidates and not extraction.proven:
-        return _nothing_found(subject, searched, extraction, list(mine.values()))
+    if not places and not extraction.proven:
+        return _none_proven(subject, searched, extraction, list(mine.values()))
     if not places:
         return Finding(
             "extraction",
@@ -130,11 +130,15 @@ def _finding(
     )
 
 
-def _nothing_found(
+def _none_proven(
     subject: str, searched: str, extraction: Extraction, mine: list[CanaryResult]
 ) -> Finding:
-    """What the audit's ranks tell where the search ended before the first candidate."""
-    ended = f"{searched} ended before it brought out any candidate"
+    """What the audit's ranks tell where the search proved nothing and brought out no canary."""
+    brought = f"{searched} " + (
+        f"brought out {plural(len(extraction.candidates), 'candidate')} and no canary"
+        if extraction.candidates
+        else "ended before it brought out any candidate"
+    )
     # The first of `top` candidates have an exposure of at least so many bits.
     first = math.log2(extraction.space_size) - math.log2(extraction.top)
     ahead = [c for c in mine if c.exposure.upper_bits >= first - _ROUNDING_BITS]
@@ -143,7 +147,7 @@ def _nothing_found(
             "extraction",
             subject,
             "undecided",
-            f"{ended}, a canary or another, and {len(ahead)} of "
+            f"{brought}, and {len(ahead)} of "
             f"{plural(len(mine), 'injected canary', 'injected canaries')} may be among the first "
             f"{extraction.top:,}, such as {ahead[0].id}",
             "run canary audit again with a larger --extraction-budget, or with more --draws or a "
@@ -152,12 +156,17 @@ def _nothing_found(
             canaries=_standings(ahead),
         )
     none = "the injected canary is not" if len(mine) == 1 else f"none of {len(mine)} canaries is"
+    rest = (
+        ""
+        if extraction.rest_bits is None
+        else f"; what it left costs at least {extraction.rest_bits:.1f} bits"
+    )
     return Finding(
         "extraction",
         subject,
         "passed",
-        f"{ended}, all of which cost at least {extraction.rest_bits:.1f} bits, and {none} among "
-        f"the first {extraction.top:,} by the intervals of exposure",
+        f"{brought}{rest}, and {none} among the first {extraction.top:,} by the intervals of "
+        "exposure",
         limit=0.0,
         value=0.0,
     )

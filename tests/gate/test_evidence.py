@@ -183,12 +183,24 @@ def test_a_search_that_brought_out_nothing_is_decided_by_where_canaries_stand(ex
     assert verdict.outcome == outcome
     assert "ended before it brought out any candidate" in str(verdict)
     if outcome == "passed":
-        assert "cost at least 30.0 bits, and none of 3 canaries is among the first 3" in str(
+        assert "costs at least 30.0 bits, and none of 3 canaries is among the first 3" in str(
             verdict
         )
     else:
         assert "1 of 3 injected canaries may be among the first 3" in str(verdict)
         assert "--extraction-budget" in str(verdict)
+
+
+@pytest.mark.parametrize("rest", [None, 30.0])
+def test_others_out_of_a_search_without_a_proof_excuse_no_canary_regression(rest):
+    """What came out in twelve queries need not be what comes first."""
+    other = replace(extraction({1: "control-1"}, top=1, proven=False), top=1, rest_bits=rest)
+    first = of_groups({16: by_bits([math.log2(SIZE)])}, extractions=[other])
+    verdict = check(first, no_extraction=True)
+    assert verdict.outcome == "undecided"
+    assert "brought out 1 candidate and no canary, and 1 of 1 injected canary" in str(verdict)
+    behind = of_groups({16: by_bits([4.0])}, extractions=[other])
+    assert check(behind, no_extraction=True).outcome == "passed"
 
 
 def test_a_memorized_canary_that_a_short_search_missed_never_passes():
