@@ -40,6 +40,8 @@ _BROKEN = (
     *(OverflowError, MemoryError, AttributeError),
 )
 
+_LAST_CHARACTER = 0x10FFFF
+
 _BYTES = 1 << 25
 """Of the numbers of a piece, as float64."""
 
@@ -179,6 +181,10 @@ def _whole(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
         array = np.frombuffer(file.read(), dtype)
     if len(array) != shape[0]:
         raise EOFError(f"{name} holds {len(array)} of {shape[0]} entries")
+    if dtype.kind == "U":  # numpy takes any number for a character, and fails later
+        points = array.view(np.dtype("u4").newbyteorder(dtype.byteorder))
+        if ((points > _LAST_CHARACTER) | ((points >= 0xD800) & (points < 0xE000))).any():
+            raise ValueError(f"{name} holds what is no text")
     return array
 
 

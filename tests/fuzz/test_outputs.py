@@ -18,6 +18,9 @@ from canary.membership.survey import survey
 from canary.signals.measuring import measure
 from canary.signals.table import SignalTable
 
+# Files of Python 2 are read, and numpy says so.
+pytestmark = pytest.mark.filterwarnings("ignore:Reading `.npy`:UserWarning")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

@@ -47,6 +47,8 @@ def test_the_file_as_it_should_be(tmp_path):
         ({"logits": header("<f8", "(-4, 2)")}, r"logits has the shape \(-4, 2\)"),
         ({"logits": header("<f8", "(4, 2, }")}, "is damaged or not what its ending says"),
         ({"group": header("<U0", "(4,)")}, "is damaged"),
+        ({"group": header("<U1", "(4,)") + b"\0\0\x11\0" * 4}, "group holds what is no text"),
+        ({"group": header(">U1", "(4,)") + b"\0\0\xd8\0" * 4}, "group holds what is no text"),
     ],
 )
 def test_headers_are_not_believed(tmp_path, changed, words):
