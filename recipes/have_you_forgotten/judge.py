@@ -86,9 +86,14 @@ def judged(folder: Path, table: int, *, seeds: int, calibration: int) -> dict[st
     return {
         "targets": {
             name: {"paper": PAPER[table].get(name), **over_seeds(found[name]), "seeds": found[name]}
-            for name in sorted(found, key=ORDER.index)
+            for name in sorted(found, key=_place)
         }
     }
+
+
+def _place(name: str) -> int:
+    """Other numbers of epochs have other names, and come last."""
+    return ORDER.index(name) if name in ORDER else len(ORDER)
 
 
 def measures(query: Any, target: Any, calibration: Sequence[Any], unseen: Any) -> dict[str, Any]:
