@@ -164,7 +164,7 @@ class Forgetting:
                 f"{probability(self.p_unlike or 0.0)}): it answers as a model that never saw "
                 "the query set."
             )
-        elif self.never_seen:
+        elif self.unproven:
             lines.append(
                 "But its losses on the query set are not seen to be lower than on samples that it "
                 f"never saw ({attack}): training on other data like the query set would do that."
@@ -201,7 +201,7 @@ class Forgetting:
         return self.answer != "not forgotten" and found
 
     @property
-    def never_seen(self) -> bool:
+    def unproven(self) -> bool:
         """Whether it counts as not forgotten, and the membership attack finds nothing.
 
         The distance falls also for a target that was trained on other data of the query
@@ -223,7 +223,7 @@ class Forgetting:
             "unlike": self.unlike,
             "alike": self.alike,
             "remembered": self.remembered,
-            "never_seen": self.never_seen,
+            "unproven": self.unproven,
             "p": self.p,
             "p_unlike": self.p_unlike,
             "target": self.target,

@@ -56,7 +56,7 @@ def render(found: Forgetting, *, name: str) -> str:
         _TEMPLATE,
         name=name,
         tone="undecided"
-        if found.unlike or found.never_seen or found.remembered
+        if found.unlike or found.unproven or found.remembered
         else _TONES[found.answer],
         label=_label(found),
         sentence=found.summary(),
@@ -87,7 +87,7 @@ def _label(found: Forgetting) -> str:
         return "Something is left of it"
     if found.unlike:
         return "Forgotten, and it shows"
-    if found.never_seen:
+    if found.unproven:
         return "Not forgotten, or never seen"
     if found.alike:
         return "Like models that never saw it"

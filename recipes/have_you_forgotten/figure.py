@@ -11,37 +11,18 @@ from pathlib import Path
 
 from matplotlib import pyplot as plt
 
-ORDER = (
-    "query again",
-    "domain + 100 % query",
-    "domain + 50 % query",
-    "domain + 10 % query",
-    "other digits",
-    "domain + other digits",
-    "100 % domain",
-    "75 % domain",
-    "50 % domain",
-    "CIFAR-10",
-    "letters",
-    "fine-tuned 5 epochs",
-    "fine-tuned 15 epochs",
-    "ascent",
-    "ascent too far",
-)
-KNEW = 4
-"""So many of `ORDER` saw the query set; those after `UNTOUCHED` saw it and unlearned."""
-UNTOUCHED = 11
+KNEW = {"query again", *(f"domain + {percent} % query" for percent in (10, 50, 100))}
+UNLEARNED = ("fine-tuned", "ascent")
 
 
 def main() -> None:
     source, place = map(Path, sys.argv[1:])
     found = json.loads(source.read_text())["targets"]
-    names = [name for name in ORDER if name in found]
     plt.rcParams.update({"svg.hashsalt": "canary", "font.size": 9})
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 4.6), sharey=True)
-    for row, name in enumerate(names):
-        at = ORDER.index(name)
-        colour = "tab:red" if at < KNEW else "tab:blue" if at < UNTOUCHED else "tab:purple"
+    for row, name in enumerate(found):
+        colour = "tab:purple" if name.startswith(UNLEARNED) else "tab:blue"
+        colour = "tab:red" if name in KNEW else colour
         seeds = found[name]["seeds"]
         left.scatter([one["rho"] for one in seeds], [row] * len(seeds), color=colour, s=18)
         right.scatter([one["auc"][0] for one in seeds], [row] * len(seeds), color=colour, s=18)
@@ -51,7 +32,7 @@ def main() -> None:
     right.axvline(0.5, color="grey", lw=0.8)
     left.set_xlabel("rho (a dot for each seed; cross: the paper)")
     right.set_xlabel("AUC of the membership attack")
-    left.set_yticks(range(len(names)), names)
+    left.set_yticks(range(len(found)), list(found))
     left.invert_yaxis()
     figure.suptitle("Red: saw the query set. Blue: never. Purple: unlearned it.", fontsize=9)
     figure.tight_layout()

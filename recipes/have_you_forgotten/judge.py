@@ -38,6 +38,28 @@ PAPER = {
 }
 """Distances and rho of the paper's tables, of one training each."""
 
+ORDER = (
+    "query again",
+    "domain + 100 % query",
+    "domain + 50 % query",
+    "domain + 10 % query",
+    "other digits",
+    "domain + other digits",
+    "100 % domain",
+    "75 % domain",
+    "50 % domain",
+    "CIFAR-10",
+    "letters",
+    "fine-tuned 5 epochs",
+    "fine-tuned 15 epochs",
+    "ascent",
+    "ascent too far",
+)
+"""Of the targets in tables and figure."""
+
+FURTHER = ("remembered", "unlike", "alike", "unproven")
+"""What the summary may add to the answer, in its order."""
+
 RESAMPLES = 500
 
 
@@ -63,10 +85,15 @@ def judged(folder: Path, table: int, *, seeds: int, calibration: int) -> dict[st
             found.setdefault(name, []).append({"seed": seed, **one})
     return {
         "targets": {
-            name: {"paper": PAPER[table].get(name), **over_seeds(some), "seeds": some}
-            for name, some in found.items()
+            name: {"paper": PAPER[table].get(name), **over_seeds(found[name]), "seeds": found[name]}
+            for name in sorted(found, key=_place)
         }
     }
+
+
+def _place(name: str) -> int:
+    """Other numbers of epochs have other names, and come last."""
+    return ORDER.index(name) if name in ORDER else len(ORDER)
 
 
 def measures(query: Any, target: Any, calibration: Sequence[Any], unseen: Any) -> dict[str, Any]:
@@ -77,6 +104,7 @@ def measures(query: Any, target: Any, calibration: Sequence[Any], unseen: Any) -
         "rho": one.rho,
         "interval": [one.lower, one.upper],
         "answer": one.answer,
+        "further": next((word for word in FURTHER if getattr(one, word)), None),
         "distance": one.target,
         "calibration": float(one.calibration.mean()),
         "models": len(one.calibration),
@@ -95,6 +123,7 @@ def over_seeds(some: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "p": statistics.median(one["p"] for one in some),
         "p_unlike": statistics.median(one["p_unlike"] for one in some),
         "answers": dict(Counter(one["answer"] for one in some)),
+        "further": dict(Counter(one["further"] for one in some if one["further"])),
     }
 
 
@@ -116,22 +145,28 @@ def shown(pair: Sequence[float | None]) -> str:
     return f"{middle:.2f}" if half is None else f"{middle:.2f} ± {half:.2f}"
 
 
+def counted(some: dict[str, int]) -> str:
+    return ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in some.items())
+
+
 def rows(found: dict[str, Any]) -> list[str]:
     """The results as a Markdown table."""
     lines = [
-        "| target trained on | paper: distance, rho | distance | rho | answers | p | "
+        "| target trained on | paper: distance, rho | distance | rho | answers | further | p | "
         "p of any difference | AUC | accuracy: unseen, domain |",
-        "| --- | --- | --- | --- | --- | ---: | ---: | --- | --- |",
+        "| --- | --- | --- | --- | --- | --- | ---: | ---: | --- | --- |",
     ]
     for name, one in found["targets"].items():
         paper = "" if one["paper"] is None else "{:.3f}, {:.3f}".format(*one["paper"])
-        said = ", ".join(f"{count} {answer}" for answer, count in one["answers"].items())
+        said = counted(one["answers"])
+        further = counted(one["further"])
         right = (
             statistics.mean(seed["accuracy"][of] for seed in one["seeds"])
             for of in ("unseen", "domain")
         )
         lines.append(
             f"| {name} | {paper} | {shown(one['distance'])} | {shown(one['rho'])} | {said} | "
+            f"{further} | "
             f"{one['p']:.2f} | {one['p_unlike']:.2f} | {shown(one['auc'])} | "
             + ", ".join(f"{100 * share:.0f} %" for share in right)
             + " |"

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from judge import mean, measures, over_seeds, shown
+from judge import counted, mean, measures, over_seeds, shown
 from tokenizers import Tokenizer
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -245,13 +245,15 @@ def judged(run: Run) -> dict[str, Any]:
 def rows(found: dict[str, Any]) -> list[str]:
     """The results as a Markdown table."""
     lines = [
-        "| model | rho | rho, mixed query model | its answers | p | p of any difference | AUC | "
+        "| model | rho | rho, mixed query model | its answers | further | p | "
+        "p of any difference | AUC | "
         "exposure, bits | of controls | nats a character: query set, unseen |",
-        "| --- | --- | --- | --- | ---: | ---: | --- | --- | --- | --- |",
+        "| --- | --- | --- | --- | --- | ---: | ---: | --- | --- | --- | --- |",
     ]
     for name, one in found.items():
         beside = one["mixed"]
-        said = ", ".join(f"{count} {answer}" for answer, count in beside["answers"].items())
+        said = counted(beside["answers"])
+        further = counted(beside["further"])
         more = [
             shown(mean([seed[kind] for seed in one["seeds"]]))
             for kind in (
@@ -263,6 +265,7 @@ def rows(found: dict[str, Any]) -> list[str]:
         ]
         lines.append(
             f"| {name} | {shown(one['rho'])} | {shown(beside['rho'])} | {said} | "
+            f"{further} | "
             f"{beside['p']:.2f} | {beside['p_unlike']:.2f} | "
             f"{shown(one['auc'])} | {more[0]} | {more[1]} | {more[2]}, {more[3]} |"
         )

@@ -78,13 +78,13 @@ def test_a_target_that_learned_from_others_of_the_kind_is_not_accused_by_the_rul
     kin = losses(0.5, 2)  # lower losses than the calibration models', on seen and unseen alike
     found = forgotten(query, kin, others, unseen=losses(0.5, 3))
     assert found.answer == "not forgotten"
-    assert found.never_seen
+    assert found.unproven
     assert "training on other data like the query set would do that" in found.summary()
     seen = forgotten(query, kin, others, unseen=losses(0.0, 3))
     assert seen.answer == "not forgotten"
-    assert not seen.never_seen
-    assert not forgotten(query, kin, others).never_seen  # nothing was asked
-    assert not forgotten(query, losses(-0.5, 2), others, unseen=losses(-0.5, 4)).never_seen
+    assert not seen.unproven
+    assert not forgotten(query, kin, others).unproven  # nothing was asked
+    assert not forgotten(query, losses(-0.5, 2), others, unseen=losses(-0.5, 4)).unproven
 
 
 def test_a_target_that_was_pushed_away_counts_as_forgotten_and_stands_out(losses):
