@@ -243,6 +243,10 @@ def growth(
     Figure 3 of Ye et al. Only samples that have the references they need at the smallest size
     are judged, so that all sizes speak of the same samples. Of P, points that are nonmembers
     of every target are drawn, and none of them is judged, up to the largest size.
+
+    Where every sample is in half of few models, a member of the targets has more references
+    among the others than a nonmember. By ranks that alone tells them apart: with 16 models
+    noise has an AUC of 0.51 under R. The Gaussian rule gives it 0.50.
     """
     rng = np.random.default_rng(seed)
     rows = positions(targets, table.models, "targets", table.source)

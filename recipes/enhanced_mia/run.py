@@ -1,0 +1,263 @@
+"""Attacks S, P, R, D, L, LiRA and RMIA on fleets of Location30 and MNIST: tables and figures.
+
+    python run.py --data DATA --work WORK --out OUT [--only location30 mnist-1 mnist-2]
+
+DATA has the folders location30 and mnist (README.md says where the files come from). Models go
+to WORK, outside the repository; killed and started again the run goes on where it was. OUT gets
+results.json and the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from training import (
+    CONFIGURATIONS,
+    Configuration,
+    Tables,
+    drawn,
+    read_location30,
+    read_mnist,
+    tables,
+)
+
+from canary.membership.across import Spread, agreement, evaluate_models, rates, sample_auc
+from canary.membership.many import ManyScores, attack_models
+from canary.membership.studies import growth, null_losses, scatter
+from canary.reports.plotting import plot_file
+from canary.signals.table import SignalTable
+
+PAPER = {
+    "mnist-1": {"S": 0.50, "P": 0.50, "R": 0.557, "D": 0.549},
+    "mnist-2": {"S": 0.496, "P": 0.496, "R": 0.551, "D": 0.544},
+}
+"""AUC of table 6."""
+
+TARGETS = 10
+FPR = 0.01
+ALPHA = 0.3
+OTHERS = ("lira-online", "lira-online-fixed", "lira-offline-fixed", "rmia", "rmia-offline")
+
+
+def rounded(values: Iterable[float]) -> list[float]:
+    return [round(float(value), 4) for value in values]
+
+
+def spread(found: Spread) -> dict[str, float]:
+    return {
+        name: value if name == "count" else round(value, 4) for name, value in asdict(found).items()
+    }
+
+
+def measured(scores: ManyScores, rule: str) -> dict[str, Any]:
+    """AUC and TPR at 1 % FPR over targets; where the attack has levels, its rates at 30 %."""
+    across = evaluate_models(scores)
+    found = {
+        "name": scores.name,
+        "rule": rule,
+        "auc": spread(across.auc),
+        "tpr_at_1_percent": spread(across.tpr_at_fpr(FPR)),
+        "models_trained": scores.models_trained,
+    }
+    if scores.calibrated:
+        at = rates(scores, alphas=[ALPHA])
+        found["fpr_tpr_at_alpha_0.3"] = rounded([at.fpr[0], at.tpr[0]])
+    return found
+
+
+def attacked(found: Tables) -> tuple[list[ManyScores], list[tuple[str, ManyScores]]]:
+    """The attacks of the ROC figure, and all with their quantile rules."""
+    table = found.main
+    targets = range(min(TARGETS, table.models))
+    every = [("empirical", attack_models(table, name, targets=targets)) for name in "SPR"]
+    every.append(("gaussian", attack_models(table, "R", targets=targets, rule="gaussian")))
+    shown = [every[0][1], every[1][1], every[2][1]]
+    if found.distilled:
+        mine = range(len(found.distilled))
+        for rule in ("empirical", "gaussian"):
+            scores = attack_models(
+                table, "D", targets=mine, shadow=list(found.distilled), rule=rule
+            )
+            every.append((rule, scores))
+        shown.append(every[-2][1])
+    every += [("", attack_models(table, name, targets=targets)) for name in OTHERS]
+    shown += [scores for _, scores in every if scores.name in ("lira-online-fixed", "rmia")]
+    return shown, every
+
+
+def beside_l(found: Tables, repeats: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Every attack on the first target and the samples that L judges; table 3."""
+    judged = np.flatnonzero(~found.without.member.all(axis=0))
+    table = found.main.select(samples=judged)
+    without = found.without.select(samples=judged)
+    distilled = found.distilled[0].select(samples=judged)
+    one: dict[str, Any] = {"targets": [0]}
+    rows: list[dict[str, Any]] = []
+    compared = []
+    for rule in ("empirical", "gaussian"):
+        of = {
+            "L": attack_models(table, "L", shadow=without, most=repeats, rule=rule, **one),
+            "S": attack_models(table, "S", rule=rule, **one),
+            "P": attack_models(table, "P", rule=rule, **one),
+            "R": attack_models(table, "R", rule=rule, **one),
+            "D": attack_models(table, "D", shadow=distilled, rule=rule, **one),
+        }
+        rows += [
+            measured(scores, rule)
+            for name, scores in of.items()
+            if rule == "empirical" or name in "LRD"
+        ]
+        if rule == "empirical":
+            compared = list(of.values())
+    rows += [measured(attack_models(table, name, **one), "") for name in OTHERS]
+    said = agreement(compared, alpha=ALPHA)
+    member = table.member[0]
+    return rows, {
+        "alpha": ALPHA,
+        "samples": [int(member.sum()), int((~member).sum())],
+        "names": list(said.names),
+        "members": [rounded(row) for row in said.members],
+        "nonmembers": [rounded(row) for row in said.nonmembers],
+    }
+
+
+def sizes(most: int) -> list[int]:
+    """4, 8, 16 ... and the largest."""
+    return sorted({*(2**k for k in range(2, most.bit_length())), most} if most > 4 else {most})
+
+
+def grown(found: Tables, targets: Sequence[int]) -> list[Any]:
+    """Figure 3; R and D by the Gaussian rule.
+
+    Of few models, some of them targets, members have more references left than nonmembers:
+    levels of 1 / (m + 1) would tell them apart.
+    """
+    table = found.main
+    models = sizes(table.models - len(targets))
+    results = [
+        growth(table, "S", models, targets=targets, seed=0),
+        growth(table, "R", models, targets=targets, seed=0, rule="gaussian"),
+    ]
+    if found.distilled:
+        shadows = found.distilled
+        few = sizes(shadows[0].models)
+        mine = range(len(shadows))
+        results.append(
+            growth(table, "D", few, targets=mine, shadow=shadows, seed=0, rule="gaussian")
+        )
+    free = int((~table.member[list(targets)].any(axis=0)).sum())
+    points = [max(int(free * share), 2) for share in (0.05, 0.1, 0.2, 0.4, 0.8)]
+    results.append(growth(table, "P", points, targets=targets, seed=0))
+    return results
+
+
+def drawings(found: Tables, shown: Sequence[ManyScores], out: Path, name: str) -> list[Any]:
+    """Figures 1 to 4 of the paper; what figure 3 shows is given back."""
+    table, targets = found.main, list(range(max(len(found.distilled), 2)))
+    plot_file([evaluate_models(scores) for scores in shown], out / f"{name}-roc.svg")
+    growths = grown(found, targets)
+    plot_file(growths, out / f"{name}-growth.svg")
+    plot_file(scatter(table, ("S", "P"), alpha=0.1), out / f"{name}-scatter-sp.svg")
+    if found.distilled:
+        shadows: tuple[SignalTable | None, ...] = (None, found.distilled[0])
+        figure = scatter(table, ("R", "D"), alpha=0.2, shadows=shadows)
+        plot_file(figure, out / f"{name}-scatter-rd.svg")
+    if len(found.distilled) > 1:
+        both = np.flatnonzero(table.member[:2].all(axis=0))
+        label = table.label[both[0]]
+        samples = both[table.label[both] == label][:2]
+        for target in (0, 1):
+            for number, sample in enumerate(samples):
+                nulls = [
+                    null_losses(
+                        table, attack, target=target, sample=int(sample), alpha=0.2,
+                        shadow=found.distilled[target] if attack == "D" else None,
+                    )
+                    for attack in "SPRD"
+                ]  # fmt: skip
+                plot_file(nulls, out / f"{name}-null-{target}-{number}.svg")
+    return growths
+
+
+def studied(found: Tables, configuration: Configuration, out: Path) -> dict[str, Any]:
+    """Everything of one configuration, as numbers; its figures are written."""
+    table = found.main
+    right = table.signal("correctness")
+    inside = [right[row][table.member[row]].mean() for row in range(table.models)]
+    outside = [right[row][~table.member[row]].mean() for row in range(table.models)]
+    shown, every = attacked(found)
+    growths = drawings(found, shown, out, configuration.name)
+    exposed = sample_auc(attack_models(table, "R", rule="gaussian"))
+    result: dict[str, Any] = {
+        "members": configuration.members,
+        "epochs": configuration.train.epochs,
+        "models": table.models,
+        "distilled": [one.models for one in found.distilled],
+        "accuracy_on_members": spread(Spread.of(inside)),
+        "accuracy_on_others": spread(Spread.of(outside)),
+        "paper_auc": PAPER.get(configuration.name, {}),
+        "attacks": [measured(scores, rule) for rule, scores in every],
+        "growth": [
+            {"name": one.name, "what": one.what, "sizes": list(one.sizes),
+             "auc": rounded(auc.mean for auc in one.auc)}
+            for one in growths
+        ],
+        "auc_of_samples_percentiles_5_50_95": rounded(np.percentile(exposed.auc, [5, 50, 95])),
+    }  # fmt: skip
+    if found.without is not None and found.distilled:
+        result["leave_one_out_models"] = found.without.models
+        result["first_target"], result["agreement"] = beside_l(found, configuration.repeats)
+    return result
+
+
+def lines(result: dict[str, Any]) -> Iterable[str]:
+    """A configuration as a table for people, paper and ours side by side."""
+    yield "| attack | targets | models | AUC, paper | AUC, ours | TPR at 1 % FPR |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for one in result["attacks"]:
+        gaussian = one["rule"] == "gaussian"
+        paper = None if gaussian else result["paper_auc"].get(one["name"])
+        shown = [f"{one['name']}{', Gaussian' if gaussian else ''}", str(one["auc"]["count"])]
+        shown += [str(one["models_trained"]), f"{paper:.3f}" if paper else "–"]
+        shown += [told(one["auc"], 1, 3), f"{told(one['tpr_at_1_percent'], 100, 1)} %"]
+        yield f"| {' | '.join(shown)} |"
+
+
+def told(found: dict[str, float], unit: int, digits: int) -> str:
+    """Mean and standard deviation; of one target the value."""
+    mean, sd = (f"{unit * found[name]:.{digits}f}" for name in ("mean", "sd"))
+    return f"{mean} ± {sd}" if found["count"] > 1 else mean
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    names = [one.name for one in CONFIGURATIONS]
+    parser.add_argument("--only", nargs="+", choices=names, default=names)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / "results.json"
+    results = json.loads(path.read_text()) if path.exists() else {}
+    for configuration in CONFIGURATIONS:
+        if configuration.name not in options.only:
+            continue
+        read = read_location30 if configuration.name == "location30" else read_mnist
+        data = drawn(read(options.data / configuration.name.split("-")[0]), configuration)
+        found = tables(data, configuration, options.work)
+        results[configuration.name] = studied(found, configuration, options.out)
+        path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        print(f"\n{configuration.name}\n", *lines(results[configuration.name]), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
