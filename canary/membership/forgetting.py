@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
 from canary.membership.evaluation import evaluate
+from canary.records.given import whole_number
 from canary.records.versions import versions
 from canary.signals.answers import Answers, Said, answers_of, check_same_samples
 from canary.signals.samples import shared_samples
@@ -30,6 +31,7 @@ from canary.statistics.distances import (
     Distance,
     chance_distance,
     ks_distance,
+    lies_lower,
     ratio_interval,
     resampled_distance,
     resamples,
@@ -125,13 +127,30 @@ class Forgetting:
 
     @property
     def answer(self) -> Answer:
-        """The paper's rule for the whole interval: forgotten, not forgotten, or undecided."""
-        if self.upper < 1.0:
+        """The paper's rule for the whole interval: forgotten, not forgotten, or undecided.
+
+        But not where the target knows the query set better than the query model does: it
+        may be as far from that model as a calibration model is, on the other side.
+        """
+        if self.upper < 1.0 or self.surpasses:
             return "not forgotten"
         return "forgotten" if self.lower >= 1.0 else "undecided"
 
+    @property
+    def surpasses(self) -> bool:
+        """Whether the target's losses lie below those of most query models, beyond chance."""
+        target = self.losses["target"][0]
+        lower = [lies_lower(target, query) for query in self.losses["query"]]
+        return self.target > self.chance and 2 * sum(lower) > len(lower)
+
     def summary(self) -> str:
         """The answer in three sentences at most."""
+        if self.surpasses:
+            return (
+                "The target has not forgotten the query set: its losses on it are even lower than "
+                f"those of the query model. rho is {self.rho:.2f}, but takes distances in either "
+                "direction, and says nothing here."
+            )
         upper = f"{self.upper:.2f}" if math.isfinite(self.upper) else "no upper end"
         models = plural(len(self.calibration), "calibration model")
         closer = int((self.calibration <= self.target).sum())
@@ -314,6 +333,7 @@ def forgotten(
     """
     check_confidence(confidence, "forgotten")
     count = positive_integer(resamples, "resamples", "forgotten", cure="1000 is usual")
+    seed = whole_number(seed, "seed", at_least=0)
     asked = {
         "query": answers_of(query, "query model"),
         "target": answers_of(target, "target"),
@@ -489,6 +509,13 @@ def _doubts(
     queries, others = asked["query"], asked["calibration"]
     n, k = queries.samples, others.models
     notes = []
+    endless = {name: int(np.isinf(answers.losses).sum()) for name, answers in asked.items()}
+    if any(endless.values()):
+        told = ", ".join(f"{name} {number:,}" for name, number in endless.items() if number)
+        notes.append(
+            f"Some losses are infinite ({told}): a probability of 0 for the label. Save logits if "
+            "that is rounding, and look for a broken model if it is not"
+        )
     if n < _FEW:
         notes.append(
             f"The query set has {n} samples: a distance moves by {chance:.2f} by chance alone"

@@ -107,7 +107,10 @@ def _of_scores(scores: Scores) -> Answers:
 
 def _of_array(given: Any, name: str) -> Answers:
     try:
-        losses = np.asarray(given, np.float64)
+        array = np.asarray(given)
+        if array.dtype.kind in "bcMmSUV":
+            raise TypeError(f"of the type {array.dtype}")
+        losses = array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"expected losses, got {type(given).__name__} ({error})",

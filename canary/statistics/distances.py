@@ -16,6 +16,7 @@ __all__ = [
     "Distance",
     "chance_distance",
     "ks_distance",
+    "lies_lower",
     "ratio_interval",
     "resampled_distance",
     "resamples",
@@ -72,6 +73,21 @@ def ks_distance(first: ArrayLike, second: ArrayLike) -> float:
     """
     one, other = _numbers(first), _numbers(second)
     return _Pair(one, other).distance()
+
+
+def lies_lower(first: ArrayLike, second: ArrayLike) -> bool:
+    """Whether the first numbers are the lower ones where the two are farthest apart.
+
+    Parameters
+    ----------
+    first, second : array_like of shape (n,) and (m,)
+
+    Examples
+    --------
+    >>> lies_lower([0.1, 0.2, 0.9], [0.8, 0.9, 0.9])
+    True
+    """
+    return _Pair(_numbers(first), _numbers(second)).gap() > 0
 
 
 def chance_distance(first: int, second: int, *, level: float = 0.05) -> float:
@@ -220,10 +236,14 @@ class _Pair:
         self._ends = np.flatnonzero(np.append(in_order[1:] != in_order[:-1], True))
 
     def distance(self) -> float:
+        return abs(self.gap())
+
+    def gap(self) -> float:
+        """The largest difference of the two functions, above 0 where the first is larger."""
         n, m = self._sizes
         # Exact integers, so that what is equal has the distance 0.
-        steps = np.where(self._order < n, m, -n)
-        return float(np.abs(np.cumsum(steps)[self._ends]).max() / (n * m))
+        gaps = np.cumsum(np.where(self._order < n, m, -n))[self._ends]
+        return float(gaps[np.abs(gaps).argmax()] / (n * m))
 
     def resampled(self, times: NDArray[np.int32]) -> Distance:
         n = self._sizes[0]

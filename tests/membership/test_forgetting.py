@@ -96,6 +96,25 @@ def test_a_target_that_was_pushed_away_counts_as_forgotten_and_stands_out(losses
     assert "does not answer as they do" in found.summary()
 
 
+@pytest.mark.parametrize("count", [1, 5, 19])
+@pytest.mark.parametrize("factor", [0.1, 0.001, 0.0])
+def test_a_target_that_knows_it_better_than_the_query_model_has_not_forgotten(count, factor):
+    """It is as far from the query model as a calibration model is, on the other side."""
+    rng = np.random.default_rng(3)
+    query, others = rng.exponential(0.1, 400), rng.exponential(1.0, (count, 400))
+    found = forgotten(query, query * factor, others)
+    assert found.surpasses
+    assert found.answer == "not forgotten"
+    assert "even lower than those of the query model" in found.summary()
+    assert not forgotten(query, rng.exponential(0.1, 400), others).surpasses
+
+
+def test_infinite_losses_are_told_of(losses):
+    broken = np.where(np.arange(400) < 5, np.inf, losses(0.0, 2))
+    found = forgotten(losses(1.0, 1), broken, _others(losses, 2))
+    assert any("(target 5)" in note for note in found.notes)
+
+
 def test_p_is_uniform_when_the_target_is_a_calibration_model():
     rng = np.random.default_rng(7)
     both = []
@@ -172,6 +191,10 @@ def test_scores_of_texts_are_losses_per_token(tmp_path):
         ({"target": np.ones((2, 2, 2))}, r"losses of shape \(2, 2, 2\)"),
         ({"target": "nowhere.npz"}, "nowhere.npz: cannot be read"),
         ({"target": object()}, "expected losses, got object"),
+        ({"target": np.ones(400, bool)}, "expected losses, got ndarray .of the type bool"),
+        ({"target": np.ones(400) * 1j}, "of the type complex128"),
+        ({"seed": -1}, "seed must be a whole number"),
+        ({"seed": "3"}, "seed must be a whole number"),
         ({"calibration": []}, "losses of shape"),
         ({"query_data": ["a"]}, "one of query_data and calibration_data"),
         ({"query_data": ["a", "b"], "calibration_data": ["b"]}, "1 sample of the query set"),
