@@ -533,6 +533,12 @@ def _doubts(
             "the query set that a target which knows it less well looks like one that does not. "
             "Train it for fewer steps, or on the query set among other data"
         )
+    if distance > chance and np.median(asked["target"].losses) < np.median(queries.losses):
+        notes.append(
+            "The target's losses on the query set are below the query model's own: it is surer of "
+            "the set, and the distance counts that as if it knew it less. Rho is too large; train "
+            "the query model longer, or on the query set among other data"
+        )
     learned = float(np.median(queries.losses)) < float(np.median(others.losses))
     if not learned:
         notes.append(
