@@ -94,7 +94,10 @@ def null_losses(
     if name == "P":
         chosen = aside & ~table.member[target]
         chosen[sample] = False
-        found = table.signal("loss")[target, chosen]
+        found = np.sort(table.signal("loss")[target, chosen])
+        if population is None and table.member[target, sample]:  # in the stead of one of them
+            at = np.searchsorted(found, table.signal("loss")[target, sample], side="right")
+            found = np.delete(found, max(int(at) - 1, 0))
     elif name == "S":
         points = source.label == table.label[sample]
         if shadow is None:
