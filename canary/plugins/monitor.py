@@ -19,6 +19,7 @@ from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import (
     CanaryError,
     InputError,
+    ModelError,
     NotFiniteError,
     OutOfMemory,
     OutputError,
@@ -26,6 +27,7 @@ from canary.errors import (
 )
 from canary.models.base import LanguageModel
 from canary.models.loading import load
+from canary.models.noise import remeasure_noise
 from canary.plugins.live import (
     any_process,
     finish_queued,
@@ -49,6 +51,7 @@ Every = int | Literal["epoch"]
 
 _log = logging.getLogger(__name__)
 
+_COARSE = ("bfloat16", "float16")  # arithmetic whose noise is measured at every moment
 _TRIED = 16  # rows by which the first measurement is estimated
 
 
@@ -107,8 +110,9 @@ class ExposureMonitor:
     `stop_above_bits` all must call `step` at the same steps, since they must agree.
 
     One measurement prices canaries and draws as whole rows, in the arithmetic of the
-    training (autocast included), without gradients. Nothing is kept on the device between
-    two of them.
+    training (autocast included), without gradients. In 16 bits it measures the noise of that
+    arithmetic first, about 3,000 tokens more, since it moves with the weights. Nothing is
+    kept on the device between two of them.
     """
 
     def __init__(
@@ -374,12 +378,14 @@ class ExposureMonitor:
                 if self._model is None or not self._time.allows:
                     return None
                 with self._time.measurement():
+                    reason = self._follow_noise(self._model)
+                    if reason is not None:
+                        return self._unmeasured(epoch, began, reason)
                     found = self._draws.measure(self._model, batch_size=self._batch_size)
         except (NotFiniteError, OutOfMemory) as error:
             if self._strict:
                 raise
-            seconds = self._time.now() - began
-            return Moment(self._step, epoch, seconds, reason=error.problem)
+            return self._unmeasured(epoch, began, error.problem)
         return Moment(
             self._step,
             epoch,
@@ -388,6 +394,29 @@ class ExposureMonitor:
             found.exposures,
             found.curve_bits,
         )
+
+    def _unmeasured(self, epoch: float | None, began: float, reason: str) -> Moment:
+        return Moment(self._step, epoch, self._time.now() - began, reason=reason)
+
+    def _follow_noise(self, model: LanguageModel) -> str | None:
+        """Measure the noise of 16-bit arithmetic anew: it moves with the weights.
+
+        That of finer arithmetic stays far below the distances of candidates. Returns why nothing can
+        be measured, if the differences are no rounding.
+        """
+        if model.facts.dtype not in _COARSE:
+            return None
+        try:
+            remeasure_noise(model)
+        except NotFiniteError:
+            raise
+        except ModelError as error:
+            if self._strict:
+                raise
+            return error.problem
+        noise = {"noise_bits_per_token": model.facts.noise_bits_per_token}
+        self._history = replace(self._history, model={**self._history.model, **noise})
+        return None
 
     def _prepare(self, module: Any) -> None:
         """The model behind the seam, and what a measurement will take; done once."""
@@ -400,7 +429,12 @@ class ExposureMonitor:
         began = self._time.now()
         score_encodings(batcher, some)
         tokens = sum(len(row.ids) for row in some)
-        self._time.expect((self._time.now() - began) * self._draws.tokens / tokens)
+        cost = (self._time.now() - began) * self._draws.tokens / tokens
+        if model.facts.dtype in _COARSE:
+            began = self._time.now()
+            remeasure_noise(model)
+            cost += self._time.now() - began
+        self._time.expect(cost)
         self._module, self._model = module, model
         facts = model.facts.to_dict()
         del facts["fingerprint"]  # of a moment that nobody will see again
