@@ -11,8 +11,7 @@ import warnings
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, SupportsFloat
 
 from canary.audits.history import History, Loss, Moment
 from canary.corpus.canaries import CanarySet, canary_set
@@ -37,7 +36,8 @@ from canary.plugins.live import (
 )
 from canary.plugins.share import TimeShare
 from canary.plugins.shared_draws import SharedDraws
-from canary.records.given import check_running, real_number, some, whole_number
+from canary.records.fields import brief
+from canary.records.given import check_running, file_path, real_number, some, whole_number
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher
 from canary.scoring.texts import score_encodings
@@ -149,7 +149,8 @@ class ExposureMonitor:
         self._every, self._steps = every, frozenset(steps)
         self._batch_size, self._strict = batch_size, strict
         self._stop_above_bits = stop_above_bits
-        self._path = None if path is None else Path(path)
+        cure = "give the file that the history is to be in, or leave it out"
+        self._path = None if path is None else file_path(path, "path", cure=cure)
         self._tokenizer = as_tokenizer(tokenizer)
         encoder = CandidateEncoder(self._tokenizer, start_token, context)
         self._draws = SharedDraws.of(canaries, encoder, draws=draws, seed=seed)
@@ -254,13 +255,23 @@ class ExposureMonitor:
         Raises
         ------
         InputError
-            If every epoch was asked for and the epoch is not given.
+            If every epoch was asked for and the epoch is not given, or the step, the epoch or
+            the loss is no number. Nothing is kept of a call that is refused so.
         ModelError, UnsupportedError
             As `start`; for numbers that are not finite only where `strict`.
         """
-        self._step = self._step + 1 if step is None else step
+        if step is not None:
+            step = whole_number(step, "step", at_least=0, cure="give the steps done, or leave out")
+        if epoch is not None:
+            epoch = real_number(epoch, "epoch", cure="give the epochs done, or leave it out")
+        elif self._every == "epoch":
+            raise InputError(
+                "every epoch was asked for, and the epoch is not known",
+                cure="give it with each step (epoch=), or ask for every so many steps",
+            )
         if loss is not None:
-            self._losses.append(loss)
+            self._losses.append(_number(loss))
+        self._step = self._step + 1 if step is None else step
         due = self._due(epoch) or last
         moment, failure = None, None
         if first_process():
@@ -357,13 +368,8 @@ class ExposureMonitor:
         named = self._step in self._steps
         if self._every != "epoch":
             return named or self._step % self._every == 0
-        if epoch is None:
-            raise InputError(
-                "every epoch was asked for, and the epoch is not known",
-                cure="give it with each step (epoch=), or ask for every so many steps",
-            )
-        before, self._epoch = math.floor(self._epoch + 1e-6), epoch
-        return named or math.floor(epoch + 1e-6) > before
+        before, self._epoch = math.floor(self._epoch + 1e-6), epoch or 0.0
+        return named or math.floor(self._epoch + 1e-6) > before
 
     def _measure(self, module: Any, epoch: float | None) -> Moment | None:
         """The moment; None where the share of time does not allow one."""
@@ -401,8 +407,8 @@ class ExposureMonitor:
     def _follow_noise(self, model: LanguageModel) -> str | None:
         """Measure the noise of 16-bit arithmetic anew: it moves with the weights.
 
-        That of finer arithmetic stays far below the distances of candidates. Returns why nothing can
-        be measured, if the differences are no rounding.
+        That of finer arithmetic stays far below the distances of candidates. Returns why
+        nothing can be measured, if the differences are no rounding.
         """
         if model.facts.dtype not in _COARSE:
             return None
@@ -479,6 +485,17 @@ def _check_limit(limit: float, most: float) -> None:
             f"stop_above_bits={limit}, and the draws can show {most:.1f} bits at most",
             cure="give a limit from 0 up to that, or more draws: every doubling shows 1 bit more",
         )
+
+
+def _number(loss: object) -> float:
+    """A loss as a float, NaN where the training diverged; a tensor of one number is welcome."""
+    if isinstance(loss, SupportsFloat) and not isinstance(loss, bool):
+        with suppress(TypeError, ValueError, RuntimeError, OverflowError):
+            return float(loss)
+    raise InputError(
+        f"loss must be a number, got {brief(loss)}",
+        cure="give the loss of this step, or leave it out",
+    )
 
 
 def _steps(given: Collection[int], name: str) -> list[int]:
