@@ -231,10 +231,9 @@ def _check_no_coins(**given: bool) -> None:
     names = [name for name, there in given.items() if there]
     if names:
         raise InputError(
-            f"{' and '.join(names)} without max_epsilon, which alone would heed "
-            f"{'them' if names[1:] else 'it'}",
-            cure=f"give max_epsilon (--max-epsilon) as well, or leave {' and '.join(names)} out",
-            where="check",
+            f"{' and '.join(names)} given, and no limit on epsilon that would heed it",
+            cure=f"give max_epsilon as well, or leave {' and '.join(names)} out",
+            where="max_epsilon",
         )
 
 
