@@ -22,7 +22,7 @@ from canary.errors import InputError, RecordError
 from canary.formats.format import Format
 from canary.records.document import dump_document, load_document
 from canary.records.fields import check_fields, int_field, list_field, text_field
-from canary.records.given import of_kind, whole_number
+from canary.records.given import flag, of_kind, whole_number
 
 __all__ = ["Canary", "CanarySet", "canary_set", "generate"]
 
@@ -324,6 +324,7 @@ def generate(
     given = [formats] if isinstance(formats, Format | str) else list(formats)
     spaces = tuple(Format.of(item) for item in given)
     counts = check_counts(repetitions, per_repetition, controls)
+    coin_flips = flag(coin_flips, "coin_flips")
     seed = (
         secrets.randbits(63) if seed is None else whole_number(seed, "generate: seed", at_least=0)
     )

@@ -21,7 +21,15 @@ from canary.gate.extractions import extracted
 from canary.gate.telling import tell
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.records.fields import brief
-from canary.records.given import of_kind, one_of, some, whole_number
+from canary.records.given import (
+    as_real,
+    file_path,
+    of_kind,
+    one_of,
+    one_or_more,
+    some,
+    whole_number,
+)
 from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import count, plural
 
@@ -102,10 +110,10 @@ def check(
     Raises
     ------
     InputError
-        If no limit is given, one is out of range or cannot be exceeded in the space, there is
-        no canary of a number of copies, canaries were left out of the corpus on purpose, the
-        verification is of other canaries, or the audit extracted nothing and `no_extraction`
-        is given.
+        If no limit is given, `guesses` or `delta` without `max_epsilon`, one is out of range or
+        cannot be exceeded in the space, there is no canary of a number of copies, canaries were
+        left out of the corpus on purpose, the verification is of other canaries, or the audit
+        extracted nothing and `no_extraction` is given.
     EstimationError
         If canaries did not survive, or p-values of natural secrets were asked for.
     RecordError
@@ -138,6 +146,8 @@ def check(
             cure="give max_exposure_bits, max_p, no_extraction, baseline or max_epsilon",
             where="check",
         )
+    if max_epsilon is None:
+        _check_no_coins(guesses=guesses is not None, delta=as_real(delta) != 0.0)
     _check_choices(statistic, undecided, confidence)
     seed = whole_number(seed, "seed", at_least=0, below=None)
     if repetitions is not None:
@@ -173,7 +183,7 @@ def check(
             found.append(alike)
         findings += _named(found, number) if len(audits) > 1 else found
     if baseline is not None:
-        before = baseline if isinstance(baseline, Baseline) else Baseline.load(baseline)
+        before = _before(baseline)
         findings.append(more_than(Baseline.of(audits), before, repetitions=repetitions, seed=seed))
     return tell(Verdict(tuple(findings), undecided))
 
@@ -216,6 +226,17 @@ def _check_choices(statistic: str, undecided: str, confidence: float | None) -> 
         check_confidence(confidence, "check")
 
 
+def _check_no_coins(**given: bool) -> None:
+    """Refuse options of a limit on epsilon where there is none."""
+    names = [name for name, there in given.items() if there]
+    if names:
+        raise InputError(
+            f"{' and '.join(names)} given, and no limit on epsilon that would heed it",
+            cure=f"give max_epsilon as well, or leave {' and '.join(names)} out",
+            where="max_epsilon",
+        )
+
+
 def _exposures(
     audit: Audit,
     groups: Sequence[int],
@@ -230,6 +251,13 @@ def _exposures(
     if statistic == "median":
         return medians(audit, groups, limit, confidence=sure)
     return [largest(audit, groups, limit, confidence=sure)]
+
+
+def _before(baseline: Baseline | str | os.PathLike[str]) -> Baseline:
+    if isinstance(baseline, Baseline):
+        return baseline
+    cure = "give the file of a baseline, or what Baseline.load returned"
+    return Baseline.load(file_path(baseline, "baseline", cure=cure))
 
 
 def _tossed(canaries: CanarySet | None) -> CanarySet:
@@ -257,18 +285,14 @@ def _one_number(repetitions: Sequence[int] | None) -> int | None:
 
 
 def _audits(given: Audit | str | os.PathLike[str] | Sequence[Audit]) -> tuple[Audit, ...]:
-    if isinstance(given, Audit):
-        return (given,)
     if isinstance(given, str | os.PathLike):
         return (Audit.load(Path(given)),)
-    found = tuple(given)
-    if not found or not all(isinstance(one, Audit) for one in found):
-        raise InputError(
-            "expected an audit, the path of one, or several audits",
-            cure="give what canary.audit returned, or audit.json",
-            where="check",
-        )
-    return found
+    return one_or_more(
+        given,
+        Audit,
+        "an audit, the path of one, or several audits",
+        cure="give what canary.audit returned, or audit.json",
+    )
 
 
 def _groups(audit: Audit, wanted: Sequence[int] | None) -> list[int]:

@@ -10,6 +10,7 @@ from canary.audits.result import Audit, CanaryResult
 from canary.corpus.canaries import CanarySet
 from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome
+from canary.records.given import as_real
 from canary.statistics.checks import positive_integer
 from canary.statistics.epsilon import correct_guesses, epsilon_lower_bound
 from canary.statistics.numbers import plural
@@ -153,7 +154,8 @@ def epsilon_bound(
 
 def within_epsilon(bound: EpsilonBound, limit: float) -> Finding:
     """Whether the bound contradicts a claim of privacy."""
-    if not (isinstance(limit, int | float) and 0.0 <= limit < math.inf):
+    most = as_real(limit)
+    if not 0.0 <= most < math.inf:
         raise InputError(
             f"a limit of {limit!r} on epsilon is none",
             cure="give the epsilon of the guarantee, a number from 0 on",
@@ -182,7 +184,7 @@ def within_epsilon(bound: EpsilonBound, limit: float) -> Finding:
         outcome,
         told,
         cure,
-        limit=float(limit),
+        limit=most,
         value=None,
         lower=bound.epsilon,
         confidence=bound.confidence,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from canary.audits.combining import combined_p, least_p
@@ -11,6 +10,7 @@ from canary.audits.result import Audit
 from canary.errors import EstimationError, InputError
 from canary.gate.exposures import group_name
 from canary.gate.verdict import Finding, Outcome, Standing
+from canary.records.given import as_real
 from canary.statistics.numbers import plural, probability
 from canary.statistics.pvalues import holm
 
@@ -28,10 +28,7 @@ def check_level(level: float) -> float:
     InputError
         If it does not lie above 0 and below 1.
     """
-    try:
-        value = float(level)
-    except (TypeError, ValueError):
-        value = math.nan
+    value = as_real(level)
     if not 0.0 < value < 1.0:
         raise InputError(
             f"a limit of {level!r} on p-values is none",

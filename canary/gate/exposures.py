@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from canary.audits.result import Audit, CanaryResult, median_bits
 from canary.errors import InputError
 from canary.gate.verdict import Finding, Outcome, Standing
+from canary.records.given import as_real
 from canary.statistics.medians import agreeing, canaries_to_decide, median_interval
 from canary.statistics.numbers import bits, count, plural, probability
 from canary.statistics.power import draws_to_tell
@@ -123,10 +124,7 @@ def check_limit(limit: float) -> float:
     InputError
         If it is not a finite number from 1 on.
     """
-    try:
-        value = float(limit)
-    except (TypeError, ValueError):
-        value = math.nan
+    value = as_real(limit)
     if not 1.0 <= value < math.inf:
         raise InputError(
             f"a limit of {limit!r} bits is none",

@@ -214,6 +214,7 @@ def plan(
     drawn = None
     if draws is not None:
         drawn = positive_integer(draws, "draws", "plan", cure="leave it out for exact ranks")
+        whole_number(drawn, "plan: draws", at_least=1, cure="leave it out for exact ranks")
     most = math.log2(size)
     if most <= 1.0:
         raise InputError(

@@ -24,6 +24,7 @@ __all__ = [
     "no_log_probs",
     "not_finite",
     "not_normalised",
+    "remeasure_noise",
     "with_measured_noise",
 ]
 
@@ -88,6 +89,20 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
         EPSILON["float32"],
     )
     return replace(facts, noise_bits_per_token=_SAFETY * worst / LN2)
+
+
+def remeasure_noise(model: Any) -> None:
+    """Give a model whose weights have changed the noise that it has now, in its facts.
+
+    The facts are as before if it fails.
+
+    Raises
+    ------
+    ModelError
+        As `with_measured_noise`.
+    """
+    facts = model.facts
+    model.facts = with_measured_noise(model, facts)
 
 
 def _check_sound(

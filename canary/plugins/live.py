@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ import torch
 from canary.errors import UnsupportedError
 
 __all__ = ["any_process", "finish_queued", "first_process", "undisturbed", "unwrapped"]
+
+_PARTS = ("_parameters", "_buffers", "_modules")  # of a module, in its dict of names
 
 
 def unwrapped(module: Any) -> Any:
@@ -89,8 +93,11 @@ def undisturbed(module: Any) -> Iterator[None]:
     """Afterwards all is as before, whatever happens within, and bit for bit.
 
     The global random states; the module's buffers, which a forward may write (counters,
-    observers of quantization), replace or make; and autocast keeps no weights of ours. The
-    modes of the modules are kept by `canary.models` itself. Costs a copy of the buffers.
+    observers of quantization), replace or make; the plain attributes of its parts (the longest
+    row that rotary embeddings saw), with what lists, dicts and sets among them hold; and
+    autocast keeps no weights of ours. What was compiled, the module or parts of it, runs as it
+    was before it was compiled. The modes of the modules are kept by `canary.models` itself.
+    Costs a copy of the buffers and of tensors kept as attributes.
     """
     python, arrays, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
@@ -102,8 +109,9 @@ def undisturbed(module: Any) -> Iterator[None]:
         dtype=torch.get_autocast_dtype(kind),
         cache_enabled=False,
     )
+    parts = list(module.modules()) if isinstance(module, torch.nn.Module) else []
     try:
-        with uncached, _buffers_lent(module):
+        with uncached, _as_written(parts), _state_lent(parts):
             yield
     finally:
         random.setstate(python)
@@ -113,27 +121,63 @@ def undisturbed(module: Any) -> Iterator[None]:
             torch.cuda.set_rng_state_all(gpus)
 
 
+def _as_written(parts: list[torch.nn.Module]) -> AbstractContextManager[Any]:
+    """Nothing that was compiled is run, or compiled anew for rows of other shapes."""
+    compiled = any(
+        getattr(part, name, None) is not None
+        for part in parts
+        for name in ("_orig_mod", "_compiled_call_impl")
+    )
+    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
+
+
 @contextmanager
-def _buffers_lent(module: Any) -> Iterator[None]:
-    """Copies stand in for a module's buffers, so that nothing writes to its own.
+def _state_lent(parts: list[torch.nn.Module]) -> Iterator[None]:
+    """Copies stand in for the buffers and tensors of modules; what is replaced is put back.
 
     Writing the old values back would be seen by autograd, in whose graph a buffer may be.
+    Parameters, submodules and hooks are left alone.
     """
-    parts = list(module.modules()) if isinstance(module, torch.nn.Module) else []
-    kept = [(part, dict(part._buffers), set(part._non_persistent_buffers_set)) for part in parts]
-    copies: dict[int, torch.Tensor] = {}  # one for each buffer that several parts share
+    kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    held: list[tuple[Any, Any]] = []  # lists, dicts and sets, and what was in them
+    copies: dict[int, torch.Tensor] = {}  # one for each tensor that several names share
+    for part in parts:
+        kept += [(names, dict(names)) for names in (part._buffers, vars(part))]
+        held += [
+            (value, copy(value))
+            for name, value in vars(part).items()
+            if type(value) in (list, dict, set) and name not in _PARTS
+        ]
     try:
-        for part, buffers, _ in kept:
-            for name, buffer in buffers.items():
-                if buffer is not None:
-                    if id(buffer) not in copies:
-                        copies[id(buffer)] = buffer.detach().clone()
-                    part._buffers[name] = copies[id(buffer)]
+        for names, before in kept:
+            for name, value in before.items():
+                if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+                    if id(value) not in copies:
+                        copies[id(value)] = value.detach().clone()
+                    names[name] = copies[id(value)]
         yield
     finally:
-        for part, buffers, left_out in kept:
-            for name in set(part._buffers.keys()) - buffers.keys():
-                del part._buffers[name]
-            for name, buffer in buffers.items():
-                part._buffers[name] = buffer
-            part._non_persistent_buffers_set = left_out
+        for names, before in kept:
+            for name in names.keys() - before.keys():
+                del names[name]
+            for name, value in before.items():
+                if name not in names or names[name] is not value:
+                    names[name] = value
+        for value, before in held:
+            _put_back(value, before)
+
+
+def _put_back(value: Any, before: Any) -> None:
+    """What a list, dict or set held; one that nothing was done to is not written."""
+    if isinstance(value, set):
+        if value != before:
+            value.clear()
+            value.update(before)
+        return
+    same = len(value) == len(before) and all(map(operator.is_, value, before))
+    if isinstance(value, list):
+        if not same:
+            value[:] = before
+    elif not (same and all(map(operator.is_, value.values(), before.values()))):
+        value.clear()
+        value.update(before)

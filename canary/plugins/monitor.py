@@ -11,14 +11,14 @@ import warnings
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, SupportsFloat
 
 from canary.audits.history import History, Loss, Moment
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import (
     CanaryError,
     InputError,
+    ModelError,
     NotFiniteError,
     OutOfMemory,
     OutputError,
@@ -26,6 +26,7 @@ from canary.errors import (
 )
 from canary.models.base import LanguageModel
 from canary.models.loading import load
+from canary.models.noise import remeasure_noise
 from canary.plugins.live import (
     any_process,
     finish_queued,
@@ -35,7 +36,8 @@ from canary.plugins.live import (
 )
 from canary.plugins.share import TimeShare
 from canary.plugins.shared_draws import SharedDraws
-from canary.records.given import check_running, real_number, some, whole_number
+from canary.records.fields import brief
+from canary.records.given import check_running, file_path, real_number, some, whole_number
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher
 from canary.scoring.texts import score_encodings
@@ -49,6 +51,7 @@ Every = int | Literal["epoch"]
 
 _log = logging.getLogger(__name__)
 
+_COARSE = ("bfloat16", "float16")  # arithmetic whose noise is measured at every moment
 _TRIED = 16  # rows by which the first measurement is estimated
 
 
@@ -107,8 +110,9 @@ class ExposureMonitor:
     `stop_above_bits` all must call `step` at the same steps, since they must agree.
 
     One measurement prices canaries and draws as whole rows, in the arithmetic of the
-    training (autocast included), without gradients. Nothing is kept on the device between
-    two of them.
+    training (autocast included), without gradients. In 16 bits it measures the noise of that
+    arithmetic first, about 3,000 tokens more, since it moves with the weights. Nothing is
+    kept on the device between two of them.
     """
 
     def __init__(
@@ -145,7 +149,8 @@ class ExposureMonitor:
         self._every, self._steps = every, frozenset(steps)
         self._batch_size, self._strict = batch_size, strict
         self._stop_above_bits = stop_above_bits
-        self._path = None if path is None else Path(path)
+        cure = "give the file that the history is to be in, or leave it out"
+        self._path = None if path is None else file_path(path, "path", cure=cure)
         self._tokenizer = as_tokenizer(tokenizer)
         encoder = CandidateEncoder(self._tokenizer, start_token, context)
         self._draws = SharedDraws.of(canaries, encoder, draws=draws, seed=seed)
@@ -250,13 +255,23 @@ class ExposureMonitor:
         Raises
         ------
         InputError
-            If every epoch was asked for and the epoch is not given.
+            If every epoch was asked for and the epoch is not given, or the step, the epoch or
+            the loss is no number. Nothing is kept of a call that is refused so.
         ModelError, UnsupportedError
             As `start`; for numbers that are not finite only where `strict`.
         """
-        self._step = self._step + 1 if step is None else step
+        if step is not None:
+            step = whole_number(step, "step", at_least=0, cure="give the steps done, or leave out")
+        if epoch is not None:
+            epoch = real_number(epoch, "epoch", cure="give the epochs done, or leave it out")
+        elif self._every == "epoch":
+            raise InputError(
+                "every epoch was asked for, and the epoch is not known",
+                cure="give it with each step (epoch=), or ask for every so many steps",
+            )
         if loss is not None:
-            self._losses.append(loss)
+            self._losses.append(_number(loss))
+        self._step = self._step + 1 if step is None else step
         due = self._due(epoch) or last
         moment, failure = None, None
         if first_process():
@@ -353,13 +368,8 @@ class ExposureMonitor:
         named = self._step in self._steps
         if self._every != "epoch":
             return named or self._step % self._every == 0
-        if epoch is None:
-            raise InputError(
-                "every epoch was asked for, and the epoch is not known",
-                cure="give it with each step (epoch=), or ask for every so many steps",
-            )
-        before, self._epoch = math.floor(self._epoch + 1e-6), epoch
-        return named or math.floor(epoch + 1e-6) > before
+        before, self._epoch = math.floor(self._epoch + 1e-6), epoch or 0.0
+        return named or math.floor(self._epoch + 1e-6) > before
 
     def _measure(self, module: Any, epoch: float | None) -> Moment | None:
         """The moment; None where the share of time does not allow one."""
@@ -374,12 +384,14 @@ class ExposureMonitor:
                 if self._model is None or not self._time.allows:
                     return None
                 with self._time.measurement():
+                    reason = self._follow_noise(self._model)
+                    if reason is not None:
+                        return self._unmeasured(epoch, began, reason)
                     found = self._draws.measure(self._model, batch_size=self._batch_size)
         except (NotFiniteError, OutOfMemory) as error:
             if self._strict:
                 raise
-            seconds = self._time.now() - began
-            return Moment(self._step, epoch, seconds, reason=error.problem)
+            return self._unmeasured(epoch, began, error.problem)
         return Moment(
             self._step,
             epoch,
@@ -388,6 +400,29 @@ class ExposureMonitor:
             found.exposures,
             found.curve_bits,
         )
+
+    def _unmeasured(self, epoch: float | None, began: float, reason: str) -> Moment:
+        return Moment(self._step, epoch, self._time.now() - began, reason=reason)
+
+    def _follow_noise(self, model: LanguageModel) -> str | None:
+        """Measure the noise of 16-bit arithmetic anew: it moves with the weights.
+
+        That of finer arithmetic stays far below the distances of candidates. Returns why
+        nothing can be measured, if the differences are no rounding.
+        """
+        if model.facts.dtype not in _COARSE:
+            return None
+        try:
+            remeasure_noise(model)
+        except NotFiniteError:
+            raise
+        except ModelError as error:
+            if self._strict:
+                raise
+            return error.problem
+        noise = {"noise_bits_per_token": model.facts.noise_bits_per_token}
+        self._history = replace(self._history, model={**self._history.model, **noise})
+        return None
 
     def _prepare(self, module: Any) -> None:
         """The model behind the seam, and what a measurement will take; done once."""
@@ -400,7 +435,12 @@ class ExposureMonitor:
         began = self._time.now()
         score_encodings(batcher, some)
         tokens = sum(len(row.ids) for row in some)
-        self._time.expect((self._time.now() - began) * self._draws.tokens / tokens)
+        cost = (self._time.now() - began) * self._draws.tokens / tokens
+        if model.facts.dtype in _COARSE:
+            began = self._time.now()
+            remeasure_noise(model)
+            cost += self._time.now() - began
+        self._time.expect(cost)
         self._module, self._model = module, model
         facts = model.facts.to_dict()
         del facts["fingerprint"]  # of a moment that nobody will see again
@@ -445,6 +485,17 @@ def _check_limit(limit: float, most: float) -> None:
             f"stop_above_bits={limit}, and the draws can show {most:.1f} bits at most",
             cure="give a limit from 0 up to that, or more draws: every doubling shows 1 bit more",
         )
+
+
+def _number(loss: object) -> float:
+    """A loss as a float, NaN where the training diverged; a tensor of one number is welcome."""
+    if isinstance(loss, SupportsFloat) and not isinstance(loss, bool):
+        with suppress(TypeError, ValueError, RuntimeError, OverflowError):
+            return float(loss)
+    raise InputError(
+        f"loss must be a number, got {brief(loss)}",
+        cure="give the loss of this step, or leave it out",
+    )
 
 
 def _steps(given: Collection[int], name: str) -> list[int]:

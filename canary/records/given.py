@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from collections.abc import Collection, Iterable
 from numbers import Real
+from pathlib import Path
 from typing import SupportsIndex, TypeVar
+
+import numpy as np
 
 from canary.errors import InputError
 from canary.records.fields import brief
 
 __all__ = [
+    "as_real",
     "check_running",
+    "file_path",
+    "flag",
     "function",
     "of_kind",
     "one_of",
+    "one_or_more",
     "real_number",
     "some",
     "text",
@@ -76,14 +84,48 @@ def real_number(value: object, name: str, *, cure: str, above: float = -math.inf
         If it is something else.
     """
     expected = f"{name} must be a number" + ("" if above == -math.inf else f" above {above:g}")
-    if isinstance(value, Real) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if above < number < math.inf:
-            return number
+    number = as_real(value)
+    if above < number < math.inf:
+        return number
     raise InputError(f"{expected}, got {brief(value)}", cure=cure)
+
+
+def as_real(value: object) -> float:
+    """`value` as a float; NaN if it is no real number that a float holds. True is none."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
+
+
+def flag(value: object, name: str) -> bool:
+    """`value` as True or False; numpy's are welcome, 1 is not True.
+
+    Raises
+    ------
+    InputError
+        If it is something else.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(
+            f"{name} must be True or False, got {brief(value)}", cure=f"give {name}=True or False"
+        )
+    return bool(value)
+
+
+def file_path(value: object, name: str, *, cure: str) -> Path:
+    """`value` as a path.
+
+    Raises
+    ------
+    InputError
+        If it is something else, such as bytes or True.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise InputError(f"{name} must be a path, got {_kind(value)}", cure=cure)
+    return Path(value)
 
 
 def text(value: object, name: str, *, cure: str) -> str:
@@ -141,6 +183,25 @@ def of_kind(value: T, kind: type[T], name: str, *, cure: str) -> T:
     if not isinstance(value, kind):
         raise InputError(f"{name} must be a {kind.__name__}, got {_kind(value)}", cure=cure)
     return value
+
+
+def one_or_more(given: object, kind: type[T], expected: str, *, cure: str) -> tuple[T, ...]:
+    """A `kind` alone, or the items of a collection of them.
+
+    Raises
+    ------
+    InputError
+        If it is neither, or an empty collection.
+    """
+    if isinstance(given, kind):
+        return (given,)
+    try:
+        found = tuple(given) if isinstance(given, Iterable) else ()
+    except TypeError:  # an array of one number, by itself
+        found = ()
+    if not found or not all(isinstance(one, kind) for one in found):
+        raise InputError(f"expected {expected}, got {_kind(given)}", cure=cure)
+    return found
 
 
 def function(value: object, name: str) -> None:

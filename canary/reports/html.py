@@ -15,6 +15,7 @@ from canary.audits.history import History
 from canary.audits.result import Audit, CanaryResult, FormatResult, median_bits
 from canary.errors import InputError
 from canary.records.files import atomic_write
+from canary.records.given import file_path, one_or_more
 from canary.reports.cells import EXPOSURE_COLUMNS, exposure_cells
 from canary.reports.comparing import compare
 from canary.reports.comparison_html import render_comparison
@@ -73,7 +74,7 @@ def report(
     OutputError
         If the file cannot be written. What stood there before is left as it was.
     """
-    target = Path(path)
+    target = file_path(path, "path", cure="give the file that the report is to be in")
     if isinstance(audits, History):
         if labels is not None or test_losses is not None:
             raise InputError(
@@ -82,7 +83,8 @@ def report(
             )
         atomic_write(target, render_history(audits))
         return target
-    given = [audits] if isinstance(audits, Audit) else list(audits)
+    cure = "give what canary.audit or Audit.load returned"
+    given = one_or_more(audits, Audit, "an audit, several audits, or a history", cure=cure)
     if len(given) == 1 and labels is None and test_losses is None:
         html = render(given[0])
     elif len(given) == 1:

@@ -186,6 +186,8 @@ def test_verification(command, audits):
         (("--max-exposure-bits", "40"), "no exposure could exceed the limit of 40 bits"),
         (("--max-p", "nan"), "error: --max-p: a limit of nan on p-values is none"),
         (("--max-epsilon", "1"), "error: --max-epsilon: a limit on epsilon needs the canary set"),
+        ((*LIMIT, "--guesses", "4"), "guesses given, and no limit on epsilon that would heed it"),
+        ((*LIMIT, "--delta", "0.1"), "give --max-epsilon as well, or leave delta out"),
         (("--update-baseline",), "name the file with --baseline"),
         ((*LIMIT, "--repetitions", "4"), "error: --repetitions: no canary has 4 copies"),
         ((*LIMIT, "--repetitions", "four"), "no list of whole numbers"),

@@ -195,3 +195,9 @@ def test_mutated_bytes_load_or_raise(tmp_path_factory, data):
     except CanaryError as error:
         problem = error
     assert problem is None or str(path) in str(problem)
+
+
+@pytest.mark.parametrize("coin_flips", [None, 1, float("nan"), "3", []])
+def test_coin_flips_that_are_neither(coin_flips):
+    with pytest.raises(InputError, match="coin_flips must be True or False"):
+        generate("a {digit:3}", repetitions=[1], per_repetition=1, seed=0, coin_flips=coin_flips)

@@ -97,7 +97,7 @@ def test_verdicts():
     assert "(40 of 40 coins guessed rightly, 95 %), above the limit of 1" in str(broken)
     rng = np.random.default_rng(0)
     nothing = audited(canaries, -np.log2(rng.random(len(canaries))))
-    kept = check(nothing, max_epsilon=1.0, **options)
+    kept = check(nothing, max_epsilon=np.int64(1), **options)
     assert kept
     assert "does not contradict the limit of 1" in str(kept)
     untested = check(nothing, max_epsilon=8.0, **options)
@@ -135,7 +135,7 @@ def test_input(options, message):
         epsilon_bound(audited(canaries, [5.0] * len(canaries)), canaries, **options)
 
 
-@pytest.mark.parametrize("limit", [-1.0, math.nan, math.inf, "one"])
+@pytest.mark.parametrize("limit", [-1.0, math.nan, math.inf, "one", True])
 def test_limit_input(limit):
     canaries = tossed()
     with pytest.raises(InputError, match="on epsilon is none"):

@@ -320,6 +320,21 @@ def test_the_confidence_is_that_of_each_group_theory():
         ({"max_p": math.nan}, "a limit of nan on p-values is none"),
         ({"max_p": 0}, "above 0 and below 1"),
         ({"max_epsilon": 1.0}, "a limit on epsilon needs the canary set"),
+        ({"max_exposure_bits": True}, "a limit of True bits is none"),
+        ({"max_exposure_bits": np.True_}, "bits is none"),
+        ({"max_exposure_bits": "3"}, "a limit of '3' bits is none"),
+        ({"max_exposure_bits": b"3"}, "bits is none"),
+        ({"max_p": "0.01"}, "a limit of '0.01' on p-values is none"),
+        (
+            {"max_p": 0.01, "guesses": 4},
+            "guesses given, and no limit on epsilon.*give max_epsilon as well",
+        ),
+        ({"max_p": 0.01, "delta": 0.1}, "delta given, and no limit"),
+        ({"max_p": 0.01, "delta": "3", "guesses": 2}, "guesses and delta given, and no limit"),
+        ({"baseline": True}, "baseline must be a path"),
+        ({"baseline": 0}, "baseline must be a path"),
+        ({"baseline": []}, "baseline must be a path"),
+        ({"baseline": b"3"}, "baseline must be a path"),
         ({"no_extraction": True}, "the audit extracted nothing"),
     ],
 )
@@ -339,7 +354,15 @@ def test_canaries_that_were_left_out_on_purpose_are_not_judged(limit):
         check(exact({16: LOW}, canaries_in_corpus=False), **limit)
 
 
-@pytest.mark.parametrize("given", [[], [3], 7])
-def test_no_audit(given):
-    with pytest.raises((InputError, TypeError), match="expected an audit|not iterable"):
+@pytest.mark.parametrize(
+    "given", [[], [3], 7, None, True, math.nan, 1.5, object(), b"3", np.array(3), np.array([3])]
+)
+def test_no_audit(given, tmp_path):
+    from canary.reports.html import report
+
+    with pytest.raises(InputError, match="expected an audit, the path"):
         check(given, max_exposure_bits=10)
+    with pytest.raises(InputError, match="expected an audit, several"):
+        report(given, tmp_path / "report.html")
+    with pytest.raises(InputError, match="path must be a path"):
+        report(exact({16: LOW}), given)

@@ -10,7 +10,7 @@ import pytest
 from gate_audits import SIZE, TEXT, exact, of_groups
 from scipy import stats
 
-from canary.errors import CanaryError
+from canary.errors import CanaryError, InputError
 from canary.formats.format import Format
 from canary.gate.checking import check
 from canary.gate.planning import plan
@@ -126,3 +126,9 @@ def test_round_trip_to_json():
 def test_input(space, options, message):
     with pytest.raises(CanaryError, match=message):
         plan(space, **options)
+
+
+def test_more_draws_than_can_be_counted():
+    with pytest.raises(InputError, match="plan: draws must be a whole number.*less than 2"):
+        plan(SIZE, draws=10**30)
+    assert plan(SIZE, draws=2**62).draws == 2**62

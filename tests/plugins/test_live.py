@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -48,6 +49,80 @@ def test_autocast_keeps_no_weights_meanwhile_and_is_as_before():
         assert torch.is_autocast_cache_enabled()
     with undisturbed(None):
         assert not torch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_attributes_of_modules_are_as_before(fails):
+    import torch
+
+    from canary.plugins.live import undisturbed
+
+    part = torch.nn.Linear(2, 2)
+    module = torch.nn.Sequential(part)
+    part.longest, part.gone, part.scale = 16, "here", torch.ones(2)
+    part.rows, part.cache, part.names = [1], {"a": 1}, {"a"}
+    own = {name: getattr(part, name) for name in ("scale", "rows", "cache", "names", "weight")}
+    names = list(vars(part))
+
+    def disturb():
+        with undisturbed(module):
+            assert part.weight is own["weight"]
+            part.longest, part.made = 40, True
+            del part.gone
+            part.scale += 1
+            part.rows.append(2)
+            part.cache["a"] = 2
+            part.names.add("b")
+            if fails:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) if fails else nullcontext():
+        disturb()
+    assert (part.longest, part.gone) == (16, "here")
+    assert sorted(vars(part)) == sorted(names)
+    assert all(getattr(part, name) is value for name, value in own.items())
+    assert own["scale"].tolist() == [1, 1]
+    assert (part.rows, part.cache, part.names) == ([1], {"a": 1}, {"a"})
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile itself
+def test_what_is_compiled_in_place_runs_uncompiled():
+    import torch
+
+    from canary.plugins.live import undisturbed
+
+    runs = []
+
+    def backend(graph, examples):
+        def run(*inputs):
+            runs.append(len(inputs))
+            return graph.forward(*inputs)
+
+        return run
+
+    class Double(torch.nn.Module):
+        def forward(self, x):
+            return 2 * x
+
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = Double()
+
+        def forward(self, x):
+            return self.part(x) + 1
+
+    module = Outer()
+    part = module.part
+    for compiled in (module, part):
+        compiled.compile(backend=backend)
+        module(torch.ones(1, 2))
+        assert runs
+        runs.clear()
+        with undisturbed(module):
+            module(torch.ones(3, 2))
+        assert not runs
+        module._compiled_call_impl = None  # and then the part by itself
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch.compile itself

@@ -71,6 +71,39 @@ def test_an_epoch_that_is_not_given():
         _monitor(every="epoch").step(module)
 
 
+@pytest.mark.parametrize("path", [True, 0, float("nan"), [], b"here"])
+def test_a_path_that_is_none(path):
+    with pytest.raises(InputError, match="path must be a path, got a value.*leave it out"):
+        _monitor(path=path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"step": "3"}, "step must be a whole number"),
+        ({"step": 1.5}, "step must be a whole number"),
+        ({"step": True}, "step must be a whole number"),
+        ({"step": -1}, "step must be a whole number of at least 0"),
+        ({"epoch": "a"}, "epoch must be a number"),
+        ({"epoch": float("nan")}, "epoch must be a number"),
+        ({"loss": "a"}, "loss must be a number"),
+        ({"loss": True}, "loss must be a number"),
+        ({"loss": [1.0]}, "loss must be a number"),
+    ],
+)
+def test_a_step_that_does_not_serve_leaves_nothing_behind(options, message):
+    module, _ = causal()
+    monitor = _monitor(every=100)
+    monitor.step(module, step=1, epoch=0.1, loss=2.0)
+    before = monitor.state_dict()
+    with pytest.raises(InputError, match=message):
+        monitor.step(module, **{"step": 2, "epoch": 0.2, "loss": 1.0, **options})
+    after = monitor.state_dict()
+    assert {k: after[k] for k in ("step", "epoch", "losses")} == {
+        k: before[k] for k in ("step", "epoch", "losses")
+    }
+
+
 def test_a_model_whose_parts_lie_apart():
     module, _ = causal()
     module.lm_head.to("meta")

@@ -56,6 +56,43 @@ def test_the_same_model_gives_the_same_at_every_step_and_the_seed_decides_the_dr
     assert other.exposures != one.exposures
 
 
+def test_the_noise_of_16_bits_is_that_of_the_weights_at_each_moment():
+    import torch
+
+    from canary.models.loading import load
+
+    module, tokenizer = causal()
+    module.bfloat16()
+    monitor = _monitor(tokenizer)
+    noise = []
+    for _ in range(2):
+        assert monitor.step(module).reason is None
+        fresh = load(module, tokenizer=tokenizer).facts.noise_bits_per_token
+        noise.append(monitor.history.model["noise_bits_per_token"])
+        assert noise[-1] == pytest.approx(fresh, rel=1e-3)
+        with torch.no_grad():
+            module.transformer.ln_f.weight.mul_(8)
+    assert noise[1] > 2 * noise[0]
+
+
+def test_differences_that_are_no_rounding_are_told_and_the_training_goes_on(monkeypatch):
+    from canary.errors import ModelError
+    from canary.plugins import monitor as room
+
+    def unsound(model):
+        raise ModelError("the model looks ahead", cure="none")
+
+    module, tokenizer = causal()
+    module.bfloat16()
+    monitor, strict = _monitor(tokenizer), _monitor(tokenizer, strict=True)
+    monitor.start(module)
+    strict.start(module)
+    monkeypatch.setattr(room, "remeasure_noise", unsound)
+    assert monitor.step(module).reason == "the model looks ahead"
+    with pytest.raises(ModelError, match="looks ahead"):
+        strict.step(module)
+
+
 def test_a_space_smaller_than_the_draws_is_counted_whole():
     import canary
     from canary.corpus.canaries import generate
