@@ -13,7 +13,7 @@ from canary.cli.outputs import check_outputs
 from canary.errors import InputError
 from canary.statistics.numbers import plural
 
-__all__ = ["Confidence", "Fprs", "attack", "rates", "risk"]
+__all__ = ["Confidence", "Fprs", "ReportFolder", "attack", "rates", "risk"]
 
 ScaleName = Literal["log", "linear"]
 
@@ -42,6 +42,10 @@ Fprs = Annotated[
     ),
 ]
 Confidence = Annotated[float, typer.Option("--confidence", help="Of every interval.")]
+ReportFolder = Annotated[
+    Path,
+    typer.Option("--out", metavar="FOLDER", help="Where membership.json and report.html go."),
+]
 _Prior = Annotated[
     float,
     typer.Option("--prior", help="Of risk scores: chance of being a member, between 0 and 1."),
@@ -65,10 +69,7 @@ _Smooth = Annotated[
 def attack(
     target: _Target,
     shadow: _Shadow,
-    out: Annotated[
-        Path,
-        typer.Option("--out", metavar="FOLDER", help="Where membership.json and report.html go."),
-    ],
+    out: ReportFolder,
     attacks: Annotated[
         str,
         typer.Option(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from canary.cli.console import Bars, emit, say, show_table
-from canary.cli.membership_commands import Confidence, Fprs, rates
+from canary.cli.membership_commands import Confidence, Fprs, ReportFolder, rates
 from canary.cli.model_options import ModelOptions, takes_model_options
 from canary.cli.options import Column, Json, Model, Seed, decodable
 from canary.cli.outputs import check_outputs, factory_file, model_files
@@ -32,10 +32,7 @@ def text(
             metavar="NONMEMBERS", help=f"{_FILE} from the same source that it never saw."
         ),
     ],
-    out: Annotated[
-        Path,
-        typer.Option("--out", metavar="FOLDER", help="Where membership.json and report.html go."),
-    ],
+    out: ReportFolder,
     attacks: Annotated[
         str,
         typer.Option(

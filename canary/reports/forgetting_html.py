@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from canary.records.files import atomic_write
-from canary.records.versions import versions
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.forgetting_figures import draw_forgetting
-from canary.reports.pages import page
+from canary.reports.pages import page, software
 from canary.statistics.numbers import count, probability
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def render(found: Forgetting, *, name: str) -> str:
         retrained=found.retrained is not None,
         auc=found.auc is not None,
         facts=_facts(found),
-        software=", ".join(f"{k} {v}" for k, v in versions().items()),
+        software=software(),
     )
 
 

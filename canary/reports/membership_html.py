@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canary.records.files import atomic_write
-from canary.records.versions import versions
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.membership_figures import draw_risks, draw_roc, risk_counts
-from canary.reports.pages import page
+from canary.reports.pages import page, software
 from canary.statistics.numbers import count, plural
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def render(found: Survey) -> str:
         roc_words=roc_words(found),
         target_facts=_facts(found.target),
         shadow_facts=_facts(found.shadow),
-        software=", ".join(f"{k} {v}" for k, v in versions().items()),
+        software=software(),
     )
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from canary.membership.words import FOLDS
 from canary.records.files import atomic_write
-from canary.records.versions import versions
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.membership_figures import draw_roc
 from canary.reports.membership_html import (
@@ -19,7 +18,7 @@ from canary.reports.membership_html import (
     roc_words,
     short_of,
 )
-from canary.reports.pages import page
+from canary.reports.pages import page, software
 from canary.statistics.numbers import count
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def render(found: TextSurvey) -> str:
         roc_words=roc_words(found),
         text_facts=_text_facts(found),
         model_facts=_model_facts(found),
-        software=", ".join(f"{k} {v}" for k, v in versions().items()),
+        software=software(),
     )
 
 

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from canary.records.versions import versions
 from canary.reports.palette import DARK, LIGHT, declarations
 from canary.statistics.numbers import clean
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["page"]
+__all__ = ["page", "software"]
 
 
 def page(template: str, **values: Any) -> str:
     """The HTML that a template makes of `values`, whose texts are untrusted."""
     styles = {"light": declarations(LIGHT), "dark": declarations(DARK)}
     return _environment().get_template(template).render(**values, **styles)
+
+
+def software() -> str:
+    """Names and versions of what the numbers were made with."""
+    return ", ".join(f"{name} {version}" for name, version in versions().items())
 
 
 def _environment() -> Environment:
