@@ -191,7 +191,7 @@ def ratio_interval(
     Notes
     -----
     As the errors are taken too high and too low, it covers more often than it says: for
-    50 to 2,000 samples of normal losses 94 to 100 % at 95 %.
+    50 to 2,000 samples of normal losses 94.5 to 100 % at 95 %.
     """
     tail = (1.0 - confidence) / 2.0
 
