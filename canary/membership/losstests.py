@@ -93,9 +93,7 @@ def by_sample(bench: References, rule: Rule, alpha: float | None) -> Floats:
         null = np.sort(np.where(compared.flags, losses, np.nan).T, axis=1)
         below = row_ranks(null, values) - (less <= values).sum(axis=0)
         nth = _nth_of_rows(null, less)
-        result[:, part] = _ranked(
-            values, below, compared.count.T, nth, rule=rule, alpha=alpha
-        ).T
+        result[:, part] = _ranked(values, below, compared.count.T, nth, rule=rule, alpha=alpha).T
     return result
 
 

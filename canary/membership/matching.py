@@ -71,11 +71,11 @@ class Matching:
         Linear in the numbers that are given. Where one kind is empty everything is kept.
         """
         size = most + 1
-        table = np.zeros(targets * 2 * size, np.int64)
+        cells = np.zeros(targets * 2 * size, np.int64)
         row = 2 * np.arange(targets)[:, None]
         for counts, member in seen:
-            table += np.bincount(((row + member) * size + counts).ravel(), minlength=len(table))
-        table = table.reshape(targets, 2, size)
+            cells += np.bincount(((row + member) * size + counts).ravel(), minlength=len(cells))
+        table = cells.reshape(targets, 2, size)
         of_kind = table.sum(axis=2, keepdims=True)
         ends = np.zeros((targets, 2, size + 1), np.int64)
         ends[:, :, 1:] = table.cumsum(axis=2) * of_kind[:, ::-1]
@@ -108,4 +108,4 @@ class Matching:
             u = ends[at] + place * (ends[at + 1] - ends[at])
             while (behind := (found < last) & (u >= ends[other + found + 1])).any():
                 found = found + behind
-        return np.minimum(counts, found)
+        return np.asarray(np.minimum(counts, found))

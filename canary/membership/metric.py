@@ -70,6 +70,8 @@ class AttackScores:
         none.
     notes : tuple of str
         What a reader has to know.
+    blind : bool
+        Whether the scores were made without a look at who is a member of the target.
     """
 
     name: str
@@ -78,6 +80,7 @@ class AttackScores:
     guess: NDArray[np.bool_] | None
     thresholds: NDArray[np.float64] | None
     notes: tuple[str, ...] = ()
+    blind: bool = True
 
 
 def applicable(table: SignalTable) -> list[str]:
@@ -138,7 +141,8 @@ def attack(
     -----
     Song and Mittal [1]_, sections 3.1.1 to 3.1.3: thresholds maximise the balanced accuracy
     on the shadow, per class; equations 5, 6, 7 and 9. Class-independent ones are those of
-    the earlier work that they improve on. The members of the target are never looked at.
+    the earlier work that they improve on. They never look at the members of the target;
+    attacks that compare with many models may, and their scores say so (`blind`).
 
     References
     ----------
@@ -202,7 +206,7 @@ def _of_many(
     found = attack_models(table, name, shadow=shadow, targets=[target])
     scores = found.scores[0]
     guess = found.guess(alpha)[0] if found.calibrated else scores >= 0
-    return AttackScores(name, found.signal, scores, guess, None, found.notes)
+    return AttackScores(name, found.signal, scores, guess, None, found.notes, found.blind)
 
 
 def shadow_samples(

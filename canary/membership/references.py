@@ -117,6 +117,10 @@ class References:
             wanted += np.where(self.judged[part], counts - kept, 0)
         return Compared(flags, self._next(flags, wanted))
 
+    def counts(self, part: slice) -> Ints:
+        """How many references that were not trained on them the samples of a part have."""
+        return np.asarray(self._flagged(part, "limited").sum(axis=0))
+
     def _flagged(self, part: slice, kind: Kind) -> Flags:
         outside = ~self.source.member[:, part][self.rows]
         if kind == "inside":
@@ -190,11 +194,11 @@ class References:
             if len(bad):
                 shown = ", ".join(map(str, bad[:_SHOWN]))
                 more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
-                who = "members" if kind == "outside" else "nonmembers"
+                who, train = ("members", "without") if kind == "outside" else ("nonmembers", "on")
                 raise InputError(
                     f"attack {name}: samples {shown}{more} are {who} of every model that they "
                     "could be compared with",
-                    cure=f"train more models {'without' if kind == 'outside' else 'on'} them, or leave them "
+                    cure=f"train more models {train} them, or leave them "
                     "away by table.select(samples=...)",
                     where=self.source.source,
                 )

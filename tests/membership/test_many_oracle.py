@@ -37,8 +37,8 @@ def test_one_table_oracle(name, rule, ties):
 
 def uneven_table(rng, *, ties):
     """By coins that are not fair, and of every sample at least two models in and out."""
-    table = random_table(rng, models=9, samples=60, ties=ties)
-    table.member[:] = rng.random((9, 60)) < rng.choice([0.3, 0.6], 60)
+    table = random_table(rng, models=9, samples=36, ties=ties)
+    table.member[:] = rng.random((9, 36)) < rng.choice([0.3, 0.6], 36)
     known = table.member.sum(axis=0)
     return table.select(samples=(known >= 2) & (known <= 7))
 
@@ -50,23 +50,22 @@ def test_uneven_splits_oracle(kind, ties):
     rng = np.random.default_rng(20)
     table = uneven_table(rng, ties=ties)
     if kind == "one model missing":
-        table = random_table(rng, models=10, samples=40, ties=ties).select(models=range(9))
+        table = random_table(rng, models=8, samples=24, ties=ties).select(models=range(7))
     for rule in ("empirical", "linear", "gaussian"):
-        close(attack_models(table, "R", rule=rule).scores, slow_tests(table, "R", rule))
-        for alpha in ALPHAS:
+        found = attack_models(table, "R", rule=rule)
+        close(found.scores, slow_tests(table, "R", rule))
+        for alpha in (0.05, 1 / 3, 0.75) if rule != "gaussian" else ():
             at = loss_thresholds(table, "R", alpha, rule=rule)
-            decision = table.signal("loss") <= at
-            guess = attack_models(table, "R", rule=rule).guess(alpha)
-            if rule != "gaussian":  # whose levels of a loss of 0 lie beyond 104 nats
-                np.testing.assert_array_equal(guess, decision)
+            np.testing.assert_array_equal(found.guess(alpha), table.signal("loss") <= at)
     for fixed in (False, True):
         name = f"lira-online{'-fixed' if fixed else ''}"
         close(attack_models(table, name).scores, slow_lira(table, online=True, fixed=fixed))
     for online in (False, True):
         name = "rmia" if online else "rmia-offline"
         close(attack_models(table, name).scores, slow_rmia(table, online=online, gamma=2, a=0.3))
-    found = null_losses(table, "R", target=2, sample=5).losses
-    np.testing.assert_array_equal(found, np.sort(null_of(table, "R", 2, 5)))
+    for sample in range(10):
+        losses = null_losses(table, "R", target=2, sample=sample).losses
+        np.testing.assert_array_equal(losses, np.sort(null_of(table, "R", 2, sample)))
 
 
 @pytest.mark.parametrize("rule", ["empirical", "linear", "gaussian"])
