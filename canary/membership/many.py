@@ -231,8 +231,12 @@ def attack_models(
         targets=tuple(chosen.tolist()),
         models_trained=0 if name == "P" else sum(map(_trained, benches)),
         notes=_notes(table, benches) + telling,
-        blind=_blind(name, shadow=shadow is not None, population=population is not None)
-        and not telling,
+        blind=not telling
+        and _blind(
+            name,
+            shadow=all(bench.source is not table for bench in benches),
+            population=population is not None,
+        ),
     )
 
 

@@ -89,7 +89,7 @@ def test_noise_is_no_signal_coverage(split, models):
     """The grid of the benchmark: no attack is surely off 0.5, nor by much."""
     options = Namespace(samples=800, seeds=20, effect=0.0)
     found = no_signal.measured(split, models, options, no_signal.matched)
-    assert len(found) >= 20
+    assert len(found) >= 15
     surely = student.ppf(1 - 0.0005 / len(found), options.seeds - 1)
     for name, (auc, error) in found.items():
         assert abs(auc - 0.5) <= surely * error + 1e-9, (name, auc, error)
@@ -110,7 +110,7 @@ def test_nothing_is_lost_where_the_counts_agree_theory(split):
     member = halves(rng, 32, 2000) if split == "halves" else rng.random((32, 2000)) < 0.5
     known = member.sum(axis=0)
     table = no_signal.table_of(member[:, (known > 4) & (known < 28)], "continuous", 1.5, 0)
-    matched = no_signal.matched(table, "lira-online-fixed", {})
+    matched = no_signal.matched(table, "lira-online-fixed", {"targets": range(4)})
     plain = no_signal.target_only(table, "lira-online-fixed", {})
     assert matched == pytest.approx(plain, abs=0.002)
     assert matched > 0.84  # the best test has 0.8556
