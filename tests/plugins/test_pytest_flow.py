@@ -146,6 +146,7 @@ def test_junit_has_properties_and_no_warning(judged):
     assert memorized["canary.1.subject"] == "canaries with 16 copies"
     assert float(memorized["canary.1.limit"]) == 10
     assert float(memorized["canary.1.lower"]) == pytest.approx(15, abs=1e-3)
+    assert 0 < float(memorized["canary.1.chance"]) < 1e-9
     assert found["test_undecided_that_passes"]["canary.1.passed"] == "yes"
     assert found["test_two"]["canary.2.outcome"] == "passed"
     assert "test_error" not in found
