@@ -104,7 +104,13 @@ VERDICTS = {
 }
 """Lines of a page whose exit code is an answer, and which it may be here."""
 
-IN_SMALL = {"docs/quickstart.md": {"EPOCHS = 10\n": "EPOCHS = 1\n", "lr=2e-3": "lr=0.0"}}
+IN_SMALL = {
+    "docs/quickstart.md": {
+        "EPOCHS = 10\n": "EPOCHS = 1\n",
+        "lr=2e-3": "lr=0.0",
+        '"n_embd": 128, "n_layer": 2': '"n_embd": 16, "n_layer": 1',
+    }
+}
 """What a page says of the size of something, and what is run in its place.
 
 A model that learns nothing is soon audited: none of its canaries can be ranked.

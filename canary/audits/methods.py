@@ -190,7 +190,8 @@ class OneFormat:
         """What importance draws add to uniform ones, and what they cost."""
         tree = self.plan.tree
         assert tree is not None
-        batcher = self.below.batcher(f"{IMPORTANCE} of {self.format.masked}", self.settings.budget)
+        budget = self.plan.set_aside or self.settings.budget
+        batcher = self.below.batcher(f"{IMPORTANCE} of {self.format.masked}", budget)
         with self.below.open(tree) as walker:
             ranks = rank_by_importance(
                 tree,
@@ -200,7 +201,7 @@ class OneFormat:
                 width=self.plan.width,
                 rng=self._rng(_IMPORTANCE_STREAM),
                 noise_bits=self.noise_bits,
-                budget=self.plan.set_aside or self.settings.budget,
+                budget=budget,
                 check=lambda bits: check_agreement(
                     batcher, Priced(bits, None), drawn.canaries, self.noise_bits
                 ),
