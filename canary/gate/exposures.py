@@ -343,10 +343,10 @@ def _draws_cure(exposures: Sequence[Exposure], limit: float) -> str:
     space_bits = max(e.space_bits for e in straddling)
     queries = f"--budget {_round_up(queries_to_rank(space_bits, limit))}"
     if all(e.draws is None for e in straddling):
-        return f"a larger budget would rank them further (about {queries})"
+        return f"a larger budget would rank them further ({queries}, or less)"
     wanted = [draws_to_tell(e.bits, limit, tail=_MISS) for e in straddling if not e.exact]
     known = [draws for draws in wanted if draws is not None]
-    ranks = f"exact ranks (--method rank, and about {queries})"
+    ranks = f"exact ranks (--method rank {queries}, or less)"
     if not known:
         return f"{ranks} would tell them from the limit; no number of draws does"
     draws = f"about {count(_round_up(max(known)))} draws (--draws {_round_up(max(known))})"

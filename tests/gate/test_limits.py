@@ -117,7 +117,7 @@ def test_more_draws_would_decide():
     found = one(check(audit, max_exposure_bits=10))
     assert found.outcome == "undecided"
     assert (found.value, found.upper) == (None, pytest.approx(math.log2(SIZE)))
-    assert "about 3,800 draws (--draws 3800) or exact ranks (--method rank, and " in found.cure
+    assert "about 3,800 draws (--draws 3800) or exact ranks (--method rank --budget " in found.cure
     assert len(found.canaries) == 8  # that may exceed it
     assert check(of_groups({16: censored(3_800)}), max_exposure_bits=10).outcome == "memorized"
     assert check(of_groups({16: censored(3_700)}), max_exposure_bits=10).outcome == "undecided"
