@@ -67,8 +67,8 @@ EXPLAINED = """\
 E       canary: memorized
 E       - memorized: the median exposure of canaries with 16 copies (8 canaries, 90 %) is \
 15.0 bits or more, above the limit of 10
-E           canary-16: 16 copies, exposure 21.0 to 21.0 bits
-E           canary-15: 16 copies, exposure 20.0 to 20.0 bits
+E           canary-16: 16 copies, exposure 21.0 bits
+E           canary-15: 16 copies, exposure 20.0 bits
 """
 
 
