@@ -152,8 +152,14 @@ class Forgetting:
                 "direction, and says nothing here."
             )
         upper = f"{self.upper:.2f}" if math.isfinite(self.upper) else "no upper end"
-        models = plural(len(self.calibration), "calibration model")
+        number = len(self.calibration)
         closer = int((self.calibration <= self.target).sum())
+        which = (
+            f"The one calibration model is {'' if closer else 'not '}"
+            if number == 1
+            else f"Of {number} calibration models {closer or 'none'} "
+            f"{'is' if closer <= 1 else 'are'} "
+        )
         said = {
             "forgotten": "By the paper's rule the target has forgotten the query set",
             "not forgotten": "By the paper's rule the target has not forgotten the query set",
@@ -161,8 +167,7 @@ class Forgetting:
         }[self.answer]
         lines = [
             f"{said}: rho is {self.rho:.2f} ({self.lower:.2f} to {upper}), and 1 is the limit.",
-            f"Of {models} {closer or 'none'} {'is' if closer <= 1 else 'are'} as close to the "
-            f"query model as the target: p = {probability(self.p)}.",
+            f"{which}as close to the query model as the target: p = {probability(self.p)}.",
         ]
         attack = ""
         if self.auc is not None:
