@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,6 +17,14 @@ from canary.workers.base import Plain
 from canary.workers.naming import imported
 
 __all__ = ["train_and_measure"]
+
+_READ_ONLY = "read-only"
+"""What numpy says where an array must not be changed."""
+
+_COPY = (
+    "; task.samples and task.labels are those of all models: change a copy, as task.x, task.y and "
+    "task.samples.copy() are"
+)
 
 _LONGEST = 300
 """Characters of a reason."""
@@ -42,15 +51,17 @@ def train_and_measure(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
     train = shared["train"]
     if isinstance(train, Mapping):
         train = imported(train)
+    # One for all models, here as on a cluster; what is small each model has for itself.
+    samples, learned = _read_only(shared["samples"]), _read_only(shared["learned"])
     tasks = [
         TrainingTask(
-            samples=shared["samples"],
-            labels=shared["learned"],
-            rows=job["rows"],
+            samples=samples,
+            labels=learned,
+            rows=np.array(job["rows"]),
             seed=job["seed"],
             number=job["number"],
             classes=shared["classes"],
-            options=shared["options"],
+            options=copy.deepcopy(shared["options"]),
         )
         for job in jobs
     ]
@@ -109,8 +120,8 @@ def _measured(outcome: Any, task: TrainingTask, shared: Plain, seconds: float) -
             return {"reason": "checkpoints were asked for, and training gave no weights back"}
         model = trained.predict if isinstance(trained, Trained) else trained
         table = measure(
-            model,
-            shared["samples"],
+            _asked_of_copies(model) if callable(model) else model,
+            task.samples,
             shared["labels"],
             member=_flags(task),
             outputs=shared["outputs"],
@@ -125,6 +136,17 @@ def _measured(outcome: Any, task: TrainingTask, shared: Plain, seconds: float) -
         "weights": dict(weights or {}) if shared["weights"] else {},
         "seconds": seconds,
     }
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _asked_of_copies(model: Callable[[NDArray[Any]], Any]) -> Callable[[NDArray[Any]], Any]:
+    """A model that may change what it is asked about; it is asked about a part at a time."""
+    return lambda x: model(np.array(x))
 
 
 def _flags(task: TrainingTask) -> NDArray[np.bool_]:
@@ -150,4 +172,6 @@ def _told(error: Exception) -> str:
         text = f"{error.problem}"
     else:
         text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        if _READ_ONLY in said:
+            text += _COPY
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"

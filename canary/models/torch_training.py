@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch.func import functional_call, stack_module_state, vmap
 
 from canary.errors import InputError, OutOfMemory, UnsupportedError
-from canary.models.torch_support import inference, input_device, pick_device
+from canary.models.torch_support import inference, input_device, pick_device, viewed
 from canary.models.training import Trained, TrainingTask
 
 __all__ = ["TorchTraining", "trained_module"]
@@ -187,8 +187,8 @@ class _Data:
     def of(cls, task: TrainingTask, device: torch.device) -> _Data:
         kind = np.int64 if task.labels.dtype.kind in "iu" else np.float32
         return cls(
-            torch.from_numpy(np.asarray(task.samples, np.float32)).to(device),
-            torch.from_numpy(np.asarray(task.labels, kind)).to(device),
+            viewed(np.asarray(task.samples, np.float32)).to(device),
+            viewed(np.asarray(task.labels, kind)).to(device),
         )
 
 
@@ -202,7 +202,7 @@ def _predictor(skeleton: torch.nn.Module, weights: Weights) -> Trained:
 
     def predict(x: NDArray[Any]) -> NDArray[np.float32]:
         with inference(skeleton):
-            given = torch.from_numpy(np.asarray(x, np.float32)).to(device)
+            given = viewed(np.asarray(x, np.float32)).to(device)
             said = [functional_call(skeleton, weights, (part,)) for part in given.split(_ASKED)]
         return np.asarray(torch.cat(said).float().cpu().numpy(), np.float32)
 

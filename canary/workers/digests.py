@@ -215,9 +215,10 @@ class _Digester:
 
     def _cell(self, value: CellType) -> str:
         try:
-            return self.of(value.cell_contents)
+            held = value.cell_contents
         except ValueError:
             return _mark("empty")
+        return self.of(held)
 
     def _reduced(self, value: Any) -> str:
         """An object by what `copy` takes of it: how it is made, and its state."""
