@@ -38,15 +38,16 @@ def train_and_measure(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
     shared : mapping
         ``train`` (a function, or the description that it is imported by), ``samples``,
         ``labels``, ``learned`` (labels to train with, soft ones perhaps), ``classes``,
-        ``outputs``, ``signals``, ``options``, ``weights`` (whether to give them back).
+        ``outputs``, ``signals``, ``options``, ``weights`` and ``kept`` (whether to give back
+        weights, and outputs).
     jobs : sequence of mapping
         ``number``, ``seed`` and ``rows`` of each model.
 
     Returns
     -------
     list of mapping
-        ``values`` (signals by name), ``classes``, ``weights`` and ``seconds``; or, of a model
-        that is missing, ``reason``.
+        ``values`` (signals by name), ``outputs`` (log-probabilities of all classes, or None),
+        ``classes``, ``weights`` and ``seconds``; or, of a model that is missing, ``reason``.
     """
     train = shared["train"]
     if isinstance(train, Mapping):
@@ -125,6 +126,7 @@ def _measured(outcome: Any, task: TrainingTask, shared: Plain, seconds: float) -
             shared["labels"],
             member=_flags(task),
             outputs=shared["outputs"],
+            keep_outputs=shared["kept"],
         )
     except Exception as error:
         return {"reason": _told(error)}
@@ -132,6 +134,7 @@ def _measured(outcome: Any, task: TrainingTask, shared: Plain, seconds: float) -
     weights = trained.weights if isinstance(trained, Trained) else None
     return {
         "values": {name: table.signal(name)[0] for name in asked},
+        "outputs": None if table.outputs is None else table.outputs[0],
         "classes": table.classes,
         "weights": dict(weights or {}) if shared["weights"] else {},
         "seconds": seconds,
