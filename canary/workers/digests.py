@@ -125,6 +125,7 @@ class _Digester:
     def __init__(self, where: str) -> None:
         self._path = [where]
         self._named: dict[str, str] = {}
+        self._waiting: list[tuple[str, list[str], Callable[[], str]]] = []
         self._open: list[int] = []
 
     def whole(self, value: Any) -> str:
@@ -132,6 +133,9 @@ class _Digester:
             root = self._class_parts(value, own=True)
         else:
             root = self._function_parts(value, own=True)
+        while self._waiting:  # and not by recursion: calls may go deep
+            name, self._path, parts = self._waiting.pop()
+            self._named[name] = parts()
         return _mark("whole", root, *sorted(self._named.items()))
 
     def of(self, value: Any) -> str:
@@ -185,7 +189,9 @@ class _Digester:
         if value.dtype.hasobject:
             return _mark("array of objects", value.shape, *map(self.of, value.reshape(-1)))
         dtype = np.lib.format.dtype_to_descr(value.dtype)
-        return _mark("array", repr(dtype), value.shape, hashlib.sha256(value.tobytes()).digest())
+        plain = np.ascontiguousarray(value).reshape(-1)
+        held = plain.view(np.uint8).data if plain.nbytes else b""
+        return _mark("array", repr(dtype), value.shape, hashlib.sha256(held).digest())
 
     def _tensor(self, value: Any, torch: Any) -> str:
         try:
@@ -193,7 +199,7 @@ class _Digester:
         except (RuntimeError, NotImplementedError):
             self._refuse("a tensor without plain memory", _CURE)
         about = (str(value.dtype), tuple(value.shape), value.requires_grad, type(value).__name__)
-        return _mark("tensor", *about, hashlib.sha256(plain.tobytes()).digest())
+        return _mark("tensor", *about, hashlib.sha256(plain.data).digest())
 
     def _builtin(self, value: Any) -> str:
         owner = value.__self__
@@ -374,10 +380,8 @@ class _Digester:
 
     def _referred(self, name: str, parts: Callable[[], str]) -> str:
         if name not in self._named:
-            self._named[name] = ""  # it may lead back to itself
-            outer, self._open = self._open, []
-            self._named[name] = parts()
-            self._open = outer
+            self._named[name] = ""
+            self._waiting.append((name, [*self._path], parts))
         return _mark("see", name)
 
     def _inside(self, label: str, value: Any) -> str:

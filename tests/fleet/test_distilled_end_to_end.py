@@ -12,7 +12,7 @@ import torch
 import canary
 from canary.errors import InputError
 from canary.fleet.running import Fleet
-from canary.fleet.splits import halves, subsets
+from canary.fleet.splits import halves, soft_labelled, subsets
 from canary.membership.many import attack_models
 from canary.models.torch_training import TorchTraining
 from canary.workers.here import Here
@@ -88,6 +88,19 @@ def test_a_distilled_fleet_that_was_stopped_goes_on(tmp_path):
     whole = fleet.run(folder=tmp_path, progress=lambda done, _: told.append(done))
     assert told == [2, 3, 4]
     assert (whole.signal("loss") == fleet.run().signal("loss")).all()
+
+
+def test_the_target_is_part_of_what_a_result_is_kept_under():
+    """Two targets may say the same."""
+    said = np.full((60, 3), 1 / 3)
+    one, two = (
+        Fleet(
+            fleets.means, fleets.made(), soft_labelled(halves(), said, target=name), 2, 0,
+            outputs="logits",
+        ).keys
+        for name in ("a", "b")
+    )  # fmt: skip
+    assert not set(one) & set(two)
 
 
 def test_outputs_are_added_to_a_fleet_that_was_run_without(tmp_path):

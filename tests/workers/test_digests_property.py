@@ -231,6 +231,13 @@ SAME = {
     "missing": "def train(task): return never_defined",
     "missing import": "def train(task):\n    import no_such_module\n    return no_such_module.x",
     "ufunc": "def train(task, f=np.add, g=np.mean, h=torch.relu): return f",
+    "settings": "import argparse, collections, datetime, decimal, re, types\n"
+    "A = argparse.Namespace(lr=1)\nB = types.SimpleNamespace(lr=A)\nC = re.compile('a')\n"
+    "D = datetime.datetime(2020, 1, 1), decimal.Decimal('1.5'), range(3), slice(1, 2), np.s_[1:]\n"
+    "E = collections.OrderedDict(a=1), collections.Counter('a'), collections.deque([1], 3)\n"
+    "F = collections.defaultdict(list, a=[1]), torch.device('cpu'), np.dtype('f4'), np.array([])\n"
+    "G = np.array('2020', 'M8[D]'), np.array(['a']), np.array([(1, 2.0)], 'i4,f8')\n"
+    "def train(task): return A, B, C, D, E, F, G, torch.nn.functional.relu, np.linalg.norm",
     "generic": "def train(task, kind=list[int], other=int | None): return kind",
 }
 
@@ -341,6 +348,18 @@ def called():
 
 def calling(task):
     return called()
+
+
+def test_calls_may_go_deep():
+    source = "\n".join(f"def f{k}(): return f{k + 1}()" for k in range(2000))
+    held = sys.modules["deep_calls"] = type(sys)("deep_calls")
+    try:
+        exec(source + "\ndef f2000(): return 1", held.__dict__)
+        first = described(held.f0, "train")["code"]
+        exec("def f2000(): return 2", held.__dict__)
+        assert described(held.f0, "train")["code"] != first
+    finally:
+        del sys.modules["deep_calls"]
 
 
 def test_shared_parts_are_digested_once():
