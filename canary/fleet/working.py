@@ -10,13 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import CanaryError, InputError, OutOfMemory, UnsupportedError
+from canary.errors import CanaryError, InputError, ModelError, OutOfMemory, UnsupportedError
 from canary.models.training import Trained, Training, TrainingTask
 from canary.signals.measuring import measure
 from canary.workers.base import Plain
 from canary.workers.naming import imported
 
 __all__ = ["train_and_measure"]
+
+_RETURN = (
+    "let it return outputs, a torch module, or a function that gives outputs (of an estimator, its "
+    "predict_proba)"
+)
 
 _READ_ONLY = "read-only"
 """What numpy says where an array must not be changed."""
@@ -103,18 +108,15 @@ def _trained(train: Training, tasks: list[TrainingTask]) -> list[Any]:
 def _attempt(train: Training, task: TrainingTask) -> Any:
     try:
         return train(task)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # it parses arguments, say
         return error
 
 
 def _measured(outcome: Any, task: TrainingTask, shared: Plain, seconds: float) -> Plain:
-    if isinstance(outcome, Exception):
+    if isinstance(outcome, Exception | SystemExit):
         return {"reason": _told(outcome)}
     if outcome is None:
-        return {
-            "reason": "the training function gave nothing back; let it return outputs, or a "
-            "function that gives them"
-        }
+        return {"reason": f"the training function gave nothing back; {_RETURN}"}
     try:
         trained = _understood(outcome)
         if shared["weights"] and not (isinstance(trained, Trained) and trained.weights):
@@ -149,7 +151,18 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 def _asked_of_copies(model: Callable[[NDArray[Any]], Any]) -> Callable[[NDArray[Any]], Any]:
     """A model that may change what it is asked about; it is asked about a part at a time."""
-    return lambda x: model(np.array(x))
+
+    def asked(x: NDArray[Any]) -> Any:
+        said = model(np.array(x))
+        if said is None:
+            raise ModelError(
+                "the function that training gave back gives nothing itself",
+                cure="let it return outputs",
+                where="Fleet",
+            )
+        return said
+
+    return asked
 
 
 def _flags(task: TrainingTask) -> NDArray[np.bool_]:
@@ -166,10 +179,19 @@ def _understood(outcome: Any) -> Any:
         from canary.models.torch_training import trained_module
 
         return trained_module(outcome)
-    return outcome if callable(outcome) else np.asarray(outcome)
+    if callable(outcome):
+        return outcome
+    array = np.asarray(outcome)
+    if array.dtype.kind not in "fiu":
+        raise ModelError(
+            f"the training function gave a {type(outcome).__name__} back; {_RETURN}",
+            cure=_RETURN,
+            where="Fleet",
+        )
+    return array
 
 
-def _told(error: Exception) -> str:
+def _told(error: Exception | SystemExit) -> str:
     said = str(error).partition("\n")[0].strip()
     if isinstance(error, CanaryError):
         text = f"{error.problem}"

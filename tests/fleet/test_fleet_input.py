@@ -42,6 +42,19 @@ def test_faulty_models_are_missing_with_their_reasons_and_the_others_there():
     assert (table.member == alone.member[[0, 5]]).all()
 
 
+def test_what_is_no_model_is_told():
+    with pytest.warns(UserWarning, match="5 of 6 models are missing"):
+        missing = fleet(fleets.unusable).run().missing
+    told = (
+        "gave a str back; let it return",
+        "gave a dict",
+        "nothing itself",
+        "SystemExit: 2",
+        "(60,)",
+    )
+    assert all(part in missing[number] for number, part in enumerate(told))
+
+
 def test_missing_models_are_tried_again(tmp_path):
     with pytest.warns(UserWarning, match="missing"):
         fleet(fleets.faulty).run(folder=tmp_path / "kept")

@@ -72,6 +72,21 @@ def faulty(task):
     return means(task)
 
 
+def unusable(task):
+    """Gives back what is no model, in a way of its own for each."""
+    if task.number == 0:
+        return "done"
+    if task.number == 1:
+        return {"accuracy": 1.0}
+    if task.number == 2:
+        return lambda x: None
+    if task.number == 3:
+        raise SystemExit(2)
+    if task.number == 4:
+        return np.zeros(len(task.samples))
+    return means(task)
+
+
 def hopeless(task):
     raise ValueError("no")
 
