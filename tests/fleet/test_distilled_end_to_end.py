@@ -17,7 +17,7 @@ from canary.membership.many import attack_models
 from canary.models.torch_training import TorchTraining
 from canary.workers.here import Here
 
-POOL, POPULATION = np.arange(400), np.arange(400, 1200)
+POOL, POPULATION = np.arange(200), np.arange(400, 1200)
 
 
 @cache
@@ -32,18 +32,17 @@ def network():
     return torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
 
 
-def targets(**options):
-    train = TorchTraining(build=network, epochs=30, batch_size=32, learning_rate=0.1)
-    split = options.pop("split", subsets(200, among=POOL))
-    return Fleet(train, digits(), split, 2, 0, outputs="logits", keep_outputs=True, **options)
+def targets():
+    train = TorchTraining(build=network, epochs=30, batch_size=25, learning_rate=0.1)
+    return Fleet(train, digits(), halves(among=POOL), 2, 0, outputs="logits", keep_outputs=True)
 
 
 def test_attack_d_finds_the_members_of_its_own_target(tmp_path):
-    fleet, eight = targets(), Here(at_once=8)
-    table = fleet.run(folder=tmp_path, workers=eight)
-    split = subsets(200, among=POPULATION)
+    fleet, six = targets(), Here(at_once=6)
+    table = fleet.run(folder=tmp_path, workers=six)
+    split = subsets(100, among=POPULATION)
     imitators = [
-        fleet.distilled(table, row, split, n_models=8, seed=1).run(folder=tmp_path, workers=eight)
+        fleet.distilled(table, row, split, n_models=6, seed=1).run(folder=tmp_path, workers=six)
         for row in (0, 1)
     ]
     for row, one in enumerate(imitators):
@@ -55,7 +54,7 @@ def test_attack_d_finds_the_members_of_its_own_target(tmp_path):
     said = table.outputs[:, POPULATION].argmax(axis=2)
     heard = [one.signal("loss")[:, POPULATION].mean() for one in imitators]
     assert max(heard) < 1.0  # they learned
-    assert (said == digits()[1][POPULATION]).mean() > 0.8
+    assert (said == digits()[1][POPULATION]).mean() > 0.7
 
     judged = table.select(samples=POOL)
     shadows = [one.select(samples=POOL) for one in imitators]
@@ -69,7 +68,7 @@ def test_attack_d_finds_the_members_of_its_own_target(tmp_path):
 
 def test_a_distilled_fleet_that_was_stopped_goes_on(tmp_path):
     table = targets().run(folder=tmp_path)
-    split = subsets(200, among=POPULATION)
+    split = subsets(100, among=POPULATION)
     fleet = targets().distilled(table, 1, split, n_models=4, seed=1)
 
     class Stopped(BaseException):
