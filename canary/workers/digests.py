@@ -35,7 +35,7 @@ import numpy as np
 
 from canary.errors import InputError
 from canary.workers.bytecode import imports, variables
-from canary.workers.libraries import library
+from canary.workers.libraries import constant_of_library, library, named_in_library
 
 __all__ = ["digest"]
 
@@ -161,6 +161,8 @@ class _Digester:
                 return way(self, value)
         if isinstance(value, type):
             return self._class(value)
+        if constant := constant_of_library(value):
+            return _mark("constant", constant)
         torch: Any = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
             return self._tensor(value, torch)
@@ -204,7 +206,10 @@ class _Digester:
     def _builtin(self, value: Any) -> str:
         owner = value.__self__
         if owner is None or isinstance(owner, ModuleType):
-            return _mark("builtin", library(str(value.__module__)) or "", _name(value))
+            known = library(str(value.__module__)) or named_in_library(value, value.__qualname__)
+            if not known:
+                self._refuse(f"{_name(value)}, of which no code can be seen", _CURE)
+            return _mark("builtin", known, _name(value))
         return _mark("builtin of", value.__qualname__, self.of(owner))
 
     def _method(self, value: MethodType) -> str:
@@ -238,9 +243,10 @@ class _Digester:
             inner = getattr(value, "__wrapped__", None)
             if inner is not None:  # lru_cache
                 return _mark("wrapped", _name(kind), self.of(inner))
-            if not (known := library(kind.__module__)):
+            known = named_in_library(value, parts)
+            if not known:
                 self._refuse(f"a {kind.__qualname__} that is told by its name alone", _CURE)
-            return _mark("named", known, _name(kind), getattr(value, "__module__", ""), parts)
+            return _mark("named", known, _name(kind), parts)
         call, given, *rest = parts
         state, listed, keyed = (*rest, None, None, None)[:3]
         return _mark(

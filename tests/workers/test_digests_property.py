@@ -238,6 +238,10 @@ SAME = {
     "F = collections.defaultdict(list, a=[1]), torch.device('cpu'), np.dtype('f4'), np.array([])\n"
     "G = np.array('2020', 'M8[D]'), np.array(['a']), np.array([(1, 2.0)], 'i4,f8')\n"
     "def train(task): return A, B, C, D, E, F, G, torch.nn.functional.relu, np.linalg.norm",
+    "constants of libraries": "from scipy.stats import norm\nfrom random import random as draw\n"
+    "from numpy.random import normal\nfrom scipy.special import expit\n"
+    "from os import environ\nfrom sklearn.svm import SVC\n"
+    "def train(task, f=norm.ppf): return norm, draw, normal, expit, environ, SVC",
     "generic": "def train(task, kind=list[int], other=int | None): return kind",
 }
 
@@ -249,6 +253,7 @@ def test_the_same_twice_has_one_digest(case):
 
 REFUSED = {
     "lock": ("z=threading.Lock()", "train -> a default is a lock, of which no fingerprint"),
+    "by name alone": ("z=np.frompyfunc(abs, 1, 1)", "a ufunc that is told by its name alone"),
     "generator": ("z=(n for n in [1])", "a default is a generator"),
     "random generator": ("z=np.random.default_rng(0)", "a random generator that all models share"),
     "random of torch": ("z=torch.Generator()", "from task.seed"),
