@@ -50,7 +50,10 @@ _Prior = Annotated[
     float,
     typer.Option("--prior", help="Of risk scores: chance of being a member, between 0 and 1."),
 ]
-_Bins = Annotated[int, typer.Option("--bins", min=1, help="Of the histogram of a class.")]
+_Bins = Annotated[
+    int | None,
+    typer.Option("--bins", min=1, help="Of the histogram of a class.  [default: 5]"),
+]
 _Scale = Annotated[ScaleName, typer.Option("--scale", help="Of the bins.")]
 _Least = Annotated[
     int,
@@ -62,7 +65,7 @@ _Least = Annotated[
 ]
 _Smooth = Annotated[
     bool,
-    typer.Option("--smooth", help="Risk scores by kernel densities, without bins."),
+    typer.Option("--smooth", help="Risk scores by kernel densities, in place of --bins."),
 ]
 
 
@@ -84,7 +87,7 @@ def attack(
     fpr: Fprs = None,
     confidence: Confidence = 0.95,
     prior: _Prior = 0.5,
-    bins: _Bins = 5,
+    bins: _Bins = None,
     scale: _Scale = "log",
     least: _Least = 10,
     smooth: _Smooth = False,
@@ -148,7 +151,7 @@ def risk(
     shadow: _Shadow,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The Parquet file to write.")],
     prior: _Prior = 0.5,
-    bins: _Bins = 5,
+    bins: _Bins = None,
     scale: _Scale = "log",
     least: _Least = 10,
     smooth: _Smooth = False,
@@ -159,8 +162,8 @@ def risk(
     FILE has a row for each sample of the target, in its order: sample, label, member,
     modified_entropy, risk.
     """
-    from canary.membership.risk import reliability, risk_scores
-    from canary.membership.smoothing import smooth_risk_scores
+    from canary.membership.risk import reliability
+    from canary.membership.smoothing import chosen_risk_scores
     from canary.membership.survey import risk_columns
     from canary.records.files import atomic_writer
     from canary.signals.checking import check_members
@@ -170,10 +173,8 @@ def risk(
     ours, theirs = (measure(place) for place in (target, shadow))
     for table in (ours, theirs):
         check_members(table.member, table.source)
-    found = (
-        smooth_risk_scores(ours, shadow=theirs, prior=prior, scale=scale, least=least)
-        if smooth
-        else risk_scores(ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least)
+    found = chosen_risk_scores(
+        ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least, smooth=smooth
     )
     trust = reliability(found, ours.member[0])
 

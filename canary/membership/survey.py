@@ -14,8 +14,8 @@ from canary.errors import InputError
 from canary.membership.evaluation import Evaluation, Part, evaluate, evaluate_by
 from canary.membership.guessing import Guesses, leakage, precision_recall
 from canary.membership.metric import ATTACKS, NEURAL, AttackScores, applicable, attack
-from canary.membership.risk import Reliability, RiskScores, Scale, reliability, risk_scores
-from canary.membership.smoothing import smooth_risk_scores
+from canary.membership.risk import Reliability, RiskScores, Scale, reliability
+from canary.membership.smoothing import chosen_risk_scores
 from canary.records.versions import versions
 from canary.signals.checking import check_members
 from canary.signals.table import SignalTable
@@ -241,7 +241,7 @@ def survey(
     fprs: Sequence[float] | None = None,
     confidence: float = 0.95,
     prior: float = 0.5,
-    bins: int = 5,
+    bins: int | None = None,
     scale: Scale = "log",
     least: int = 10,
     smooth: bool = False,
@@ -262,10 +262,8 @@ def survey(
         False positive rates to look at. Unless given, those of `FPRS` that the number of
         nonmembers allows.
     confidence : float
-    prior, bins, scale, least
-        As in `canary.membership.risk.risk_scores`.
-    smooth : bool
-        Risk scores by `canary.membership.smoothing.smooth_risk_scores`, without bins.
+    prior, bins, scale, least, smooth
+        Of the risk scores, as in `canary.membership.smoothing.chosen_risk_scores`.
     seed : int
         Of the neural attacks.
     done : callable
@@ -276,7 +274,8 @@ def survey(
     InputError
         If all samples of target or shadow are of one kind, or the two do not fit.
     EstimationError
-        If a rate that was asked for is below one nonmember.
+        If a rate that was asked for is below one nonmember, or an option of the risk scores
+        is out of range.
     """
     check_confidence(confidence, "survey")
     for table in (target, shadow):
@@ -290,11 +289,14 @@ def survey(
         notes.append("The outputs were not kept, so no network was trained on them")
     risks = trust = None
     if "modified-entropy" in target.values:
-        settings: dict[str, Any] = {"prior": prior, "scale": scale, "least": least}
-        risks = (
-            smooth_risk_scores(target, shadow=shadow, **settings)
-            if smooth
-            else risk_scores(target, shadow=shadow, bins=bins, **settings)
+        risks = chosen_risk_scores(
+            target,
+            shadow=shadow,
+            prior=prior,
+            bins=bins,
+            scale=scale,
+            least=least,
+            smooth=smooth,
         )
         trust = reliability(risks, member, confidence=confidence)
         few = int(risks.pooled[np.unique(target.label)].sum())

@@ -62,6 +62,13 @@ def test_attack_gives_the_numbers_of_the_functions(command, pair):
     assert len(risks) == 20
 
 
+@pytest.mark.parametrize("name", ["attack", "risk"])
+def test_bins_of_smoothed_scores_are_refused(command, pair, name):
+    outcome = command("membership", name, *pair, "--bins", "7", "--smooth", "--out", "there")
+    assert outcome.code == 2
+    assert "bins=7 and smooth were both given" in outcome.err
+
+
 def test_smoothed_scores_guesses_and_leakage_are_told(command, pair):
     options = ("--attacks", "correctness", "--smooth", "--out", "report", "--json")
     outcome = command("membership", "attack", *pair, *options)
