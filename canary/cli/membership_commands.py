@@ -162,6 +162,7 @@ def risk(
     FILE has a row for each sample of the target, in its order: sample, label, member,
     modified_entropy, risk.
     """
+    from canary.membership.repeats import check_two_models
     from canary.membership.risk import reliability
     from canary.membership.smoothing import chosen_risk_scores
     from canary.membership.survey import risk_columns
@@ -173,6 +174,7 @@ def risk(
     ours, theirs = (measure(place) for place in (target, shadow))
     for table in (ours, theirs):
         check_members(table.member, table.source)
+    notes = check_two_models(ours, theirs)
     found = chosen_risk_scores(
         ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least, smooth=smooth
     )
@@ -183,6 +185,8 @@ def risk(
 
     with atomic_writer(out, private=True) as file:
         pq.write_table(pa.table(risk_columns(ours, found)), file)
+    for note in notes:
+        say(f"{note}.")
     say(f"The risk scores of {plural(ours.samples, 'sample')} are in {out}")
     say(
         f"Samples of a score are members as often as it says to within {trust.rmse:.3f} (root mean "
@@ -201,6 +205,7 @@ def risk(
                 "mean_risk_of_nonmembers": float(found.scores[~ours.member[0]].mean()),
                 "rmse": trust.rmse,
                 "calibration_error": dict(vars(trust.calibration_error)),
+                "notes": list(notes),
             },
         )
 

@@ -14,6 +14,7 @@ from canary.errors import InputError
 from canary.membership.evaluation import Evaluation, Part, evaluate, evaluate_by
 from canary.membership.guessing import Guesses, leakage, precision_recall
 from canary.membership.metric import ATTACKS, NEURAL, AttackScores, applicable, attack
+from canary.membership.repeats import check_two_models
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability
 from canary.membership.smoothing import chosen_risk_scores
 from canary.records.versions import versions
@@ -272,7 +273,8 @@ def survey(
     Raises
     ------
     InputError
-        If all samples of target or shadow are of one kind, or the two do not fit.
+        If all samples of target or shadow are of one kind, the two do not fit, or they are
+        of one model.
     EstimationError
         If a rate that was asked for is below one nonmember, or an option of the risk scores
         is out of range.
@@ -282,6 +284,7 @@ def survey(
         check_members(table.member, table.source)
     member = target.member[0]
     chosen, notes = rates_of(fprs, int((~member).sum()))
+    notes.extend(check_two_models(target, shadow))
     if "modified-entropy" not in target.values:
         notes.append("Losses tell neither correctness nor entropies, nor risk scores")
     names = names_of(target, attacks, shadow=shadow)
