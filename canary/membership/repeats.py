@@ -160,7 +160,7 @@ def shared_rows(target: SignalTable, shadow: SignalTable, *, row: int = 0) -> Sh
 
 
 def _compared(target: SignalTable, shadow: SignalTable, row: int) -> SharedRows:
-    from scipy.stats import binom
+    from scipy.special import bdtrc
 
     names = sorted(set(target.values) & set(shadow.values))
     ours = _marks([target.values[name][row] for name in names], target.label)
@@ -177,7 +177,7 @@ def _compared(target: SignalTable, shadow: SignalTable, row: int) -> SharedRows:
     )
     n, m = len(ours), len(theirs)
     chance = 2.0 * n * m / ((n + m) * (n + m - 1.0))
-    sure = float(binom.sf(shared - 1, shared + within, chance)) < _SURE if shared else False
+    sure = shared > 0 and float(bdtrc(shared - 1, shared + within, chance)) < _SURE
     return SharedRows(shared, int((in_a == 1).sum()), int((in_b == 1).sum()), sure)
 
 
