@@ -121,6 +121,7 @@ def text(
     from canary.records.files import folder_made
     from canary.reports.membership_html import attack_cells, attack_columns
     from canary.reports.membership_text_html import (
+        length_cells,
         report_text_membership,
         text_membership_sentence,
         words_cells,
@@ -181,12 +182,14 @@ def text(
         [
             *(attack_cells(one, intervals=False) for one in found.attacked),
             words_cells(found, intervals=False),
+            length_cells(found, intervals=False),
         ],
     )
     for note in found.notes:
         say(f"{note}.")
-    if (warning := found.warning()) is not None:
-        say(f"warning: {warning}.")
+    for warning in (found.warning(), found.length_warning()):
+        if warning is not None:
+            say(f"warning: {warning}.")
     say(text_membership_sentence(found))
     say(f"The report is {page}; its numbers are in {numbers}")
     if as_json:

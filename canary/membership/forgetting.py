@@ -368,9 +368,7 @@ def forgotten(
             cure=f"give at least {_FEWEST}; with fewer a distance says nothing",
             where="forgotten",
         )
-    return _compared(
-        asked, unseen, alike, confidence=confidence, count=count, seed=seed, done=done
-    )
+    return _compared(asked, unseen, alike, confidence=confidence, count=count, seed=seed, done=done)
 
 
 def _compared(

@@ -101,8 +101,14 @@ class Roc:
         """The largest TPR - FPR of any threshold; chosen on these samples, so it flatters."""
         return float((self.tpr - self.fpr).max())
 
-    def auc(self, *, confidence: float = 0.95) -> Estimate:
+    def auc(self, *, confidence: float = 0.95, widening: float = 1.0) -> Estimate:
         """Chance that a member has a higher score than a nonmember, ties as one half.
+
+        Parameters
+        ----------
+        confidence : float
+        widening : float
+            Times the standard error: for scores that are not independent.
 
         Notes
         -----
@@ -134,7 +140,7 @@ class Roc:
             return Estimate(area, area * alike, 1.0 - (1.0 - area) * alike)
         z = float(ndtri(0.5 + confidence / 2.0))
         logit = math.log(area) - math.log1p(-area)
-        half = z * math.sqrt(variance) / (area * (1.0 - area))
+        half = z * widening * math.sqrt(variance) / (area * (1.0 - area))
         return Estimate(area, _expit(logit - half), _expit(logit + half))
 
     def tpr_at_fpr(self, fpr: float, *, confidence: float = 0.95) -> OperatingPoint:

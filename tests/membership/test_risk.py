@@ -107,7 +107,7 @@ def test_many_bins_take_memory_of_their_number_and_too_many_are_refused():
     logs = shadow.values["modified-entropy"][0]
     nearest = np.abs(target.values["modified-entropy"][0][:, None] - logs).argmin(axis=1)
     assert (found == shadow.member[0][nearest]).mean() > 0.99  # a bin is 1e-5 wide
-    with pytest.raises(EstimationError, match="give at most 4,194,303; 5 bins are usual"):
+    with pytest.raises(EstimationError, match="give at most 4,194,303; 5 are usual"):
         risk_scores(target, shadow=shadow, bins=4_194_304)
 
 

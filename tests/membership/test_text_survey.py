@@ -115,13 +115,31 @@ def test_a_difference_without_any_model_is_warned_of():
     assert found.told_apart()
     assert found.words.auc.value > 0.95
     assert "differ without any model" in found.warning()
+    assert "p = 0.0025" in found.warning()
     assert found.to_dict()["words"]["differ_without_model"] is True
+    assert found.to_dict()["words"]["p"] == 0.0025
+
+
+@pytest.mark.parametrize(("cut", "which"), [(slice(0, N), "shorter"), (slice(N, None), "longer")])
+def test_a_difference_of_lengths_is_warned_of_by_itself(cut, which):
+    """Members, or nonmembers, lack their last words: totals see it, and so does length."""
+    texts = source(3)
+    texts[cut] = [" ".join(text.split()[:-6]) for text in texts[cut]]
+    found = survey_texts(measured(trained_on(source(4)[:N]), texts), texts)
+    assert found.differ_in_length()
+    assert found.length.auc.value == pytest.approx(float(which == "longer"), abs=0.3)
+    warning = found.length_warning()
+    assert warning.startswith(f"Members are {which} than nonmembers")
+    assert "total-loss, zlib, total-zlib" in warning
+    assert found.to_dict()["length"]["differ_in_length"] is True
 
 
 def test_nothing_to_warn_of(told):
     """The attack is far above what words tell."""
     assert told.words.auc.lower <= 0.5
+    assert told.words.p > 0.025
     assert told.warning() is None
+    assert told.length_warning() is None
     assert told.to_dict()["warning"] is None
 
 
