@@ -324,7 +324,7 @@ def _check_cells(classes: int, bins: int, where: str) -> None:
     if bins > most:
         raise EstimationError(
             f"bins={bins:,} for each of {classes:,} classes",
-            cure=f"give at most {most:,}; 5 are usual, and more than there are samples tell nothing",
+            cure=f"give at most {most:,}; 5 are usual, and more than samples tell nothing",
             where=where,
         )
 

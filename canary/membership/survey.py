@@ -21,7 +21,7 @@ from canary.records.versions import versions
 from canary.signals.checking import check_members
 from canary.signals.table import SignalTable
 from canary.statistics.checks import check_confidence
-from canary.statistics.roc import Estimate, OperatingPoint
+from canary.statistics.roc import Estimate, OperatingPoint, check_rate
 
 __all__ = [
     "FPRS",
@@ -222,8 +222,15 @@ def rates_of(fprs: Sequence[float] | None, nonmembers: int) -> tuple[list[float]
     """The false positive rates that are looked at, and what to say of them.
 
     Those that were asked for; or those of `FPRS` of which a nonmember at least is left.
+
+    Raises
+    ------
+    EstimationError
+        If a rate that was asked for is below one nonmember.
     """
     if fprs is not None:
+        for rate in fprs:
+            check_rate(rate, nonmembers)
         return list(fprs), []
     chosen = [rate for rate in FPRS if rate * nonmembers >= 1]
     if len(chosen) == len(FPRS):
