@@ -91,6 +91,25 @@ def attack(
     scale: _Scale = "log",
     least: _Least = 10,
     smooth: _Smooth = False,
+    coin_flips: Annotated[
+        bool,
+        typer.Option(
+            "--coin-flips",
+            help="Bound epsilon from below: a fair coin decided for each sample of the target by "
+            "itself whether it went in, and the shadow's data do not depend on that.",
+        ),
+    ] = False,
+    delta: Annotated[
+        float, typer.Option("--delta", help="Of the privacy that --coin-flips bounds.")
+    ] = 0.0,
+    guesses: Annotated[
+        int | None,
+        typer.Option(
+            "--guesses",
+            min=1,
+            help="Coins to guess; fix it before you see an attack.  [default: all]",
+        ),
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -105,6 +124,7 @@ def attack(
     from canary.reports.membership_html import (
         attack_cells,
         attack_columns,
+        epsilon_sentence,
         membership_sentence,
         report_membership,
     )
@@ -130,6 +150,9 @@ def attack(
                 least=least,
                 smooth=smooth,
                 seed=seed,
+                coins=coin_flips,
+                guesses=guesses,
+                delta=delta,
                 done=bars.stage("attacks", 0),
             )
         body = found.to_dict()
@@ -141,6 +164,8 @@ def attack(
     for note in found.notes:
         say(f"{note}.")
     say(membership_sentence(found))
+    if (private := epsilon_sentence(found)) is not None:
+        say(private)
     say(f"The report is {page}; its numbers are in {numbers}")
     if as_json:
         emit(KIND, body, schema=SCHEMA)
@@ -162,11 +187,13 @@ def risk(
     FILE has a row for each sample of the target, in its order: sample, label, member,
     modified_entropy, risk.
     """
+    from canary.membership.analysis import possible_class_risks
     from canary.membership.repeats import check_two_models
     from canary.membership.risk import reliability
     from canary.membership.smoothing import chosen_risk_scores
-    from canary.membership.survey import risk_columns
+    from canary.membership.survey import class_risk_fields, risk_columns
     from canary.records.files import atomic_writer
+    from canary.reports.membership_html import class_risk_sentence
     from canary.signals.checking import check_members
     from canary.signals.measuring import measure
 
@@ -179,6 +206,7 @@ def risk(
         ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least, smooth=smooth
     )
     trust = reliability(found, ours.member[0])
+    of_classes = possible_class_risks(ours, found)
 
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -192,6 +220,8 @@ def risk(
         f"Samples of a score are members as often as it says to within {trust.rmse:.3f} (root mean "
         "square over ten bins)"
     )
+    if of_classes is not None:
+        say(class_risk_sentence(of_classes))
     if as_json:
         emit(
             "canary membership risk",
@@ -205,6 +235,7 @@ def risk(
                 "mean_risk_of_nonmembers": float(found.scores[~ours.member[0]].mean()),
                 "rmse": trust.rmse,
                 "calibration_error": dict(vars(trust.calibration_error)),
+                "class_generalization": class_risk_fields(of_classes),
                 "notes": list(notes),
             },
         )

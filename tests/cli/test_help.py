@@ -81,7 +81,7 @@ SHARED = [
     (deciding.check, check),
     (deciding.plan, plan),
     (membership_commands.attack, survey),
-    (membership_commands.risk, risk_scores),
+    (membership_commands.risk, chosen_risk_scores),
     (forgetting.forgotten, forgotten),
     (text_membership.text, measure_texts),
     (text_membership.text, survey_texts),

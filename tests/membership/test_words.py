@@ -77,21 +77,25 @@ def test_level_and_coverage_without_a_difference_coverage(texts, count):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("texts", "count"), [(120, 400), (1000, 60)])
-def test_coverage_of_a_real_difference_coverage(texts, count):
-    """A word in three of ten members and in no nonmember; the truth is the mean of all draws."""
+@pytest.mark.parametrize(
+    ("texts", "share", "count"), [(120, 0.3, 400), (120, 0.8, 400), (1000, 0.3, 60)]
+)
+def test_coverage_of_a_real_difference_coverage(texts, share, count):
+    """A word in a share of the members and in no nonmember; the truth is the mean of all draws."""
     found = []
     for seed in range(count):
         rng = np.random.default_rng([seed, 12])
         made = random_words(rng, texts, words=60, vocabulary=1000)
-        marked = (np.arange(texts) < texts // 2) & (rng.random(texts) < 0.3)
+        marked = (np.arange(texts) < texts // 2) & (rng.random(texts) < share)
         told = [f"{text} zeta" if mark else text for text, mark in zip(made, marked, strict=True)]
         found.append(words_alone(told, np.arange(texts) < texts // 2, seed=seed, permutations=199))
-    truth = np.mean([one.auc.value for one in found])
-    widened, plain = missed(found, truth)
+    aucs = [one.auc.value for one in found]
+    widened, plain = missed(found, np.mean(aucs))
+    half = [(one.auc.upper - one.auc.lower) / 2 for one in found]
     print(  # noqa: T201
-        f"{texts} texts, {count} draws, AUC {truth:.3f}: intervals above and below "
-        f"{np.array(widened) / count}, DeLong's {np.array(plain) / count}"
+        f"{texts} texts, {count} draws, AUC {np.mean(aucs):.3f}: intervals above and below "
+        f"{np.array(widened) / count}, DeLong's {np.array(plain) / count}; deviation of the AUC "
+        f"{np.std(aucs):.4f}, half an interval {np.mean(half):.4f}"
     )
     assert sum(widened) <= 0.05 * count + 4 * np.sqrt(0.05 * count)
 
