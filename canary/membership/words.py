@@ -100,7 +100,7 @@ def words_alone(
     -----
     DeLong's interval takes the scores as given. But other texts would have taught other
     weights, and each text that is judged teaches the others' judges, so that the AUC of
-    texts of one source moves more than that: half as much again at 120 texts. Both the p-value
+    texts of one source moves four tenths more than that. Both the p-value
     and the interval learn how much from the flags dealt anew within the folds. p is ``(1 +
     #{as large or larger}) / (permutations + 1)`` [1]_, exact whatever the classifier. The
     interval is DeLong's, its standard error multiplied by the ratio of the spread of those
