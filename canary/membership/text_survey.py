@@ -127,6 +127,15 @@ class TextSurvey:
             f"model{told}; take texts of like lengths"
         )
 
+    def doubted(self) -> bool:
+        """Whether the strongest attack may see what there is without any model.
+
+        That is where words differ or reach as far, and where lengths differ and the attack
+        is one of those that see them.
+        """
+        by_length = self.differ_in_length() and self.strongest.attack.name in _OF_LENGTH
+        return by_length or self.warning() is not None
+
     def most_member_like(self, most: int = _RISKY) -> list[dict[str, Any]]:
         """The members that the strongest attack is surest of: line, tokens, and signal."""
         found = self.strongest.attack

@@ -59,7 +59,7 @@ def render(found: TextSurvey) -> str:
     """The HTML of `report_text_membership`, as text."""
     from markupsafe import Markup
 
-    told, warning = found.told_apart(), found.warning()
+    told, doubted = found.told_apart(), found.doubted()
     labels = {
         (True, True): "Members can be told, and not by the model alone",
         (True, False): "Members can be told",
@@ -69,11 +69,11 @@ def render(found: TextSurvey) -> str:
     return page(
         _TEMPLATE,
         name=found.measured.table.source,
-        tone="memorized" if told and warning is None else "undecided",
-        label=labels[told, warning is not None],
+        tone="memorized" if told and not doubted else "undecided",
+        label=labels[told, doubted],
         sentence=text_membership_sentence(found),
         tiles=_tiles(found),
-        warning=warning,
+        warning=found.warning(),
         notes=list(found.notes),
         confidence=percent_of(found.confidence, digits=0),
         columns=attack_columns(found),

@@ -12,6 +12,7 @@ import canary
 from canary.errors import EstimationError, InputError
 from canary.membership.metric import TEXT_ATTACKS
 from canary.membership.text_survey import _halves, survey_texts
+from canary.reports.membership_text_html import render
 from canary.signals.text import TEXT_SIGNALS
 from canary.signals.text_measuring import measure_texts
 from canary.statistics.roc import balanced_accuracy
@@ -132,6 +133,12 @@ def test_a_difference_of_lengths_is_warned_of_by_itself(cut, which):
     assert warning.startswith(f"Members are {which} than nonmembers")
     assert "total-loss, zlib, total-zlib" in warning
     assert found.to_dict()["length"]["differ_in_length"] is True
+    assert found.strongest.attack.name in ("total-loss", "zlib", "total-zlib")
+    assert found.doubted()
+    page = render(found)
+    assert warning in page
+    assert "Members can be told, and not by the model alone" in page
+    assert "length alone, no model" in page
 
 
 def test_nothing_to_warn_of(told):
@@ -140,6 +147,7 @@ def test_nothing_to_warn_of(told):
     assert told.words.p > 0.025
     assert told.warning() is None
     assert told.length_warning() is None
+    assert not told.doubted()
     assert told.to_dict()["warning"] is None
 
 
