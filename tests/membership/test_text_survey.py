@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from canary.membership.text_survey import _halves, survey_texts
 from canary.reports.membership_text_html import render
 from canary.signals.text import TEXT_SIGNALS
 from canary.signals.text_measuring import measure_texts
-from canary.statistics.roc import balanced_accuracy
+from canary.statistics.roc import Estimate, balanced_accuracy
 
 N = 80
 MEMBER = np.arange(2 * N) < N
@@ -134,7 +135,10 @@ def test_a_difference_of_lengths_is_warned_of_by_itself(cut, which):
     assert "total-loss, zlib, total-zlib" in warning
     assert found.to_dict()["length"]["differ_in_length"] is True
     assert found.strongest.attack.name in ("total-loss", "zlib", "total-zlib")
-    assert found.doubted()
+    none = replace(found.words, p=0.5, auc=Estimate(0.5, 0.45, 0.55))
+    alone = replace(found, words=none)
+    assert alone.warning() is None
+    assert alone.doubted()
     page = render(found)
     assert warning in page
     assert "Members can be told, and not by the model alone" in page
