@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.many import MANY, attack_models
+from canary.membership.repeats import check_two_models
 from canary.membership.thresholds import learn_thresholds
 from canary.signals.definitions import SIGNALS
 from canary.signals.table import SignalTable
@@ -132,8 +133,8 @@ def attack(
     Raises
     ------
     InputError
-        If there is no such attack, signal, target or shadow, or the shadow has another
-        number of classes.
+        If there is no such attack, signal, target or shadow, the shadow has another number
+        of classes, or it is the target itself (`canary.membership.repeats.shared_rows`).
     EstimationError
         If the shadow has no members or no nonmembers.
 
@@ -240,6 +241,7 @@ def shadow_rows(
             where=source.source,
         )
     if shadow is not None:
+        check_two_models(table, shadow, row=target)
         return shadow, list(range(shadow.models))
     rows = [row for row in range(table.models) if row != target]
     if not rows:

@@ -52,6 +52,14 @@ def test_page_is_one_file_with_the_answer(command, words):
     assert not re.search(r"https?://|<script|mathdefault", page)
 
 
+def test_a_file_named_twice_is_refused_by_its_name(command, words):
+    outcome = command(*words, "--calibration", "one.npz")
+    assert outcome.code == 2
+    assert "calibration model 3 (one.npz) gives every sample the loss" in outcome.err
+    assert "that calibration model 1 (one.npz) gives it" in outcome.err
+    assert not Path("found").exists()
+
+
 def test_sets_that_share_samples_are_refused(command, words):
     Path("query.txt").write_text("a\nb\n")
     np.save("other.npy", np.zeros((3, 2)))
