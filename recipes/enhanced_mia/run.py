@@ -1,8 +1,8 @@
-"""Attacks S, P, R, D, L, LiRA and RMIA on fleets of Location30 and MNIST: tables and figures.
+"""Attacks S, P, R, D, L, LiRA and RMIA on fleets of classifiers: tables and figures.
 
-    python run.py --data DATA --work WORK --out OUT [--only location30 mnist-1 mnist-2]
+    python run.py --data DATA --work WORK --out OUT [--only mnist-1 cifar10 ...]
 
-DATA has the folders location30 and mnist (README.md says where the files come from). Models go
+DATA has a folder for each data set (README.md says where the files come from). Models go
 to WORK, outside the repository; killed and started again the run goes on where it was. OUT gets
 results.json and the figures.
 """
@@ -18,27 +18,31 @@ from typing import Any
 
 import numpy as np
 import torch
+from data import READERS
+from figures import draw
 from training import (
     CONFIGURATIONS,
+    STANDARD,
     Configuration,
     Tables,
     drawn,
-    read_location30,
-    read_mnist,
     tables,
 )
 
 from canary.membership.across import Spread, agreement, evaluate_models, rates, sample_auc
 from canary.membership.many import ManyScores, attack_models
-from canary.membership.studies import growth, null_losses, scatter
-from canary.reports.plotting import plot_file
-from canary.signals.table import SignalTable
+from canary.membership.studies import Growth, growth
 
 PAPER = {
     "mnist-1": {"S": 0.50, "P": 0.50, "R": 0.557, "D": 0.549},
     "mnist-2": {"S": 0.496, "P": 0.496, "R": 0.551, "D": 0.544},
+    "cifar10": {"S": 0.870, "P": 0.857, "R": 0.874, "D": 0.871},
+    "cifar10-1": {"S": 0.870, "P": 0.857, "R": 0.874, "D": 0.871},
+    "purchase100-1": {"S": 0.809, "P": 0.822, "R": 0.840, "D": 0.876},
+    "purchase100-2": {"S": 0.752, "P": 0.755, "R": 0.799, "D": 0.821},
+    "purchase100-3": {"S": 0.687, "P": 0.687, "R": 0.755, "D": 0.768},
 }
-"""AUC of table 6."""
+"""AUC of tables 6, 4 and 2; configuration I of table 4 beside the smaller one, too."""
 
 TARGETS = 10
 FPR = 0.01
@@ -133,7 +137,7 @@ def sizes(most: int) -> list[int]:
     return sorted({*(2**k for k in range(2, most.bit_length())), most} if most > 4 else {most})
 
 
-def grown(found: Tables, targets: Sequence[int]) -> list[Any]:
+def grown(found: Tables, targets: Sequence[int]) -> list[Growth]:
     """Figure 3; R and D by the Gaussian rule.
 
     Of few models, some of them targets, members have more references left than nonmembers:
@@ -158,34 +162,6 @@ def grown(found: Tables, targets: Sequence[int]) -> list[Any]:
     return results
 
 
-def drawings(found: Tables, shown: Sequence[ManyScores], out: Path, name: str) -> list[Any]:
-    """Figures 1 to 4 of the paper; what figure 3 shows is given back."""
-    table, targets = found.main, list(range(max(len(found.distilled), 2)))
-    plot_file([evaluate_models(scores) for scores in shown], out / f"{name}-roc.svg")
-    growths = grown(found, targets)
-    plot_file(growths, out / f"{name}-growth.svg")
-    plot_file(scatter(table, ("S", "P"), alpha=0.1), out / f"{name}-scatter-sp.svg")
-    if found.distilled:
-        shadows: tuple[SignalTable | None, ...] = (None, found.distilled[0])
-        figure = scatter(table, ("R", "D"), alpha=0.2, shadows=shadows)
-        plot_file(figure, out / f"{name}-scatter-rd.svg")
-    if len(found.distilled) > 1:
-        both = np.flatnonzero(table.member[:2].all(axis=0))
-        label = table.label[both[0]]
-        samples = both[table.label[both] == label][:2]
-        for target in (0, 1):
-            for number, sample in enumerate(samples):
-                nulls = [
-                    null_losses(
-                        table, attack, target=target, sample=int(sample), alpha=0.2,
-                        shadow=found.distilled[target] if attack == "D" else None,
-                    )
-                    for attack in "SPRD"
-                ]  # fmt: skip
-                plot_file(nulls, out / f"{name}-null-{target}-{number}.svg")
-    return growths
-
-
 def studied(found: Tables, configuration: Configuration, out: Path) -> dict[str, Any]:
     """Everything of one configuration, as numbers; its figures are written."""
     table = found.main
@@ -193,7 +169,8 @@ def studied(found: Tables, configuration: Configuration, out: Path) -> dict[str,
     inside = [right[row][table.member[row]].mean() for row in range(table.models)]
     outside = [right[row][~table.member[row]].mean() for row in range(table.models)]
     shown, every = attacked(found)
-    growths = drawings(found, shown, out, configuration.name)
+    growths = grown(found, range(max(len(found.distilled), 2)))
+    draw(found, shown, growths, out, configuration.name)
     exposed = sample_auc(attack_models(table, "R", rule="gaussian"))
     result: dict[str, Any] = {
         "members": configuration.members,
@@ -242,7 +219,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     names = [one.name for one in CONFIGURATIONS]
-    parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument("--only", nargs="+", choices=names, default=STANDARD)
     options = parser.parse_args()
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -251,8 +228,8 @@ def main() -> None:
     for configuration in CONFIGURATIONS:
         if configuration.name not in options.only:
             continue
-        read = read_location30 if configuration.name == "location30" else read_mnist
-        data = drawn(read(options.data / configuration.name.split("-")[0]), configuration)
+        source = configuration.name.split("-")[0]
+        data = drawn(READERS[source](options.data / source), configuration)
         found = tables(data, configuration, options.work)
         results[configuration.name] = studied(found, configuration, options.out)
         path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

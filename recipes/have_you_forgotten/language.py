@@ -1,6 +1,6 @@
 """Two ways to make a small language model unlearn some documents, judged by three measures.
 
-    python language.py --data DATA --work WORK --out language.json [--seeds 3] [--calibration 9]
+    python language.py --data DATA --work WORK --out language.json [--seeds 5] [--calibration 39]
 
 A character GPT-2 is trained on speeches of Shakespeare, and on others that somebody takes back:
 the query set, with canaries among it. What a model says of the speeches, and the exposure of
@@ -117,22 +117,27 @@ class Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         mixed = iter([texts[i] for i in np.random.default_rng(0).permutation(len(texts))])
 
-        def draw(count: int) -> list[str]:
-            found = list(itertools.islice(mixed, count))
-            if len(found) < count:
-                raise SystemExit("there are not so many speeches: fewer models")
-            return found
-
-        self.query = [draw(QUERY) for _ in range(options.seeds)]
-        self.unseen = draw(UNSEEN)
-        self.rest = [draw(REST) for _ in range(options.seeds)]
-        self.others = [draw(REST) for _ in range(options.calibration)]
+        self.query = [list(itertools.islice(mixed, QUERY)) for _ in range(options.seeds)]
+        self.unseen = list(itertools.islice(mixed, UNSEEN))
+        # Every other set is drawn alike, so that a retrained model is one of the calibration
+        # models in all but its name; two sets may share some speeches.
+        self.pool = list(mixed)
+        if len(self.pool) < 2 * REST:
+            raise SystemExit("there are not so many speeches: fewer --seeds")
+        self.rest = [self.drawn(f"rest {seed}") for seed in range(options.seeds)]
+        self.beside = [self.drawn(f"beside {seed}") for seed in range(options.seeds)]
+        self.others = [self.drawn(f"calibration {at}") for at in range(options.calibration)]
         self.canaries = [
             canary.generate(
                 FORMAT, repetitions=(COPIES,), per_repetition=CANARIES, controls=CANARIES, seed=seed
             )
             for seed in range(options.seeds)
         ]
+
+    def drawn(self, name: str) -> list[str]:
+        """Speeches that no query set has, the same ones for a name."""
+        rng = np.random.default_rng(zlib.crc32(name.encode()))
+        return [self.pool[i] for i in rng.choice(len(self.pool), REST, replace=False)]
 
     def new(self, name: str, texts: list[str], *, times: int = 1) -> nn.Module:
         return train(texts, self.tokenizer, name=name, epochs=times * self.epochs)
@@ -170,9 +175,9 @@ class Run:
         for name, texts, times in ((f"{seed}.query", both, 2), (f"{seed}.retrained", rest, 1)):
             if not self.has(name):
                 self.keep(name, self.new(name, texts, times=times), canaries)
-        # One that knows them beside others, as the original does, from the last calibration set.
+        # One that knows them beside others, as the original does.
         if not self.has(f"{seed}.mixed query"):
-            model = self.new(f"{seed}.mixed query", [*self.others[-1], *both])
+            model = self.new(f"{seed}.mixed query", [*self.beside[seed], *both])
             self.keep(f"{seed}.mixed query", model, canaries)
         if self.has(f"{seed}.original"):
             return
@@ -226,8 +231,9 @@ def judged(run: Run) -> dict[str, Any]:
                 ("controls", target["copies"] == 0),
             ):
                 one[f"exposure of {kind}"] = float(np.median(target["exposure"][held]))
-            calibration = [other[of] for other in others[:-1]]
-            one["mixed"] = measures(mixed, target[of], calibration, target["unseen"])
+            one["mixed"] = measures(
+                mixed, target[of], [other[of] for other in others], target["unseen"]
+            )
             one["loss on unseen texts"] = float(target["unseen"].mean())
             one["loss on the query set"] = float(target[of].mean())
             some.append({"seed": seed, **one})
@@ -277,13 +283,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--calibration", type=int, default=9)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--calibration", type=int, default=39)
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--judge", action="store_true", help="train nothing more")
     options = parser.parse_args()
-    if options.calibration < 3:
-        parser.error("--calibration: three models or more; the last is mixed in")
+    if options.calibration < 2:
+        parser.error("--calibration: two models or more, or there is no p of any difference")
     torch.set_num_threads(1)
     texts = speeches(options.data / "tinyshakespeare" / "input.txt.xz")
     run = Run(texts, options)
