@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from judge import counted, mean, measures, over_seeds, shown
+from scipy.stats import mannwhitneyu
 from tokenizers import Tokenizer
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -34,6 +35,7 @@ FORMAT = "My number is {digit:4}."
 CANARIES, COPIES = 8, 4
 WIDTH, LAYERS = 64, 2
 BATCH, RATE, EPOCHS, TUNED = 32, 6e-3, 30, 10
+LEVEL = 0.05
 ASCENT = {"rate": 3e-4, "steps": 400, "beyond": 2.0}
 
 
@@ -226,14 +228,20 @@ def judged(run: Run) -> dict[str, Any]:
         for name, some in found.items():
             target = answers(f"{seed}.{name}")
             one = measures(query, target[of], [other[of] for other in others], target["unseen"])
-            for kind, held in (
-                ("injected", target["copies"] > 0),
-                ("controls", target["copies"] == 0),
-            ):
-                one[f"exposure of {kind}"] = float(np.median(target["exposure"][held]))
+            injected = target["copies"] > 0
+            exposed = target["exposure"][injected], target["exposure"][~injected]
+            for kind, bits in zip(("injected", "controls"), exposed, strict=True):
+                one[f"exposure of {kind}"] = float(np.median(bits))
             one["mixed"] = measures(
                 mixed, target[of], [other[of] for other in others], target["unseen"]
             )
+            one["p of exposure"] = float(mannwhitneyu(*exposed, alternative="greater").pvalue)
+            one["finds it"] = {
+                "p": one["mixed"]["p"] <= LEVEL,
+                "p of any difference": one["mixed"]["p_unlike"] <= LEVEL,
+                "attack": one["auc"][1] > 0.5,
+                "exposure": one["p of exposure"] <= LEVEL,
+            }
             one["loss on unseen texts"] = float(target["unseen"].mean())
             one["loss on the query set"] = float(target[of].mean())
             some.append({"seed": seed, **one})
@@ -253,8 +261,9 @@ def rows(found: dict[str, Any]) -> list[str]:
     lines = [
         "| model | rho | rho, mixed query model | its answers | further | p | "
         "p of any difference | AUC | "
-        "exposure, bits | of controls | nats a character: query set, unseen |",
-        "| --- | --- | --- | --- | --- | ---: | ---: | --- | --- | --- | --- |",
+        "exposure, bits | of controls | nats a character: query set, unseen | "
+        "finds it: p, any difference, attack, exposure |",
+        "| --- | --- | --- | --- | --- | ---: | ---: | --- | --- | --- | --- | --- |",
     ]
     for name, one in found.items():
         beside = one["mixed"]
@@ -269,11 +278,13 @@ def rows(found: dict[str, Any]) -> list[str]:
                 "loss on unseen texts",
             )
         ]
+        told = zip(*(seed["finds it"].values() for seed in one["seeds"]), strict=True)
         lines.append(
             f"| {name} | {shown(one['rho'])} | {shown(beside['rho'])} | {said} | "
             f"{further} | "
-            f"{beside['p']:.2f} | {beside['p_unlike']:.2f} | "
-            f"{shown(one['auc'])} | {more[0]} | {more[1]} | {more[2]}, {more[3]} |"
+            f"{beside['p']:.3f} | {beside['p_unlike']:.3f} | "
+            f"{shown(one['auc'])} | {more[0]} | {more[1]} | {more[2]}, {more[3]} | "
+            f"{', '.join(str(sum(hits)) for hits in told)} of {len(one['seeds'])} |"
         )
     return lines
 
