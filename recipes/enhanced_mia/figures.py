@@ -80,7 +80,7 @@ def panels(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, 
 
 
 def keep(figure: Figure, path: Path) -> None:
-    """As SVG, the same bytes again, its numbers to a hundredth of a point."""
+    """As SVG, the same bytes again, its numbers to a tenth of a point."""
     held = io.StringIO()
-    figure.savefig(held, format="svg", dpi=120, metadata={"Date": None})
-    path.write_text(re.sub(r"(\.\d\d)\d+", r"\1", held.getvalue()), encoding="utf-8")
+    figure.savefig(held, format="svg", dpi=80, metadata={"Date": None})
+    path.write_text(re.sub(r"(\.\d)\d+", r"\1", held.getvalue()), encoding="utf-8")

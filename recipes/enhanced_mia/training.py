@@ -108,7 +108,7 @@ CONFIGURATIONS = (
     ),
     Configuration(
         name="mnist-1", train=digits(5), members=2500, population=3500,
-        models=128, targets=3, distilled=32,
+        models=64, targets=3, distilled=32,
     ),
     Configuration(
         name="mnist-2", train=digits(4), members=5000, population=5500,
@@ -116,7 +116,7 @@ CONFIGURATIONS = (
     ),
     Configuration(
         name="cifar10", train=ALEXNET, members=1000, population=2000,
-        models=32, targets=2, distilled=16,
+        models=16, targets=2, distilled=8,
     ),
     Configuration(
         name="cifar10-1", train=ALEXNET, members=2500, population=5000,

@@ -16,7 +16,7 @@ from canary.errors import InputError
 from canary.models.torch_training import TorchTraining
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "enhanced_mia"
-MODULES = ("networks", "data", "training", "figures", "run")
+MODULES = ("networks", "data", "training", "figures", "table", "run")
 
 
 @pytest.fixture
@@ -82,8 +82,10 @@ def test_the_page_tells_what_is_kept(recipe):
     kept = json.loads((RECIPE / "results.json").read_text())
     page = (RECIPE / "README.md").read_text(encoding="utf-8")
     assert kept
+    for rows in recipe["table"].pages(kept).values():
+        assert "\n".join(rows) in page
     for result in kept.values():
-        assert "\n".join(recipe["run"].lines(result)) in page
+        assert recipe["table"].right(result) in " ".join(page.split())
 
 
 def test_the_page_shows_the_figures_that_are_kept():
