@@ -52,7 +52,7 @@ def losses(found: Tables) -> Figure:
             )
             for attack in "SPRD"
         ]  # fmt: skip
-        canary.plot(nulls, axes[place])
+        canary.plot(nulls, axes[place]).legend(fontsize=6.5, loc="upper left", frameon=False)
     return figure
 
 
@@ -71,6 +71,8 @@ def margins(found: Tables) -> Figure:
         middle = 10.0 ** np.floor(np.log10(np.median(some)))
         ax.set_xscale("symlog", linthresh=middle)
         ax.set_yscale("symlog", linthresh=middle)
+        ax.tick_params(labelsize=6.5)
+        ax.autoscale()
     return figure
 
 
