@@ -23,6 +23,8 @@ ManyResult = Across | Growth | NullLosses | Scatter
 
 _KINDS = (Across, Growth, NullLosses, Scatter)
 _BINS = 40
+_LEAST = 1e-8
+"""Nats: losses below are drawn there."""
 
 
 def of_many(given: object) -> TypeGuard[ManyResult | Sequence[ManyResult]]:
@@ -119,18 +121,23 @@ def _losses_on(axes: Axes, group: list[NullLosses]) -> None:
     shown = [one.losses[np.isfinite(one.losses)] for one in group]
     ends = [one.observed for one in group if np.isfinite(one.observed)]
     everything = np.concatenate([*shown, ends])
-    edges = np.linspace(0.0, max(float(everything.max(initial=0.0)), 1e-9), _BINS + 1)
+    # Losses of one sample and of others lie decades apart; the first bin has those of 0, too.
+    least = max(float(everything[everything > 0].min(initial=1.0)), _LEAST)
+    edges = np.geomspace(least, max(float(everything.max(initial=0.0)), 10 * least), _BINS + 1)
     for one, losses, colour in zip(group, shown, SERIES, strict=False):
-        counts, _ = np.histogram(losses, edges)
+        counts, _ = np.histogram(np.clip(losses, edges[0], edges[-1]), edges)
         name = f"{one.name}, target {one.target}"
         axes.stairs(
             counts / max(len(one.losses), 1), edges, color=colour, linewidth=1.6, label=name
         )
         if np.isfinite(one.threshold):
-            axes.axvline(one.threshold, color=colour, linewidth=1.0, linestyle=(0, (5, 3)))
+            at = max(one.threshold, least)
+            axes.axvline(at, color=colour, linewidth=1.0, linestyle=(0, (5, 3)))
     kind = "member" if group[0].member else "nonmember"
-    for at in sorted(set(ends)):
+    for at in sorted({max(end, least) for end in ends}):
         axes.axvline(at, color=CONTROL, linewidth=1.6, label=f"sample {group[0].sample}, a {kind}")
+    axes.set_xscale("log")
+    axes.minorticks_off()
     axes.set_xlabel(f"loss in nats; dashed: threshold at alpha = {group[0].alpha:g}")
     axes.set_ylabel("share of the losses")
     axes.set_ylim(bottom=0)

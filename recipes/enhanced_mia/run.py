@@ -1,8 +1,8 @@
-"""Attacks S, P, R, D, L, LiRA and RMIA on fleets of Location30 and MNIST: tables and figures.
+"""Attacks S, P, R, D, L, LiRA and RMIA on fleets of classifiers: tables and figures.
 
-    python run.py --data DATA --work WORK --out OUT [--only location30 mnist-1 mnist-2]
+    python run.py --data DATA --work WORK --out OUT [--only mnist-1 cifar10 ...]
 
-DATA has the folders location30 and mnist (README.md says where the files come from). Models go
+DATA has a folder for each data set (README.md says where the files come from). Models go
 to WORK, outside the repository; killed and started again the run goes on where it was. OUT gets
 results.json and the figures.
 """
@@ -18,27 +18,42 @@ from typing import Any
 
 import numpy as np
 import torch
+from data import READERS
+from figures import draw
+from table import attacks
 from training import (
     CONFIGURATIONS,
+    STANDARD,
     Configuration,
     Tables,
     drawn,
-    read_location30,
-    read_mnist,
     tables,
 )
 
 from canary.membership.across import Spread, agreement, evaluate_models, rates, sample_auc
 from canary.membership.many import ManyScores, attack_models
-from canary.membership.studies import growth, null_losses, scatter
-from canary.reports.plotting import plot_file
-from canary.signals.table import SignalTable
+from canary.membership.studies import Growth, growth
 
+ALEXNET = {"S": (0.870, 0.018), "P": (0.857, 0.023), "R": (0.874, 0.018), "D": (0.871, 0.007)}
+# fmt: off
 PAPER = {
-    "mnist-1": {"S": 0.50, "P": 0.50, "R": 0.557, "D": 0.549},
-    "mnist-2": {"S": 0.496, "P": 0.496, "R": 0.551, "D": 0.544},
+    "mnist-1": {"S": (0.50, 0.004), "P": (0.50, 0.005), "R": (0.557, 0.009), "D": (0.549, 0.006)},
+    "mnist-2": {"S": (0.496, 0.005), "P": (0.496, 0.006), "R": (0.551, 0.011), "D": (0.544, 0.004)},
+    "cifar10": ALEXNET,
+    "cifar10-1": ALEXNET,
+    "purchase100-1": {
+        "S": (0.809, 0.017), "P": (0.822, 0.014), "R": (0.840, 0.023), "D": (0.876, 0.009),
+    },
+    "purchase100-2": {
+        "S": (0.752, 0.008), "P": (0.755, 0.006), "R": (0.799, 0.009), "D": (0.821, 0.004),
+    },
+    "purchase100-3": {
+        "S": (0.687, 0.003), "P": (0.687, 0.003), "R": (0.755, 0.004), "D": (0.768, 0.002),
+    },
 }
-"""AUC of table 6."""
+# fmt: on
+"""AUC and its spread in tables 6, 4 and 2; configuration I of table 4 beside the smaller one,
+too."""
 
 TARGETS = 10
 FPR = 0.01
@@ -133,7 +148,7 @@ def sizes(most: int) -> list[int]:
     return sorted({*(2**k for k in range(2, most.bit_length())), most} if most > 4 else {most})
 
 
-def grown(found: Tables, targets: Sequence[int]) -> list[Any]:
+def grown(found: Tables, targets: Sequence[int]) -> list[Growth]:
     """Figure 3; R and D by the Gaussian rule, whose levels do not end at 1 / (m + 1)."""
     table = found.main
     models = sizes(table.models - len(targets))
@@ -154,34 +169,6 @@ def grown(found: Tables, targets: Sequence[int]) -> list[Any]:
     return results
 
 
-def drawings(found: Tables, shown: Sequence[ManyScores], out: Path, name: str) -> list[Any]:
-    """Figures 1 to 4 of the paper; what figure 3 shows is given back."""
-    table, targets = found.main, list(range(max(len(found.distilled), 2)))
-    plot_file([evaluate_models(scores) for scores in shown], out / f"{name}-roc.svg")
-    growths = grown(found, targets)
-    plot_file(growths, out / f"{name}-growth.svg")
-    plot_file(scatter(table, ("S", "P"), alpha=0.1), out / f"{name}-scatter-sp.svg")
-    if found.distilled:
-        shadows: tuple[SignalTable | None, ...] = (None, found.distilled[0])
-        figure = scatter(table, ("R", "D"), alpha=0.2, shadows=shadows)
-        plot_file(figure, out / f"{name}-scatter-rd.svg")
-    if len(found.distilled) > 1:
-        both = np.flatnonzero(table.member[:2].all(axis=0))
-        label = table.label[both[0]]
-        samples = both[table.label[both] == label][:2]
-        for target in (0, 1):
-            for number, sample in enumerate(samples):
-                nulls = [
-                    null_losses(
-                        table, attack, target=target, sample=int(sample), alpha=0.2,
-                        shadow=found.distilled[target] if attack == "D" else None,
-                    )
-                    for attack in "SPRD"
-                ]  # fmt: skip
-                plot_file(nulls, out / f"{name}-null-{target}-{number}.svg")
-    return growths
-
-
 def studied(found: Tables, configuration: Configuration, out: Path) -> dict[str, Any]:
     """Everything of one configuration, as numbers; its figures are written."""
     table = found.main
@@ -189,7 +176,8 @@ def studied(found: Tables, configuration: Configuration, out: Path) -> dict[str,
     inside = [right[row][table.member[row]].mean() for row in range(table.models)]
     outside = [right[row][~table.member[row]].mean() for row in range(table.models)]
     shown, every = attacked(found)
-    growths = drawings(found, shown, out, configuration.name)
+    growths = grown(found, range(max(len(found.distilled), 2)))
+    draw(found, shown, growths, out, configuration.name)
     exposed = sample_auc(attack_models(table, "R", rule="gaussian"))
     result: dict[str, Any] = {
         "members": configuration.members,
@@ -213,32 +201,13 @@ def studied(found: Tables, configuration: Configuration, out: Path) -> dict[str,
     return result
 
 
-def lines(result: dict[str, Any]) -> Iterable[str]:
-    """A configuration as a table for people, paper and ours side by side."""
-    yield "| attack | targets | models | AUC, paper | AUC, ours | TPR at 1 % FPR |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
-    for one in result["attacks"]:
-        gaussian = one["rule"] == "gaussian"
-        paper = None if gaussian else result["paper_auc"].get(one["name"])
-        shown = [f"{one['name']}{', Gaussian' if gaussian else ''}", str(one["auc"]["count"])]
-        shown += [str(one["models_trained"]), f"{paper:.3f}" if paper else "–"]
-        shown += [told(one["auc"], 1, 3), f"{told(one['tpr_at_1_percent'], 100, 1)} %"]
-        yield f"| {' | '.join(shown)} |"
-
-
-def told(found: dict[str, float], unit: int, digits: int) -> str:
-    """Mean and standard deviation; of one target the value."""
-    mean, sd = (f"{unit * found[name]:.{digits}f}" for name in ("mean", "sd"))
-    return f"{mean} ± {sd}" if found["count"] > 1 else mean
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     names = [one.name for one in CONFIGURATIONS]
-    parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument("--only", nargs="+", choices=names, default=STANDARD)
     options = parser.parse_args()
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -247,12 +216,12 @@ def main() -> None:
     for configuration in CONFIGURATIONS:
         if configuration.name not in options.only:
             continue
-        read = read_location30 if configuration.name == "location30" else read_mnist
-        data = drawn(read(options.data / configuration.name.split("-")[0]), configuration)
+        source = configuration.name.split("-")[0]
+        data = drawn(READERS[source](options.data / source), configuration)
         found = tables(data, configuration, options.work)
         results[configuration.name] = studied(found, configuration, options.out)
         path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        print(f"\n{configuration.name}\n", *lines(results[configuration.name]), sep="\n")
+        print(f"\n{configuration.name}\n", *attacks(results[configuration.name]), sep="\n")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,11 @@ from pathlib import Path
 import networks
 import numpy as np
 import torch
+from data import Data
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
+from canary.errors import InputError
 from canary.fleet.running import Fleet
 from canary.fleet.splits import Split, halves, leave_one_out, soft_labelled, subsets
 from canary.models.torch_training import TorchTraining
@@ -20,7 +21,6 @@ from canary.signals.table import SignalTable
 from canary.workers.here import Here
 
 SIGNALS = ("loss", "logit-confidence", "confidence", "correctness")
-Data = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,69 +77,100 @@ class Tables:
     without: SignalTable | None
 
 
-CONFIGURATIONS = (
-    Configuration(
-        name="location30",
-        train=TorchTraining(
-            build=networks.for_location30, epochs=10, batch_size=32, learning_rate=0.1, device="cpu"
-        ),
-        members=1000,
-        population=2500,
-        models=64,
-        targets=3,
-        distilled=32,
-        points=50,
-        repeats=16,
-        at_once=32,
-    ),
-    Configuration(
-        name="mnist-1",
-        train=TorchTraining(
-            build=networks.for_mnist, epochs=5, batch_size=32, learning_rate=0.02, device="cpu"
-        ),
-        members=2500,
-        population=3500,
-        models=16,
-        targets=3,
-        distilled=12,
-    ),
-    Configuration(
-        name="mnist-2",
-        train=TorchTraining(
-            build=networks.for_mnist, epochs=4, batch_size=32, learning_rate=0.02, device="cpu"
-        ),
-        members=5000,
-        population=5500,
-        models=16,
-        targets=1,
-        distilled=8,
-    ),
+RECORDS = TorchTraining(
+    build=networks.for_location30, epochs=10, batch_size=32, learning_rate=0.1, device="cpu"
+)
+ALEXNET = TorchTraining(
+    build=networks.for_cifar10,
+    epochs=28,
+    batch_size=50,
+    optimizer="adam",
+    learning_rate=5e-4,
+    weight_decay=1e-3,
+    device="cpu",
+)
+PURCHASES = TorchTraining(
+    build=networks.for_purchase100, epochs=30, batch_size=32, learning_rate=0.02, device="cpu"
 )
 
 
-def read_mnist(folder: Path) -> Data:
-    """60,000 images of 28 x 28 from 0 to 1, and their digits."""
-
-    def numbers(name: str, header: int) -> NDArray[np.uint8]:
-        with gzip.open(folder / f"train-{name}-ubyte.gz") as held:
-            return np.frombuffer(held.read(), np.uint8, offset=header)
-
-    images = numbers("images-idx3", 16).reshape(-1, 28, 28)
-    return images.astype(np.float32) / 255, numbers("labels-idx1", 8).astype(np.int64)
+def digits(epochs: int) -> TorchTraining:
+    return TorchTraining(
+        build=networks.for_mnist, epochs=epochs, batch_size=32, learning_rate=0.02, device="cpu"
+    )
 
 
-def read_location30(folder: Path) -> Data:
-    """5,010 records of 446 zeros and ones, and their classes from 0."""
-    with np.load(folder / "location30.npz") as held:
-        bits = np.unpackbits(held["bits"], axis=1)[:, : int(held["n_features"])]
-        return bits.astype(np.float32), held["labels"].astype(np.int64) - 1
+# fmt: off
+CONFIGURATIONS = (
+    Configuration(
+        name="location30", train=RECORDS, members=1000, population=2500,
+        models=64, targets=3, distilled=32, points=50, repeats=16, at_once=32,
+    ),
+    Configuration(
+        name="mnist-1", train=digits(5), members=2500, population=3500,
+        models=64, targets=3, distilled=32,
+    ),
+    Configuration(
+        name="mnist-2", train=digits(4), members=5000, population=5500,
+        models=64, targets=3, distilled=16,
+    ),
+    Configuration(
+        name="cifar10", train=ALEXNET, members=1000, population=2000,
+        models=16, targets=2, distilled=8,
+    ),
+    Configuration(
+        name="cifar10-1", train=ALEXNET, members=2500, population=5000,
+        models=64, targets=3, distilled=32,
+    ),
+    Configuration(
+        name="purchase100-1", train=PURCHASES, members=2500, population=5000,
+        models=64, targets=3, distilled=32, at_once=16,
+    ),
+    Configuration(
+        name="purchase100-2", train=PURCHASES, members=5000, population=10000,
+        models=64, targets=3, distilled=32, points=50, repeats=16, at_once=16,
+    ),
+    Configuration(
+        name="purchase100-3", train=PURCHASES, members=10000, population=20000,
+        models=64, targets=3, distilled=32, at_once=16,
+    ),
+)
+# fmt: on
+STANDARD = ("location30", "mnist-1", "mnist-2")
+"""That need minutes and data sets that are small; the others take hours or files to name."""
+
+LEAST = 24
+"""Samples of each class in the pool, and in the population: some model would lack a rarer one."""
 
 
 def drawn(data: Data, configuration: Configuration) -> Data:
     """The pool and the population behind it, drawn at random."""
-    size = len(configuration.pool) + configuration.population
-    rows = np.random.default_rng(0).permutation(len(data[1]))[:size]
-    return data[0][rows], data[1][rows]
+    x, labels = data
+    sizes = len(configuration.pool), configuration.population
+    if len(labels) < sum(sizes):
+        raise InputError(
+            f"{len(labels):,} samples, and {configuration.name} draws {sum(sizes):,}",
+            cure="give the whole data set, or change the sizes in training.py",
+        )
+    order = np.random.default_rng(0).permutation(len(labels))
+    pool, population, rest = np.split(order, np.cumsum(sizes))
+    pool, rest = topped_up(pool, rest, labels)
+    population, _ = topped_up(population, rest, labels)
+    rows = np.concatenate([pool, population])
+    return x[rows].astype(np.float32), labels[rows]
+
+
+def topped_up(
+    part: NDArray[np.int64], rest: NDArray[np.int64], labels: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The same samples, some of the commonest class traded for those of rare ones."""
+    for label in np.unique(labels):
+        lacking = max(LEAST - int((labels[part] == label).sum()), 0)
+        new = rest[labels[rest] == label][:lacking]
+        common = np.flatnonzero(labels[part] == np.bincount(labels[part]).argmax())
+        part = np.concatenate([np.delete(part, common[: len(new)]), new])
+        rest = np.setdiff1d(rest, new, assume_unique=True)
+    return part, rest
 
 
 def tables(

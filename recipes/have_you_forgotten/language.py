@@ -1,6 +1,6 @@
 """Two ways to make a small language model unlearn some documents, judged by three measures.
 
-    python language.py --data DATA --work WORK --out language.json [--seeds 3] [--calibration 9]
+    python language.py --data DATA --work WORK --out language.json [--seeds 5] [--calibration 39]
 
 A character GPT-2 is trained on speeches of Shakespeare, and on others that somebody takes back:
 the query set, with canaries among it. What a model says of the speeches, and the exposure of
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from judge import counted, mean, measures, over_seeds, shown
+from scipy.stats import mannwhitneyu
 from tokenizers import Tokenizer
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -34,6 +35,7 @@ FORMAT = "My number is {digit:4}."
 CANARIES, COPIES = 8, 4
 WIDTH, LAYERS = 64, 2
 BATCH, RATE, EPOCHS, TUNED = 32, 6e-3, 30, 10
+LEVEL = 0.05
 ASCENT = {"rate": 3e-4, "steps": 400, "beyond": 2.0}
 
 
@@ -117,22 +119,27 @@ class Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         mixed = iter([texts[i] for i in np.random.default_rng(0).permutation(len(texts))])
 
-        def draw(count: int) -> list[str]:
-            found = list(itertools.islice(mixed, count))
-            if len(found) < count:
-                raise SystemExit("there are not so many speeches: fewer models")
-            return found
-
-        self.query = [draw(QUERY) for _ in range(options.seeds)]
-        self.unseen = draw(UNSEEN)
-        self.rest = [draw(REST) for _ in range(options.seeds)]
-        self.others = [draw(REST) for _ in range(options.calibration)]
+        self.query = [list(itertools.islice(mixed, QUERY)) for _ in range(options.seeds)]
+        self.unseen = list(itertools.islice(mixed, UNSEEN))
+        # Every other set is drawn alike, so that a retrained model is one of the calibration
+        # models in all but its name; two sets may share some speeches.
+        self.pool = list(mixed)
+        if len(self.pool) < 2 * REST:
+            raise SystemExit("there are not so many speeches: fewer --seeds")
+        self.rest = [self.drawn(f"rest {seed}") for seed in range(options.seeds)]
+        self.beside = [self.drawn(f"beside {seed}") for seed in range(options.seeds)]
+        self.others = [self.drawn(f"calibration {at}") for at in range(options.calibration)]
         self.canaries = [
             canary.generate(
                 FORMAT, repetitions=(COPIES,), per_repetition=CANARIES, controls=CANARIES, seed=seed
             )
             for seed in range(options.seeds)
         ]
+
+    def drawn(self, name: str) -> list[str]:
+        """Speeches that no query set has, the same ones for a name."""
+        rng = np.random.default_rng(zlib.crc32(name.encode()))
+        return [self.pool[i] for i in rng.choice(len(self.pool), REST, replace=False)]
 
     def new(self, name: str, texts: list[str], *, times: int = 1) -> nn.Module:
         return train(texts, self.tokenizer, name=name, epochs=times * self.epochs)
@@ -170,9 +177,9 @@ class Run:
         for name, texts, times in ((f"{seed}.query", both, 2), (f"{seed}.retrained", rest, 1)):
             if not self.has(name):
                 self.keep(name, self.new(name, texts, times=times), canaries)
-        # One that knows them beside others, as the original does, from the last calibration set.
+        # One that knows them beside others, as the original does.
         if not self.has(f"{seed}.mixed query"):
-            model = self.new(f"{seed}.mixed query", [*self.others[-1], *both])
+            model = self.new(f"{seed}.mixed query", [*self.beside[seed], *both])
             self.keep(f"{seed}.mixed query", model, canaries)
         if self.has(f"{seed}.original"):
             return
@@ -221,13 +228,20 @@ def judged(run: Run) -> dict[str, Any]:
         for name, some in found.items():
             target = answers(f"{seed}.{name}")
             one = measures(query, target[of], [other[of] for other in others], target["unseen"])
-            for kind, held in (
-                ("injected", target["copies"] > 0),
-                ("controls", target["copies"] == 0),
-            ):
-                one[f"exposure of {kind}"] = float(np.median(target["exposure"][held]))
-            calibration = [other[of] for other in others[:-1]]
-            one["mixed"] = measures(mixed, target[of], calibration, target["unseen"])
+            injected = target["copies"] > 0
+            exposed = target["exposure"][injected], target["exposure"][~injected]
+            for kind, bits in zip(("injected", "controls"), exposed, strict=True):
+                one[f"exposure of {kind}"] = float(np.median(bits))
+            one["mixed"] = measures(
+                mixed, target[of], [other[of] for other in others], target["unseen"]
+            )
+            one["p of exposure"] = float(mannwhitneyu(*exposed, alternative="greater").pvalue)
+            one["finds it"] = {
+                "p": one["mixed"]["p"] <= LEVEL,
+                "p of any difference": one["mixed"]["p_unlike"] <= LEVEL,
+                "attack": one["auc"][1] > 0.5,
+                "exposure": one["p of exposure"] <= LEVEL,
+            }
             one["loss on unseen texts"] = float(target["unseen"].mean())
             one["loss on the query set"] = float(target[of].mean())
             some.append({"seed": seed, **one})
@@ -247,8 +261,9 @@ def rows(found: dict[str, Any]) -> list[str]:
     lines = [
         "| model | rho | rho, mixed query model | its answers | further | p | "
         "p of any difference | AUC | "
-        "exposure, bits | of controls | nats a character: query set, unseen |",
-        "| --- | --- | --- | --- | --- | ---: | ---: | --- | --- | --- | --- |",
+        "exposure, bits | of controls | nats a character: query set, unseen | "
+        "finds it: p, any difference, attack, exposure |",
+        "| --- | --- | --- | --- | --- | ---: | ---: | --- | --- | --- | --- | --- |",
     ]
     for name, one in found.items():
         beside = one["mixed"]
@@ -263,11 +278,13 @@ def rows(found: dict[str, Any]) -> list[str]:
                 "loss on unseen texts",
             )
         ]
+        told = zip(*(seed["finds it"].values() for seed in one["seeds"]), strict=True)
         lines.append(
             f"| {name} | {shown(one['rho'])} | {shown(beside['rho'])} | {said} | "
             f"{further} | "
-            f"{beside['p']:.2f} | {beside['p_unlike']:.2f} | "
-            f"{shown(one['auc'])} | {more[0]} | {more[1]} | {more[2]}, {more[3]} |"
+            f"{beside['p']:.3f} | {beside['p_unlike']:.3f} | "
+            f"{shown(one['auc'])} | {more[0]} | {more[1]} | {more[2]}, {more[3]} | "
+            f"{', '.join(str(sum(hits)) for hits in told)} of {len(one['seeds'])} |"
         )
     return lines
 
@@ -277,13 +294,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--calibration", type=int, default=9)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--calibration", type=int, default=39)
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--judge", action="store_true", help="train nothing more")
     options = parser.parse_args()
-    if options.calibration < 3:
-        parser.error("--calibration: three models or more; the last is mixed in")
+    if options.calibration < 2:
+        parser.error("--calibration: two models or more, or there is no p of any difference")
     torch.set_num_threads(1)
     texts = speeches(options.data / "tinyshakespeare" / "input.txt.xz")
     run = Run(texts, options)

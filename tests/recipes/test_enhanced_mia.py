@@ -10,11 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from canary.errors import InputError
 from canary.models.torch_training import TorchTraining
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "enhanced_mia"
-MODULES = ("networks", "training", "run")
+MODULES = ("networks", "data", "training", "figures", "table", "run")
 
 
 @pytest.fixture
@@ -69,8 +71,7 @@ def test_attacks_find_what_was_memorized(recipe, tmp_path):
     assert result["agreement"]["names"] == ["truth", "L", "S", "P", "R", "D"]
     assert result["agreement"]["samples"] == [4, 120]
     assert {path.name for path in tmp_path.glob("*.svg")} == {
-        *(f"small-{kind}.svg" for kind in ("roc", "growth", "scatter-sp", "scatter-rd")),
-        *(f"small-null-{target}-{number}.svg" for target in (0, 1) for number in (0, 1)),
+        f"small-{kind}.svg" for kind in ("roc", "growth", "losses", "scatter")
     }
     recipe["training"].tables(data, configuration, tmp_path / "work", told.append)
     assert told[-1] == "small-without, seed 99: 16 of 16"
@@ -81,17 +82,46 @@ def test_the_page_tells_what_is_kept(recipe):
     kept = json.loads((RECIPE / "results.json").read_text())
     page = (RECIPE / "README.md").read_text(encoding="utf-8")
     assert kept
+    for rows in recipe["table"].pages(kept).values():
+        assert "\n".join(rows) in page
     for result in kept.values():
-        assert "\n".join(recipe["run"].lines(result)) in page
+        assert recipe["table"].right(result) in " ".join(page.split())
+
+
+def test_the_page_shows_the_figures_that_are_kept():
+    page = (RECIPE / "README.md").read_text(encoding="utf-8")
+    for path in RECIPE.glob("*.svg"):
+        assert f"({path.name})" in page
+        assert path.stat().st_size < 130_000
+
+
+def test_a_pool_has_some_of_every_class(recipe):
+    data, training = made_up(400), recipe["training"]
+    configuration = small(recipe)
+    x, y = training.drawn(data, configuration)
+    order = np.random.default_rng(0).permutation(400)
+    np.testing.assert_array_equal(x, data[0][order])  # of common classes alone: as drawn
+    labels = np.repeat(np.arange(4), (900, 60, 60, 60))
+    rows = np.arange(1080, dtype=np.float32)[:, None]
+    x, y = training.drawn((rows, labels), configuration)
+    assert len(np.unique(x)) == len(x) == 400
+    np.testing.assert_array_equal(labels[x[:, 0].astype(int)], y)
+    for part in (y[:240], y[240:]):
+        assert np.bincount(part).tolist() == [len(part) - 72, 24, 24, 24]
+    with pytest.raises(InputError, match="300 samples, and small draws 400; give the whole data"):
+        training.drawn(made_up(300), configuration)
 
 
 @pytest.mark.data
-def test_both_data_sets_are_read(recipe, data_dir):
-    x, y = recipe["training"].read_mnist(data_dir / "mnist")
+def test_data_sets_are_read(recipe, data_dir):
+    data = recipe["data"]
+    x, y = data.mnist(data_dir / "mnist")
     assert x.shape == (60000, 28, 28)
     assert (float(x.min()), float(x.max()), np.bincount(y)[1]) == (0.0, 1.0, 6742)
-    x, y = recipe["training"].read_location30(data_dir / "location30")
+    x, y = data.location30(data_dir / "location30")
     assert (x.shape, int(x.sum()), int(y.max())) == ((5010, 446), 269047, 29)
+    x, y = data.cifar10(data_dir / "cifar10")
+    assert (x.shape, y[:3].tolist()) == ((4000, 32, 32, 3), [6, 9, 9])
 
 
 def test_digits_are_read_behind_their_headers(recipe, tmp_path):
@@ -99,6 +129,66 @@ def test_digits_are_read_behind_their_headers(recipe, tmp_path):
                                ("labels-idx1", 8, b"\x03\x09")):  # fmt: skip
         with gzip.open(tmp_path / f"train-{name}-ubyte.gz", "wb") as file:
             file.write(b"\x01" * header + body)
-    x, y = recipe["training"].read_mnist(tmp_path)
+    x, y = recipe["data"].mnist(tmp_path)
     assert x.mean(axis=(1, 2)).tolist() == [0.0, 1.0]
     assert y.tolist() == [3, 9]
+
+
+def test_images_are_read_as_one_colour_after_the_other(recipe, tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3)).astype(np.uint8)
+    by_colour = [bytes([label]) + image.transpose(2, 0, 1).tobytes()
+                 for label, image in zip((9, 3), images, strict=True)]  # fmt: skip
+    path = tmp_path / "data_batch_1.bin"
+    path.write_bytes(b"".join(by_colour))
+    x, y = recipe["data"].cifar10(tmp_path)
+    np.testing.assert_allclose(x, images / 255, atol=1e-6)
+    assert y.tolist() == [9, 3]
+    assert recipe["networks"].for_cifar10()(torch.from_numpy(x)).shape == (2, 10)
+    path.write_bytes(bytes(3000))
+    with pytest.raises(InputError, match=r"batch_1\.bin: 3,000 bytes.*binary version of CIFAR-10"):
+        recipe["data"].cifar10(tmp_path)
+
+
+@pytest.mark.parametrize("form", ["text", "one-hot", "numbers"])
+def test_purchases_are_read_in_every_published_form(recipe, tmp_path, form):
+    rng = np.random.default_rng(0)
+    features, labels = rng.integers(0, 2, (5, 600)), np.array([99, 0, 7, 0, 50])
+    if form == "text":
+        rows = np.column_stack([labels + 1, features])
+        np.savetxt(tmp_path / "dataset_purchase", rows, fmt="%d", delimiter=",")
+    else:
+        held = np.eye(100)[labels] if form == "one-hot" else labels
+        np.savez(tmp_path / "purchase100.npz", features=features.astype(float), labels=held)
+    x, y = recipe["data"].purchase100(tmp_path)
+    np.testing.assert_array_equal(x, features)
+    assert (x.dtype, y.tolist()) == (np.uint8, labels.tolist())
+    said = recipe["networks"].for_purchase100()(torch.from_numpy(x.astype(np.float32)))
+    assert said.shape == (5, 100)
+
+
+@pytest.mark.parametrize("text", ["1,0,1\n2,0\n", "1,0,x\n", "1,0,2\n", "0,1\n", "101,1\n", "1\n"])
+def test_purchases_that_are_not_the_published_ones(recipe, tmp_path, text):
+    (tmp_path / "dataset_purchase").write_text(text)
+    with pytest.raises(InputError, match=r"dataset_purchase: no records of zeros.*published file"):
+        recipe["data"].purchase100(tmp_path)
+
+
+def test_purchases_without_file_or_as_pickles(recipe, tmp_path):
+    with pytest.raises(InputError, match=r"no such file; unpack .*purchase100\.npz"):
+        recipe["data"].purchase100(tmp_path)
+    np.savez(tmp_path / "purchase100.npz", features=np.array([{}]), labels=np.array([1]))
+    with pytest.raises(InputError, match="pickles are refused"):
+        recipe["data"].purchase100(tmp_path)
+
+
+def test_networks_say_the_same_in_either_order(recipe):
+    """Pooling before the ReLU, channels last: as the plain network of the paper."""
+    network = recipe["networks"].for_mnist()
+    first, last = network[1], network[4]
+    x = torch.rand(3, 28, 28)
+    h = x[:, None]
+    for layer in (first, last):
+        h = layer(h).relu()
+        h = torch.nn.functional.max_pool2d(h, 2)
+    plain = network[8](h.flatten(1))
+    torch.testing.assert_close(network(x), plain)

@@ -11,7 +11,7 @@ from canary import plot
 from canary.errors import InputError
 from canary.membership.across import evaluate_models
 from canary.membership.many import attack_models
-from canary.membership.studies import growth, null_losses, scatter
+from canary.membership.studies import NullLosses, growth, null_losses, scatter
 from canary.reports.plotting import plot_file
 
 
@@ -63,6 +63,19 @@ def test_null_losses_golden(table, axes):
         shares, _, _ = patch.get_data()
         assert sum(shares) == pytest.approx(1)
         assert np.count_nonzero(shares) <= len(one.losses)
+
+
+def test_losses_of_nothing_are_in_the_first_bin_degenerate(axes):
+    some = {"target": 0, "sample": 4, "alpha": 0.1, "member": True}
+    losses = np.array([0.0, 0.0, 1e-3, 10.0])
+    plot(NullLosses(name="R", losses=losses, observed=0.0, threshold=0.0, **some), axes)
+    shares, edges, _ = axes.patches[0].get_data()
+    assert (shares[0], shares[-1], sum(shares)) == (0.75, 0.25, 1.0)
+    assert (edges[0], edges[-1], axes.get_xscale()) == (pytest.approx(1e-3), 10.0, "log")
+    assert [line.get_xdata()[0] for line in axes.get_lines()] == [edges[0], edges[0]]
+    alone = Figure().subplots()
+    plot(NullLosses(name="R", losses=np.zeros(3), observed=0.0, threshold=0.0, **some), alone)
+    assert alone.patches[0].get_data().values[0] == 1
 
 
 def test_scatter_golden(table, axes):
