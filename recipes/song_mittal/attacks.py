@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import memguard
-import networks
 import numpy as np
 import torch
 import train
-from data import READERS
-from safetensors.torch import load_file
+from data import DATASETS
 
 import canary
 from canary.membership.metric import AttackScores
@@ -36,7 +34,7 @@ METRICS = [
     ),
 ]
 ATTACKS = (*METRICS, "neural")
-CURVE = (0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 15, 20)
+CURVE = (0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100, 200)
 """Epochs at which undefended models are attacked."""
 
 
@@ -172,11 +170,10 @@ def white_box(
     """By gradients: their norm, and a network that reads more of them."""
     tables, features = [], []
     for role, table in (("target", target), ("shadow", shadow)):
-        network = networks.network(x.shape[1], int(y.max()) + 1)
-        network.load_state_dict(load_file(seed / "undefended" / f"{role}.safetensors"))
+        network = train.undefended(seed, role, x, y)
         with np.load(seed / "undefended" / f"{role}.npz") as held:
             record = held["record"]
-        seen = gradient_features(network, x[record], y[record], outputs="logits")
+        seen = gradient_features(network, train.floats(x[record]), y[record], outputs="logits")
         features.append(seen)
         values = {**table.values, "gradient-norm": seen.norm[None, :]}
         tables.append(replace(table, values=values))
@@ -193,11 +190,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--dataset", choices=list(READERS), default="location30")
+    parser.add_argument("--dataset", choices=list(DATASETS), default="location30")
     parser.add_argument("--seeds", type=int, default=10)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    x, y = READERS[options.dataset](options.data)
+    x, y = DATASETS[options.dataset].read(options.data)
     for number in range(options.seeds):
         seed = options.work / f"seed-{number}"
         if not (seed / "attacks.json").is_file():

@@ -1,19 +1,23 @@
-"""The Location30 recipe: its defences in little, and the whole of it on made-up records."""
+"""The recipe of Song and Mittal: its defences in little, and the whole on made-up records."""
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from canary.errors import InputError
+
 RECIPE = Path(__file__).parents[2] / "recipes" / "song_mittal"
-MODULES = ("networks", "memguard", "data", "train", "table")
+MODULES = ("large", "networks", "memguard", "data", "train", "table")
 
 pytestmark = pytest.mark.timeout(600)  # mostly for imports on a busy machine
 
@@ -38,14 +42,44 @@ def made_up(samples):
     return (rng.random((samples, 446)) < 0.1 + 0.2 * likely[labels]).astype(np.float32), labels
 
 
-def test_target_and_shadow_share_no_record(recipe):
-    parts = recipe["train"].split(5010, 3)
-    for name, sizes in recipe["train"].SIZES.items():
-        assert tuple(map(len, parts[name])) == sizes
+@pytest.mark.parametrize(
+    ("dataset", "records"),
+    [("location30", 5010), ("cifar10", 4000), ("purchase100", 197_324), ("texas100", 67_330)],
+)
+def test_target_and_shadow_share_no_record(recipe, dataset, records):
+    sizes = recipe["data"].DATASETS[dataset].sizes
+    parts = recipe["train"].split(records, 3, sizes)
+    for name, own in sizes.items():
+        assert tuple(map(len, parts[name])) == own
         everything = np.concatenate(parts[name])
-        assert len(np.unique(everything)) == sum(sizes)
+        assert len(np.unique(everything)) == sum(own)
         if name != "target":
             assert not np.isin(everything, np.concatenate(parts["target"])).any()
+
+
+def test_too_few_records_are_said_with_how_many_it_takes(recipe):
+    sizes = recipe["data"].DATASETS["cifar10"].sizes
+    with pytest.raises(InputError, match=r"3,999 records, where target and shadow take 4,000"):
+        recipe["train"].split(3999, 0, sizes)
+
+
+def test_architectures_of_the_paper_golden(recipe):
+    networks = recipe["networks"]
+
+    def widths(inputs, **options):
+        model = networks.network(inputs, 30, architecture=networks.Architecture(**options))
+        return [layer.out_features for layer in model if isinstance(layer, torch.nn.Linear)]
+
+    assert widths((446,)) == [1024, 512, 256, 128, 30]
+    assert widths((446,), depth=3) == [1024, 512, 256, 30]
+    assert widths((446,), depth=5, width=0.5) == [1024, 512, 256, 128, 64, 30]
+    tanh = networks.network((446,), 30, architecture=networks.Architecture("tanh"))
+    assert [type(layer).__name__ for layer in tanh[-3:]] == ["Linear", "Tanh", "Linear"]
+    # Two blocks with pooling leave 8 x 8 of 32 x 32.
+    model = networks.network((3, 32, 32), 10, dropout=0.2)
+    assert widths((3, 32, 32)) == [128, 30]
+    assert model[7].in_features == 32 * 8 * 8
+    assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
 
 
 def test_guarded_outputs_keep_their_class_and_leave_a_coin(recipe, monkeypatch):
@@ -79,6 +113,7 @@ def test_defences_train_seeded_and_tell_how_far_they_are(recipe, defence):
         data = (x[:100], y[:100])
         if defence == "adversarial-regularization":
             train, data = recipe["networks"].train_against_attacker, (*data, x[100:], y[100:])
+        options["every"] = 0.5
         return train(*data, each=lambda epochs, model: told.append(epochs), **options)
 
     one, other = trained(), trained()
@@ -86,6 +121,65 @@ def test_defences_train_seeded_and_tell_how_far_they_are(recipe, defence):
     inputs = torch.from_numpy(x)
     assert torch.equal(one(inputs), other(inputs))
     assert told[:4] == [0.5, 1.0, 1.5, 2.0]  # two batches of an epoch
+
+
+def test_images_train_with_every_defence_of_the_training(recipe):
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, 3, 70)
+    x = (rng.normal(size=(70, 3, 8, 8)) + y[:, None, None, None]).astype(np.float32)
+    networks, options = recipe["networks"], {"classes": 3, "seed": 0, "epochs": 30}
+    models = [
+        networks.train(x[:50], y[:50], dropout=0.2, **options),
+        networks.train_against_attacker(x[:50], y[:50], x[50:], y[50:], strength=0.5, **options),
+    ]
+    for model in models:
+        assert (recipe["train"].says(model, x[:50]).argmax(1) == y[:50]).mean() > 0.8
+
+
+@pytest.mark.parametrize("shape", [(40,), (3, 8, 8)])
+def test_private_training_spends_what_the_accountant_says(recipe, shape):
+    """DP-SGD as the recipe runs it, on records and on images; skipped without opacus."""
+    accountants = pytest.importorskip("opacus.accountants", reason="needs opacus")
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 3, 320)
+    x = (rng.normal(size=(320, *shape)) + rng.normal(size=(3, *shape))[y]).astype(np.float32)
+    told = []
+
+    def trained(noise):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of opacus are its own
+            return recipe["networks"].train_privately(
+                *(x, y),
+                **{"classes": 3, "seed": 7, "noise": noise, "clip": 1.0, "rate": 0.05},
+                **{"delta": 1e-4, "epochs": 3},
+                each=lambda epochs, model: told.append((epochs, model.training)),
+            )
+
+    (model, epsilon), (again, _), (noisy, less) = (trained(noise) for noise in (0.6, 0.6, 20.0))
+    assert told[:3] == [(1, False), (2, False), (3, False)]
+    assert not model.training
+    inputs = torch.from_numpy(x)
+    assert torch.equal(model(inputs), again(inputs))
+    # Five Poisson batches of a fifth in each of three epochs.
+    accountant = accountants.RDPAccountant()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(15):
+            accountant.step(noise_multiplier=0.6, sample_rate=0.2)
+        assert epsilon == pytest.approx(accountant.get_epsilon(delta=1e-4))
+    assert less < 0.5 < epsilon
+    # The noise goes into the gradients: with much of it nothing is learned.
+    right = [(m(inputs).argmax(1).numpy() == y).mean() for m in (model, noisy)]
+    assert right[0] > 0.8
+    assert right[1] < 0.6
+
+
+def test_without_opacus_private_training_is_refused_before_it_starts(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipe["train"].importlib.util, "find_spec", lambda name: None)
+    given = argparse.Namespace(defences="undefended,dp-sgd", work=tmp_path)
+    with pytest.raises(InputError, match="dp-sgd needs opacus; pip install opacus"):
+        recipe["train"].run(given, recipe["data"].DATASETS["mnist"])
+    assert not list(tmp_path.iterdir())
 
 
 def test_means_and_intervals_golden(recipe):
