@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -156,12 +157,18 @@ def loss_of(logits: np.ndarray, labels: np.ndarray) -> float:
     )
 
 
-def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def arguments(description: str) -> argparse.ArgumentParser:
+    """Where the data and the work lie, for every script of the recipe that needs both."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--dataset", choices=list(DATASETS), default="location30")
     parser.add_argument("--seeds", type=int, default=10)
+    return parser
+
+
+def options() -> argparse.Namespace:
+    parser = arguments(__doc__.splitlines()[0])
     parser.add_argument(
         "--published", action="store_true", help="undefended: 200 epochs without momentum"
     )
@@ -192,8 +199,12 @@ def run(given: argparse.Namespace, dataset: DataSet) -> None:
                 if done or (role == "small-shadow" and not small):
                     continue
                 how = {"seed": 3 * seed + number, "epochs": dataset.epochs, "every": every}
+                began = time.process_time()
                 job(x, y, parts, home=home, role=role, **how)
-                print(f"seed {seed}: {defence}, {role}", flush=True)
+                spent = time.process_time() - began
+                print(
+                    f"seed {seed}: {defence}, {role} ({spent:.1f} s of processor time)", flush=True
+                )
 
 
 def main() -> None:
