@@ -9,15 +9,20 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from canary.errors import InputError
+from canary.membership.risk import RiskScores
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "song_mittal"
-MODULES = ("large", "networks", "memguard", "data", "train", "table")
+MODULES = (
+    *("large", "networks", "memguard", "data", "train"),
+    *("attacks", "table", "risk", "variants"),
+)
 
 pytestmark = pytest.mark.timeout(600)  # mostly for imports on a busy machine
 
@@ -194,6 +199,75 @@ def test_means_and_intervals_golden(recipe):
     assert recipe["table"].summed([0.5]) == [0.5]
 
 
+def test_early_stopping_is_where_accuracy_comes_nearest(recipe):
+    path = [{"test": share} for share in (0.1, 0.5, 0.6, 0.55, 0.6)]
+    assert recipe["attacks"].nearest(path, 0.56) == 3
+    assert recipe["attacks"].nearest(path, 0.9) == 2  # the first of equally near ones
+
+
+def test_every_member_is_lacked_as_often(recipe, monkeypatch, tmp_path):
+    variants, train = recipe["variants"], recipe["train"]
+    monkeypatch.setattr(variants, "PARTS", 4)
+    x, y = made_up(60)
+    record, member = np.arange(60)[::-1].copy(), np.arange(60) < 34
+    (tmp_path / "undefended").mkdir()
+    np.savez(tmp_path / "undefended" / "target.npz", record=record, member=member)
+    trained = []
+
+    def of(given, labels, **options):
+        trained.append(given)
+        return recipe["networks"].network(given.shape[1:], 30)
+
+    monkeypatch.setattr(recipe["networks"], "train", of)
+    dataset = recipe["data"].DATASETS["location30"]
+    variants.lacking(tmp_path, x, y, dataset)
+    held = [np.load(path) for path in sorted((tmp_path / "lacking").iterdir())]
+    assert len(held) == variants.ROUNDS * 4
+    has = np.stack([one["member"] for one in held])
+    assert not has[:, 34:].any()
+    assert ((~has[:, :34]).sum(axis=0) == variants.ROUNDS).all()
+    # Each was trained on the members that it has, and on nothing else.
+    assert np.array_equal(trained[0], train.floats(x[record[has[0]]]))
+    variants.lacking(tmp_path, x, y, dataset)
+    assert len(trained) == len(held)  # all was there
+
+
+def judged(scores, member):
+    """Something with risk scores, of which nothing else is asked."""
+    risks = RiskScores(np.array(scores), 0.5, 5, "log", np.zeros(2, bool))
+    return SimpleNamespace(risks=risks, member=np.array(member, bool))
+
+
+def test_precision_is_of_the_seeds_that_guess_golden(recipe):
+    # From 0.8 on the first seed calls two members and one other, the second nobody.
+    found = recipe["risk"].guesses(
+        [
+            judged([0.9, 0.8, 0.5, 0.8, 0.1], [1, 1, 1, 0, 0]),
+            judged([0.7, 0.5, 0.5, 0.1], [1, 1, 0, 0]),
+        ]
+    )
+    row = {one["threshold"]: one for one in found}[0.8]
+    # At a prior of a half: 2/3 of the members against 1/2 of the others.
+    assert row["precision"] == [pytest.approx((2 / 3) / (2 / 3 + 1 / 2), abs=1e-5)]
+    assert row["recall"][0] == pytest.approx((2 / 3 + 0) / 2, abs=1e-5)
+    assert found[0]["precision"] is None
+
+
+def test_shares_up_to_a_score_golden(recipe):
+    below = recipe["risk"].share_below(np.array([0.0, 0.15, 0.15, 1.0]))
+    assert [below[at] for at in (0, 2, 3, 19, 20)] == [0.25, 0.25, 0.75, 0.75, 1.0]
+
+
+def test_trust_over_seeds_and_of_all_together_golden(recipe):
+    scores = [np.array([0.75, 0.75, 0.25, 0.25]), np.array([0.75, 0.25, 0.75, 0.25])]
+    members = [np.array([True, True, False, False])] * 2
+    found = recipe["risk"].trust(scores, members)
+    # The first seed's scores are off by a quarter everywhere, as are the second's: half of
+    # those of 0.75 are members. Together three of four of them are.
+    assert found["rmse"] == [0.25, 0.0]
+    assert found["curve"] == [[0.25, 0.25, 4], [0.75, 0.75, 4]]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_from_training_to_the_tables(tmp_path):
@@ -203,14 +277,18 @@ def test_from_training_to_the_tables(tmp_path):
     work = tmp_path / "work"
     common = ("--work", work)
     data = (*common, "--data", tmp_path, "--seeds", "1")
-    few = "undefended,memguard,dropout"
+    few = "undefended,memguard,adversarial-regularization"
+    out = ("--out", tmp_path)
     said = [
         subprocess.run([sys.executable, RECIPE / name, *options], capture_output=True, text=True)
         for name, options in (
             ("train.py", (*data, "--defences", few)),
             ("train.py", (*data, "--defences", few)),
             ("attacks.py", data),
-            ("table.py", (*common, "--out", tmp_path)),
+            ("table.py", (*common, *out)),
+            ("of_paper.py", out),
+            ("risk.py", (*common, *out)),
+            ("figures.py", (*data, *out)),
         )
     ]
     for done in said:
@@ -218,8 +296,15 @@ def test_from_training_to_the_tables(tmp_path):
     assert said[0].stdout.count("seed 0: ") == 3 + 3 + 2
     assert said[1].stdout == ""  # all was there
     assert "| MemGuard, paper | 100 | 60.7 | 50.1 | 68.7 | 69.1 | 52.1 | 68.8 |" in said[3].stdout
-    rows = json.loads((tmp_path / "results.json").read_text())["rows"]
-    assert rows["dropout"]["attacks"]["neural"]["accuracy"][0] > 0.5
+    found = json.loads((tmp_path / "location30.json").read_text())
+    rows = found["rows"]
+    assert rows["adversarial-regularization"]["attacks"]["neural"]["accuracy"][0] > 0.5
     assert rows["undefended"]["train"] == [1.0]
     assert rows["memguard"]["test"] == rows["undefended"]["test"]
-    assert (tmp_path / "defences.svg").is_file()
+    for text in ("table 1", "table 2", "table 3", "table 5", "| Location30, ours | undefended |"):
+        assert text in said[4].stdout
+    risk = json.loads((tmp_path / "location30-risk.json").read_text())
+    assert set(risk["rows"]) == {*few.split(","), "stopped"}
+    assert risk["rows"]["undefended"]["trust"]["risk"]["rmse"][0] < 0.3
+    for name in ("defences", "risk", "why"):
+        assert (tmp_path / f"{name}.svg").read_text().count("<path") > 20
