@@ -20,6 +20,7 @@ import train
 from data import DATASETS
 
 import canary
+from canary.errors import CanaryError
 from canary.membership.metric import AttackScores
 from canary.membership.neural import white_box_attack
 from canary.signals.gradients import gradient_features
@@ -206,7 +207,10 @@ def main() -> None:
     )
     options = parser.parse_args()
     torch.set_num_threads(1)
-    x, y = DATASETS[options.dataset].read(options.data)
+    try:
+        x, y = DATASETS[options.dataset].read(options.data)
+    except CanaryError as error:
+        raise SystemExit(f"attacks.py: {error}") from None
     for number in range(options.seeds):
         seed = options.work / f"seed-{number}"
         if not (seed / "attacks.json").is_file():

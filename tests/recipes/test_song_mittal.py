@@ -192,6 +192,18 @@ def test_without_opacus_private_training_is_refused_before_it_starts(recipe, tmp
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("script", ["train", "attacks"])
+def test_a_file_that_is_not_there_is_told_without_a_traceback(
+    recipe, tmp_path, monkeypatch, script
+):
+    options = ["--data", tmp_path, "--work", tmp_path / "work", "--dataset", "cifar100"]
+    options += ["--defences", "undefended"] if script == "train" else []
+    monkeypatch.setattr(sys, "argv", [script, *map(str, options)])
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    with pytest.raises(SystemExit, match=rf"{script}\.py: .*train\.bin: no such file; unpack"):
+        recipe[script].main()
+
+
 def test_means_and_intervals_golden(recipe):
     # Of 0.5 and 0.7: mean 0.6, standard error 0.1, and t of one degree of freedom is 12.706.
     assert recipe["table"].summed([0.5, 0.7]) == [0.6, 1.27062]
