@@ -280,6 +280,24 @@ def test_trust_over_seeds_and_of_all_together_golden(recipe):
     assert found["curve"] == [[0.25, 0.25, 4], [0.75, 0.75, 4]]
 
 
+def test_gain_is_of_the_strongest_attacks_seed_by_seed_golden(recipe):
+    def row(neural, confidence, **others):
+        reached = {"neural": neural, "confidence": confidence, **others}
+        return {"attacks": {name: {"accuracy": share} for name, share in reached.items()}}
+
+    rows = [
+        {"dropout": row(0.5, 0.6), "dropout/nearest": row(0.8, 0.7), "undefended": row(1, 1)},
+        {"dropout": row(0.9, 0.6), "dropout/nearest": row(0.5, 1.0), "undefended": row(1, 1)},
+    ]
+    gain = recipe["table"].gain
+    # 0.8 - 0.6 and 1.0 - 0.9: mean 0.15, standard error 0.05.
+    assert gain(rows, "dropout") == [0.15, pytest.approx(0.05 * 12.7062, abs=1e-4)]
+    assert gain(rows, "undefended") is None
+    assert gain([{"memguard": row(0.6, 0.5), "undefended": row(0.9, 0.7)}], "memguard") == [0.3]
+    # White boxes were not made of every model, so they do not count.
+    assert gain([{"memguard": row(0.6, 0.5, **{"white-box": 1.0}), **rows[0]}], "memguard") == [0.4]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_from_training_to_the_tables(tmp_path):
