@@ -37,7 +37,7 @@ from canary.workers.actors import Actors, Call
 if TYPE_CHECKING:
     from canary.workers.cluster import RayWorkers
 
-__all__ = ["SpreadModel", "spread_model"]
+__all__ = ["SpreadModel", "spread_model", "spread_over"]
 
 Ints = NDArray[np.int64]
 
@@ -53,22 +53,16 @@ class SpreadModel:
         Each keeps a `canary.models.kept.KeptModel`.
     tokenizer : Tokenizer
         Of the same model, in this process.
-
-    Raises
-    ------
-    ServerError
-        If the workers have different models, or other versions of the software than this
-        process.
+    facts : ModelFacts
+    sharing : sequence of int
+        How many workers share the memory that each has.
     """
 
-    def __init__(self, actors: Actors, tokenizer: Tokenizer) -> None:
-        self._actors, self.tokenizer = actors, tokenizer
-        found = self._of_all("about")
-        self.facts = _facts([one["facts"] for one in found])
-        _check_versions([one["versions"] for one in found])
-        places = [one["place"] for one in found]
-        self._sharing = [places.count(place) for place in places]
-        self.tells_moments = bool(found[0]["moments"])
+    def __init__(
+        self, actors: Actors, tokenizer: Tokenizer, facts: ModelFacts, sharing: Sequence[int]
+    ) -> None:
+        self._actors, self.tokenizer, self.facts = actors, tokenizer, facts
+        self._sharing = sharing
         self._walkers = itertools.count()
 
     @property
@@ -98,7 +92,7 @@ class SpreadModel:
 
     def memory(self) -> Memory:
         """Of all workers together, as if each had as little as the one that has least."""
-        found = self._of_all("memory")
+        found = _of_all(self._actors, "memory")
         least = min(free // n for (free, _), n in zip(found, self._sharing, strict=True))
         return Memory(self.lanes * least, max(held for _, held in found))
 
@@ -116,9 +110,6 @@ class SpreadModel:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _of_all(self, method: str) -> list[Any]:
-        return self._actors.ask([Call(method, to=lane) for lane in range(self.lanes)])
 
 
 class _TellingModel(SpreadModel):
@@ -152,11 +143,31 @@ def spread_model(workers: RayWorkers, tokenizer: Tokenizer, about: dict[str, Any
 
     actors = Actors(workers, keep, about)
     try:
-        model = SpreadModel(actors, tokenizer)
-        return _TellingModel(actors, tokenizer) if model.tells_moments else model
+        return spread_over(actors, tokenizer)
     except BaseException:
         actors.close()
         raise
+
+
+def spread_over(actors: Actors, tokenizer: Tokenizer) -> SpreadModel:
+    """The model that all of some workers keep.
+
+    Raises
+    ------
+    ServerError
+        If the workers have different models, or other versions of the software than this
+        process.
+    """
+    found = _of_all(actors, "about")
+    _check_versions([one["versions"] for one in found])
+    facts = _facts([one["facts"] for one in found])
+    places = [one["place"] for one in found]
+    kind = _TellingModel if found[0]["moments"] else SpreadModel
+    return kind(actors, tokenizer, facts, [places.count(place) for place in places])
+
+
+def _of_all(actors: Actors, method: str) -> list[Any]:
+    return actors.ask([Call(method, to=lane) for lane in range(actors.count)])
 
 
 class SpreadWalker:
