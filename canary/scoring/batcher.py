@@ -55,9 +55,9 @@ class Batcher:
     ----------
     model : LanguageModel
     batch_size : int, optional
-        Rows or nodes per batch, of nodes so many for each time that the model is kept
-        (`Spread`); found by trial unless given. Numbers depend on it only within
-        ``model.facts.noise_bits``.
+        Rows or nodes per batch; found by trial unless given. Numbers depend on it only
+        within ``model.facts.noise_bits``. A model that is kept several times (`Spread`) has
+        a batch of rows in each, and divides a batch of nodes.
     progress : callable, optional
         Told the number of queries after each batch.
 
@@ -88,8 +88,7 @@ class Batcher:
         memory = model.memory()
         logits = memory.free_bytes // (_BYTES_PER_LOGIT * model.facts.vocabulary)
         self._tokens = _tuner(batch_size, start=2048, limit=logits // lanes)
-        nodes = None if batch_size is None else batch_size * lanes
-        self._nodes = _tuner(nodes, start=64 * lanes, limit=logits)
+        self._nodes = _tuner(batch_size, start=64 * lanes, limit=logits)
         self._fixed_rows = batch_size
         self._most_probable = math.exp(model.facts.excess_nats)
         self._held_tokens = memory.free_bytes // (4 * max(memory.bytes_per_held_token, 1))
