@@ -200,7 +200,8 @@ class RayWorkers:
         return ServerError(
             f"no Ray cluster can be reached ({str(error).partition(chr(10))[0]})",
             cure="check the address, and that `ray status` answers there; the same versions of "
-            "Python and Ray run on both sides; address='local' starts a cluster here",
+            "Python and Ray run on both sides, and where the cluster asks for a token it is in "
+            "RAY_AUTH_TOKEN; the address local starts a cluster here",
             where=self.address,
         )
 

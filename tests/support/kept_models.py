@@ -1,7 +1,8 @@
 """A small recurrent model on disk, and a factory for it that workers can import.
 
 With ``KILL_AT=calls:path`` among the variables of a process, it ends itself as by SIGKILL at
-that call of the network, unless there is something at the path; there is from then on.
+that call of the network, unless there is something at the path; there is from then on. Without
+a path it always does.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def _called(_net, _given):
     at, _, mark = os.environ.get("KILL_AT", "").partition(":")
     if at and CALLS[0] == int(at):
         try:
-            os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+            if mark:
+                os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return
         os.kill(os.getpid(), signal.SIGKILL)

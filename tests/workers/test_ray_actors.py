@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,10 +34,45 @@ CODE = "T: {digit:4}."
 
 
 @pytest.fixture(scope="module")
-def address():
+def _cluster():
     """One cluster for most: a connection that is there is used, and stays."""
-    with RayWorkers(processors=2).connected() as ray:
-        yield ray.get_runtime_context().gcs_address
+    with RayWorkers(processors=2).connected():
+        yield
+
+
+@contextmanager
+def _node(*words):
+    """A machine of a cluster, for Ray."""
+    ray = Path(sys.executable).with_name("ray")
+    with subprocess.Popen(
+        [ray, "start", "--block", "--num-cpus", "1", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "RAY_AUTH_MODE": "disabled"},
+    ) as process:
+        try:
+            told = []
+            for line in process.stdout:
+                told.append(line)
+                if "block forever" in line:
+                    break
+            else:
+                pytest.fail("".join(told))
+            yield process
+        finally:
+            process.terminate()
+
+
+@pytest.fixture
+def two_machines():
+    """The address of a cluster of two nodes with one processor each."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    head = ("--head", f"--port={port}", "--include-dashboard=false")
+    with _node(*head), _node(f"--address=127.0.0.1:{port}"):
+        yield f"127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +96,8 @@ def kept(folder, variables=None, **options):
     return load(folder, factory=FACTORY, workers=there)
 
 
-def test_rows_are_scored_to_the_last_bit_when_a_worker_is_killed(address, folder, kill):
+@pytest.mark.usefixtures("_cluster")
+def test_rows_are_scored_to_the_last_bit_when_a_worker_is_killed(folder, kill):
     rng = np.random.default_rng(0)
     rows = Rows.of([rng.integers(0, 45, rng.integers(2, 30)).tolist() for _ in range(400)])
     variables, mark = kill(5)
@@ -70,7 +110,8 @@ def test_rows_are_scored_to_the_last_bit_when_a_worker_is_killed(address, folder
     assert (there == Batcher(here, batch_size=8).score(rows)).all()
 
 
-def test_ranks_are_the_same_when_a_worker_is_killed(address, folder, kill):
+@pytest.mark.usefixtures("_cluster")
+def test_ranks_are_the_same_when_a_worker_is_killed(folder, kill):
     canaries = generate(CODE, repetitions=[1], per_repetition=4, controls=2, seed=1)
     told = {"method": "rank", "draws": 300, "batch_size": 32}
     variables, mark = kill(40)
@@ -81,7 +122,8 @@ def test_ranks_are_the_same_when_a_worker_is_killed(address, folder, kill):
     assert alike([r.to_dict() for r in there], [r.to_dict() for r in here])
 
 
-def test_extraction_is_the_same_when_a_worker_is_killed(address, folder, kill):
+@pytest.mark.usefixtures("_cluster")
+def test_extraction_is_the_same_when_a_worker_is_killed(folder, kill):
     told = {"top": 5, "batch_size": 32}
     variables, mark = kill(10)
     with kept(folder, variables) as model:
@@ -92,16 +134,18 @@ def test_extraction_is_the_same_when_a_worker_is_killed(address, folder, kill):
     assert alike(there.to_dict(), here.to_dict())
 
 
-def test_what_a_worker_cannot_load_is_told_as_it_is(address, folder, tmp_path):
+@pytest.mark.usefixtures("_cluster")
+def test_what_a_worker_cannot_load_is_told_as_it_is(folder, tmp_path):
     broken = saved(tmp_path / "broken", width=8)
     (broken / "config.json").write_text(json.dumps({"width": 9}))
     with pytest.raises(ModelError, match="do not give a model"):
         kept(broken)
 
 
-def test_a_call_that_always_kills_ends_with_an_error(address, folder):
+@pytest.mark.usefixtures("_cluster")
+def test_a_call_that_always_kills_ends_with_an_error(folder):
     with pytest.raises(ServerError, match="2 workers died at it, the last by ActorDied"):
-        kept(folder, {"KILL_AT": "1:/dev/null/none"}, retries=1, actors=1)
+        kept(folder, {"KILL_AT": "1:"}, retries=1, actors=1)
 
 
 def command(*words, **variables):
@@ -135,12 +179,15 @@ def test_an_audit_by_command_is_the_same_when_a_worker_is_killed(folder, kill, t
     assert alike(found, wanted)
 
 
-def test_scores_by_command_are_the_same_at_an_address(address, folder, tmp_path):
+def test_scores_by_command_are_the_same_at_an_address(two_machines, folder, tmp_path):
     lines = (json.dumps({"text": f"line {i} " + "abc " * (i % 5)}) + "\n" for i in range(300))
     (tmp_path / "texts.jsonl").write_text("".join(lines))
     words = ["score", folder, tmp_path / "texts.jsonl", "--factory", FACTORY, "--batch-size", 16]
     here = command(*words, "--out", tmp_path / "here.jsonl")
-    there = command(*words, "--out", tmp_path / "there.jsonl", "--ray", address, "--workers", 2)
+    there = command(
+        *(*words, "--out", tmp_path / "there.jsonl", "--ray", two_machines, "--workers", 2),
+        RAY_AUTH_MODE="disabled",
+    )
     assert here.returncode == there.returncode == 0, there.stderr
     assert (tmp_path / "there.jsonl").read_bytes() == (tmp_path / "here.jsonl").read_bytes()
 
@@ -150,17 +197,17 @@ def test_a_stop_ends_the_command_as_it_does_without_workers(folder, tmp_path):
     (tmp_path / "texts.jsonl").write_text('{"text": "line"}\n' * 200_000)
     words = ["score", folder, tmp_path / "texts.jsonl", "--factory", FACTORY, "--ray", "local"]
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [*ENTRY, *map(str, [*words, "--workers", 1, "--out", tmp_path / "out.jsonl"])],
         stderr=subprocess.PIPE,
         text=True,
         env={**ENVIRONMENT, "PYTHONPATH": path},
-    )
-    assert any("keep" in line for line in process.stderr)
-    process.terminate()
-    told = process.stderr.read()
-    assert process.wait() == 143, told
-    assert "stopped" in told
+    ) as process:
+        assert any("keep" in line for line in process.stderr)
+        process.terminate()
+        told = process.stderr.read()
+        assert process.wait() == 143, told
+        assert "stopped" in told
 
 
 def alike(found, wanted, noise=1e-4):
