@@ -118,6 +118,12 @@ def _load_spread(
 ) -> LanguageModel:
     from canary.models.spread import spread_model
 
+    if is_url(source) or isinstance(source, Endpoint):
+        raise InputError(
+            "a served model is computed by its server, and workers were given",
+            cure="leave the workers out (--ray), or give the folder of the model",
+            where=getattr(source, "base", source),
+        )
     given = {"model": source, "tokenizer": tokenizer, "factory": about["factory"]}
     for name, value in given.items():
         if not isinstance(value, str | os.PathLike) and (value is not None or name == "model"):
@@ -126,12 +132,6 @@ def _load_spread(
                 cure="give its path, a hub id, or the name of the factory",
                 where="load",
             )
-    if is_url(source):
-        raise InputError(
-            "a served model is computed by its server, and workers were given",
-            cure="leave the workers out (--ray), or give the folder of the model",
-            where=source,
-        )
     seam = _tokenizer_of(os.fspath(source), tokenizer, about["factory"])
     named = {"source": source, "tokenizer": tokenizer}
     paths = {name: None if one is None else _absolute(one) for name, one in named.items()}
