@@ -235,6 +235,7 @@ def _import_factory(name: str) -> Callable[[dict[str, Any]], Any]:
             assert spec is not None
             assert spec.loader is not None
             module = importlib.util.module_from_spec(spec)
+            sys.modules.setdefault(spec.name, module)  # where a dataclass looks for its module
             spec.loader.exec_module(module)
         else:
             module = _import_from_here(place)
