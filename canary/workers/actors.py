@@ -85,6 +85,12 @@ class Actors:
 
         No more than two at a time wait or run at one worker. What a call raises is raised
         here.
+
+        Raises
+        ------
+        ServerError
+            If a call ends its workers again and again, a worker cannot be replaced, or the
+            cluster fails.
         """
         todo = deque((number, call, self._workers.retries) for number, call in enumerate(calls))
         answers: list[Any] = [None] * len(calls)
@@ -102,6 +108,8 @@ class Actors:
                 todo.appendleft((number, calls[number], left - 1))
             except self._ray.exceptions.RayTaskError as error:
                 raise error.cause from error
+            except self._ray.exceptions.RayError as error:
+                raise self._failed(error) from error
         return answers
 
     def close(self) -> None:
@@ -166,7 +174,16 @@ class Actors:
                 "can go on",
                 where=self._workers.address,
             )
+        self._ray.kill(keeper)  # where only its machine was out of reach, it would keep its place
         self._keepers[self._keepers.index(keeper)] = self._started()
+
+    def _failed(self, error: BaseException) -> ServerError:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        return ServerError(
+            f"the cluster failed ({lines[0]})",
+            cure="look at `ray status` and Ray's logs, then start again",
+            where=self._workers.address,
+        )
 
     def _given_up(self, error: BaseException) -> ServerError:
         return ServerError(

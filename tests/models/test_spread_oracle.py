@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from small_models import build
-from stand_in_ray import ray_of
+from stand_in_ray import OtherError, ray_of
 
 from canary.audits.auditing import exposure
 from canary.audits.extracting import extract
@@ -24,6 +24,9 @@ from canary.models.dividing import divided, rows_below
 from canary.models.kept import KeptModel
 from canary.models.spread import spread_over
 from canary.scoring.batcher import Batcher
+from canary.search.enumerate import enumerate_leaves
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.tree import compile_tree
 from canary.workers.actors import Actors, Call
 from canary.workers.cluster import RayWorkers
 
@@ -180,6 +183,38 @@ def test_rows_below_share_ancestors():
     assert rows_below(paths[:0], np.zeros(0, np.int64)) == 0
 
 
+COMPUTED: dict[int, int] = {}
+
+
+class Counting(KeptModel):
+    """Counts what it computes itself."""
+
+    def expand(self, **given):
+        found = super().expand(**given)
+        COMPUTED[id(self)] = COMPUTED.get(id(self), 0) + found["queries"]
+        return found
+
+
+def keep_counting(name):
+    return Counting(build(name))
+
+
+@pytest.mark.parametrize(
+    ("text", "workers", "more"), [(CODE, 2, 1.1), (CODE, 4, 1.25), ("T: {re:(a|b){10}}", 2, 1.25)]
+)
+def test_all_workers_have_a_share_and_little_is_computed_twice(text, workers, more, spread):
+    COMPUTED.clear()
+    model = spread("table", workers=workers, make=keep_counting)
+    tree = compile_tree(Format(text), CandidateEncoder(model.tokenizer))
+    batcher, queries = Batcher(model, batch_size=64), 0
+    with model.open(Context(tree.context), memory_bytes=2**26) as walker:
+        for _leaves, spent in enumerate_leaves(tree, walker, batcher):
+            queries += spent
+    assert queries == tree.queries()
+    assert queries <= sum(COMPUTED.values()) <= more * queries
+    assert max(COMPUTED.values()) <= 1.5 * sum(COMPUTED.values()) / workers
+
+
 # What workers cannot do.
 
 
@@ -219,6 +254,13 @@ def test_a_model_that_does_not_load_is_told_as_it_is(spread):
 def test_a_call_that_ends_its_workers_ends_with_an_error(spread):
     with pytest.raises(ServerError, match="3 workers died at it, the last by DiedError; look for"):
         spread("lstm", retries=2, deaths=6)
+
+
+def test_a_cluster_that_fails_is_told(spread):
+    model = spread("lstm")
+    model.ray.get = lambda ticket: (_ for _ in ()).throw(OtherError("no head\nany more"))
+    with pytest.raises(ServerError, match=r"local: the cluster failed \(no head\); look at"):
+        model.memory()
 
 
 def test_no_room_is_said_before_anything_waits(spread, monkeypatch):

@@ -16,11 +16,15 @@ _DEATHS = (
 )
 
 
-class DiedError(Exception):
+class OtherError(Exception):
+    """Whatever else Ray raises."""
+
+
+class DiedError(OtherError):
     pass
 
 
-class RaisedError(Exception):
+class RaisedError(OtherError):
     def __init__(self, cause):
         super().__init__()
         self.cause = cause
@@ -98,10 +102,12 @@ def ray_of(*, init=None, deaths=0, every=0, cpus=2.0):
     ray.put, ray.get, ray.remote = dict, get, remote
     ray.wait = lambda tickets, num_returns: (tickets[:1], tickets[1:])
     ray.cancel = lambda ticket, force: running.pop(ticket, None)
-    ray.kill = ray.actors.remove
+    ray.kill = lambda actor: setattr(actor, "held", None)
     ray.cluster_resources = lambda: {"CPU": cpus}
     ray.nodes = lambda: [{"Alive": True, "Resources": {"CPU": cpus}}]
-    ray.exceptions = SimpleNamespace(RayTaskError=RaisedError, **dict.fromkeys(_DEATHS, DiedError))
+    ray.exceptions = SimpleNamespace(
+        RayError=OtherError, RayTaskError=RaisedError, **dict.fromkeys(_DEATHS, DiedError)
+    )
     return ray
 
 
