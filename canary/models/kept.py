@@ -111,15 +111,12 @@ class KeptModel:
     ) -> dict[str, Any]:
         """`Walker.expand`, after states were let go.
 
-        Handles of another life are not used: their states are gone, and are computed again.
+        In a new life no state is held, so that all handles are stale, and the states below
+        the nodes are computed again.
         """
         at = self._at(walker, life, opening)
-        given = Nodes(**_own(nodes))
-        if at.life == life:
-            at.walker.release(np.array(released))
-        else:
-            given.handles[:] = -1
-        found = at.walker.expand(given, Children(**_own(tokens)), keep=keep)
+        at.walker.release(np.array(released))
+        found = at.walker.expand(Nodes(**_own(nodes)), Children(**_own(tokens)), keep=keep)
         return {
             "life": at.life,
             "room": at.walker.room,

@@ -32,7 +32,7 @@ class RaisedError(OtherError):
 
 class _Actor:
     def __init__(self, held, options, submit):
-        self.held, self.options = held, options
+        self.held, self.options, self.killed, self.asked = held, options, False, []
         self.call = SimpleNamespace(remote=lambda *given: submit(self, given))
 
 
@@ -93,7 +93,9 @@ def ray_of(*, init=None, deaths=0, every=0, cpus=2.0):
         if actor.held is None:
             raise DiedError
         try:
-            found = pickle.dumps(actor.held.call(*_fixed(pickle.loads(given))))
+            arguments = _fixed(pickle.loads(given))
+            actor.asked.append(arguments[0])
+            found = pickle.dumps(actor.held.call(*arguments))
         except Exception as error:
             raise RaisedError(error) from error
         return _fixed(pickle.loads(found))
@@ -102,7 +104,7 @@ def ray_of(*, init=None, deaths=0, every=0, cpus=2.0):
     ray.put, ray.get, ray.remote = dict, get, remote
     ray.wait = lambda tickets, num_returns: (tickets[:1], tickets[1:])
     ray.cancel = lambda ticket, force: running.pop(ticket, None)
-    ray.kill = lambda actor: setattr(actor, "held", None)
+    ray.kill = lambda actor: vars(actor).update(held=None, killed=True)
     ray.cluster_resources = lambda: {"CPU": cpus}
     ray.nodes = lambda: [{"Alive": True, "Resources": {"CPU": cpus}}]
     ray.exceptions = SimpleNamespace(
