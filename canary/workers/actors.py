@@ -17,6 +17,13 @@ __all__ = ["Actors", "Call"]
 _AHEAD = 2
 """Calls that wait or run at one worker: it has the next when it is done with one."""
 
+_LOOK = 10.0
+"""Seconds without an answer after which the machines are counted.
+
+A worker may be lost with its machine before the cluster knows that this is gone, and another
+be waiting for room that will never be.
+"""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -97,7 +104,11 @@ class Actors:
         running: dict[Any, tuple[int, Call, int, Any]] = {}
         while todo or running:
             self._send(todo, running)
-            (ticket,), _ = self._ray.wait(list(running), num_returns=1)
+            ready, _ = self._ray.wait(list(running), num_returns=1, timeout=_LOOK)
+            if not ready:
+                self._check_room()
+                continue
+            (ticket,) = ready
             number, _, left, keeper = running.pop(ticket)
             try:
                 answers[number] = self._ray.get(ticket)
@@ -167,6 +178,12 @@ class Actors:
         """Put another in the place of a worker that died, unless that was done already."""
         if keeper not in self._keepers:
             return
+        self._check_room()
+        self._ray.kill(keeper)  # where only its machine was out of reach, it would keep its place
+        self._keepers[self._keepers.index(keeper)] = self._started()
+
+    def _check_room(self) -> None:
+        """Refuse to wait for a worker that can start nowhere."""
         if self._workers.room(self._ray) < len(self._keepers):
             raise ServerError(
                 "a worker died, and the machines that are left have no room for another",
@@ -174,8 +191,6 @@ class Actors:
                 "can go on",
                 where=self._workers.address,
             )
-        self._ray.kill(keeper)  # where only its machine was out of reach, it would keep its place
-        self._keepers[self._keepers.index(keeper)] = self._started()
 
     def _failed(self, error: BaseException) -> ServerError:
         lines = str(error).strip().splitlines() or [type(error).__name__]

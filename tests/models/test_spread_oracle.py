@@ -273,6 +273,23 @@ def test_no_room_is_said_before_anything_waits(spread, monkeypatch):
         model.memory()
 
 
+def test_a_worker_that_can_start_nowhere_is_not_waited_for(spread):
+    """Its machine was lost, and the cluster learns of it later."""
+    model = spread("lstm")
+    waits = []
+
+    def wait(tickets, num_returns, timeout):
+        waits.append(timeout)
+        if len(waits) == 2:
+            model.ray.nodes = lambda: [{"Alive": True, "Resources": {"CPU": 1.0}}]
+        return [], tickets
+
+    model.ray.wait = wait
+    with pytest.raises(ServerError, match="a worker died, and the machines that are left"):
+        model.memory()
+    assert len(waits) == 2
+
+
 def test_memory_is_divided_among_those_who_share_it(spread):
     model = spread("table", workers=4)
     here = build("table").memory()

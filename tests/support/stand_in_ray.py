@@ -102,7 +102,7 @@ def ray_of(*, init=None, deaths=0, every=0, cpus=2.0):
 
     ray.init, ray.shutdown, ray.is_initialized = start, lambda: None, lambda: False
     ray.put, ray.get, ray.remote = dict, get, remote
-    ray.wait = lambda tickets, num_returns: (tickets[:1], tickets[1:])
+    ray.wait = lambda tickets, num_returns, timeout=None: (tickets[:1], tickets[1:])
     ray.cancel = lambda ticket, force: running.pop(ticket, None)
     ray.kill = lambda actor: vars(actor).update(held=None, killed=True)
     ray.cluster_resources = lambda: {"CPU": cpus}
