@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,7 +33,8 @@ from torch import Tensor, nn
 import canary
 from canary.audits.extracting import with_extractions
 from canary.records.files import atomic_write, make_folder
-from canary.reports.extractions import extraction_sentence
+from canary.reports.extractions import MODEL_ARGUMENTS, extract_command
+from canary.statistics.numbers import plural
 from canary.statistics.units import LN2
 
 if TYPE_CHECKING:
@@ -161,10 +163,13 @@ def run(
         loaded = canary.load(model, tokenizer=tokenizer)
         audit = canary.audit(loaded, canaries, start_token=START, seed=seed, stage=stage)
         audit = with_extractions(audit, loaded, canaries, stage=stage)
-    audit = replace(audit, settings={**audit.settings, "canaries_in_corpus": inject})
+    named = shlex.join([str(out / "model"), "--factory", "canary.demo:build"])
+    known = {"canaries_in_corpus": inject, MODEL_ARGUMENTS: named}
+    audit = replace(audit, settings={**audit.settings, **known})
     say(f"Audited: {audit.formats[0].reason}")
     for extraction in audit.extractions:
-        say(f"Extracted: {extraction_sentence(audit, extraction)}")
+        command = extract_command(audit, extraction, canaries=str(out / "canaries.json"))
+        say(f"Extracted {plural(len(extraction.candidates), 'candidate')}; in clear: {command}")
 
     canaries.save(out / "canaries.json")
     lines = [json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts]

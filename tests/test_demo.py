@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import statistics
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_all_files_are_there_and_fit_together(tiny):
 
 def test_it_ends_by_extracting_what_is_repeated(tiny):
     """As many candidates as canaries went in; the likeliest is one of 30 copies."""
-    _, audit, said = tiny
+    folder, audit, said = tiny
     (found,) = audit.extractions
     repeated = {c.id for c in audit.canaries if c.repetitions == 30}
     assert len(found.candidates) == found.top == 4
@@ -85,7 +86,12 @@ def test_it_ends_by_extracting_what_is_repeated(tiny):
             exposure = next(a.exposure for a in audit.canaries if a.id == c.canary)
             assert c.exposure_lower_bits <= exposure.bits + 1e-9
             assert c.exposure_upper_bits >= exposure.bits - 1e-9
-    assert [line for line in said if line.startswith("Extracted: ")]
+    (told,) = (line for line in said if line.startswith("Extracted 4 candidates; in clear: "))
+    words = told.partition("canary extract ")[2]
+    assert words.startswith(f"{folder / 'model'} --factory canary.demo:build ")
+    assert words.endswith(f"--canaries {folder / 'canaries.json'} --start-token $'\\n'")
+    page = html.unescape((folder / "report.html").read_text("utf-8"))
+    assert words.partition(" --canaries")[0] in page
 
 
 def test_no_secret_leaves_the_manifest_and_the_corpus(tiny):

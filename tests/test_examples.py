@@ -40,7 +40,7 @@ HAS = {
     "docs/models.md": ["checkpoint", "adapter", "t5"],
     "docs/own-models.md": ["canaries.json"],
     "docs/pytest.md": ["model", "canaries.json", "entry points"],
-    "docs/quickstart.md": ["corpus.jsonl", "model"],
+    "docs/quickstart.md": [],  # it makes what it needs
     "docs/records.md": ["audit", "canaries.json"],
     "docs/reference/cli.md": [
         "corpus.jsonl",
@@ -96,6 +96,26 @@ NOT_RUN = {
 }
 """How blocks begin that are not run, and why; each is marked in its page."""
 
+UNDECIDED = 3
+VERDICTS = {
+    "docs/quickstart.md": ("canary check ", (0, 1, UNDECIDED)),  # of a training in small
+    "docs/forgetting.md": ("canary forgotten ", (0, UNDECIDED)),  # of untrained models
+    "docs/reference/cli.md": ("canary forgotten ", (0, UNDECIDED)),  # of made-up numbers
+}
+"""Lines of a page whose exit code is an answer, and which it may be here."""
+
+IN_SMALL = {
+    "docs/quickstart.md": {
+        "EPOCHS = 10\n": "EPOCHS = 1\n",
+        "lr=2e-3": "lr=0.0",
+        '"n_embd": 128, "n_layer": 2': '"n_embd": 16, "n_layer": 1',
+    }
+}
+"""What a page says of the size of something, and what is run in its place.
+
+A model that learns nothing is soon audited: none of its canaries can be ranked.
+"""
+
 RUN = [page for page in PAGES if blocks(page)]
 
 
@@ -137,15 +157,18 @@ def test_examples_run(reader, capfd):
         capfd.readouterr()
         if block.language == "sh":
             for line in block.text.replace("\\\n", " ").splitlines():
-                run_line(line)
+                run_line(line, page)
         elif block.language == "text":
             examples = block.text.partition("Example")[2]
             for line in re.findall(r"^ +(canary .*)$", examples, re.MULTILINE):
                 with the_model_of(line):
-                    run_line(line)
+                    run_line(line, page)
         elif block.language == "python":
             save(block.text)
-            exec(compile(block.text, str(page), "exec"), names)
+            code = block.text
+            for whole, small in IN_SMALL.get(name(page), {}).items():
+                code = code.replace(whole, small)
+            exec(compile(code, str(page), "exec"), names)
             said = capfd.readouterr().out.splitlines()
             for expected in re.findall(r"^ *print\(.*\)  # (.+)$", block.text, re.MULTILINE):
                 assert expected in said
@@ -166,15 +189,16 @@ def the_model_of(line: str) -> Iterator[None]:
     Path("other").rename("model")
 
 
-def run_line(line: str) -> None:
+def run_line(line: str, page: Path) -> None:
     """One line of a shell: `canary` in this process, everything else in bash."""
+    start, codes = VERDICTS.get(name(page), ("", (0,)))
     if line.startswith("canary "):
         code = run(words_of(line))
     elif line.strip():
         code = subprocess.run(["bash", "-euo", "pipefail", "-c", line]).returncode
     else:
         return
-    assert code == 0, line
+    assert code in (codes if line.startswith(start) else (0,)), line
 
 
 def words_of(line: str) -> list[str]:
@@ -200,6 +224,12 @@ def test_what_is_not_run_is_marked_and_nothing_else():
         assert block.marked == (reason(block) is not None), (name(page), block.text)
     begun = {start for start in NOT_RUN for _, b in all_blocks() if b.text.startswith(start)}
     assert begun == set(NOT_RUN)
+
+
+def test_what_is_run_in_small_and_what_may_end_otherwise_is_there():
+    pages = {name(page): page.read_text(encoding="utf-8") for page in RUN}
+    assert all(whole in pages[page] for page, sizes in IN_SMALL.items() for whole in sizes)
+    assert all(start in pages[page] for page, (start, _) in VERDICTS.items())
 
 
 def test_blocks_are_of_the_languages_that_are_run_or_shown():

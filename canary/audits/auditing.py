@@ -13,7 +13,7 @@ import numpy as np
 from canary.audits.between import exposures_between, gives_bounds
 from canary.audits.combining import combined_p
 from canary.audits.measuring import Auditor
-from canary.audits.result import Audit, CanaryResult
+from canary.audits.result import Audit, CanaryResult, noted
 from canary.audits.settings import METHODS, Settings
 from canary.corpus.canaries import Canary, CanarySet, canary_set
 from canary.errors import InputError, UnsupportedError
@@ -26,7 +26,7 @@ from canary.scoring.batcher import Stage
 from canary.scoring.identity import identity_of
 from canary.statistics.result import SKEW_NORMAL
 
-__all__ = ["audit", "exposure"]
+__all__ = ["audit", "exposure", "exposure_and_notes"]
 
 # Keeps the controls apart from what else is drawn from the same seed.
 _CONTROLS_STREAM = 0x6374726C
@@ -103,13 +103,42 @@ def exposure(
     ModelError
         If a candidate is too long for the model, cannot be tokenized, or gets NaN.
     """
+    return exposure_and_notes(
+        model,
+        canaries,
+        method=method,
+        budget=budget,
+        draws=draws,
+        seed=seed,
+        start_token=start_token,
+        context=context,
+        batch_size=batch_size,
+        stage=stage,
+    )[0]
+
+
+def exposure_and_notes(
+    model: Any,
+    canaries: CanarySet,
+    *,
+    method: str,
+    budget: int,
+    draws: int,
+    seed: int,
+    start_token: str | None,
+    context: str,
+    batch_size: int | None,
+    stage: Stage | None,
+) -> tuple[tuple[CanaryResult, ...], tuple[str, ...]]:
+    """`exposure`, and what its reader must know before the numbers: `Audit.notes`."""
     settings = Settings(method, budget, draws, seed, start_token, context, batch_size)
     canary_set(canaries)
     function(stage, "stage")
     seam = load(model)
     if gives_bounds(seam):
         return exposures_between(seam, canaries, settings, stage)
-    return Auditor.of(seam, settings, stage).measure(canaries)[0]
+    results, formats = Auditor.of(seam, settings, stage).measure(canaries)
+    return results, noted(formats)
 
 
 def audit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from canary.audits.below import Below
-from canary.audits.candidates import deepest
+from canary.audits.candidates import deepest, notes_on
 from canary.audits.ranked import by_bounds
 from canary.audits.result import CanaryResult
 from canary.audits.settings import Settings
@@ -28,8 +28,8 @@ def gives_bounds(model: LanguageModel) -> bool:
 
 def exposures_between(
     model: LanguageModel, canaries: CanarySet, settings: Settings, stage: Stage | None
-) -> tuple[CanaryResult, ...]:
-    """Certain intervals of exposures, by branch and bound, in the order of the set.
+) -> tuple[tuple[CanaryResult, ...], tuple[str, ...]]:
+    """Certain intervals of exposures, by branch and bound, in the order of the set; and notes.
 
     `px_bits` are those below the context, and the least that a canary can cost where a
     token of it was not told.
@@ -55,6 +55,7 @@ def exposures_between(
     )
     announce(model, lambda: 0, at_most=settings.budget * len(canaries.formats))
     found: dict[str, CanaryResult] = {}
+    notes: list[str] = []
     for number, format in enumerate(canaries.formats):
         mine = [c for c in canaries if c.format == number]
         fills = [c.fill for c in mine]
@@ -73,6 +74,7 @@ def exposures_between(
             memory_bytes=below.memory_bytes(),
             budget=settings.budget,
         )
+        notes += notes_on(below.encoder, format, mine, settings.seed)
         exposures = by_bounds(ranks.bounds, space_size=format.size)
         least = np.minimum(ranks.px_bits, 1e6)
         for at, canary in enumerate(mine):
@@ -86,4 +88,4 @@ def exposures_between(
                 skew_normal=None,
                 natural=canaries.natural and not canary.control,
             )
-    return tuple(found[c.id] for c in canaries)
+    return tuple(found[c.id] for c in canaries), tuple(dict.fromkeys(notes))

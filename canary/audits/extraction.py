@@ -173,7 +173,7 @@ class Extraction:
         return replace(self, candidates=tuple(replace(c, fill=None) for c in self.candidates))
 
     def summary(self, *, show_secrets: bool = False) -> str:
-        """A few lines for a terminal: the candidates, masked unless asked, and how surely."""
+        """A few lines for a terminal: the candidates, masked unless asked, how surely, notes."""
         lines = []
         for place, c in enumerate(self.candidates, 1):
             shown = clean(c.fill if show_secrets and c.fill is not None else self.masked)
@@ -181,6 +181,7 @@ class Extraction:
             name = f", {clean(c.canary)}" if c.canary else ""
             lines.append(f"{place:>3}. {shown}  {c.px_bits:.2f} bits, {proof}{name}")
         lines.append(self.verdict())
+        lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
     def verdict(self) -> str:

@@ -106,13 +106,19 @@ class Auditor:
             tokens = deepest(plan.tree)
         shards = None if self.run is None else self.run.series(f"format-{number}")
         earlier = [] if shards is None else [shard.state for shard in shards]
-        left = round(plan.queries * (1 - sum(state["share"] for state in earlier)))
-        name = ENUMERATION if plan.method == ENUMERATION else UNIFORM_DRAWS
-        batcher = self.below.batcher(f"{name} of {format.masked}", left)
+        drawn, enumerated = min(self.settings.draws, format.size), plan.method == ENUMERATION
+        name = ENUMERATION if enumerated else UNIFORM_DRAWS
+        walked = enumerated and plan.tree is not None
+        # Whole rows cost every token but the first; canaries are priced as rows in any case.
+        own = len(fills) * (tokens - 1 + (below if walked else 0))
+        work = plan.queries if walked else (format.size if enumerated else drawn) * (tokens - 1)
+        left = own + round(work * (1 - sum(state["share"] for state in earlier)))
+        rest = ", the rest" if earlier else ""
+        batcher = self.below.batcher(f"{name} of {format.masked}{rest}", left)
         batcher.check_length(tokens)
         noise_bits = facts.noise_bits(tokens)
         one = OneFormat(self.below, self.settings, plan, number, format, fills, noise_bits)
-        if plan.method == ENUMERATION:
+        if enumerated:
             found = one.enumerated(batcher, shards)
         else:
             found = one.drawn(batcher, shards)
@@ -120,12 +126,12 @@ class Auditor:
         if plan.method in (RANK, RANK_AND_DRAWS):
             kept = None if self.run is None else self.run.series(f"format-{number}-rank")
             earlier += [] if kept is None else [shard.state for shard in kept]
-            drawn = found.exposures
-            found, done = one.ranked(found, kept)
-            reason = f"{reason}; {done}"
+            by_draws = found.exposures
+            found, done, left_out = one.ranked(found, kept)
+            more = ""
             if plan.method == RANK_AND_DRAWS:
-                found, more = one.some_by_importance(found, drawn)
-                reason += more
+                found, more = one.some_by_importance(found, by_draws)
+            reason = f"{reason}; {done}{more}{left_out}"
         if plan.method == IMPORTANCE:
             found, cost = one.by_importance(found)
             reason = f"{reason}, {cost}{untold(found.exposures)}"
@@ -141,7 +147,7 @@ class Auditor:
             histogram=found.histogram,
             skew_normal=fit,
             candidates=found.candidates,
-            draws=None if plan.method == ENUMERATION else min(self.settings.draws, format.size),
+            draws=None if enumerated else drawn,
             queries=found.queries,
             tokens=tokens,
             noise_bits=noise_bits,

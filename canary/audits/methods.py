@@ -17,6 +17,7 @@ from canary.audits.ranked import (
     by_bounds,
     kept_bounds,
     outcome,
+    untried,
     within,
 )
 from canary.audits.settings import Settings
@@ -150,8 +151,8 @@ class OneFormat:
             np.sort(drawn.px_bits[drawn.others]),
         )
 
-    def ranked(self, drawn: Found, kept: Series | None) -> tuple[Found, str]:
-        """What branch and bound adds to draws, and how far it came."""
+    def ranked(self, drawn: Found, kept: Series | None) -> tuple[Found, str, str]:
+        """What branch and bound adds to draws, how far it came, and what it did not try."""
         tree, budget = self.plan.tree, self.settings.budget - self.plan.set_aside
         assert tree is not None
         wanted = None
@@ -183,13 +184,14 @@ class OneFormat:
             candidates=drawn.candidates + bounds.candidates,
             queries=drawn.queries + bounds.queries,
         )
-        return found, outcome(bounds)
+        return found, outcome(bounds), untried(bounds, wanted, budget=budget)
 
     def by_importance(self, drawn: Found) -> tuple[Found, str]:
         """What importance draws add to uniform ones, and what they cost."""
         tree = self.plan.tree
         assert tree is not None
-        batcher = self.below.batcher(f"{IMPORTANCE} of {self.format.masked}", self.settings.budget)
+        budget = self.plan.set_aside or self.settings.budget
+        batcher = self.below.batcher(f"{IMPORTANCE} of {self.format.masked}", budget)
         with self.below.open(tree) as walker:
             ranks = rank_by_importance(
                 tree,
@@ -199,7 +201,7 @@ class OneFormat:
                 width=self.plan.width,
                 rng=self._rng(_IMPORTANCE_STREAM),
                 noise_bits=self.noise_bits,
-                budget=self.plan.set_aside or self.settings.budget,
+                budget=budget,
                 check=lambda bits: check_agreement(
                     batcher, Priced(bits, None), drawn.canaries, self.noise_bits
                 ),

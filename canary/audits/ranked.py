@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from canary.records.shards import Series
 from canary.search.bounds import RankBounds
 from canary.statistics.exposures import exposure_by_bounds, exposure_by_bounds_and_draws
+from canary.statistics.numbers import plural
 from canary.statistics.result import Exposure
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "by_bounds",
     "kept_bounds",
     "outcome",
+    "queries_to_rank",
+    "untried",
     "within",
 ]
 
@@ -114,8 +117,26 @@ def beside_importance(walked: Exposure, sampled: Exposure) -> Exposure:
     )
 
 
+def queries_to_rank(space_bits: float, exposure_bits: float) -> int:
+    """About how many queries rank a canary of such an exposure, whatever the tree."""
+    return math.ceil(_QUERIES_A_PLACE * math.exp2(space_bits - exposure_bits))
+
+
 def outcome(bounds: RankBounds) -> str:
     """How far branch and bound came, in words."""
     exact, canaries = int(bounds.exact.sum()), len(bounds.exact)
     which = f"all {canaries}" if exact == canaries else f"{exact} of {canaries}"
-    return f"branch and bound ranked {which} canaries exactly, with {bounds.queries:,} queries"
+    spent = plural(bounds.queries, "query", "queries")
+    return f"branch and bound ranked {which} canaries exactly, with {spent}"
+
+
+def untried(bounds: RankBounds, wanted: NDArray[np.bool_] | None, *, budget: int) -> str:
+    """Why some of a budget may have been left: which canaries were not tried, in words."""
+    left = 0 if wanted is None else int(np.count_nonzero(~wanted & ~bounds.exact))
+    if not left:
+        return ""
+    return (
+        f"; by the draws {left} {'stands' if left == 1 else 'stand'} too far back to be counted "
+        f"within {plural(budget, 'query', 'queries')}, so branch and bound did not try "
+        f"{'it' if left == 1 else 'them'} (a larger --budget would, or --method rank)"
+    )

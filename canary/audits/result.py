@@ -31,6 +31,7 @@ __all__ = [
     "FormatResult",
     "largest_bits",
     "median_bits",
+    "noted",
     "smallest_bits",
 ]
 
@@ -238,13 +239,18 @@ class Audit:
         """Whether it is about natural secrets, which have no p-value."""
         return any(c.natural for c in self.canaries)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader of the numbers must know before them, each said once."""
+        return noted(self.formats)
+
     def by_repetitions(self) -> dict[int, tuple[CanaryResult, ...]]:
         """The canaries grouped by number of copies, ascending; 0 holds the controls."""
         groups = sorted({c.repetitions for c in self.canaries})
         return {n: tuple(c for c in self.canaries if c.repetitions == n) for n in groups}
 
     def summary(self) -> str:
-        """A few lines for a terminal: one per repetition count, the p-values, the methods."""
+        """A few lines for a terminal: one per repetition count, p-values, methods, notes."""
         planned = "" if self.canaries_in_corpus else " planned"
         lines = []
         for repetitions, group in self.by_repetitions().items():
@@ -253,7 +259,9 @@ class Audit:
             canaries = "canary" if len(group) == 1 else "canaries"
             median, bound = median_bits([c.exposure for c in group])
             at_least = "at least " if bound else ""
-            lines.append(f"{name:>12}: {len(group)} {canaries}, median {at_least}{median:.2f} bits")
+            lines.append(
+                f"{name:>12}: {len(group)} {canaries}, median {at_least}{median:z.2f} bits"
+            )
         injected = "injected" if self.canaries_in_corpus else "not injected"
         for name, combined in ((injected, self.injected_p), ("controls", self.controls_p)):
             if combined is not None:
@@ -263,6 +271,7 @@ class Audit:
             lines.append(f"{name:>12}: {priced.method} ({priced.reason})")
         if self.natural:
             lines.append(f"{'found':>12}: no p-value, since they were not drawn at random")
+        lines += [f"{'note':>12}: {note}" for note in self.notes]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -356,6 +365,11 @@ def _texts(data: object) -> tuple[str, ...]:
 
 def _combined(data: Mapping[str, Any] | None) -> CombinedP | None:
     return None if data is None else CombinedP.from_dict(data)
+
+
+def noted(formats: Iterable[FormatResult]) -> tuple[str, ...]:
+    """The notes of some formats, each said once."""
+    return tuple(dict.fromkeys(note for priced in formats for note in priced.notes))
 
 
 def median_bits(group: Sequence[Exposure]) -> tuple[float, bool]:

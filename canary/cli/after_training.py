@@ -28,7 +28,7 @@ from canary.cli.options import (
     decodable,
 )
 from canary.cli.outputs import audit_in, check_outputs, factory_file, model_files
-from canary.cli.tables import show_audit, show_exposures
+from canary.cli.tables import show_audit, show_exposures, show_notes
 from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def audit(
     from canary.audits.result import KIND, SCHEMA
     from canary.corpus.canaries import CanarySet
     from canary.records.files import folder_made
-    from canary.records.shards import discard_run, publish
+    from canary.records.shards import discard_run, finished_pieces, publish
     from canary.reports.html import report as write_report
 
     chosen = CanarySet.load(canaries)
@@ -135,6 +135,11 @@ def audit(
         numbers, page, parts = folder / "audit.json", folder / "report.html", folder / "parts"
         check_outputs([numbers, page], inputs=[canaries, *factory_file(options.factory)])
         loaded = options.load(model)
+        if earlier := finished_pieces(parts):
+            say(
+                "Going on from what an earlier run of this command finished "
+                f"({plural(earlier, 'piece')} in {parts}); what is counted is the rest"
+            )
         with resumable(parts), Bars() as bars:
             result = measure(
                 loaded,
@@ -178,13 +183,13 @@ def exposure(
     as_json: Json = False,
 ) -> None:
     """Measure the exposure of each canary, in bits."""
-    from canary.audits.auditing import exposure as measure
+    from canary.audits.auditing import exposure_and_notes
     from canary.corpus.canaries import CanarySet
 
     chosen = CanarySet.load(canaries)
     loaded = options.load(model)
     with Bars() as bars:
-        results = measure(
+        results, notes = exposure_and_notes(
             loaded,
             chosen,
             method=method,
@@ -194,6 +199,7 @@ def exposure(
             stage=bars.stage,
             **options.running(),
         )
+    show_notes(notes)
     show_exposures(results)
     if options.top_k:
         say(
@@ -201,7 +207,8 @@ def exposure(
             "token of it was not among the likeliest; the intervals are certain"
         )
     if as_json:
-        emit("canary exposure", {"canaries": [result.to_dict() for result in results]})
+        body = {"canaries": [result.to_dict() for result in results], "notes": list(notes)}
+        emit("canary exposure", body)
 
 
 _Audits = Annotated[
@@ -374,8 +381,8 @@ def demo(
 ) -> None:
     """Run the whole job on prose that ships inside Python.
 
-    It takes minutes and downloads nothing. With --no-inject nothing is put in, and no
-    alarm may come of it.
+    It takes half a minute on a free core and downloads nothing. With --no-inject nothing is
+    put in, and no alarm may come of it.
     """
     from canary.audits.result import KIND, SCHEMA
     from canary.demo import run

@@ -7,7 +7,7 @@ help is quick.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -33,6 +33,9 @@ from canary.cli.options import (
 from canary.cli.outputs import check_outputs
 from canary.errors import CorpusError, OutputError
 from canary.statistics.numbers import plural
+
+if TYPE_CHECKING:
+    from canary.corpus.canaries import CanarySet
 
 __all__ = ["discover", "generate", "inject", "strip", "verify"]
 
@@ -97,7 +100,7 @@ def generate(
     canaries.save(out)
     say(
         f"{plural(len(canaries.injected), 'canary', 'canaries')} and "
-        f"{plural(len(canaries.controls), 'control')} are in {out}"
+        f"{plural(len(canaries.controls), 'control')} are in {out}{_coins(canaries)}"
     )
     for format in canaries.formats:
         say(f"  {format.masked}: one of {format.size:,} ({format.bits:.1f} bits)")
@@ -123,6 +126,17 @@ def generate(
                 ],
             },
         )
+
+
+def _coins(canaries: CanarySet) -> str:
+    """How many of the controls were to be canaries, where coins were tossed."""
+    stay_out = sum(c.tossed is not None for c in canaries.controls)
+    if not any(c.tossed is not None for c in canaries):
+        return ""
+    return (
+        f" (of the controls, {stay_out:,} lost the toss of their coin and stay out; "
+        f"{len(canaries.controls) - stay_out:,} had no coin)"
+    )
 
 
 def inject(

@@ -160,15 +160,18 @@ class Bars:
         traceback: TracebackType | None,
     ) -> None:
         self._over.set()
-        self._close()
+        self._close(done=kind is None)
 
     def phase(self, name: str) -> None:
         """Something that takes its time, and does not say how far it is."""
-        self._open(name, unit="", bar_format="{desc}: {elapsed}")
+        self._open(name, unit="s", bar_format="{desc}: {elapsed}")
 
-    def stage(self, name: str, total: int) -> Callable[[int], None]:
-        """A bar over queries, say; gives what is told of those done since the last time."""
-        bar, task = self._open(name, total=total, unit="", unit_scale=True)
+    def stage(self, name: str, total: int, *, unit: str = "tokens") -> Callable[[int], None]:
+        """A bar over what a model computes; gives what is told of it since the last time.
+
+        `total` is the most that it may be: a search may be done before.
+        """
+        bar, task = self._open(name, total=total, unit=unit, unit_scale=True)
 
         def advance(done: int) -> None:
             task.done += done
@@ -204,7 +207,7 @@ class Bars:
             self._bar = tqdm(
                 desc=self._task.name,
                 total=total,
-                unit=unit,
+                unit=unit if unit == "B" else f" {unit}",
                 file=sys.stderr,
                 disable=not terminal,
                 leave=False,
@@ -217,11 +220,15 @@ class Bars:
             self._thread.start()
         return self._bar, self._task
 
-    def _close(self) -> None:
+    def _close(self, *, done: bool = True) -> None:
+        """End what is under way; whoever heard how far it was hears that it is done, if it is."""
         with self._lock:
+            task = self._task
             if self._bar is not None:
                 self._bar.close()
             self._bar = self._task = None
+        if done and task is not None and task.told and task.counted:
+            say(task.last_line())
 
     def _keep_telling(self, pause: float) -> None:
         while not self._over.wait(pause):
@@ -231,6 +238,7 @@ class Bars:
                 if not self._bar.disable:
                     self._bar.refresh()
                     continue
+                self._task.told = True
                 try:
                     say(self._task.line())
                 except BrokenPipeError:  # whoever listened is gone, and the command goes on
@@ -246,15 +254,27 @@ class _Task:
     unit: str
     began: float
     done: int = 0
+    told: bool = False
+
+    @property
+    def counted(self) -> bool:
+        """Whether it counts what it does, and not only time or bytes."""
+        return bool(self.total) and self.unit != "B"
 
     def line(self) -> str:
         """In words, where there is no bar."""
-        seconds = f"{time.monotonic() - self.began:.0f} s"
         if not self.total:
-            return f"{self.name}: {seconds}"
+            return f"{self.name}: {self._seconds()}"
         share = f"{100 * min(self.done / self.total, 1):.0f} %"
-        counted = "" if self.unit else f" ({self.done:,} of {self.total:,})"
-        return f"{self.name}: {share}{counted}, {seconds}"
+        of_all = f" ({self.done:,} of at most {self.total:,} {self.unit})" if self.counted else ""
+        return f"{self.name}: {share}{of_all}, {self._seconds()}"
+
+    def last_line(self) -> str:
+        """That it is done, which may be long before all that it might have taken."""
+        return f"{self.name}: done after {self.done:,} {self.unit}, {self._seconds()}"
+
+    def _seconds(self) -> str:
+        return f"{time.monotonic() - self.began:.0f} s"
 
 
 def _width() -> dict[str, Any]:

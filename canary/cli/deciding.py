@@ -16,6 +16,7 @@ from canary.cli.console import emit, say
 from canary.cli.failures import by_flags
 from canary.cli.options import Json, Seed, decodable, whole_numbers
 from canary.cli.outputs import audit_in, check_outputs
+from canary.cli.tables import show_notes
 from canary.errors import InputError
 from canary.statistics.numbers import plural
 
@@ -222,6 +223,7 @@ def check(
         made.save(baseline)
         say(written_to)
     say(str(verdict))
+    show_notes(verdict.notes)
     if as_json:
         emit(KIND, verdict.to_dict(), schema=SCHEMA)
     if verdict.exit_code:

@@ -11,7 +11,8 @@ import typer
 from canary.cli.console import Bars, emit, emit_lines, say, show_table
 from canary.cli.model_options import ModelOptions, takes_model_options
 from canary.cli.options import Json, Model, decodable
-from canary.statistics.numbers import bits, count, plural
+from canary.cli.tables import show_notes
+from canary.statistics.numbers import bits_between, count, plural
 
 if TYPE_CHECKING:
     from canary.audits.extraction import Extraction
@@ -113,11 +114,11 @@ def _lines(result: Extraction, format: Format) -> Iterator[str]:
         return
     yield "place  Px, bits  exposure, bits  proven    queries  canary        candidate"
     for place, found in enumerate(result.candidates, 1):
-        low, high = bits(found.exposure_lower_bits), bits(found.exposure_upper_bits)
+        implied = bits_between(found.exposure_lower_bits, found.exposure_upper_bits)
         assert found.fill is not None
         text = format.candidate(found.fill)
         yield (
-            f"{place:>5}  {found.px_bits:>8.2f}  {low if low == high else f'{low} to {high}':>14}"
+            f"{place:>5}  {found.px_bits:>8.2f}  {implied:>14}"
             f"  {'yes' if found.proven else 'no':>6}  {found.found_after:>9,}"
             f"  {found.canary or '-':<12}  {text}"
         )
@@ -125,8 +126,7 @@ def _lines(result: Extraction, format: Format) -> Iterator[str]:
 
 def _explain(result: Extraction, controls: Collection[str]) -> None:
     """How surely, at what cost, and what follows; for people, with no secret in it."""
-    for note in result.notes:
-        say(note)
+    show_notes(result.notes)
     say(_proof(result))
     why = "" if result.proven else f", until {result.why_stopped}"
     say(

@@ -12,13 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from canary import __version__
-from canary.errors import InputError
+from canary.errors import CanaryError
 
 __all__ = ["by_flags", "write_log"]
 
 _OPTIONS = (
     "baseline",
+    "canaries",
     "exposure_bits",
+    "guesses",
     "max_epsilon",
     "max_exposure_bits",
     "max_p",
@@ -36,7 +38,7 @@ def by_flags() -> Iterator[None]:
     """Have errors of the block name options of the command line, not arguments in Python."""
     try:
         yield
-    except InputError as error:
+    except CanaryError as error:
         if error.where in _OPTIONS:
             error.where = _flag(error.where)
         # Of words that are English as well only their place is an option.

@@ -22,6 +22,9 @@ _FILE = (
 
 Outputs = list[Path]
 
+UNANSWERED = 3
+"""The exit code where nothing was decided, as for `canary check`."""
+
 
 def forgotten(
     query_model: Annotated[
@@ -41,8 +44,8 @@ def forgotten(
         typer.Option(
             "--calibration",
             metavar="FILE",
-            help="The same of a model that was trained on other data of the domain. Several "
-            "times for several: 19 or more make p = 0.05 possible.",
+            help="The same of a model that was trained on other data of the domain. Name the "
+            "option again for each of several: 19 or more make p = 0.05 possible.",
         ),
     ],
     out: Annotated[
@@ -89,6 +92,7 @@ def forgotten(
 ) -> None:
     """Ask whether a model has forgotten a data set, the query set.
 
+    0 if there is an answer, whichever; 3 if there is none, and summary and notes say why.
     FOLDER/report.html is for people, FOLDER/forgetting.json for machines. For language
     models write the files with canary score, from one file of texts. The guide is
     docs/forgetting.md.
@@ -117,7 +121,9 @@ def forgotten(
                 confidence=confidence,
                 resamples=resamples,
                 seed=seed,
-                done=bars.stage("pairs", len(query_model) * (1 + len(calibration))),
+                done=bars.stage(
+                    "comparison", len(query_model) * (1 + len(calibration)), unit="pairs"
+                ),
             )
         body = found.to_dict()
         dump_document(numbers, KIND, SCHEMA, body)
@@ -128,6 +134,8 @@ def forgotten(
     say(f"The report is {page}; its numbers are in {numbers}")
     if as_json:
         emit(KIND, body, schema=SCHEMA)
+    if found.answer == "undecided" and not (found.alike or found.remembered):
+        raise typer.Exit(UNANSWERED)
 
 
 def _samples(path: Path) -> Iterable[Any]:

@@ -1,10 +1,10 @@
 """The entry point: runs one command, and says what becomes of errors and signals.
 
-Exit codes: 0 done; 2 the input or the command line cannot be used; 70 an error that
-nobody foresaw; 129, 130, 143 stopped by SIGHUP, Ctrl-C, SIGTERM; 141 whoever read the
-output closed it. 1 and 3 are verdicts
-(memorized, undecided). Words for people that stderr cannot take, on a
-full disk say, are lost; the exit code is the same without them.
+Exit codes: 0 done; 1 and 3 are verdicts (memorized, undecided), and 3 is no answer of
+`forgotten`; 2 the input or the command line cannot be used; 70 an error that nobody foresaw;
+129, 130, 143 stopped by SIGHUP, Ctrl-C, SIGTERM; 141 whoever read the output closed it. Words
+for people that stderr cannot take, on a full disk say, are lost; the exit code is the same
+without them.
 """
 
 from __future__ import annotations

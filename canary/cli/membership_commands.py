@@ -50,7 +50,10 @@ _Prior = Annotated[
     float,
     typer.Option("--prior", help="Of risk scores: chance of being a member, between 0 and 1."),
 ]
-_Bins = Annotated[int, typer.Option("--bins", min=1, help="Of the histogram of a class.")]
+_Bins = Annotated[
+    int | None,
+    typer.Option("--bins", min=1, help="Of the histogram of a class.  [default: 5]"),
+]
 _Scale = Annotated[ScaleName, typer.Option("--scale", help="Of the bins.")]
 _Least = Annotated[
     int,
@@ -62,7 +65,7 @@ _Least = Annotated[
 ]
 _Smooth = Annotated[
     bool,
-    typer.Option("--smooth", help="Risk scores by kernel densities, without bins."),
+    typer.Option("--smooth", help="Risk scores by kernel densities, in place of --bins."),
 ]
 
 
@@ -84,10 +87,29 @@ def attack(
     fpr: Fprs = None,
     confidence: Confidence = 0.95,
     prior: _Prior = 0.5,
-    bins: _Bins = 5,
+    bins: _Bins = None,
     scale: _Scale = "log",
     least: _Least = 10,
     smooth: _Smooth = False,
+    coin_flips: Annotated[
+        bool,
+        typer.Option(
+            "--coin-flips",
+            help="Bound epsilon from below: a fair coin decided for each sample of the target by "
+            "itself whether it went in, and the shadow's data do not depend on that.",
+        ),
+    ] = False,
+    delta: Annotated[
+        float, typer.Option("--delta", help="Of the privacy that --coin-flips bounds.")
+    ] = 0.0,
+    guesses: Annotated[
+        int | None,
+        typer.Option(
+            "--guesses",
+            min=1,
+            help="Coins to guess; fix it before you see an attack.  [default: all]",
+        ),
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -102,6 +124,7 @@ def attack(
     from canary.reports.membership_html import (
         attack_cells,
         attack_columns,
+        epsilon_sentence,
         membership_sentence,
         report_membership,
     )
@@ -127,6 +150,9 @@ def attack(
                 least=least,
                 smooth=smooth,
                 seed=seed,
+                coins=coin_flips,
+                guesses=guesses,
+                delta=delta,
                 done=bars.stage("attacks", 0),
             )
         body = found.to_dict()
@@ -138,6 +164,8 @@ def attack(
     for note in found.notes:
         say(f"{note}.")
     say(membership_sentence(found))
+    if (private := epsilon_sentence(found)) is not None:
+        say(private)
     say(f"The report is {page}; its numbers are in {numbers}")
     if as_json:
         emit(KIND, body, schema=SCHEMA)
@@ -148,7 +176,7 @@ def risk(
     shadow: _Shadow,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The Parquet file to write.")],
     prior: _Prior = 0.5,
-    bins: _Bins = 5,
+    bins: _Bins = None,
     scale: _Scale = "log",
     least: _Least = 10,
     smooth: _Smooth = False,
@@ -159,10 +187,13 @@ def risk(
     FILE has a row for each sample of the target, in its order: sample, label, member,
     modified_entropy, risk.
     """
-    from canary.membership.risk import reliability, risk_scores
-    from canary.membership.smoothing import smooth_risk_scores
-    from canary.membership.survey import risk_columns
+    from canary.membership.analysis import possible_class_risks
+    from canary.membership.repeats import check_two_models
+    from canary.membership.risk import reliability
+    from canary.membership.smoothing import chosen_risk_scores
+    from canary.membership.survey import class_risk_fields, risk_columns
     from canary.records.files import atomic_writer
+    from canary.reports.membership_html import class_risk_sentence
     from canary.signals.checking import check_members
     from canary.signals.measuring import measure
 
@@ -170,23 +201,27 @@ def risk(
     ours, theirs = (measure(place) for place in (target, shadow))
     for table in (ours, theirs):
         check_members(table.member, table.source)
-    found = (
-        smooth_risk_scores(ours, shadow=theirs, prior=prior, scale=scale, least=least)
-        if smooth
-        else risk_scores(ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least)
+    notes = check_two_models(ours, theirs)
+    found = chosen_risk_scores(
+        ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least, smooth=smooth
     )
     trust = reliability(found, ours.member[0])
+    of_classes = possible_class_risks(ours, found)
 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with atomic_writer(out, private=True) as file:
         pq.write_table(pa.table(risk_columns(ours, found)), file)
+    for note in notes:
+        say(f"{note}.")
     say(f"The risk scores of {plural(ours.samples, 'sample')} are in {out}")
     say(
         f"Samples of a score are members as often as it says to within {trust.rmse:.3f} (root mean "
         "square over ten bins)"
     )
+    if of_classes is not None:
+        say(class_risk_sentence(of_classes))
     if as_json:
         emit(
             "canary membership risk",
@@ -200,6 +235,8 @@ def risk(
                 "mean_risk_of_nonmembers": float(found.scores[~ours.member[0]].mean()),
                 "rmse": trust.rmse,
                 "calibration_error": dict(vars(trust.calibration_error)),
+                "class_generalization": class_risk_fields(of_classes),
+                "notes": list(notes),
             },
         )
 

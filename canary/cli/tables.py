@@ -12,7 +12,7 @@ from canary.statistics.numbers import bits_or_bound, count, probability
 if TYPE_CHECKING:
     from canary.audits.result import Audit, CanaryResult
 
-__all__ = ["show_audit", "show_exposures"]
+__all__ = ["show_audit", "show_exposures", "show_notes"]
 
 
 def show_audit(audit: Audit) -> None:
@@ -20,6 +20,7 @@ def show_audit(audit: Audit) -> None:
     from canary.reports.extractions import extraction_sentence
     from canary.reports.sentences import answer, curve_verdict
 
+    show_notes(audit.notes)
     groups = audit.by_repetitions().items()
     there = audit.canaries_in_corpus
     copies = "copies" if there else "copies planned"
@@ -44,6 +45,12 @@ def show_audit(audit: Audit) -> None:
     say(f"{found.label}. {found.sentence}")
 
 
+def show_notes(notes: Iterable[str]) -> None:
+    """What must be known of numbers, a line each."""
+    for note in notes:
+        say(f"note: {note}")
+
+
 def show_exposures(results: Iterable[CanaryResult]) -> None:
     """Each canary with its log-perplexity and exposure, in bits."""
     show_table(
@@ -54,7 +61,7 @@ def show_exposures(results: Iterable[CanaryResult]) -> None:
                 count(result.repetitions),
                 f"{result.px_bits:.2f}",
                 bits_or_bound(result.exposure),
-                f"{result.exposure.lower_bits:.2f} to {_end(result.exposure.upper_bits)}",
+                f"{result.exposure.lower_bits:z.2f} to {_end(result.exposure.upper_bits)}",
                 "–" if result.natural else probability(result.exposure.p_value),
                 bits_or_bound(result.skew_normal),
             )
@@ -78,8 +85,8 @@ def _copies(repetitions: int) -> str:
 
 
 def _end(value: float) -> str:
-    return f"{value:.2f}" if math.isfinite(value) else "no end"
+    return f"{value:z.2f}" if math.isfinite(value) else "no end"
 
 
 def _bits(value: float, *, bound: bool) -> str:
-    return f"at least {value:.2f}" if bound else f"{value:.2f}"
+    return f"at least {value:z.2f}" if bound else f"{value:z.2f}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from canary.cli.console import Bars, emit, say, show_table
+from canary.cli.console import Bars, emit, resumable, say, show_table
 from canary.cli.membership_commands import Confidence, Fprs, ReportFolder, rates
 from canary.cli.model_options import ModelOptions, takes_model_options
 from canary.cli.options import Column, Json, Model, Seed, decodable
@@ -114,24 +115,31 @@ def text(
 
     FOLDER/report.html is for people, FOLDER/membership.json for machines. Texts are named
     by their lines and never shown. A bag-of-words classifier, which sees no model, stands
-    beside the attacks: if it tells members from nonmembers, they differ anyhow.
+    beside the attacks: if it tells members from nonmembers, they differ anyhow. A run that
+    was stopped or killed goes on when it is started again with the same words; until it is
+    done its finished pieces lie in FOLDER/parts.
     """
+    from canary.membership.survey import rates_of
     from canary.membership.text_survey import KIND, SCHEMA, survey_texts
+    from canary.membership.words import check_enough_texts
     from canary.records.document import dump_document
     from canary.records.files import folder_made
+    from canary.records.shards import discard_run, publish
     from canary.reports.membership_html import attack_cells, attack_columns
     from canary.reports.membership_text_html import (
+        length_cells,
         report_text_membership,
         text_membership_sentence,
         words_cells,
     )
     from canary.signals.text_files import read_texts
     from canary.signals.text_measuring import measure_texts, text_signals_of
+    from canary.statistics.checks import check_confidence
 
     asked = None if fpr is None else rates(fpr)
     text_signals_of(attacks, reference=reference is not None, masked=masked is not None)
     with folder_made(out) as folder:
-        numbers, page = folder / "membership.json", folder / "report.html"
+        numbers, page, parts = folder / "membership.json", folder / "report.html", folder / "parts"
         models = [
             *model_files(model),
             *model_files(reference),
@@ -141,10 +149,14 @@ def text(
         read = [members, nonmembers, *models, *factory_file(options.factory)]
         check_outputs([numbers, page], inputs=read)
         texts = read_texts(members, nonmembers, column=column)
+        # What would be refused after hours is refused before them.
+        check_confidence(confidence, "--confidence")
+        rates_of(asked, int((~texts.member).sum()))
+        check_enough_texts(texts.texts, texts.member)
         loaded = options.load(model)
         second = None if reference is None else options.load_beside(reference)
         third = None if masked is None else options.load_masked(masked)
-        with Bars() as bars:
+        with resumable(parts), Bars() as bars:
             measured = measure_texts(
                 loaded,
                 texts.texts,
@@ -160,6 +172,7 @@ def text(
                 reference_start_token=reference_start_token,
                 seed=seed,
                 places=texts.place,
+                parts=parts,
                 stage=bars.stage,
                 **options.running(),
             )
@@ -174,19 +187,22 @@ def text(
             )
         found = replace(found, notes=(*texts.notes, *found.notes))
         body = {**texts.facts(), **found.to_dict()}
-        dump_document(numbers, KIND, SCHEMA, body, private=True)
-        report_text_membership(found, page)
+        publish(parts, numbers, lambda path: dump_document(path, KIND, SCHEMA, body, private=True))
+        publish(parts, page, partial(report_text_membership, found))
+        discard_run(parts)
     show_table(
         attack_columns(found),
         [
             *(attack_cells(one, intervals=False) for one in found.attacked),
             words_cells(found, intervals=False),
+            length_cells(found, intervals=False),
         ],
     )
     for note in found.notes:
         say(f"{note}.")
-    if (warning := found.warning()) is not None:
-        say(f"warning: {warning}.")
+    for warning in (found.warning(), found.length_warning()):
+        if warning is not None:
+            say(f"warning: {warning}.")
     say(text_membership_sentence(found))
     say(f"The report is {page}; its numbers are in {numbers}")
     if as_json:

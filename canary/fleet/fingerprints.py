@@ -49,7 +49,8 @@ def model_key(configuration: Mapping[str, Any], rows: str, soft: str | None, see
     configuration : mapping
         Plain data: the training, its options, the data, what is asked of the models.
     rows, soft : str
-        Fingerprints of the samples that it is trained on, and of soft labels.
+        Fingerprints of the samples that it is trained on, and of soft labels with whose they
+        are.
     seed : int
         Of its training.
     """

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import InputError, ModelError
 from canary.fleet.fingerprints import model_key, model_seed, print_of
 from canary.fleet.keeping import Kept, checkpoint_path
-from canary.fleet.splits import Drawn, Split
+from canary.fleet.splits import Drawn, Split, soft_labelled
 from canary.fleet.working import train_and_measure
 from canary.models.training import Training
 from canary.records.shards import open_run
@@ -63,6 +63,9 @@ class Fleet:
         models and samples is smaller with ``["loss"]``.
     checkpoints : bool
         Keep the weights of each model as safetensors beside its result.
+    keep_outputs : bool
+        Keep what each model says of all classes, too: `distilled` and the neural attacks read
+        it. float32 of models x samples x classes.
 
     Raises
     ------
@@ -96,6 +99,7 @@ class Fleet:
     options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     signals: Sequence[str] | None = field(default=None, kw_only=True)
     checkpoints: bool = field(default=False, kw_only=True)
+    keep_outputs: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.outputs not in KINDS:
@@ -108,6 +112,12 @@ class Fleet:
             raise InputError(
                 f"n_models={self.n_models}, seed={self.seed}",
                 cure="give at least one model, and a seed of 0 or more",
+                where=_WHERE,
+            )
+        if self.keep_outputs and self.outputs == "losses":
+            raise InputError(
+                "models that give losses say nothing of other classes",
+                cure="let them give logits, or leave keep_outputs out",
                 where=_WHERE,
             )
         unknown = [name for name in self.signals or () if name not in SIGNALS]
@@ -151,7 +161,9 @@ class Fleet:
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """Of each model, what its result is kept under: a hash of all that decides on it."""
-        soft = None if self.drawn.soft is None else print_of(self.drawn.soft)
+        soft = None
+        if self.drawn.soft is not None:
+            soft = f"{print_of(self.drawn.soft)} of {self.drawn.target}"
         return tuple(
             model_key(
                 self.configuration, print_of(self._rows(number)), soft, self.model_seed(number)
@@ -166,6 +178,57 @@ class Fleet:
     def checkpoint(self, folder: str | os.PathLike[str], number: int) -> Path:
         """Where a run in `folder` keeps the weights of a model."""
         return checkpoint_path(Path(folder), self.keys[number])
+
+    def distilled(
+        self, table: SignalTable, row: int, split: Split, *, n_models: int, seed: int
+    ) -> Fleet:
+        """A fleet of models that are distilled from one of this fleet's (attack D).
+
+        They are trained as this fleet is, on what the target says of the samples in place of
+        the true labels. The table that they give is the ``shadow`` of attack D on the target,
+        which refuses that of another target. They may be kept in the folder of this fleet.
+
+        Parameters
+        ----------
+        table : SignalTable
+            What `run` gave, with ``keep_outputs=True``.
+        row : int
+            The target's row in it.
+        split : Split
+            Which samples each is trained on: for attack D subsets of a population, which holds
+            no point that is attacked.
+        n_models : int
+        seed : int
+            Of the split and of every training.
+
+        Raises
+        ------
+        InputError
+            If the table is not this fleet's, has no such row, or holds no outputs.
+        """
+        origin = table.origin
+        if not 0 <= row < table.models:
+            raise InputError(
+                f"row {row} of a table of {table.models} models",
+                cure=f"give a row from 0 to {table.models - 1}",
+                where=_WHERE,
+            )
+        if origin is None or origin.data != self._data or origin.models[row] not in self.keys:
+            raise InputError(
+                f"model {row} of the table is none of this fleet, or was asked about other samples",
+                cure="give the table of this fleet's run(), with all samples",
+                where=_WHERE,
+            )
+        if table.outputs is None:
+            raise InputError(
+                "the table holds no outputs to learn from",
+                cure="make the fleet with keep_outputs=True, and run it again",
+                where=_WHERE,
+            )
+        learned = soft_labelled(split, np.exp(table.outputs[row]), target=origin.models[row])
+        return replace(
+            self, split=learned, n_models=n_models, seed=seed, checkpoints=False, keep_outputs=False
+        )
 
     def run(
         self,
@@ -264,7 +327,7 @@ class Fleet:
             yield None
             return
         with open_run(folder, self.configuration) as run:
-            yield Kept(run, weights=self.checkpoints)
+            yield Kept(run, weights=self.checkpoints, outputs=self.keep_outputs)
 
     def _results(
         self, kept: Kept | None, workers: Workers, progress: Callable[[int, int], None]
@@ -307,6 +370,7 @@ class Fleet:
             "signals": None if self.signals is None else list(self.signals),
             "options": plain(dict(self.options), "options"),
             "weights": self.checkpoints,
+            "kept": self.keep_outputs,
         }
 
     def _table(self, results: Mapping[int, Plain], missing: Mapping[int, str]) -> SignalTable:
@@ -337,6 +401,9 @@ class Fleet:
             group=np.asarray(self.data[2]) if len(self.data) > 2 else None,
             source=_WHERE,
             missing=missing,
+            outputs=np.stack([results[number]["outputs"] for number in there])
+            if self.keep_outputs
+            else None,
             origin=Origin(
                 self._data, tuple(self.keys[number] for number in there), self.drawn.target
             ),

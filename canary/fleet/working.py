@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,13 +10,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import CanaryError, InputError, OutOfMemory, UnsupportedError
+from canary.errors import CanaryError, InputError, ModelError, OutOfMemory, UnsupportedError
 from canary.models.training import Trained, Training, TrainingTask
 from canary.signals.measuring import measure
 from canary.workers.base import Plain
 from canary.workers.naming import imported
 
 __all__ = ["train_and_measure"]
+
+_RETURN = (
+    "let it return outputs, a torch module, or a function that gives outputs (of an estimator, its "
+    "predict_proba)"
+)
+
+_READ_ONLY = "read-only"
+"""What numpy says where an array must not be changed."""
+
+_COPY = (
+    "; task.samples and task.labels are those of all models: change a copy, as task.x, task.y and "
+    "task.samples.copy() are"
+)
 
 _LONGEST = 300
 """Characters of a reason."""
@@ -29,28 +43,31 @@ def train_and_measure(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
     shared : mapping
         ``train`` (a function, or the description that it is imported by), ``samples``,
         ``labels``, ``learned`` (labels to train with, soft ones perhaps), ``classes``,
-        ``outputs``, ``signals``, ``options``, ``weights`` (whether to give them back).
+        ``outputs``, ``signals``, ``options``, ``weights`` and ``kept`` (whether to give back
+        weights, and outputs).
     jobs : sequence of mapping
         ``number``, ``seed`` and ``rows`` of each model.
 
     Returns
     -------
     list of mapping
-        ``values`` (signals by name), ``classes``, ``weights`` and ``seconds``; or, of a model
-        that is missing, ``reason``.
+        ``values`` (signals by name), ``outputs`` (log-probabilities of all classes, or None),
+        ``classes``, ``weights`` and ``seconds``; or, of a model that is missing, ``reason``.
     """
     train = shared["train"]
     if isinstance(train, Mapping):
         train = imported(train)
+    # One for all models, here as on a cluster; what is small each model has for itself.
+    samples, learned = _read_only(shared["samples"]), _read_only(shared["learned"])
     tasks = [
         TrainingTask(
-            samples=shared["samples"],
-            labels=shared["learned"],
-            rows=job["rows"],
+            samples=samples,
+            labels=learned,
+            rows=np.array(job["rows"]),
             seed=job["seed"],
             number=job["number"],
             classes=shared["classes"],
-            options=shared["options"],
+            options=copy.deepcopy(shared["options"]),
         )
         for job in jobs
     ]
@@ -91,29 +108,27 @@ def _trained(train: Training, tasks: list[TrainingTask]) -> list[Any]:
 def _attempt(train: Training, task: TrainingTask) -> Any:
     try:
         return train(task)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # it parses arguments, say
         return error
 
 
 def _measured(outcome: Any, task: TrainingTask, shared: Plain, seconds: float) -> Plain:
-    if isinstance(outcome, Exception):
+    if isinstance(outcome, Exception | SystemExit):
         return {"reason": _told(outcome)}
     if outcome is None:
-        return {
-            "reason": "the training function gave nothing back; let it return outputs, or a "
-            "function that gives them"
-        }
+        return {"reason": f"the training function gave nothing back; {_RETURN}"}
     try:
         trained = _understood(outcome)
         if shared["weights"] and not (isinstance(trained, Trained) and trained.weights):
             return {"reason": "checkpoints were asked for, and training gave no weights back"}
         model = trained.predict if isinstance(trained, Trained) else trained
         table = measure(
-            model,
-            shared["samples"],
+            _asked_of_copies(model) if callable(model) else model,
+            task.samples,
             shared["labels"],
             member=_flags(task),
             outputs=shared["outputs"],
+            keep_outputs=shared["kept"],
         )
     except Exception as error:
         return {"reason": _told(error)}
@@ -121,10 +136,33 @@ def _measured(outcome: Any, task: TrainingTask, shared: Plain, seconds: float) -
     weights = trained.weights if isinstance(trained, Trained) else None
     return {
         "values": {name: table.signal(name)[0] for name in asked},
+        "outputs": None if table.outputs is None else table.outputs[0],
         "classes": table.classes,
         "weights": dict(weights or {}) if shared["weights"] else {},
         "seconds": seconds,
     }
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _asked_of_copies(model: Callable[[NDArray[Any]], Any]) -> Callable[[NDArray[Any]], Any]:
+    """A model that may change what it is asked about; it is asked about a part at a time."""
+
+    def asked(x: NDArray[Any]) -> Any:
+        said = model(np.array(x))
+        if said is None:
+            raise ModelError(
+                "the function that training gave back gives nothing itself",
+                cure="let it return outputs",
+                where="Fleet",
+            )
+        return said
+
+    return asked
 
 
 def _flags(task: TrainingTask) -> NDArray[np.bool_]:
@@ -141,13 +179,24 @@ def _understood(outcome: Any) -> Any:
         from canary.models.torch_training import trained_module
 
         return trained_module(outcome)
-    return outcome if callable(outcome) else np.asarray(outcome)
+    if callable(outcome):
+        return outcome
+    array = np.asarray(outcome)
+    if array.dtype.kind not in "fiu":
+        raise ModelError(
+            f"the training function gave a {type(outcome).__name__} back; {_RETURN}",
+            cure=_RETURN,
+            where="Fleet",
+        )
+    return array
 
 
-def _told(error: Exception) -> str:
+def _told(error: Exception | SystemExit) -> str:
     said = str(error).partition("\n")[0].strip()
     if isinstance(error, CanaryError):
         text = f"{error.problem}"
     else:
         text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        if _READ_ONLY in said:
+            text += _COPY
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"

@@ -110,10 +110,10 @@ def check(
     Raises
     ------
     InputError
-        If no limit is given, `guesses` or `delta` without `max_epsilon`, one is out of range or
-        cannot be exceeded in the space, there is no canary of a number of copies, canaries were
-        left out of the corpus on purpose, the verification is of other canaries, or the audit
-        extracted nothing and `no_extraction` is given.
+        If no limit is given, `canaries`, `guesses` or `delta` without `max_epsilon`, one is out
+        of range or cannot be exceeded in the space, there is no canary of a number of copies,
+        canaries were left out of the corpus on purpose, the verification is of other canaries,
+        or the audit extracted nothing and `no_extraction` is given.
     EstimationError
         If canaries did not survive, or p-values of natural secrets were asked for.
     RecordError
@@ -147,7 +147,11 @@ def check(
             where="check",
         )
     if max_epsilon is None:
-        _check_no_coins(guesses=guesses is not None, delta=as_real(delta) != 0.0)
+        _check_no_coins(
+            canaries=canaries is not None,
+            guesses=guesses is not None,
+            delta=as_real(delta) != 0.0,
+        )
     _check_choices(statistic, undecided, confidence)
     seed = whole_number(seed, "seed", at_least=0, below=None)
     if repetitions is not None:
@@ -185,7 +189,7 @@ def check(
     if baseline is not None:
         before = _before(baseline)
         findings.append(more_than(Baseline.of(audits), before, repetitions=repetitions, seed=seed))
-    return tell(Verdict(tuple(findings), undecided))
+    return tell(Verdict(tuple(findings), undecided, _notes(audits)))
 
 
 def new_baseline(
@@ -357,6 +361,18 @@ def _check_survived(verification: Verification, audits: Sequence[Audit]) -> None
                 "train and audit again",
                 where="verification",
             )
+
+
+def _notes(audits: Sequence[Audit]) -> tuple[str, ...]:
+    """What the audits note, with the number of the audit where not all note it."""
+    shared = set.intersection(*(set(audit.notes) for audit in audits))
+    return tuple(
+        dict.fromkeys(
+            note if note in shared else f"audit {number}: {note}"
+            for number, audit in enumerate(audits, 1)
+            for note in audit.notes
+        )
+    )
 
 
 def _named(found: Sequence[Finding], number: int) -> Iterator[Finding]:

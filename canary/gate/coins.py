@@ -104,8 +104,8 @@ def epsilon_bound(
     if not tossed:
         raise InputError(
             "no coin was tossed for any canary: a fixed list of canaries gives no bound on epsilon",
-            cure="draw the set with coin_flips=True (generate --coin-flips) and train again",
-            where=where,
+            cure="draw the set with coin_flips=True (canary generate --coin-flips) and train again",
+            where="canaries",
         )
     mine = [(c.id, c.format, c.repetitions) for c in canaries]
     theirs = [(c.id, c.format, c.repetitions) for c in audit.canaries]
@@ -113,7 +113,7 @@ def epsilon_bound(
         raise InputError(
             "the canary set is not the one that was audited",
             cure="give the set that canary audit was given",
-            where=where,
+            where="canaries",
         )
     chosen = [c for c in audit.canaries if c.id in tossed]
     if copies is not None:
@@ -123,7 +123,7 @@ def epsilon_bound(
             raise InputError(
                 f"no coin was tossed for {plural(copies, 'copy', 'copies')}",
                 cure=f"give one of {', '.join(map(str, known))}",
-                where=where,
+                where="repetitions",
             )
     made = len(chosen)
     if guesses is not None:
@@ -132,7 +132,7 @@ def epsilon_bound(
             raise EstimationError(
                 f"{made} guesses for {plural(len(chosen), 'coin')}",
                 cure=f"make at most {len(chosen)}",
-                where=where,
+                where="guesses",
             )
     chosen.sort(key=_exposed)
     # The places are scores: what looks most learned stands first.
@@ -157,7 +157,7 @@ def within_epsilon(bound: EpsilonBound, limit: float) -> Finding:
     most = as_real(limit)
     if not 0.0 <= most < math.inf:
         raise InputError(
-            f"a limit of {limit!r} on epsilon is none",
+            f"a limit of {limit!r} on epsilon makes no sense",
             cure="give the epsilon of the guarantee, a number from 0 on",
             where="max_epsilon",
         )

@@ -31,7 +31,7 @@ def check_level(level: float) -> float:
     value = as_real(level)
     if not 0.0 < value < 1.0:
         raise InputError(
-            f"a limit of {level!r} on p-values is none",
+            f"a limit of {level!r} on p-values makes no sense",
             cure="give a number above 0 and below 1; 0.001 is usual for a gate",
             where="max_p",
         )

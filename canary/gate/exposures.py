@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from canary.audits.ranked import queries_to_rank
 from canary.audits.result import Audit, CanaryResult, median_bits
 from canary.errors import InputError
 from canary.gate.verdict import Finding, Outcome, Standing
@@ -127,7 +128,7 @@ def check_limit(limit: float) -> float:
     value = as_real(limit)
     if not 1.0 <= value < math.inf:
         raise InputError(
-            f"a limit of {limit!r} bits is none",
+            f"a limit of {limit!r} bits makes no sense",
             cure="give a number from 1 bit on, which is what chance gives; 10 is usual",
             where="max_exposure_bits",
         )
@@ -338,13 +339,18 @@ def _draws_cure(exposures: Sequence[Exposure], limit: float) -> str:
         return ""
     if all(e.exact for e in straddling):
         return "the noise of the arithmetic blurs their ranks; audit with dtype float32"
+    # A walk that has counted so many places tells on which side of the limit each canary is.
+    space_bits = max(e.space_bits for e in straddling)
+    queries = f"--budget {_round_up(queries_to_rank(space_bits, limit))}"
     if all(e.draws is None for e in straddling):
-        return "a larger budget would rank them further (--budget)"
+        return f"a larger budget would rank them further ({queries}, or less)"
     wanted = [draws_to_tell(e.bits, limit, tail=_MISS) for e in straddling if not e.exact]
     known = [draws for draws in wanted if draws is not None]
+    ranks = f"exact ranks (--method rank {queries}, or less)"
     if not known:
-        return "exact ranks would tell them from the limit (--method rank); no number of draws does"
-    return f"about {count(_round_up(max(known)))} draws (--draws) or exact ranks would decide"
+        return f"{ranks} would tell them from the limit; no number of draws does"
+    draws = f"about {count(_round_up(max(known)))} draws (--draws {_round_up(max(known))})"
+    return f"{draws} or {ranks} would decide"
 
 
 def _round_up(number: int) -> int:

@@ -98,6 +98,12 @@ class GatePlan:
             lines += self._limit()
         if self.exposure_bits is not None:
             lines += self._asked()
+        if self.draws is not None:
+            lines.append(
+                "This counts draws alone. By default an audit also ranks exactly the canaries that "
+                "were learned well enough (--budget), and so may decide where draws would not; "
+                "without --draws, the plan is that of exact ranks for all"
+            )
         return "\n".join(lines)
 
     def _seen(self) -> str:

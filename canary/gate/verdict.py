@@ -124,10 +124,14 @@ class Verdict:
         One per question and group of canaries.
     undecided : str
         What undecided counts as: ``"fail"``, or ``"pass"`` if the caller said so.
+    notes : tuple of str
+        What the audits note of their numbers, such as a missing start token; see
+        `Audit.notes`. They decide nothing by themselves.
     """
 
     findings: tuple[Finding, ...]
     undecided: Policy = "fail"
+    notes: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> Outcome:
@@ -169,9 +173,10 @@ class Verdict:
         return f"<Verdict {self.outcome}: {clean(self.reason.sentence)}>"
 
     def summary(self) -> str:
-        """A line for each finding, the worst first."""
+        """A line for each finding, the worst first, and one for each note."""
         ordered = sorted(self.findings, key=lambda finding: _WORST.index(finding.outcome))
-        return "\n".join(f"{finding.outcome}: {finding}" for finding in ordered)
+        lines = [f"{finding.outcome}: {finding}" for finding in ordered]
+        return "\n".join([*lines, *(f"note: {clean(note)}" for note in self.notes)])
 
     def to_dict(self) -> dict[str, Any]:
         """The verdict as plain data."""
@@ -184,4 +189,5 @@ class Verdict:
             "findings": [
                 {**asdict(f), "canaries": [asdict(c) for c in f.canaries]} for f in self.findings
             ],
+            "notes": list(self.notes),
         }

@@ -49,7 +49,8 @@ class Spread:
     ----------
     mean, sd, least, most : float
         `sd` is the standard deviation over targets, 0 of one. Targets that share references
-        are not independent: it is no standard error of the mean.
+        are not independent: it is no standard error of the mean. For an interval see
+        `canary.membership.fleet_intervals`.
     count : int
         Number of targets.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from canary.errors import InputError
+from canary.errors import EstimationError, InputError
 from canary.membership.risk import RISK_SIGNAL, RiskScores
 from canary.signals.table import SignalTable
 from canary.statistics.checks import real_array
@@ -20,6 +20,7 @@ __all__ = [
     "by_risk",
     "class_risks",
     "feature_distances",
+    "possible_class_risks",
     "sensitivity",
 ]
 
@@ -135,6 +136,18 @@ def class_risks(
     order = np.argsort(error, kind="stable")
     found = correlation(error, risk, confidence=confidence)
     return ClassRisks(there[order], error[order], risk[order], found)
+
+
+def possible_class_risks(
+    table: SignalTable, risks: RiskScores, *, confidence: float = 0.95
+) -> ClassRisks | None:
+    """`class_risks`, or None where there are too few classes, or nothing differs among them."""
+    if "correctness" not in table.values:
+        return None
+    try:
+        return class_risks(table, risks, confidence=confidence)
+    except EstimationError:
+        return None
 
 
 def sensitivity(table: SignalTable, *, target: int = 0) -> NDArray[np.float64]:

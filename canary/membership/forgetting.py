@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
 from canary.membership.evaluation import evaluate
+from canary.membership.repeats import Repeat, repeated_models
 from canary.records.given import whole_number
 from canary.records.versions import versions
 from canary.signals.answers import Answers, Said, answers_of, check_same_samples
@@ -152,8 +154,14 @@ class Forgetting:
                 "direction, and says nothing here."
             )
         upper = f"{self.upper:.2f}" if math.isfinite(self.upper) else "no upper end"
-        models = plural(len(self.calibration), "calibration model")
+        number = len(self.calibration)
         closer = int((self.calibration <= self.target).sum())
+        which = (
+            f"The one calibration model is {'' if closer else 'not '}"
+            if number == 1
+            else f"Of {number} calibration models {closer or 'none'} "
+            f"{'is' if closer <= 1 else 'are'} "
+        )
         said = {
             "forgotten": "By the paper's rule the target has forgotten the query set",
             "not forgotten": "By the paper's rule the target has not forgotten the query set",
@@ -161,8 +169,7 @@ class Forgetting:
         }[self.answer]
         lines = [
             f"{said}: rho is {self.rho:.2f} ({self.lower:.2f} to {upper}), and 1 is the limit.",
-            f"Of {models} {closer or 'none'} {'is' if closer <= 1 else 'are'} as close to the "
-            f"query model as the target: p = {probability(self.p)}.",
+            f"{which}as close to the query model as the target: p = {probability(self.p)}.",
         ]
         attack = ""
         if self.auc is not None:
@@ -310,8 +317,8 @@ def forgotten(
     Raises
     ------
     InputError
-        If the models were asked about different samples, there are several targets, or query
-        and calibration set share samples.
+        If the models were asked about different samples, there are several targets, one
+        model was given in two places, or query and calibration set share samples.
     EstimationError
         If there are fewer than 8 samples, or a calibration model answers as the query model
         does, so that the ratio has no meaning.
@@ -357,6 +364,8 @@ def forgotten(
         )
     if query_data is not None and calibration_data is not None:
         _check_disjoint(query_data, calibration_data)
+    alike = repeated_models({name: answers.losses for name, answers in asked.items()})
+    _check_different(asked, alike)
     n = asked["query"].samples
     if n < _FEWEST:
         raise EstimationError(
@@ -364,12 +373,13 @@ def forgotten(
             cure=f"give at least {_FEWEST}; with fewer a distance says nothing",
             where="forgotten",
         )
-    return _compared(asked, unseen, confidence=confidence, count=count, seed=seed, done=done)
+    return _compared(asked, unseen, alike, confidence=confidence, count=count, seed=seed, done=done)
 
 
 def _compared(
     asked: dict[str, Answers],
     unseen: Said | None,
+    alike: list[Repeat],
     *,
     confidence: float,
     count: int,
@@ -417,7 +427,10 @@ def _compared(
         chance=chance,
         resamples=count,
         seed=seed,
-        notes=tuple(_doubts(asked, of_target.value, calibration, chance, confidence)),
+        notes=(
+            *_doubts(asked, of_target.value, calibration, chance, confidence),
+            *(_doubted(asked, one) for one in alike),
+        ),
     )
 
 
@@ -496,6 +509,35 @@ def _check_disjoint(query: Iterable[Any], calibration: Iterable[Any]) -> None:
             cure="take them out of the calibration set and train its models again",
             where="forgotten",
         )
+
+
+def _check_different(asked: dict[str, Answers], alike: list[Repeat]) -> None:
+    """Refuse a model that was given twice."""
+    for one in alike:
+        if one.certain:
+            first, second = (_named(asked, *place) for place in (one.first, one.second))
+            raise InputError(
+                f"{second} gives every sample the loss that {first} gives it: they are one model, "
+                "and would count as two",
+                cure="name each model once, and in one place",
+                where="forgotten",
+            )
+
+
+def _doubted(asked: dict[str, Answers], one: Repeat) -> str:
+    first, second = (_named(asked, *place) for place in (one.first, one.second))
+    return (
+        f"{second[0].upper()}{second[1:]} gives every sample the loss that {first} gives it, but "
+        "there are few different losses, so they may still be two models. If they are one, p and "
+        "the interval are wrong"
+    )
+
+
+def _named(asked: dict[str, Answers], name: str, at: int) -> str:
+    """A model by its place and, if it came from a file, by that."""
+    role = "the target" if name == "target" else f"{name} model {at + 1}"
+    source = asked[name].sources[at]
+    return f"{role} ({source})" if Path(source).suffix else role
 
 
 def _doubts(

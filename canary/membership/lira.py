@@ -50,17 +50,16 @@ def lira(bench: References, *, online: bool, fixed: bool) -> Floats:
     reference of a kind gets the score minus infinity. O(nK).
     """
     result = np.empty((len(bench.targets), bench.table.samples))
-    out_variance = common_variance(bench, outside=True)
-    in_variance = common_variance(bench, outside=False)
+    out_variance = common_variance(bench, "outside")
+    in_variance = common_variance(bench, "inside")
     for part in bench.parts():
-        outside = bench.outside(part)
         logits = logits_of(bench.source, bench.rows, part)
         seen = logits_of(bench.table, bench.targets, part)
-        nonmembers = moments(logits, outside, bench)
+        nonmembers = moments(logits, bench.compared(part, "outside"))
         z, scale = _standard(seen, nonmembers, out_variance, fixed=fixed)
         usable = nonmembers.count > 0
         if online:
-            members = moments(logits, ~outside, bench)
+            members = moments(logits, bench.compared(part, "inside"))
             inside, spread = _standard(seen, members, in_variance, fixed=fixed)
             # The densities' constants cancel.
             found = 0.5 * (z * z - inside * inside) + np.log(scale / spread)

@@ -79,25 +79,21 @@ def by_sample(bench: References, rule: Rule, alpha: float | None) -> Floats:
     With K references and n samples O(nK log K) time, and O(nK) memory for the result.
     """
     result = np.empty((len(bench.targets), bench.table.samples))
-    common = common_variance(bench, outside=True)
+    common = common_variance(bench, "outside")
     for part in bench.parts():
-        outside = bench.limited(part)
+        compared = bench.compared(part, "limited")
         if rule == "gaussian":
-            logits = logits_of(bench.source, bench.rows, part)
-            found = moments(logits, outside, bench)
+            found = moments(logits_of(bench.source, bench.rows, part), compared)
             seen = logits_of(bench.table, bench.targets, part)
             result[:, part] = _gaussian(seen, found, common, alpha)
             continue
         values = bench.table.signal("loss")[:, part][bench.targets].T
         losses = bench.source.signal("loss")[:, part][bench.rows]
-        drop = bench.dropped(outside)
-        less = np.take_along_axis(losses, drop, axis=0).T
-        missing = (drop >= 0).T
-        null = np.sort(np.where(outside, losses, np.nan).T, axis=1)
-        below = row_ranks(null, values) - (missing & (less <= values))
-        count = outside.sum(axis=0)[:, None] - missing
-        nth = _nth_of_rows(null, missing, less)
-        result[:, part] = _ranked(values, below, count, nth, rule=rule, alpha=alpha).T
+        less = np.sort(compared.left_out(losses, np.nan).swapaxes(1, 2), axis=0)
+        null = np.sort(np.where(compared.flags, losses, np.nan).T, axis=1)
+        below = row_ranks(null, values) - (less <= values).sum(axis=0)
+        nth = _nth_of_rows(null, less)
+        result[:, part] = _ranked(values, below, compared.count.T, nth, rule=rule, alpha=alpha).T
     return result
 
 
@@ -122,9 +118,12 @@ def by_model(bench: References, rule: Rule, alpha: float | None) -> Floats:
         at = np.searchsorted(null, values, side="right")
         missing, skip = own, np.arange(table.samples)
         if bench.population is None:
-            # A member stands in for the point at or below it: as k of n, and nonmembers as
-            # k of n - 1, those of equal losses would be told apart.
-            missing, skip = np.ones_like(own), np.where(own, skip, places[np.maximum(at - 1, 0)])
+            # A member that ties with a point stands in for it: as k of n, and nonmembers as
+            # k of n - 1, equal losses would be told apart. One between the points k and k + 1
+            # has (k + 1) / (n + 1) of n, which is between their k / n and (k + 1) / n.
+            tied = places[np.maximum(at - 1, 0)]
+            missing = own | ((at > 0) & (values[tied] == values))
+            skip = np.where(own, skip, tied)
         if rule == "gaussian":
             logits = logits_of(table, bench.targets[i : i + 1], everything)
             found = _without_one(logits[0], own, missing, skip)
@@ -132,7 +131,7 @@ def by_model(bench: References, rule: Rule, alpha: float | None) -> Floats:
             result[i] = _gaussian(logits, found, every.copy, alpha)[0]
             continue
         below = (at - (missing & (values[skip] <= values)))[None, :]
-        nth = _nth_of_rows(null[None, :], missing[None, :], values[skip][None, :])
+        nth = _nth_of_rows(null[None, :], np.where(missing, values[skip], np.nan)[None, None, :])
         count = (len(null) - missing)[None, :]
         result[i] = _ranked(values[None, :], below, count, nth, rule=rule, alpha=alpha)[0]
     return result
@@ -233,12 +232,24 @@ def _ranked(
     return rank_evidence(values, below, count, nth(below - 1), nth(below), rule=rule)
 
 
-def _nth_of_rows(null: Floats, missing: NDArray[np.bool_], less: Floats) -> Nth:
-    """Order statistics of rows, where one number like `less` is missing."""
+def _nth_of_rows(null: Floats, less: Floats) -> Nth:
+    """Order statistics of rows without numbers of theirs.
+
+    Parameters
+    ----------
+    null : ndarray of float64 of shape (rows, size)
+        Each row ascending, filled up with NaN.
+    less : ndarray of float64 of shape (depth, rows, count)
+        Numbers that are missing, ascending along the first axis; NaN for none.
+    """
     rows, last = np.arange(len(null))[:, None], null.shape[1] - 1
 
     def nth(place: Ints) -> Floats:
-        place = place + (missing & (place >= row_ranks(null, less) - 1))
+        holes = [np.where(np.isnan(x), last + 1, row_ranks(null, x) - 1) for x in less]
+        for k in range(len(holes) - 2, -1, -1):  # equal numbers stand side by side
+            holes[k] = np.minimum(holes[k], holes[k + 1] - 1)
+        for hole in holes:
+            place = place + (place >= hole)
         return np.where(place > last, np.nan, null[rows, np.clip(place, 0, last)])
 
     return nth

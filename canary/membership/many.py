@@ -15,6 +15,7 @@ from canary.membership.losstests import by_class, by_model, by_sample
 from canary.membership.references import References, resolve
 from canary.membership.rmia import rmia
 from canary.signals.table import SignalTable
+from canary.statistics.roc import Estimate, roc
 from canary.statistics.tails import Rule, bits_needed, check_level, check_rule
 
 __all__ = ["LOSS_TESTS", "MANY", "ManyScores", "attack_models", "loss_thresholds"]
@@ -40,6 +41,9 @@ _LIRA = {
 
 _RMIA = {"rmia": True, "rmia-offline": False}
 """Whether members are modelled."""
+
+_FALSE_NOTES = 1e-4
+"""How often the number of references may be said to tell members where it does not."""
 
 MANY: tuple[str, ...] = (*LOSS_TESTS, *_LIRA, *_RMIA)
 """The attacks by name."""
@@ -71,6 +75,10 @@ class ManyScores:
         together. Targets that are each other's references are among them.
     notes : tuple of str
         What a reader has to know.
+    blind : bool
+        Whether the scores were made without a look at who is a member of the targets, as a
+        bound on epsilon needs them: references by ``shadow=``, population points by
+        ``population=``.
     """
 
     name: str
@@ -80,6 +88,7 @@ class ManyScores:
     targets: tuple[int, ...]
     models_trained: int
     notes: tuple[str, ...] = ()
+    blind: bool = False
 
     @property
     def signal(self) -> str:
@@ -154,7 +163,7 @@ def attack_models(
     population : array_like of int or bool, optional
         Samples of `table` that are set aside as population points for P, S and RMIA and not
         evaluated. Unless given, the nonmembers of a model are its population; for P and S each
-        is judged without itself, and for P a member without the point at or below it.
+        is judged without itself, and for P a member without one of an equal loss.
     most : int, optional
         Of R, D and L: each sample is compared with so many references at most, the first ones.
         Leave-one-out models are few for the sample that they left out, and many for a
@@ -177,6 +186,12 @@ def attack_models(
 
     Notes
     -----
+    Among the models of a table a target does without some references, so that members and
+    nonmembers are compared with equally many, on every split; see
+    `canary.membership.matching`. How many is decided by the flags of all samples that are
+    judged, so select them first. Shadow tables serve as they are, and a note says where the
+    number of references tells members from nonmembers.
+
     For K models and n samples O(nK log(nK)) time. Beside the table and the result memory is
     for some hundred thousand numbers, for S for one class, for P and RMIA for one model.
     """
@@ -207,6 +222,7 @@ def attack_models(
     )
     benches = [bench for bench, _ in done]
     chosen = np.concatenate([bench.targets for bench in benches])
+    telling = _counts_that_tell(name, benches)
     scores = done[0][1] if len(done) == 1 else np.concatenate([found for _, found in done])
     return ManyScores(
         name=name,
@@ -215,7 +231,13 @@ def attack_models(
         judged=benches[0].judged,
         targets=tuple(chosen.tolist()),
         models_trained=0 if name == "P" else sum(map(_trained, benches)),
-        notes=_notes(table, benches),
+        notes=_notes(table, benches) + telling,
+        blind=not telling
+        and _blind(
+            name,
+            shadow=all(bench.source is not table for bench in benches),
+            population=population is not None,
+        ),
     )
 
 
@@ -343,4 +365,42 @@ def _notes(table: SignalTable, benches: list[References]) -> tuple[str, ...]:
         + "; ".join(f"model {model}: {why}" for model, why in source.missing.items())
         for source in sources.values()
         if source.missing
+    )
+
+
+def _blind(name: str, *, shadow: bool, population: bool) -> bool:
+    """Whether nothing of who is a member of the target can go into its scores.
+
+    Models of L exist for members only. S judges by the other models, and P by the target alone.
+    """
+    if name == "L":
+        return False
+    return (shadow or name in ("S", "P")) and (population or name not in ("P", *_RMIA))
+
+
+def _counts_that_tell(name: str, benches: list[References]) -> tuple[str, ...]:
+    """A note if the number of references alone tells members of a target from nonmembers."""
+    found: list[tuple[float, int, Estimate, float]] = []
+    targets = sum(len(bench.targets) for bench in benches)
+    for bench in benches:
+        if bench.source is bench.table or name in ("S", "P"):
+            continue
+        count = np.concatenate([bench.counts(part) for part in bench.parts()])[bench.judged]
+        if (count == count[0]).all():
+            continue
+        for row in bench.targets:
+            member = bench.table.member[row, bench.judged]
+            if member.all() or not member.any():
+                continue
+            auc = roc(count, member).auc(confidence=1.0 - _FALSE_NOTES / targets)
+            if not auc.lower <= 0.5 <= auc.upper:
+                found.append((abs(auc.value - 0.5), int(row), auc, float(np.median(count))))
+    if not found:
+        return ()
+    _, row, auc, usual = max(found, key=lambda one: one[0])
+    return (
+        f"The number of references (usually {usual:.0f}) alone tells members of model {row} from "
+        f"nonmembers: AUC {auc.value:.2f} ({auc.lower:.2f} to {auc.upper:.2f}). Attacks on models "
+        "that learned nothing would see some of it. Take references that were drawn without "
+        "regard to the target, or equally many for each sample",
     )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.many import MANY, attack_models
+from canary.membership.repeats import check_two_models
 from canary.membership.thresholds import learn_thresholds
 from canary.signals.definitions import SIGNALS
 from canary.signals.table import SignalTable
@@ -70,6 +71,8 @@ class AttackScores:
         none.
     notes : tuple of str
         What a reader has to know.
+    blind : bool
+        Whether the scores were made without a look at who is a member of the target.
     """
 
     name: str
@@ -78,6 +81,7 @@ class AttackScores:
     guess: NDArray[np.bool_] | None
     thresholds: NDArray[np.float64] | None
     notes: tuple[str, ...] = ()
+    blind: bool = True
 
 
 def applicable(table: SignalTable) -> list[str]:
@@ -129,8 +133,8 @@ def attack(
     Raises
     ------
     InputError
-        If there is no such attack, signal, target or shadow, or the shadow has another
-        number of classes.
+        If there is no such attack, signal, target or shadow, the shadow has another number
+        of classes, or it is the target itself (`canary.membership.repeats.shared_rows`).
     EstimationError
         If the shadow has no members or no nonmembers.
 
@@ -138,7 +142,8 @@ def attack(
     -----
     Song and Mittal [1]_, sections 3.1.1 to 3.1.3: thresholds maximise the balanced accuracy
     on the shadow, per class; equations 5, 6, 7 and 9. Class-independent ones are those of
-    the earlier work that they improve on. The members of the target are never looked at.
+    the earlier work that they improve on. They never look at the members of the target;
+    attacks that compare with many models may, and their scores say so (`blind`).
 
     References
     ----------
@@ -202,7 +207,7 @@ def _of_many(
     found = attack_models(table, name, shadow=shadow, targets=[target])
     scores = found.scores[0]
     guess = found.guess(alpha)[0] if found.calibrated else scores >= 0
-    return AttackScores(name, found.signal, scores, guess, None, found.notes)
+    return AttackScores(name, found.signal, scores, guess, None, found.notes, found.blind)
 
 
 def shadow_samples(
@@ -236,6 +241,7 @@ def shadow_rows(
             where=source.source,
         )
     if shadow is not None:
+        check_two_models(table, shadow, row=target)
         return shadow, list(range(shadow.models))
     rows = [row for row in range(table.models) if row != target]
     if not rows:

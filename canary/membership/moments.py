@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
-from canary.membership.references import References
+from canary.membership.references import Compared, Kind, References
 from canary.signals.table import SignalTable
 
 __all__ = [
@@ -91,28 +91,25 @@ def loss_of_logit(logit: Floats) -> Floats:
     return np.logaddexp(0.0, -logit)
 
 
-def moments(logits: Floats, flags: Flags, bench: References) -> Moments:
-    """Moments of the flagged references of each sample, for every target without one of them.
+def moments(logits: Floats, compared: Compared) -> Moments:
+    """Moments of the references of each sample, for every target without those it lacks.
 
     Parameters
     ----------
     logits : ndarray of float64 of shape (references, part)
-    flags : ndarray of bool of shape (references, part)
-    bench : References
-        Says which one is dropped.
+    compared : Compared
     """
+    flags, left = compared.flags, compared.count
     count = flags.sum(axis=0)
     centre = np.where(flags, logits, 0.0).sum(axis=0) / np.maximum(count, 1)
     apart = np.where(flags, logits - centre, 0.0)
-    first, second = apart.sum(axis=0), np.einsum("ij,ij->j", apart, apart)
-    drop = bench.dropped(flags)
-    left = count - (drop >= 0)
-    own = np.where(drop >= 0, np.take_along_axis(apart, drop, axis=0), 0.0)
-    shift = (first - own) / np.maximum(left, 1)
-    squares = second - own * own - left * shift * shift
-    return Moments(
-        left, centre + shift, without_rounding(squares, second + count * centre * centre)
-    )
+    own = compared.left_out(apart, 0.0)
+    first = apart.sum(axis=0) - own.sum(axis=0)
+    second = np.einsum("ij,ij->j", apart, apart) - np.einsum("kij,kij->ij", own, own)
+    shift = first / np.maximum(left, 1)
+    squares = second - left * shift * shift
+    whole = np.einsum("ij,ij->j", apart, apart) + count * centre * centre
+    return Moments(left, centre + shift, without_rounding(squares, whole))
 
 
 def without_rounding(squares: Floats, size: Floats | float) -> Floats:
@@ -138,7 +135,7 @@ def pooled_variance(squares: Floats, freedom: Floats, where: str) -> Floats:
     return np.asarray(np.maximum(squares / freedom, LEAST_VARIANCE))
 
 
-def common_variance(bench: References, *, outside: bool) -> Callable[[], Floats]:
+def common_variance(bench: References, kind: Kind) -> Callable[[], Floats]:
     """What gives, once asked, the variance within samples of all samples; shape (targets,).
 
     Notes
@@ -153,7 +150,7 @@ def common_variance(bench: References, *, outside: bool) -> Callable[[], Floats]
         freedom = np.zeros(len(bench.targets))
         for part in bench.parts():
             logits = logits_of(bench.source, bench.rows, part)
-            found = moments(logits, bench.outside(part) == outside, bench)
+            found = moments(logits, bench.compared(part, kind))
             squares += np.where(found.count > 0, found.squares, 0.0).sum(axis=1)
             freedom += np.maximum(found.count - 1, 0).sum(axis=1)
         return pooled_variance(squares, freedom, bench.source.source)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from canary.errors import EstimationError
+from canary.membership.many import ManyScores
 from canary.membership.metric import AttackScores
 from canary.statistics.checks import check_confidence, positive_integer
 from canary.statistics.epsilon import correct_guesses, epsilon_lower_bound
@@ -49,7 +50,7 @@ class AttackEpsilon:
 
 
 def attack_epsilon(
-    scores: AttackScores | ArrayLike,
+    scores: AttackScores | ManyScores | ArrayLike,
     member: ArrayLike,
     *,
     coins: bool,
@@ -64,13 +65,16 @@ def attack_epsilon(
 
     Parameters
     ----------
-    scores : AttackScores, or array_like of shape (samples,)
+    scores : AttackScores, ManyScores of one target, or array_like of shape (samples,)
         Higher for what looks like a member. They come from models alone, not from who is a
-        member of the target.
+        member of the target: `blind` says so of what `canary.attack` and `attack_models`
+        give, of bare numbers you have to know it. Samples that were set aside as population
+        are left out.
     member : array_like of bool of shape (samples,)
     coins : bool
         Whether for each of these samples by itself a fair coin decided, before training, if
-        it went in. Only whoever trained the model can tell; the data do not.
+        it went in; and whether the data of reference models were drawn without regard to
+        these coins. Only whoever trained the models can tell; the data do not.
     guesses : int, optional
         How many are guessed, half for either side. All unless given. Fix it before you see
         the scores, or the bound is none.
@@ -81,7 +85,8 @@ def attack_epsilon(
     ------
     EstimationError
         If no coins were tossed, or the members are too many or too few for fair coins; if
-        an option is out of range or scores and members do not fit.
+        the scores are not blind; if an option is out of range or scores and members do not
+        fit.
 
     Notes
     -----
@@ -90,6 +95,17 @@ def attack_epsilon(
     attack guess what the model does not tell, and the bound is then none. A split into
     halves of fixed size is no set of independent coins either; where exactly half are
     members a note says so.
+
+    The theorem takes all guesses together as what one private mechanism gives for the coins.
+    So a guess may rest on anything that the model says, on chance, and on other models whose
+    data do not depend on the coins. It may not rest on the coins themselves, not even on
+    those of other samples: from a model that says nothing, whoever guesses each coin by the
+    parity of all others is right on every one in half of the runs. Attacks among the models
+    of one table look at the target's members, to compare both kinds with equally many
+    references, and P and RMIA take its nonmembers for their population; those are refused.
+
+    Of equal scores those are guessed first that a fixed random order has first, so that
+    members which stand together in the file do not fall together.
 
     References
     ----------
@@ -107,9 +123,10 @@ def attack_epsilon(
             "coins=True",
             where=where,
         )
-    values, flags = scored_members(
-        scores.scores if isinstance(scores, AttackScores) else scores, member, where
-    )
+    found, notes = _blind_scores(scores, where)
+    values, flags = scored_members(found, member, where)
+    if isinstance(scores, ManyScores):
+        values, flags = values[scores.judged], flags[scores.judged]
     n, members = len(flags), int(np.count_nonzero(flags))
     if binomtest(members, n, 0.5).pvalue < _UNBELIEVABLE:
         raise EstimationError(
@@ -121,9 +138,9 @@ def attack_epsilon(
     made = n
     if guesses is not None:
         made = positive_integer(guesses, "guesses", where, cure="guess at least one coin")
-    right = correct_guesses(values, flags, guesses=made)
+    order = np.random.default_rng(0).permutation(n)
+    right = correct_guesses(values[order], flags[order], guesses=made)
     numbers = {"guesses": made, "coins": n}
-    notes = []
     if 2 * members == n:
         notes.append(
             f"Exactly half of {plural(n, 'sample')} are members, as in a split into halves: such "
@@ -139,3 +156,29 @@ def attack_epsilon(
         epsilon_lower_bound(made, **numbers, delta=delta, confidence=confidence),
         tuple(notes),
     )
+
+
+def _blind_scores(
+    scores: AttackScores | ManyScores | ArrayLike, where: str
+) -> tuple[ArrayLike, list[str]]:
+    """The scores of one target, and what has to be known of them."""
+    if not isinstance(scores, (AttackScores, ManyScores)):
+        return scores, []
+    if not scores.blind:
+        raise EstimationError(
+            f"who is a member of the target went into the scores of {scores.name}, and from such "
+            "scores no bound on epsilon follows",
+            cure="give reference models by shadow=, whose data were drawn without regard to the "
+            "target's coins, and to P and RMIA population points by population= of "
+            "attack_models; models that leave out one member each (L) never serve",
+            where=where,
+        )
+    if isinstance(scores, AttackScores):
+        return scores.scores, list(scores.notes)
+    if len(scores.targets) != 1:
+        raise EstimationError(
+            f"scores of {len(scores.targets)} targets",
+            cure="attack one model, by targets=",
+            where=where,
+        )
+    return scores.scores[0], list(scores.notes)

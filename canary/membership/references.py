@@ -4,22 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
+from canary.membership.matching import Matching, places
 from canary.signals.table import SignalTable, check_tied, positions
 
-__all__ = ["References", "resolve"]
+__all__ = ["Compared", "Kind", "References", "resolve"]
 
 Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Places = NDArray[np.intp]
+
+Kind = Literal["outside", "inside", "limited"]
+"""References that were not trained on a sample, that were, or the first ones that were not."""
 
 _NUMBERS = 1 << 18
 """That are worked on at a time, so that copies of them stay in the cache."""
 
 _SHOWN = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """The references with which each target is compared on each sample of a part.
+
+    Parameters
+    ----------
+    flags : ndarray of bool of shape (references, part)
+        Those of the kind.
+    less : ndarray of int of shape (depth, targets, part)
+        Which of them a target does without, each once; -1 for none.
+    """
+
+    flags: Flags
+    less: Places
+
+    @property
+    def count(self) -> Ints:
+        """How many are left, of shape (targets, part)."""
+        return np.asarray(self.flags.sum(axis=0) - (self.less >= 0).sum(axis=0))
+
+    def left_out(self, values: Floats, fill: float) -> Floats:
+        """The values (references, part) of those that are left out, in the shape of `less`."""
+        found = [np.take_along_axis(values, rows, axis=0) for rows in self.less]
+        return np.where(self.less >= 0, np.reshape(found, self.less.shape), fill)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,43 +99,77 @@ class References:
         for at in range(0, self.table.samples, step):
             yield slice(at, min(at + step, self.table.samples))
 
-    def outside(self, part: slice) -> Flags:
-        """Of which references a sample is a nonmember; shape (references, part)."""
-        return ~self.source.member[:, part][self.rows]
+    def compared(self, part: slice, kind: Kind) -> Compared:
+        """The references of a kind with which each target is compared.
 
-    def limited(self, part: slice) -> Flags:
-        """`outside`, of each sample the first `most` references only."""
-        flags = self.outside(part)
-        if self.most is None:
-            return flags
-        return np.asarray(flags & (np.cumsum(flags, axis=0) <= self.most))
-
-    def dropped(self, flags: Flags) -> Places:
-        """Which reference each target does without.
-
-        A target that is among the flagged references itself; else the next one that is
-        flagged, going round. So a sample is compared with equally many references whether or
-        not the target was trained on it. Where members had one more, as they do if every sample
-        is in half of the models, levels of ``1 / (m + 1)`` alone would tell them apart.
-
-        Parameters
-        ----------
-        flags : ndarray of bool of shape (references, part)
-            Where references count.
-
-        Returns
-        -------
-        ndarray of int of shape (targets, part)
-            -1 for none: the target is no reference, or nothing is flagged.
+        Without the target itself, and without as many others as it takes for members and
+        nonmembers to have equally many: see `canary.membership.matching`. The next ones that
+        are flagged are left out, going round from the target. Of a shadow table all serve, so
+        that nothing depends on who is a member of the target.
         """
-        if (self.own < 0).all():
-            return np.full((len(self.own), flags.shape[1]), -1)
-        size = len(flags)
+        flags = self._flagged(part, kind)
+        wanted = self._own_flags(flags).astype(np.int64)
+        if self.source is self.table:
+            counts = flags.sum(axis=0) - wanted
+            place = 1.0 - self._places[part] if kind == "inside" else self._places[part]
+            member = self.table.member[:, part][self.targets]
+            kept = self._matching(kind).kept(counts, member, place)
+            wanted += np.where(self.judged[part], counts - kept, 0)
+        return Compared(flags, self._next(flags, wanted))
+
+    def counts(self, part: slice) -> Ints:
+        """How many references that were not trained on them the samples of a part have."""
+        return np.asarray(self._flagged(part, "limited").sum(axis=0))
+
+    def _flagged(self, part: slice, kind: Kind) -> Flags:
+        outside = ~self.source.member[:, part][self.rows]
+        if kind == "inside":
+            return ~outside
+        if kind == "limited" and self.most is not None:
+            return np.asarray(outside & (np.cumsum(outside, axis=0) <= self.most))
+        return outside
+
+    def _own_flags(self, flags: Flags) -> Flags:
+        """Whether the target itself is among the flagged; shape (targets, part)."""
+        return np.asarray(flags[self.own] & (self.own >= 0)[:, None])
+
+    def _next(self, flags: Flags, wanted: Ints) -> Places:
+        """The first flagged references from the target on, going round, as many as wanted."""
+        size, depth = len(flags), int(wanted.max(initial=0))
+        found = np.full((depth, *wanted.shape), -1)
+        if not depth:
+            return found
         following = np.where(flags, np.arange(size, dtype=np.int32)[:, None], np.int32(size))
         following = np.minimum.accumulate(following[::-1], axis=0)[::-1]
-        found = following[self.own]
-        found = np.where(found < size, found, following[0])
-        return np.where((found < size) & (self.own >= 0)[:, None], found, -1).astype(np.intp)
+        begin = np.where(self.own >= 0, self.own, self.targets % size)
+        at = following[begin]
+        for step in range(depth):
+            if step:
+                at = np.take_along_axis(following, np.where(at + 1 < size, at + 1, 0), axis=0)
+            at = np.where(at < size, at, following[0])
+            found[step] = np.where(step < wanted, at, -1)
+        return found
+
+    def _matching(self, kind: Kind) -> Matching:
+        if kind not in self._matchings:
+            self._matchings[kind] = Matching.of(
+                self._counts(kind), len(self.targets), len(self.rows)
+            )
+        return self._matchings[kind]
+
+    def _counts(self, kind: Kind) -> Iterator[tuple[Ints, Flags]]:
+        for part in self.parts():
+            flags, judged = self._flagged(part, kind), self.judged[part]
+            counts = flags.sum(axis=0) - self._own_flags(flags)
+            yield counts[:, judged], self.table.member[:, part][self.targets][:, judged]
+
+    @cached_property
+    def _matchings(self) -> dict[Kind, Matching]:
+        return {}
+
+    @cached_property
+    def _places(self) -> Floats:
+        return places(self.table.samples)
 
     def check(self, name: str, *, inside: bool) -> None:
         """An InputError if a sample that is judged has no reference left of a kind.
@@ -114,20 +182,23 @@ class References:
             Whether references that were trained on the sample are needed, beside those that
             were not.
         """
-        for kind in (False, True) if inside else (False,):
-            count = np.empty(self.table.samples, np.int64)
+        mine = self.own[self.own >= 0]
+        kinds: tuple[Kind, ...] = ("outside", "inside") if inside else ("outside",)
+        for kind in kinds:
+            alone = np.empty(self.table.samples, np.bool_)
             for part in self.parts():
-                count[part] = (self.outside(part) != kind).sum(axis=0)
-            least = 2 if (self.own >= 0).any() else 1  # one is dropped
-            bad = np.flatnonzero((count < least) & self.judged)
+                flags = self._flagged(part, kind)
+                # One that is a target is none to itself.
+                alone[part] = flags.sum(axis=0) <= flags[mine].any(axis=0)
+            bad = np.flatnonzero(alone & self.judged)
             if len(bad):
                 shown = ", ".join(map(str, bad[:_SHOWN]))
                 more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
-                who = "members" if not kind else "nonmembers"
+                who, train = ("members", "without") if kind == "outside" else ("nonmembers", "on")
                 raise InputError(
                     f"attack {name}: samples {shown}{more} are {who} of every model that they "
                     "could be compared with",
-                    cure=f"train more models {'on' if kind else 'without'} them, or leave them "
+                    cure=f"train more models {train} them, or leave them "
                     "away by table.select(samples=...)",
                     where=self.source.source,
                 )

@@ -15,6 +15,7 @@ from canary.statistics.checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, scored_members
 
 __all__ = [
+    "BINS",
     "RISK_SIGNAL",
     "Reliability",
     "RiskScores",
@@ -31,11 +32,16 @@ __all__ = [
 
 Scale = Literal["log", "linear"]
 
+BINS = 5
+"""Of the histogram of a class, unless others are asked for."""
+
 RISK_SIGNAL = "modified-entropy"
 """The signal whose distribution tells the risk."""
 
 _LEAST = 1e-10
 _DRAWS = 10_000
+_CELLS = 1 << 23
+"""Most bins of all histograms together: about half a gigabyte while they are filled."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +74,7 @@ def risk_scores(
     shadow: SignalTable | None = None,
     target: int = 0,
     prior: float = 0.5,
-    bins: int = 5,
+    bins: int = BINS,
     scale: Scale = "log",
     least: int = 10,
 ) -> RiskScores:
@@ -83,7 +89,8 @@ def risk_scores(
     prior : float
         Between 0 and 1.
     bins : int
-        Of the histogram of a class, besides one for infinity.
+        Of the histogram of a class, besides one for infinity; with the classes at most about
+        eight million in all.
     scale : {"log", "linear"}
         Bins of equal width in the logarithm, or in the modified entropy itself.
     least : int
@@ -119,6 +126,7 @@ def risk_scores(
     where = "risk_scores"
     check_risk_options(prior, scale, least, where)
     positive_integer(bins, "bins", where, cure="5 bins are usual")
+    _check_cells(table.classes, bins, where)
     values, member, label = shadow_samples(table, RISK_SIGNAL, shadow=shadow, target=target)
     check_two_kinds(member, where)
     classes = table.classes
@@ -310,6 +318,17 @@ def check_risk_options(prior: float, scale: Scale, least: int, where: str) -> No
         )
 
 
+def _check_cells(classes: int, bins: int, where: str) -> None:
+    """An EstimationError if the histograms of all classes would not fit into memory."""
+    most = _CELLS // (classes + 1) - 1
+    if bins > most:
+        raise EstimationError(
+            f"bins={bins:,} for each of {classes:,} classes",
+            cure=f"give at most {most:,}; 5 are usual, and more than samples tell nothing",
+            where=where,
+        )
+
+
 def check_two_kinds(member: NDArray[np.bool_], where: str) -> None:
     """An EstimationError if the shadow has no members or no nonmembers."""
     if member.all() or not member.any():
@@ -367,9 +386,13 @@ def _bin(
 
 
 def _nearest(filled: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """For each bin the nearest one of its row with samples, itself if it has any."""
+    """For each bin the nearest one of its row with samples, itself if it has any or none has.
+
+    Of two as near the lower. Linear: the last filled bin on the way up, and on the way down.
+    """
     places = np.arange(filled.shape[1])
-    distance = np.abs(places[:, None] - places[None, :])[None] + np.where(
-        filled[:, None, :], 0, 2 * len(places)
-    )
-    return np.asarray(distance.argmin(axis=2), np.int64)
+    far = 3 * len(places)
+    below = np.maximum.accumulate(np.where(filled, places, -far), axis=1)
+    above = np.minimum.accumulate(np.where(filled, places, far)[:, ::-1], axis=1)[:, ::-1]
+    nearest = np.where(places - below <= above - places, below, above)
+    return np.where(filled.any(axis=1, keepdims=True), nearest, places)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
-from canary.membership.references import References
+from canary.membership.references import Compared, References
 from canary.signals.table import SignalTable
 
 __all__ = ["rmia"]
@@ -81,26 +81,21 @@ def rmia(bench: References, *, online: bool, gamma: float, a: float) -> Floats:
 
 def _ratios(bench: References, part: slice, *, online: bool, a: float) -> Floats:
     shown = _probabilities(bench.source, bench.rows, part)
-    outside = bench.outside(part)
-    without = _mean(shown, outside, bench)
+    without = _mean(shown, bench.compared(part, "outside"))
     if online:
-        inside = ~outside
-        with_it = _mean(shown, inside, bench)
-        lacking = inside.sum(axis=0) - (bench.dropped(inside) >= 0) == 0
-        usual = np.where(lacking, without, (without + with_it) / 2.0)
+        inside = bench.compared(part, "inside")
+        usual = np.where(inside.count == 0, without, (without + _mean(shown, inside)) / 2.0)
     else:
         usual = ((1.0 + a) * without + (1.0 - a)) / 2.0
     seen = _probabilities(bench.table, bench.targets, part)
     return np.asarray(seen / np.maximum(usual, np.finfo(np.float64).tiny))
 
 
-def _mean(shown: Floats, flags: NDArray[np.bool_], bench: References) -> Floats:
-    """Mean probability over flagged references, one dropped for each target; 0 of none."""
-    kept = np.where(flags, shown, 0.0)
-    drop = bench.dropped(flags)
-    less = np.where(drop >= 0, np.take_along_axis(kept, drop, axis=0), 0.0)
-    count = np.maximum(flags.sum(axis=0) - (drop >= 0), 1)
-    return np.asarray(np.maximum(kept.sum(axis=0) - less, 0.0) / count)
+def _mean(shown: Floats, compared: Compared) -> Floats:
+    """Mean probability over the references, for each target without those it lacks; 0 of none."""
+    kept = np.where(compared.flags, shown, 0.0)
+    rest = kept.sum(axis=0) - compared.left_out(kept, 0.0).sum(axis=0)
+    return np.asarray(np.maximum(rest, 0.0) / np.maximum(compared.count, 1))
 
 
 def _probabilities(table: SignalTable, rows: NDArray[np.intp], part: slice) -> Floats:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.errors import EstimationError
 from canary.membership.metric import shadow_samples
 from canary.membership.risk import (
+    BINS,
     RISK_SIGNAL,
     RiskScores,
     Scale,
@@ -14,11 +16,12 @@ from canary.membership.risk import (
     check_two_kinds,
     class_ends,
     homes,
+    risk_scores,
     scaled,
 )
 from canary.signals.table import SignalTable
 
-__all__ = ["smooth_risk_scores"]
+__all__ = ["chosen_risk_scores", "smooth_risk_scores"]
 
 Floats = NDArray[np.float64]
 
@@ -110,6 +113,49 @@ def smooth_risk_scores(
         beyond[rows],
     )
     return RiskScores(scores, prior, None, scale, pooled)
+
+
+def chosen_risk_scores(
+    table: SignalTable,
+    *,
+    shadow: SignalTable,
+    prior: float = 0.5,
+    bins: int | None = None,
+    scale: Scale = "log",
+    least: int = 10,
+    smooth: bool = False,
+) -> RiskScores:
+    """`smooth_risk_scores` or `risk_scores`, as was asked for.
+
+    Parameters
+    ----------
+    table, shadow, prior, scale, least
+        As in `canary.membership.risk.risk_scores`.
+    bins : int, optional
+        `BINS` unless given.
+    smooth : bool
+
+    Raises
+    ------
+    EstimationError
+        If both bins and a smoothed estimate were asked for, which has none; or as theirs.
+    """
+    if not smooth:
+        return risk_scores(
+            table,
+            shadow=shadow,
+            prior=prior,
+            bins=BINS if bins is None else bins,
+            scale=scale,
+            least=least,
+        )
+    if bins is not None:
+        raise EstimationError(
+            f"bins={bins} and smooth were both given, and smoothed risk scores have no bins",
+            cure="leave one of them out (--bins, --smooth)",
+            where="risk scores",
+        )
+    return smooth_risk_scores(table, shadow=shadow, prior=prior, scale=scale, least=least)
 
 
 def _posterior(shares: Floats, prior: float) -> Floats:

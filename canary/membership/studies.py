@@ -15,6 +15,7 @@ from canary.membership.many import (
     attack_models,
     loss_thresholds,
 )
+from canary.membership.references import resolve
 from canary.signals.table import SignalTable, positions
 from canary.statistics.tails import Rule
 
@@ -96,8 +97,8 @@ def null_losses(
         chosen[sample] = False
         found = np.sort(table.signal("loss")[target, chosen])
         if population is None and table.member[target, sample]:  # in the stead of one of them
-            at = np.searchsorted(found, table.signal("loss")[target, sample], side="right")
-            found = np.delete(found, max(int(at) - 1, 0))
+            tied = np.flatnonzero(found == table.signal("loss")[target, sample])
+            found = np.delete(found, tied[:1])
     elif name == "S":
         points = source.label == table.label[sample]
         if shadow is None:
@@ -107,10 +108,19 @@ def null_losses(
             outside[target] = False
         found = source.signal("loss")[outside]
     else:
-        rows = np.flatnonzero(~source.member[:, sample])[:most]
-        if shadow is None and len(rows):  # without the target, or the next one in its stead
-            rows = np.delete(rows, np.searchsorted(rows, target) % len(rows))
-        found = source.signal("loss")[rows, sample]
+        bench = resolve(
+            table,
+            name,
+            targets=[target],
+            shadow=shadow,
+            references=None,
+            population=population,
+            most=most,
+        )
+        compared = bench.compared(slice(sample, sample + 1), "limited")
+        kept = compared.flags[:, 0].copy()
+        kept[compared.less[:, 0, 0]] = False
+        found = source.signal("loss")[kept, sample]
     return NullLosses(
         name,
         target,
@@ -246,10 +256,6 @@ def growth(
     Figure 3 of Ye et al. Only samples that have the references they need at the smallest size
     are judged, so that all sizes speak of the same samples. Of P, points that are nonmembers
     of every target are drawn, and none of them is judged, up to the largest size.
-
-    Where every sample is in half of few models, a member of the targets has more references
-    among the others than a nonmember. By ranks that alone tells them apart: with 16 models
-    noise has an AUC of 0.51 under R. The Gaussian rule gives it 0.50.
     """
     rng = np.random.default_rng(seed)
     rows = positions(targets, table.models, "targets", table.source)

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
+from canary.membership.analysis import ClassRisks, possible_class_risks
 from canary.membership.evaluation import Evaluation, Part, evaluate, evaluate_by
 from canary.membership.guessing import Guesses, leakage, precision_recall
 from canary.membership.metric import ATTACKS, NEURAL, AttackScores, applicable, attack
-from canary.membership.risk import Reliability, RiskScores, Scale, reliability, risk_scores
-from canary.membership.smoothing import smooth_risk_scores
+from canary.membership.privacy import AttackEpsilon, attack_epsilon
+from canary.membership.repeats import check_two_models
+from canary.membership.risk import Reliability, RiskScores, Scale, reliability
+from canary.membership.smoothing import chosen_risk_scores
 from canary.records.versions import versions
 from canary.signals.checking import check_members
 from canary.signals.table import SignalTable
 from canary.statistics.checks import check_confidence
-from canary.statistics.roc import Estimate, OperatingPoint
+from canary.statistics.roc import Estimate, OperatingPoint, check_rate
 
 __all__ = [
     "FPRS",
@@ -29,6 +32,7 @@ __all__ = [
     "Attacked",
     "Survey",
     "attacked_fields",
+    "class_risk_fields",
     "estimate_fields",
     "names_of",
     "number_field",
@@ -87,6 +91,11 @@ class Survey:
     notes : tuple of str
     seed : int
         Of the neural attacks.
+    class_risks : ClassRisks or None
+        Risk of the classes beside their generalization error; None where too few differ.
+    epsilons : mapping of str to AttackEpsilon
+        Lower bounds on epsilon by each attack, where coins chose the members. Each at a
+        confidence that allows for how many attacks were tried.
     """
 
     target: SignalTable
@@ -99,6 +108,8 @@ class Survey:
     confidence: float
     notes: tuple[str, ...]
     seed: int = 0
+    class_risks: ClassRisks | None = None
+    epsilons: Mapping[str, AttackEpsilon] = field(default_factory=dict)
 
     @property
     def strongest(self) -> Attacked:
@@ -108,6 +119,17 @@ class Survey:
     def told_apart(self) -> bool:
         """Whether some attack is better than a coin, allowing for how many were tried."""
         return self.corrected().lower > 0.5
+
+    @property
+    def epsilon(self) -> tuple[str, AttackEpsilon] | None:
+        """The largest lower bound on epsilon and whose it is; None without coins.
+
+        It lies above the truth in at most ``1 - confidence`` of training runs, though it is
+        the largest of k: each of k may do so in one k-th (Bonferroni).
+        """
+        if not self.epsilons:
+            return None
+        return max(self.epsilons.items(), key=lambda item: item[1].epsilon)
 
     def corrected(self) -> Estimate:
         """Balanced accuracy of the strongest attack, its interval widened for the choice.
@@ -157,6 +179,7 @@ class Survey:
             "classes": [_part(part) for part in self.by_class],
             "groups": [_part(part) for part in self.by_group],
             "risk": self._risk(),
+            "epsilon": self._epsilon(),
             "notes": list(self.notes),
             "versions": versions(),
         }
@@ -189,6 +212,22 @@ class Survey:
                 for one in leakage(self.risks, self.target.member[0], confidence=self.confidence)
             ],
             "most_at_risk": self.most_at_risk(),
+            "class_generalization": class_risk_fields(self.class_risks),
+        }
+
+    def _epsilon(self) -> dict[str, Any] | None:
+        if self.epsilon is None:
+            return None
+        name, found = self.epsilon
+        return {
+            "attack": name,
+            "epsilon": found.epsilon,
+            "delta": found.delta,
+            "confidence": self.confidence,
+            "coins": found.coins,
+            "guesses": found.guesses,
+            "correct": found.correct,
+            "most": found.most,
         }
 
 
@@ -221,8 +260,15 @@ def rates_of(fprs: Sequence[float] | None, nonmembers: int) -> tuple[list[float]
     """The false positive rates that are looked at, and what to say of them.
 
     Those that were asked for; or those of `FPRS` of which a nonmember at least is left.
+
+    Raises
+    ------
+    EstimationError
+        If a rate that was asked for is below one nonmember.
     """
     if fprs is not None:
+        for rate in fprs:
+            check_rate(rate, nonmembers)
         return list(fprs), []
     chosen = [rate for rate in FPRS if rate * nonmembers >= 1]
     if len(chosen) == len(FPRS):
@@ -241,11 +287,14 @@ def survey(
     fprs: Sequence[float] | None = None,
     confidence: float = 0.95,
     prior: float = 0.5,
-    bins: int = 5,
+    bins: int | None = None,
     scale: Scale = "log",
     least: int = 10,
     smooth: bool = False,
     seed: int = 0,
+    coins: bool = False,
+    guesses: int | None = None,
+    delta: float = 0.0,
     done: Callable[[int], object] = lambda count: None,
 ) -> Survey:
     """Attack a target by what a shadow teaches, and score the risk of its samples.
@@ -262,27 +311,35 @@ def survey(
         False positive rates to look at. Unless given, those of `FPRS` that the number of
         nonmembers allows.
     confidence : float
-    prior, bins, scale, least
-        As in `canary.membership.risk.risk_scores`.
-    smooth : bool
-        Risk scores by `canary.membership.smoothing.smooth_risk_scores`, without bins.
+    prior, bins, scale, least, smooth
+        Of the risk scores, as in `canary.membership.smoothing.chosen_risk_scores`.
     seed : int
         Of the neural attacks.
+    coins : bool
+        Whether a fair coin decided for each sample of the target by itself if it went in, and
+        the shadow's data were chosen without regard to that. Then the attacks bound epsilon.
+    guesses, delta
+        Of that bound, as in `canary.membership.privacy.attack_epsilon`.
     done : callable
         Told of every attack that is done.
 
     Raises
     ------
     InputError
-        If all samples of target or shadow are of one kind, or the two do not fit.
+        If all samples of target or shadow are of one kind, the two do not fit, or they are
+        of one model.
     EstimationError
-        If a rate that was asked for is below one nonmember.
+        If a rate that was asked for is below one nonmember, or an option of the risk scores
+        is out of range.
     """
     check_confidence(confidence, "survey")
     for table in (target, shadow):
         check_members(table.member, table.source)
     member = target.member[0]
     chosen, notes = rates_of(fprs, int((~member).sum()))
+    shared = check_two_models(target, shadow)
+    notes.extend(shared)
+    _check_coins(shared, coins=coins, guesses=guesses, delta=delta)
     if "modified-entropy" not in target.values:
         notes.append("Losses tell neither correctness nor entropies, nor risk scores")
     names = names_of(target, attacks, shadow=shadow)
@@ -290,11 +347,14 @@ def survey(
         notes.append("The outputs were not kept, so no network was trained on them")
     risks = trust = None
     if "modified-entropy" in target.values:
-        settings: dict[str, Any] = {"prior": prior, "scale": scale, "least": least}
-        risks = (
-            smooth_risk_scores(target, shadow=shadow, **settings)
-            if smooth
-            else risk_scores(target, shadow=shadow, bins=bins, **settings)
+        risks = chosen_risk_scores(
+            target,
+            shadow=shadow,
+            prior=prior,
+            bins=bins,
+            scale=scale,
+            least=least,
+            smooth=smooth,
         )
         trust = reliability(risks, member, confidence=confidence)
         few = int(risks.pooled[np.unique(target.label)].sum())
@@ -312,6 +372,14 @@ def survey(
         notes.extend(found.notes)
         done(1)
     best = max(attacked, key=lambda a: a.accuracy.value).attack
+    epsilons = {}
+    if coins:
+        level = 1.0 - (1.0 - confidence) / len(attacked)
+        settings: dict[str, Any] = {"guesses": guesses, "delta": delta, "confidence": level}
+        for one in attacked:
+            bound = attack_epsilon(one.attack, member, coins=True, **settings)
+            epsilons[one.attack.name] = bound
+            notes.extend(bound.notes)
     return Survey(
         target=target,
         shadow=shadow,
@@ -325,7 +393,30 @@ def survey(
         confidence=confidence,
         notes=tuple(dict.fromkeys(notes)),
         seed=seed,
+        class_risks=None
+        if risks is None
+        else possible_class_risks(target, risks, confidence=confidence),
+        epsilons=epsilons,
     )
+
+
+def _check_coins(shared: Sequence[str], *, coins: bool, guesses: int | None, delta: float) -> None:
+    """Refuse options of a bound on epsilon that is not asked for, or could not hold."""
+    if not coins:
+        if guesses is not None or delta:
+            raise InputError(
+                "guesses or delta without coins: no bound on epsilon is asked for",
+                cure="say coins=True (--coin-flips) if fair coins chose the members, or leave "
+                "them out",
+                where="survey",
+            )
+        return
+    if shared:
+        raise InputError(
+            "target and shadow share samples, so the attacks know coins that they are to guess",
+            cure="leave these samples out of the shadow",
+            where="survey",
+        )
 
 
 def _facts(table: SignalTable) -> dict[str, Any]:
@@ -399,6 +490,21 @@ def number_field(value: float) -> float | str:
 def _threshold(value: float) -> float | str | None:
     """None for a threshold that calls nobody a member."""
     return None if math.isnan(value) else number_field(value)
+
+
+def class_risk_fields(found: ClassRisks | None) -> dict[str, Any] | None:
+    """Risk and generalization error of classes as plain data, by rising error."""
+    if found is None:
+        return None
+    rows = zip(found.classes, found.error, found.risk, strict=True)
+    return {
+        "rank_correlation": estimate_fields(found.correlation.rank),
+        "linear_correlation": estimate_fields(found.correlation.linear),
+        "classes": [
+            {"class": int(k), "generalization_error": float(e), "mean_risk_of_members": float(r)}
+            for k, e, r in rows
+        ],
+    }
 
 
 def risk_columns(table: SignalTable, risks: RiskScores) -> dict[str, NDArray[Any]]:

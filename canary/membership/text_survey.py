@@ -19,18 +19,20 @@ from canary.membership.survey import (
     number_field,
     rates_of,
 )
-from canary.membership.words import FOLDS, word_scores
+from canary.membership.words import FOLDS, WordsAlone, words_alone
 from canary.records.versions import versions
 from canary.signals.text_measuring import TextTable
 from canary.statistics.checks import check_confidence
+from canary.statistics.numbers import probability
 from canary.statistics.roc import Estimate, balanced_accuracy
 
-__all__ = ["KIND", "SCHEMA", "TextSurvey", "survey_texts"]
+__all__ = ["KIND", "SCHEMA", "TextSurvey", "said", "survey_texts"]
 
 KIND = "canary membership text"
 SCHEMA = 1
 
 _RISKY = 20
+_OF_LENGTH = ("total-loss", "zlib", "total-zlib")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +45,13 @@ class TextSurvey:
     attacked : tuple of Attacked
         In the order of the table. AUC and rates are those of all texts; the balanced
         accuracy is that of one half, by a threshold that was learned on the other.
-    words : Evaluation
-        Of a bag-of-words classifier that sees no model.
+    words : WordsAlone
+        What a bag-of-words classifier reaches that sees no model.
+    length : Evaluation
+        Of the number of tokens as a score: how well longer texts are told from shorter ones.
     confidence : float
     seed : int
-        Of the halves and the folds.
+        Of the halves, the folds and the permutations.
     lines : ndarray of int64 of shape (samples,)
         What each text is called: its line, or its position.
     notes : tuple of str
@@ -55,7 +59,8 @@ class TextSurvey:
 
     measured: TextTable
     attacked: tuple[Attacked, ...]
-    words: Evaluation
+    words: WordsAlone
+    length: Evaluation
     confidence: float
     seed: int
     lines: NDArray[np.int64]
@@ -82,8 +87,12 @@ class TextSurvey:
         return self.corrected().lower > 0.5
 
     def differ_without_model(self) -> bool:
-        """Whether words alone tell members from nonmembers better than a coin does."""
-        return self.words.auc.lower > 0.5
+        """Whether words alone tell members from nonmembers, by the permutation test."""
+        return self.words.differ
+
+    def differ_in_length(self) -> bool:
+        """Whether members are longer or shorter than nonmembers, by the interval of the AUC."""
+        return not self.length.auc.lower <= 0.5 <= self.length.auc.upper
 
     def no_better_than_words(self) -> bool:
         """Whether the strongest attack is not clearly above what words alone tell."""
@@ -94,15 +103,38 @@ class TextSurvey:
         if self.differ_without_model():
             return (
                 "Members and nonmembers differ without any model: a bag of words tells them apart "
-                f"with an AUC of {_said(self.words.auc)}. The attacks may see that difference and "
-                "no memorization; take both from one source"
+                f"with an AUC of {said(self.words.auc)}, p = {probability(self.words.p)}. The "
+                "attacks may see that difference and no memorization; take both from one source"
             )
         if self.told_apart() and self.no_better_than_words():
             return (
                 "The strongest attack is not clearly better than a bag of words without any "
-                f"model, whose AUC is {_said(self.words.auc)}: more texts would tell which it is"
+                f"model, whose AUC is {said(self.words.auc)}: more texts would tell which it is"
             )
         return None
+
+    def length_warning(self) -> str | None:
+        """What a reader must know of the lengths of the texts; None if they do not differ."""
+        if not self.differ_in_length():
+            return None
+        auc = self.length.auc
+        which = "longer" if auc.value > 0.5 else "shorter"
+        seen = [name for name in _OF_LENGTH if name in self.measured.table.values]
+        told = f", and may tell {', '.join(seen)} more than the model does" if seen else ""
+        return (
+            f"Members are {which} than nonmembers: of a member and a nonmember the member has more "
+            f"tokens in {said(auc)} of cases, where 0.5 is chance. That is seen without the "
+            f"model{told}; take texts of like lengths"
+        )
+
+    def doubted(self) -> bool:
+        """Whether the strongest attack may see what there is without any model.
+
+        That is where words differ or reach as far, and where lengths differ and the attack
+        is one of those that see them.
+        """
+        by_length = self.differ_in_length() and self.strongest.attack.name in _OF_LENGTH
+        return by_length or self.warning() is not None
 
     def most_member_like(self, most: int = _RISKY) -> list[dict[str, Any]]:
         """The members that the strongest attack is surest of: line, tokens, and signal."""
@@ -136,11 +168,18 @@ class TextSurvey:
             "attacks": [attacked_fields(found) for found in self.attacked],
             "words": {
                 "auc": estimate_fields(self.words.auc),
+                "p": self.words.p,
+                "permutations": self.words.permutations,
                 "folds": FOLDS,
                 "differ_without_model": self.differ_without_model(),
                 "no_better_than_words": self.no_better_than_words(),
             },
+            "length": {
+                "auc": estimate_fields(self.length.auc),
+                "differ_in_length": self.differ_in_length(),
+            },
             "warning": self.warning(),
+            "length_warning": self.length_warning(),
             "most_member_like": self.most_member_like(),
             "notes": list(self.notes),
             "versions": versions(),
@@ -171,7 +210,7 @@ def survey_texts(
         nonmembers allows.
     confidence : float
     seed : int
-        Of the halves and the folds.
+        Of the halves, the folds and the permutations.
     done : callable
         Told of every attack and fold that is done.
 
@@ -193,8 +232,7 @@ def survey_texts(
         )
     rates, notes = rates_of(fprs, int((~member).sum()))
     chosen = [texts[at] for at in measured.kept.tolist()]
-    scores = word_scores(chosen, member, seed=seed, done=done)
-    words = evaluate(scores, member, confidence=confidence)
+    words = words_alone(chosen, member, seed=seed, confidence=confidence, done=done)
     teaching, judged = _halves(member, seed)
     attacked = []
     for name in TEXT_ATTACKS:
@@ -212,6 +250,7 @@ def survey_texts(
         measured=measured,
         attacked=tuple(attacked),
         words=words,
+        length=evaluate(measured.tokens, member, confidence=confidence),
         confidence=confidence,
         seed=seed,
         lines=measured.kept if lines is None else lines[measured.kept],
@@ -230,5 +269,6 @@ def _halves(member: NDArray[np.bool_], seed: int) -> tuple[NDArray[np.intp], NDA
     return np.sort(np.concatenate(parts[0])), np.sort(np.concatenate(parts[1]))
 
 
-def _said(found: Estimate) -> str:
+def said(found: Estimate) -> str:
+    """An AUC in words."""
     return f"{found.value:.3f} ({found.lower:.3f} to {found.upper:.3f})"

@@ -6,6 +6,8 @@ import importlib.util
 import json
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -103,15 +105,16 @@ def read_module(source: str, dtype: Any, place: Any, *, kind: Any = None) -> Any
         spread = place == "auto" or getattr(config, "quantization_config", None) is not None
         both = getattr(config, "is_encoder_decoder", False)
         usual: Any = AutoModelForSeq2SeqLM if both else AutoModelForCausalLM
-        loaded: Any = (kind or usual).from_pretrained(
-            source,
-            config=config,
-            dtype=dtype,
-            device_map=("auto" if place == "auto" else {"": place}) if spread else None,
-            trust_remote_code=False,
-            use_safetensors=True,
-            output_loading_info=True,
-        )
+        with _no_bars():
+            loaded: Any = (kind or usual).from_pretrained(
+                source,
+                config=config,
+                dtype=dtype,
+                device_map=("auto" if place == "auto" else {"": place}) if spread else None,
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
+            )
     except ImportError as error:
         raise ModelError(
             f"needs a library that is not installed ({first_line(error)})",
@@ -143,6 +146,21 @@ def read_module(source: str, dtype: Any, place: Any, *, kind: Any = None) -> Any
             where=source,
         )
     return module if spread else module.to(place)
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Without the bars of transformers, which say nothing of what canary does."""
+    from transformers.utils import logging
+
+    bars: Any = logging
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
 
 
 def _with_adapter(module: Any, source: str) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +28,7 @@ __all__ = [
     "pick_device",
     "scored_positions",
     "slab_capacity",
+    "viewed",
 ]
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -55,6 +58,13 @@ def pick_device(name: str | None) -> torch.device:
             f"device {name!r} holds shapes and computes no numbers", cure="use cpu, or leave it out"
         )
     return device
+
+
+def viewed(array: NDArray[Any]) -> torch.Tensor:
+    """A tensor on the memory of an array that may be read-only: for what is only read."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array)
 
 
 def input_device(module: torch.nn.Module) -> torch.device:

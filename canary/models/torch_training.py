@@ -2,13 +2,15 @@
 
 Many at once: the weights of K models lie stacked in one tensor for each parameter, and
 `torch.func.vmap` makes one batched product of their K products. Each model has the initial
-weights and the batches that it would have alone, so that only rounding tells the two apart.
+weights, the batches and the dropout that it would have alone, so that only rounding tells the
+two apart.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,13 +20,16 @@ from numpy.typing import NDArray
 from torch.func import functional_call, stack_module_state, vmap
 
 from canary.errors import InputError, OutOfMemory, UnsupportedError
-from canary.models.torch_support import inference, input_device, pick_device
+from canary.models.torch_dropout import with_own_dropout
+from canary.models.torch_support import inference, input_device, pick_device, viewed
 from canary.models.training import Trained, TrainingTask
 
 __all__ = ["TorchTraining", "trained_module"]
 
 _RANDOM = (torch.nn.modules.dropout._DropoutNd,)
-_BY_BATCH = (torch.nn.modules.batchnorm._BatchNorm,)
+
+_PROBED = 8
+"""Samples by which it is seen whether a module looks at its batch as a whole."""
 
 _ASKED = 256
 """Samples that a trained model is asked for at a time: the activations of a convolutional
@@ -32,6 +37,7 @@ network on thousands of images fill hundreds of megabytes, and are slower to wri
 compute."""
 
 Weights = dict[str, torch.Tensor]
+Schedule = Callable[[int, int], float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +58,18 @@ class TorchTraining:
         As in torch; `momentum` is for SGD only.
     device : str, optional
         The first accelerator there is, else the CPU, without it.
+    schedule : callable, optional
+        From the number of a step, from 0, and how many there are, to what the learning rate is
+        multiplied with: a function at the top of a module.
 
     Notes
     -----
     Samples of any type become float32. Soft labels are learned by their cross-entropy. At
     once, K models take K times the memory of one for weights, gradients and activations; the
     samples are held once.
+
+    What is random in training follows from the seed of the model. The masks of
+    `torch.nn.Dropout` are drawn by numpy, for one model as for many.
     """
 
     build: Callable[[], torch.nn.Module]
@@ -68,6 +80,7 @@ class TorchTraining:
     momentum: float = 0.9
     weight_decay: float = 0.0
     device: str | None = None
+    schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
         if self.optimizer not in {"sgd", "adam"} or self.epochs < 1 or self.batch_size < 1:
@@ -85,57 +98,83 @@ class TorchTraining:
         OutOfMemory
             If it does not fit on the device.
         """
-        data = _Data.of(task, pick_device(self.device))
-        module = self._built(task.seed).to(data.x.device).train()
-        step = self._optimizer(list(module.parameters()))
-        for rows in self._batches(task):
-            part = torch.from_numpy(rows).to(data.x.device)
-            step.zero_grad()
-            loss: Any = torch.nn.functional.cross_entropy(module(data.x[part]), data.y[part])
-            loss.backward()
-            step.step()
+        device = pick_device(self.device)
+        data = _Data.of(task, device)
+        with _seeded(task.seed, device):
+            module = self.build().to(device).train()
+            draws = with_own_dropout(module)
+            step, rng = self._optimizer(list(module.parameters())), _masks_of(task)
+            for number, rows in enumerate(self._batches(task)):
+                self._paced(step, number, task)
+                part = torch.from_numpy(rows).to(device)
+                step.zero_grad()
+                with draws.begun([rng], [len(rows)]):
+                    logits = module(data.x[part])
+                loss: Any = torch.nn.functional.cross_entropy(logits, data.y[part])
+                loss.backward()
+                step.step()
         return trained_module(module)
 
     def together(self, tasks: Sequence[TrainingTask]) -> list[Trained]:
         """Train models of the same samples at once, as they would be one by one.
 
-        Models of unlike numbers of batches are trained one group after the other.
+        Models of unlike numbers of batches are trained one group after the other; if the
+        module looks at its batch as a whole, as batch norm does, those of unlike numbers of
+        samples.
 
         Raises
         ------
         UnsupportedError
-            If the module draws random numbers in training or looks at its batch as a whole.
+            If the module draws random numbers otherwise than by `torch.nn.Dropout`, or does
+            what `torch.func.vmap` cannot do for many models.
         OutOfMemory
             If they do not fit on the device together.
         """
+        device = pick_device(self.device)
+        whole = self._by_batch(tasks[0], device)
+        sizes = [len(task.rows) if whole else self._steps(task) for task in tasks]
         found: dict[int, Trained] = {}
-        sizes = [math.ceil(len(task.rows) / self.batch_size) for task in tasks]
         for size in sorted(set(sizes)):
             group = [number for number, own in enumerate(sizes) if own == size]
-            trained = self._together([tasks[number] for number in group])
+            trained = self._together([tasks[number] for number in group], device)
             found.update(zip(group, trained, strict=True))
         return [found[number] for number in range(len(tasks))]
 
-    def _together(self, tasks: list[TrainingTask]) -> list[Trained]:
+    def _together(self, tasks: list[TrainingTask], device: torch.device) -> list[Trained]:
         try:
-            return self._stacked(tasks)
+            return self._stacked(tasks, device)
         except (torch.cuda.OutOfMemoryError, MemoryError) as error:
             raise OutOfMemory(str(error), cure="train fewer models at once") from error
+        except RuntimeError as error:
+            if not str(error).startswith("vmap:"):
+                raise
+            raise _alone(str(error).partition(". ")[0], "the module") from error
 
-    def _stacked(self, tasks: list[TrainingTask]) -> list[Trained]:
-        data = _Data.of(tasks[0], pick_device(self.device))
-        modules = [self._built(task.seed).to(data.x.device).train() for task in tasks]
-        _check_independent(modules[0])
+    def _stacked(self, tasks: list[TrainingTask], device: torch.device) -> list[Trained]:
+        data = _Data.of(tasks[0], device)
+        modules = [self._built(task.seed).to(device).train() for task in tasks]
         skeleton = modules[0]
+        draws = with_own_dropout(skeleton)
         weights, buffers = stack_module_state(modules)
         weights = {name: _by_columns(value) for name, value in weights.items()}
         del modules
-        forward = vmap(lambda own, kept, x: functional_call(skeleton, (own, kept), (x,)))
+        rngs, numbers = [_masks_of(task) for task in tasks], torch.arange(len(tasks), device=device)
         step = self._optimizer(list(weights.values()))
-        for parts in zip(*(self._batches(task) for task in tasks), strict=True):
-            rows, real = _padded(parts, data.x.device)
+
+        def forward(own: Weights, kept: Weights, x: torch.Tensor, which: torch.Tensor) -> Any:
+            draws.at(which)
+            state = {**own, **kept}
+            said = functional_call(skeleton, state, (x,))
+            return said, {name: state[name] for name in kept}  # as the module left them
+
+        batches = zip(*(self._batches(task) for task in tasks), strict=True)
+        for number, parts in enumerate(batches):
+            self._paced(step, number, tasks[0])
+            rows, real = _padded(parts, device)
             step.zero_grad()
-            logits = forward(weights, buffers, data.x[rows])
+            with draws.begun(rngs, [len(part) for part in parts]):
+                logits, buffers = vmap(forward)(weights, buffers, data.x[rows], numbers)
+            buffers = {name: value.detach() for name, value in buffers.items()}
             losses = torch.nn.functional.cross_entropy(
                 logits.flatten(0, 1), data.y[rows].flatten(0, 1), reduction="none"
             ).view(rows.shape)
@@ -149,9 +188,32 @@ class TorchTraining:
             for k in range(len(tasks))
         ]
 
+    def _by_batch(self, task: TrainingTask, device: torch.device) -> bool:
+        """Whether what the module says of a sample in training depends on the others.
+
+        It is asked; that it draws random numbers of its own shows as well, and is refused.
+        """
+        module = self._built(task.seed).to(device).train()
+        with_own_dropout(module)
+        for name, inner in module.named_modules():
+            if isinstance(inner, _RANDOM) and getattr(inner, "p", 0) > 0:
+                raise _alone(f"{type(inner).__name__} draws random numbers", name or "the module")
+        places = np.linspace(0, len(task.samples) - 1, _PROBED).astype(np.int64)
+        x = viewed(np.asarray(task.samples[places], np.float32)).to(device)
+        state: Weights = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+        def ask(given: torch.Tensor) -> torch.Tensor:
+            own = {name: value.clone() for name, value in state.items()}
+            return torch.as_tensor(functional_call(module, own, (given,)))
+
+        with _seeded(task.seed, device), torch.no_grad():
+            said, again, part = ask(x), ask(x), ask(x[: _PROBED // 2])
+        if not _near(said, again):
+            raise _alone("it draws random numbers", "the module")
+        return not _near(said[: len(part)], part)
+
     def _built(self, seed: int) -> torch.nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with _seeded(seed, torch.device("cpu")):
             return self.build()
 
     def _batches(self, task: TrainingTask) -> Any:
@@ -162,6 +224,23 @@ class TorchTraining:
             yield from (
                 order[at : at + self.batch_size] for at in range(0, len(order), self.batch_size)
             )
+
+    def _steps(self, task: TrainingTask) -> int:
+        return self.epochs * math.ceil(len(task.rows) / self.batch_size)
+
+    def _paced(self, step: torch.optim.Optimizer, number: int, task: TrainingTask) -> None:
+        if self.schedule is None:
+            return
+        steps = self._steps(task)
+        factor = float(self.schedule(number, steps))
+        if not 0 <= factor < math.inf:
+            raise InputError(
+                f"the schedule gave {factor} at step {number} of {steps}",
+                cure="let it give a factor of 0 or more for each step",
+                where="TorchTraining",
+            )
+        for group in step.param_groups:
+            group["lr"] = self.learning_rate * factor
 
     def _optimizer(self, parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
         if self.optimizer == "adam":
@@ -187,8 +266,8 @@ class _Data:
     def of(cls, task: TrainingTask, device: torch.device) -> _Data:
         kind = np.int64 if task.labels.dtype.kind in "iu" else np.float32
         return cls(
-            torch.from_numpy(np.asarray(task.samples, np.float32)).to(device),
-            torch.from_numpy(np.asarray(task.labels, kind)).to(device),
+            viewed(np.asarray(task.samples, np.float32)).to(device),
+            viewed(np.asarray(task.labels, kind)).to(device),
         )
 
 
@@ -199,22 +278,33 @@ def trained_module(module: torch.nn.Module) -> Trained:
 
 def _predictor(skeleton: torch.nn.Module, weights: Weights) -> Trained:
     device = input_device(skeleton)
+    names = _names(skeleton)
+    once = {name: value for name, value in weights.items() if names.get(name, name) == name}
 
     def predict(x: NDArray[Any]) -> NDArray[np.float32]:
         with inference(skeleton):
-            given = torch.from_numpy(np.asarray(x, np.float32)).to(device)
-            said = [functional_call(skeleton, weights, (part,)) for part in given.split(_ASKED)]
+            given = viewed(np.asarray(x, np.float32)).to(device)
+            said = [functional_call(skeleton, once, (part,)) for part in given.split(_ASKED)]
         return np.asarray(torch.cat(said).float().cpu().numpy(), np.float32)
 
-    arrays = {name: value.detach().cpu().numpy() for name, value in weights.items()}
-    return Trained(predict, arrays)
+    # What `load_state_dict` asks for: tied weights under each of their names.
+    kept = {name: once[names[name]] for name in skeleton.state_dict() if name in names}
+    return Trained(predict, {name: value.detach().cpu().numpy() for name, value in kept.items()})
+
+
+def _names(module: torch.nn.Module) -> dict[str, str]:
+    """The first name of each weight and buffer, by all of its names."""
+    named: Weights = dict(module.named_parameters(remove_duplicate=False))
+    named.update(module.named_buffers(remove_duplicate=False))
+    first: dict[int, str] = {}
+    return {name: first.setdefault(id(value), name) for name, value in named.items()}
 
 
 def _by_columns(stacked: torch.Tensor) -> torch.Tensor:
     """Matrices in the order in memory that their gradients have, of which else each is copied."""
     if stacked.ndim != 3:
         return stacked
-    return stacked.detach().mT.contiguous().mT.requires_grad_()
+    return stacked.detach().mT.contiguous().mT.requires_grad_(stacked.requires_grad)
 
 
 def _padded(
@@ -229,15 +319,26 @@ def _padded(
     return torch.from_numpy(rows).to(device), torch.from_numpy(share).to(device)
 
 
-def _check_independent(module: torch.nn.Module) -> None:
-    """Refuse modules that many at once would train otherwise than one by one."""
-    for name, part in module.named_modules():
-        random = isinstance(part, _RANDOM) and getattr(part, "p", 0) > 0
-        if random or isinstance(part, _BY_BATCH):
-            why = "draws random numbers" if random else "looks at its batch as a whole"
-            raise UnsupportedError(
-                f"{type(part).__name__} {why} in training, so models trained at once would not "
-                "be those trained one by one",
-                cure="train them one by one (leave at_once out), or build the model without it",
-                where=f"TorchTraining: {name or 'the module'}",
-            )
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """The random numbers of torch from a seed; those outside go on as if nothing had been."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+def _near(one: torch.Tensor, two: torch.Tensor) -> bool:
+    return torch.allclose(one, two, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def _masks_of(task: TrainingTask) -> np.random.Generator:
+    return np.random.default_rng([task.seed, 2])
+
+
+def _alone(why: str, part: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{why} in training, so models trained at once would not be those trained one by one",
+        cure="train them one by one (leave at_once out); or build the model without it, and with "
+        "torch.nn.Dropout where it is to drop",
+        where=f"TorchTraining: {part}",
+    )

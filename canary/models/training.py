@@ -23,9 +23,11 @@ class TrainingTask:
     ----------
     samples : ndarray of shape (samples, ...)
         All samples, those that this model shall not see included: it will be asked about
-        all of them.
+        all of them. They belong to all models and cannot be written to; `x` and
+        ``samples.copy()`` can.
     labels : ndarray of int64 of shape (samples,), or of float of shape (samples, classes)
-        Their classes; or what a target said of them (soft labels).
+        Their classes; or what a target said of them (soft labels). Not to be written to
+        either.
     rows : ndarray of int64
         The samples that this model shall be trained on, ascending.
     seed : int
@@ -34,7 +36,7 @@ class TrainingTask:
         Of the model in its fleet, from 0.
     classes : int
     options : mapping
-        What the fleet was given as options: plain data.
+        What the fleet was given as options: plain data, a copy for each model.
     """
 
     samples: NDArray[Any]

@@ -31,7 +31,7 @@ MARKER = "canary_audit"
 _FIXTURE = "canary_audit"
 _PROPERTY = "canary"
 _WRITTEN = f"{_PROPERTY}.baseline"
-_NUMBERS = ("limit", "value", "lower", "upper", "confidence")
+_NUMBERS = ("limit", "value", "lower", "upper", "confidence", "chance")
 _COLOURS = {"memorized": "red", "undecided": "yellow", "passed": "green"}
 
 _HEARD = pytest.StashKey[list["Verdict"]]()
@@ -148,6 +148,8 @@ def _properties(number: int, verdict: Verdict) -> list[tuple[str, object]]:
         value = getattr(reason, name)
         if value is not None:
             told[name] = float(value)
+    if verdict.notes:
+        told["notes"] = " ".join(map(clean, verdict.notes))
     return [(f"{_PROPERTY}.{number}.{name}", value) for name, value in told.items()]
 
 
@@ -180,6 +182,8 @@ class _Summary:
             outcome = told["outcome"]
             terminalreporter.write(f"{outcome:<9}", **{_COLOURS[outcome]: True})
             terminalreporter.line(f" {test}: {told['reason']}")
+            if "notes" in told:
+                terminalreporter.line(f"          note: {told['notes']}")
         for path in sorted(set(self._written)):
             terminalreporter.line(f"baseline written: {path}")
 

@@ -30,7 +30,16 @@ from canary.errors import OutputError, RecordError
 from canary.records.document import dump_document, load_document
 from canary.records.files import atomic_write, atomic_writer, check_kind, make_folder
 
-__all__ = ["Pace", "Run", "Series", "Shard", "discard_run", "open_run", "publish"]
+__all__ = [
+    "Pace",
+    "Run",
+    "Series",
+    "Shard",
+    "discard_run",
+    "finished_pieces",
+    "open_run",
+    "publish",
+]
 
 KIND = "canary unfinished run"
 SCHEMA = 1
@@ -196,6 +205,12 @@ def discard_run(folder: str | os.PathLike[str]) -> None:
     except OSError as error:
         if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
             raise
+
+
+def finished_pieces(folder: str | os.PathLike[str]) -> int:
+    """How many pieces of an unfinished run lie in a folder; 0 if there is none."""
+    place = Path(folder)
+    return sum(1 for _ in place.glob("*.shard")) if (place / _MANIFEST).exists() else 0
 
 
 @contextmanager

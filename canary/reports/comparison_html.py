@@ -49,7 +49,7 @@ def render_comparison(comparison: Comparison) -> str:
             if len(group) > 1
         ],
         reasons=comparison.reasons,
-        notes=[*comparison.notes, *_suspects(comparison)],
+        notes=[*comparison.notes, *_suspects(comparison), *_own_notes(comparison.strategies)],
         rows=[_row(one) for one in comparison.strategies],
         groups=[_group_view(group, several=several) for group in comparison.groups],
         same=same,
@@ -57,6 +57,14 @@ def render_comparison(comparison: Comparison) -> str:
         unlearned=bits(UNLEARNED_95_BITS),
         panels=PANELS,
     )
+
+
+def _own_notes(strategies: Sequence[Strategy]) -> list[str]:
+    """What the audits note of their own numbers, each with whose it is."""
+    noted = dict.fromkeys(note for one in strategies for note in one.audit.notes)
+    return [
+        f"{names_of([s for s in strategies if note in s.audit.notes])}: {note}" for note in noted
+    ]
 
 
 def _headline(group: Sequence[Strategy]) -> str:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
-from canary.statistics.numbers import bits, count, plural
+from canary.statistics.numbers import bits_between, count, plural
 
 if TYPE_CHECKING:
     from canary.audits.extraction import Extraction
     from canary.audits.result import Audit
 
-__all__ = ["extraction_sentence", "extraction_view"]
+__all__ = ["MODEL_ARGUMENTS", "extract_command", "extraction_sentence", "extraction_view"]
+
+MODEL_ARGUMENTS = "model_arguments"
+"""The setting of an audit that says how the command line names its model, where it is known."""
 
 _MOST_ROWS = 25
 
@@ -32,7 +36,8 @@ def extraction_sentence(audit: Audit, extraction: Extraction) -> str:
         tried = plural(len(extraction.candidates), "candidate")
         came = (
             f"The search brought {tried} out of the model ({_how_surely(extraction)}); "
-            f"{len(found)} of the {len(injected)} {put_in} are among them"
+            f"{len(found)} of the {len(injected)} {put_in} "
+            f"{'is' if len(found) == 1 else 'are'} among them"
         )
         if found and found[0] is extraction.candidates[0]:
             came += ", and the very first is one"
@@ -42,6 +47,27 @@ def extraction_sentence(audit: Audit, extraction: Extraction) -> str:
         f"{plural(round(extraction.random_guesses), 'guess', 'guesses')} on average, and a guess "
         "is one query or more."
     )
+
+
+def extract_command(audit: Audit, extraction: Extraction, *, canaries: str = "FILE") -> str:
+    """The command that prints the candidates in clear: words for bash, zsh and their like.
+
+    The model is called MODEL, if the audit does not know how the command line names it.
+    """
+    words = [f"canary extract {audit.settings.get(MODEL_ARGUMENTS, 'MODEL')}"]
+    words += [_quoted(extraction.format), f"--top {extraction.top} --canaries {canaries}"]
+    for option in ("start_token", "context"):
+        if value := audit.settings.get(option):
+            words.append(f"--{option.replace('_', '-')} {_quoted(str(value))}")
+    return " ".join(words)
+
+
+def _quoted(text: str) -> str:
+    """A word for a shell; one with line breaks and the like as in C."""
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = text.encode("unicode_escape").decode().replace("'", "\\'")
+    return f"$'{escaped}'"
 
 
 def _how_surely(extraction: Extraction) -> str:
@@ -64,23 +90,20 @@ def extraction_view(audit: Audit, extraction: Extraction) -> dict[str, Any]:
     return {
         "masked": extraction.masked,
         "sentence": extraction_sentence(audit, extraction),
+        "command": extract_command(audit, extraction),
         "left_out": len(extraction.candidates) - len(shown),
         "rows": [
             {
                 "place": str(place),
                 "canary": c.canary or "none of the set",
                 "px": f"{c.px_bits:.2f}",
-                "exposure": _interval(c.exposure_lower_bits, c.exposure_upper_bits),
+                "exposure": bits_between(c.exposure_lower_bits, c.exposure_upper_bits),
                 "proven": "yes" if c.proven else "no",
                 "found_after": count(c.found_after),
             }
             for place, c in enumerate(shown, 1)
         ],
     }
-
-
-def _interval(low: float, high: float) -> str:
-    return bits(low) if bits(low) == bits(high) else f"{bits(low)} to {bits(high)}"
 
 
 def _rest(extraction: Extraction) -> str:

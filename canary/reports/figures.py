@@ -132,7 +132,7 @@ def histogram_on(axes: Axes, audit: Audit, at: int) -> None:
     bottom.set_ylim(max(rows, 1) - 0.45, -0.55)
     bottom.tick_params(axis="y", length=0)
     bottom.set_xlabel("log-perplexity (bits); likelier to the left")
-    top.set_ylabel(f"candidates per {unit:g} bits")
+    top.set_ylabel(f"candidates per {'bit' if unit == 1 else f'{unit:g} bits'}")
     top.tick_params(axis="x", length=0, labelbottom=False)
     for part in (top, bottom):
         part.grid(axis="x", color=GRID, linewidth=0.8)

@@ -19,13 +19,19 @@ from canary.records.given import file_path, one_or_more
 from canary.reports.cells import EXPOSURE_COLUMNS, exposure_cells
 from canary.reports.comparing import compare
 from canary.reports.comparison_html import render_comparison
-from canary.reports.extractions import extraction_view
+from canary.reports.extractions import MODEL_ARGUMENTS, extraction_view
 from canary.reports.history_html import render_history
 from canary.reports.pages import page
 from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, curve_verdict, strongest
 from canary.reports.wording import facts_in_words, settings_in_words
 from canary.statistics.numbers import bits, bits_or_bound, count, plural, probability
-from canary.statistics.result import ENUMERATION, RANK, RANK_AND_DRAWS, UNIFORM_DRAWS
+from canary.statistics.result import (
+    ENUMERATION,
+    IMPORTANCE,
+    RANK,
+    RANK_AND_DRAWS,
+    UNIFORM_DRAWS,
+)
 
 if TYPE_CHECKING:
     from canary.statistics.extrapolation import SkewNormalFit
@@ -114,7 +120,7 @@ def render(audit: Audit) -> str:
         beyond=any(_beyond(c.skew_normal) for c in audit.canaries),
         facts=facts_in_words(audit.model),
         settings=settings_in_words(audit.settings),
-        notes=list(dict.fromkeys(note for priced in audit.formats for note in priced.notes)),
+        notes=audit.notes,
         in_corpus=audit.canaries_in_corpus,
         confidences=sorted({_percent(e.confidence) for e in _drawn(audit) if e.confidence}),
         drawn=bool(_drawn(audit)),
@@ -128,6 +134,11 @@ def render(audit: Audit) -> str:
         censored=any(e.censored for e in _drawn(audit)),
         exposure_columns=EXPOSURE_COLUMNS,
         histogram_columns=("Of", "Number", "Smallest", "Median", "Largest"),
+        limit_apart=answer(audit).verdict in ("memorized", "undecided", "not found"),
+        named=MODEL_ARGUMENTS in audit.settings,
+        exact_p=any(f.method in (ENUMERATION, RANK) for f in audit.formats),
+        drawn_p=any(f.method in (UNIFORM_DRAWS, IMPORTANCE) for f in audit.formats),
+        both_p=any(f.method == RANK_AND_DRAWS for f in audit.formats),
         level=_percent(LEVEL),
         unlearned=bits(UNLEARNED_95_BITS),
         most_drawn=bits(math.log2(max((e.draws or 1 for e in _drawn(audit)), default=1))),
@@ -324,7 +335,7 @@ def _beyond(estimate: Exposure | None) -> bool:
 def _row(audit: Audit, canary: CanaryResult) -> dict[str, str]:
     fit = audit.formats[canary.format].skew_normal
     e = canary.exposure
-    interval = f"{e.lower_bits:.2f} to {e.upper_bits:.2f}"
+    interval = f"{e.lower_bits:z.2f} to {e.upper_bits:z.2f}"
     if e.rank is not None:
         place = count(e.rank)
         if e.rank_lower is not None and e.rank_upper is not None and e.rank_lower < e.rank_upper:

@@ -13,9 +13,9 @@ from canary.reports.palette import CONTROL, CURVE, GRID, INK, MUTED, PAPER, SERI
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from canary.membership.evaluation import Evaluation
     from canary.membership.survey import Attacked, Survey
     from canary.membership.text_survey import TextSurvey
+    from canary.membership.words import WordsAlone
     from canary.statistics.roc import Roc
 
 __all__ = ["curves_of", "draw_risks", "draw_roc", "risk_counts"]
@@ -64,7 +64,7 @@ def draw_risks(found: Survey, *, size: tuple[float, float] = WIDE) -> str:
         return svg_element(figure, f"membership risk {size}")
 
 
-def _roc_on(axes: Axes, found: Survey | TextSurvey, *, words: Evaluation | None = None) -> None:
+def _roc_on(axes: Axes, found: Survey | TextSurvey, *, words: WordsAlone | None = None) -> None:
     least = 0.7 / max(found.attacked[0].evaluation.roc.nonmembers, 2)
     axes.plot(
         [least, 1], [least, 1], color=MUTED, linewidth=1.0, linestyle=(0, (5, 3)), label="a coin"

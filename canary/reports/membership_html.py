@@ -13,6 +13,7 @@ from canary.reports.pages import page, software
 from canary.statistics.numbers import count, plural
 
 if TYPE_CHECKING:
+    from canary.membership.analysis import ClassRisks
     from canary.membership.evaluation import Part
     from canary.membership.survey import Attacked, Survey
     from canary.membership.text_survey import TextSurvey
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = [
     "attack_cells",
     "attack_columns",
+    "class_risk_sentence",
+    "epsilon_sentence",
     "interval_of",
     "membership_sentence",
     "percent_of",
@@ -91,6 +94,8 @@ def render(found: Survey) -> str:
             )
             for r in found.most_at_risk()
         ],
+        class_risks=_class_risks(found.class_risks),
+        epsilon=epsilon_sentence(found),
         # The drawings hold our own numbers and words only.
         figures={
             (kind, width): Markup(draw(found, size=inches))  # noqa: S704
@@ -120,6 +125,50 @@ def membership_sentence(found: Survey) -> str:
         f"By {tried} members were told from others better than by a coin; the best, {name}, had "
         f"{percent_of(best.value)} accuracy ({interval})."
     )
+
+
+def epsilon_sentence(found: Survey) -> str | None:
+    """What the attacks say of the privacy of the training; None where no coins were tossed."""
+    if found.epsilon is None:
+        return None
+    name, bound = found.epsilon
+    right = f"{count(bound.correct)} of {count(bound.guesses)} guesses by the attack {name}"
+    beside = f" (delta {bound.delta:g})" if bound.delta else ""
+    if bound.epsilon <= 0.0:
+        return (
+            f"No lower bound on epsilon follows: {right} are right, no more than chance allows at "
+            f"{percent_of(found.confidence, digits=None)} confidence."
+        )
+    return (
+        f"The epsilon of the training is {bound.epsilon:.2f} at least{beside}, at "
+        f"{percent_of(found.confidence, digits=None)} confidence: {right} are right. The most that "
+        f"{plural(bound.coins, 'coin')} could show is {bound.most:.2f}."
+    )
+
+
+def class_risk_sentence(found: ClassRisks) -> str:
+    """Whether the classes that generalize badly are those at risk."""
+    rank = found.correlation.rank
+    return (
+        f"Over {count(found.correlation.count)} classes the mean risk of the members and the "
+        f"generalization error have a rank correlation of {rank.value:.2f} "
+        f"({rank.lower:.2f} to {rank.upper:.2f})."
+    )
+
+
+def _class_risks(found: ClassRisks | None) -> dict[str, Any] | None:
+    """The classes that generalize worst, as rows."""
+    if found is None:
+        return None
+    rows = zip(found.classes[::-1], found.error[::-1], found.risk[::-1], strict=True)
+    return {
+        "sentence": class_risk_sentence(found),
+        "columns": ("Class", "Generalization error", "Mean risk of members"),
+        "rows": [
+            (f"class {label}", percent_of(float(error)), _risk(float(risk)))
+            for label, error, risk in list(rows)[:_MOST_ROWS]
+        ],
+    }
 
 
 def attack_columns(found: Survey | TextSurvey) -> tuple[str, ...]:

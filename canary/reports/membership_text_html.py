@@ -19,12 +19,15 @@ from canary.reports.membership_html import (
     short_of,
 )
 from canary.reports.pages import page, software
-from canary.statistics.numbers import count
+from canary.statistics.numbers import count, probability
 
 if TYPE_CHECKING:
-    from canary.membership.text_survey import TextSurvey
+    from collections.abc import Iterator
 
-__all__ = ["report_text_membership", "text_membership_sentence", "words_cells"]
+    from canary.membership.text_survey import TextSurvey
+    from canary.statistics.roc import Estimate, Roc
+
+__all__ = ["length_cells", "report_text_membership", "text_membership_sentence", "words_cells"]
 
 _TEMPLATE = "membership_text.html.j2"
 
@@ -56,7 +59,7 @@ def render(found: TextSurvey) -> str:
     """The HTML of `report_text_membership`, as text."""
     from markupsafe import Markup
 
-    told, warning = found.told_apart(), found.warning()
+    told, doubted = found.told_apart(), found.doubted()
     labels = {
         (True, True): "Members can be told, and not by the model alone",
         (True, False): "Members can be told",
@@ -66,16 +69,24 @@ def render(found: TextSurvey) -> str:
     return page(
         _TEMPLATE,
         name=found.measured.table.source,
-        tone="memorized" if told and warning is None else "undecided",
-        label=labels[told, warning is not None],
+        tone="memorized" if told and not doubted else "undecided",
+        label=labels[told, doubted],
         sentence=text_membership_sentence(found),
         tiles=_tiles(found),
-        warning=warning,
+        warning=found.warning(),
         notes=list(found.notes),
         confidence=percent_of(found.confidence, digits=0),
         columns=attack_columns(found),
-        rows=[*(attack_cells(one) for one in found.attacked), words_cells(found)],
+        rows=[
+            *(attack_cells(one) for one in found.attacked),
+            words_cells(found),
+            length_cells(found),
+        ],
         words=interval_of(found.words.auc),
+        words_p=probability(found.words.p),
+        permutations=count(found.words.permutations),
+        length=interval_of(found.length.auc),
+        length_warning=found.length_warning(),
         folds=FOLDS,
         strongest=found.strongest.attack.name,
         surest=[
@@ -113,16 +124,41 @@ def text_membership_sentence(found: TextSurvey) -> str:
 
 def words_cells(found: TextSurvey, *, intervals: bool = True) -> tuple[str, ...]:
     """Words alone in a row beside the attacks; they make no guesses."""
-    points = [found.words.tpr_at_fpr(point.asked_fpr) for point in found.attacked[0].points]
-    if not intervals:
-        numbers = (found.words.auc, *(point.tpr for point in points))
-        return "words alone", "none", *(percent_of(number.value) for number in numbers)
+    rates = [point.asked_fpr for point in found.attacked[0].points]
+    name = "words alone, no model" if intervals else "words alone"
     return (
-        "words alone, no model",
+        name,
         "none",
-        interval_of(found.words.auc),
-        *(f"{interval_of(p.tpr)} at {percent_of(p.fpr, digits=None)}" for p in points),
+        *_cells(found, found.words.roc, found.words.auc, rates, intervals=intervals),
     )
+
+
+def length_cells(found: TextSurvey, *, intervals: bool = True) -> tuple[str, ...]:
+    """The length alone in a row beside the attacks, a longer text taken for a member."""
+    rates = [point.asked_fpr for point in found.attacked[0].points]
+    name = "length alone, no model" if intervals else "length alone"
+    return (
+        name,
+        "none",
+        *_cells(found, found.length.roc, found.length.auc, rates, intervals=intervals),
+    )
+
+
+def _cells(
+    found: TextSurvey, curve: Roc, auc: Estimate, rates: list[float], *, intervals: bool
+) -> Iterator[str]:
+    """AUC, and the TPRs; none at a rate below one of the different nonmembers."""
+    yield interval_of(auc) if intervals else percent_of(auc.value)
+    for rate in rates:
+        if rate * curve.nonmembers < 1:
+            yield "none"
+            continue
+        point = curve.tpr_at_fpr(rate, confidence=found.confidence)
+        yield (
+            f"{interval_of(point.tpr)} at {percent_of(point.fpr, digits=None)}"
+            if intervals
+            else percent_of(point.tpr.value)
+        )
 
 
 def _tiles(found: TextSurvey) -> list[tuple[str, str, str]]:
@@ -136,7 +172,7 @@ def _tiles(found: TextSurvey) -> list[tuple[str, str, str]]:
         (
             "Without the model",
             percent_of(found.words.auc.value),
-            "AUC of a bag of words; it should be 50 %",
+            f"AUC of a bag of words; it should be 50 %. p = {probability(found.words.p)}",
         ),
     ]
     if best.points:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from canary.records.versions import versions
 from canary.reports.palette import DARK, LIGHT, declarations
+from canary.reports.wording import software_in_words
 from canary.statistics.numbers import clean
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def page(template: str, **values: Any) -> str:
 
 def software() -> str:
     """Names and versions of what the numbers were made with."""
-    return ", ".join(f"{name} {version}" for name, version in versions().items())
+    return software_in_words(versions())
 
 
 def _environment() -> Environment:

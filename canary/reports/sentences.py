@@ -36,9 +36,9 @@ UNLEARNED_95_BITS = 4.321928094887363
 Verdict = Literal["memorized", "undecided", "not found", "suspect", "nothing"]
 
 _LABELS: dict[Verdict, str] = {
-    "memorized": "Memorization found",
+    "memorized": "Evidence of memorization",
     "undecided": "Undecided",
-    "not found": "No memorization found",
+    "not found": "No evidence of memorization",
     "suspect": "Audit suspect",
     "nothing": "Nothing to judge by",
 }

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 from canary.gate.verdict import Finding, Verdict
 from canary.records.files import atomic_write
-from canary.statistics.numbers import bits, clean, plural
+from canary.statistics.numbers import bits, bits_between, clean, plural
 
 __all__ = ["explained", "junit", "markdown", "write_junit", "write_markdown"]
 
@@ -49,6 +49,8 @@ def junit(verdict: Verdict) -> str:
             time="0",
         )
         properties = ET.SubElement(case, "properties")
+        for note in verdict.notes:
+            ET.SubElement(properties, "property", name="note", value=_text(note))
         for name in ("outcome", "limit", "value", "lower", "upper", "confidence", "chance"):
             value = getattr(finding, name)
             if value is not None:
@@ -57,11 +59,13 @@ def junit(verdict: Verdict) -> str:
             failure = ET.SubElement(
                 case, "failure", type=finding.outcome, message=_text(finding.sentence)
             )
-            failure.text = _text("\n".join([str(finding), *_lines(finding)]))
+            failure.text = _text("\n".join([str(finding), *_lines(finding), *_notes(verdict)]))
         elif finding.outcome == "undecided":
-            ET.SubElement(case, "skipped", message=_text(str(finding)))
+            skip = ET.SubElement(case, "skipped", message=_text(str(finding)))
+            skip.text = _text("\n".join(_notes(verdict))) or None
         else:
-            ET.SubElement(case, "system-out").text = _text(finding.sentence)
+            told = "\n".join([finding.sentence, *_notes(verdict)])
+            ET.SubElement(case, "system-out").text = _text(told)
     suites = ET.Element("testsuites")
     suites.append(suite)
     ET.indent(suites)
@@ -75,6 +79,7 @@ def markdown(verdict: Verdict) -> str:
         "",
         f"{_escaped(str(verdict.reason))}.",
         "",
+        *(line for note in verdict.notes for line in (f"Note: {_escaped(note)}", "")),
         "| outcome | check | of | finding |",
         "| --- | --- | --- | --- |",
     ]
@@ -90,7 +95,7 @@ def markdown(verdict: Verdict) -> str:
         lines += [
             f"| {_escaped(c.id)} | {c.repetitions} | "
             f"{'at least ' + bits(c.lower_bits) if c.bits is None else bits(c.bits)} | "
-            f"{bits(c.lower_bits)} to {bits(c.upper_bits)} |"
+            f"{bits_between(c.lower_bits, c.upper_bits)} |"
             for c in finding.canaries[:_MOST_ROWS]
         ]
         if len(finding.canaries) > _MOST_ROWS:
@@ -99,7 +104,7 @@ def markdown(verdict: Verdict) -> str:
 
 
 def explained(verdict: Verdict) -> str:
-    """Why a verdict is what it is, in lines: findings, their canaries, what to do.
+    """Why a verdict is what it is, in lines: findings, their canaries, what to do, notes.
 
     Of a verdict that did not pass, only what did not.
     """
@@ -112,6 +117,7 @@ def explained(verdict: Verdict) -> str:
         lines += [f"    {clean(line)}" for line in _lines(finding)]
         if finding.cure:
             lines.append(f"  What to do: {clean(finding.cure)}")
+    lines += [f"- {note}" for note in _notes(verdict)]
     return "\n".join(lines)
 
 
@@ -132,11 +138,16 @@ def _fails(verdict: Verdict, finding: Finding) -> bool:
     return finding.outcome == "memorized" or undecided
 
 
+def _notes(verdict: Verdict) -> list[str]:
+    """What the audits note, a line each."""
+    return [f"note: {clean(note)}" for note in verdict.notes]
+
+
 def _lines(finding: Finding) -> list[str]:
     """The canaries that a finding rests on, a line each."""
     lines = [
         f"{c.id}: {plural(c.repetitions, 'copy', 'copies')}, "
-        f"exposure {bits(c.lower_bits)} to {bits(c.upper_bits)} bits"
+        f"exposure {bits_between(c.lower_bits, c.upper_bits)} bits"
         for c in finding.canaries[:_MOST_ROWS]
     ]
     more = len(finding.canaries) - _MOST_ROWS

@@ -1,4 +1,4 @@
-"""Facts of a model and settings of an audit, in words."""
+"""Facts of a model, settings of an audit and versions of software, in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from canary.statistics.numbers import count
 from canary.statistics.result import ENUMERATION, RANK
 
-__all__ = ["facts_in_words", "settings_in_words"]
+__all__ = ["facts_in_words", "settings_in_words", "software_in_words"]
 
 _Words = Callable[[Any], str]
 
@@ -99,7 +99,8 @@ def _offers(value: Any) -> str:
     return ", ".join(words.get(str(one), str(one)) for one in value) or "none"
 
 
-def _software(value: Any) -> str:
+def software_in_words(value: Any) -> str:
+    """Names and versions of what numbers were made with, in one line."""
     if not isinstance(value, Mapping):
         return _shown(value)
     names = {"python": "Python", "canary-lm": "canary"}
@@ -134,9 +135,10 @@ _SETTINGS: dict[str, tuple[str, _Words]] = {
     "draws": ("Uniform draws of each format", _number),
     "seed": ("Seed of the draws (not of the canaries)", _shown),
     "batch_size": ("Batch size", _or("found by trial")),
+    "model_arguments": ("Model on the command line", _shown),
     "every": ("Measured every so many steps", _shown),
     "steps": ("And at the steps", _shown),
     "share": ("Most of the training's time", _share),
     "stop_above_bits": ("Stops above, in bits", _or("never")),
-    "versions": ("Software", _software),
+    "versions": ("Software", software_in_words),
 }

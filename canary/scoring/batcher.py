@@ -36,10 +36,10 @@ from canary.scoring.tuner import BatchTuner
 __all__ = ["Batcher", "Progress", "Stage", "row_sums"]
 
 Progress = Callable[[int], None]
-"""Called with the number of queries that were just done."""
+"""Called with the number of tokens that were just computed."""
 
 Stage = Callable[[str, int], Progress]
-"""Told the name of a stage and the queries it will take; gives what to tell of them."""
+"""Told the name of a stage and the tokens it takes at most; gives what to tell of them."""
 
 _DEEP = 64  # tokens below the context for which a batch leaves room
 _BYTES_PER_LOGIT = 12  # a logit, its float32 copy and room for the normaliser

@@ -34,9 +34,10 @@ def rewritten(
     share: float,
     seed: int,
     stage: Stage,
+    begin: int = 0,
 ) -> Iterator[list[str]]:
-    """`count` times all texts, each time with other words replaced."""
-    for number in range(count):
+    """`count` times all texts, each time with other words replaced; without the first `begin`."""
+    for number in range(begin, count):
         done = stage(f"rewriting {number + 1}", len(texts))
         copies = rewriter.rewrite(texts, share=share, rng=np.random.default_rng((seed, number)))
         done(len(texts))

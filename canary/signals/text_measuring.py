@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,12 @@ from canary.errors import InputError
 from canary.models.base import LanguageModel, TellsMoments
 from canary.models.loading import load
 from canary.records.fields import brief
+from canary.records.shards import Run, Series, open_run
 from canary.scoring.batcher import Stage
+from canary.scoring.identity import identity_of
 from canary.signals.checking import check_lengths, check_members
 from canary.signals.neighbours import Rewriter, mean_of, rewritten
+from canary.signals.samples import digests
 from canary.signals.table import SignalTable
 from canary.signals.text import (
     TEXT_SIGNALS,
@@ -35,6 +40,7 @@ from canary.tokens.base import Encoding
 __all__ = ["TextTable", "measure_texts", "text_signals_of"]
 
 _WHERE = "measure_texts"
+_FLOATS = np.dtype("<f8")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +120,7 @@ def measure_texts(
     batch_size: int | None = None,
     seed: int = 0,
     places: Callable[[int], str] | None = None,
+    parts: str | os.PathLike[str] | None = None,
     stage: Stage = lambda name, total: lambda done: None,
 ) -> TextTable:
     """Signals of a language model for every text, in one table.
@@ -153,6 +160,11 @@ def measure_texts(
         Of the rewritten copies.
     places : callable, optional
         Says where text ``i`` stands, for messages.
+    parts : path-like, optional
+        A folder for finished pieces: prices of blocks of some 65,000 tokens, and of
+        rewritten copies the losses of whole passes. A run that was stopped goes on from
+        there when it is started again in the same way; who is a member may change. No text
+        is kept. The folder stays (`canary.records.shards.discard_run`).
     stage : Stage
         Progress.
 
@@ -166,6 +178,8 @@ def measure_texts(
         If texts and members do not fit, an option is out of range, or nothing is left.
     UnsupportedError
         If a signal was named that the model cannot give.
+    RecordError
+        If the run in `parts` was begun with other models, texts or settings.
 
     Notes
     -----
@@ -201,33 +215,49 @@ def measure_texts(
         _check_comparable(pricer, encodings, theirs, theirs.encode(texts, place), notes)
     rewriter = _rewriter(masked) if "neighbourhood" in names else None
 
-    ours = pricer.price(encodings, stage=stage, name="texts", moments="min-k++" in names)
-    kept = np.flatnonzero((ours.prices.counts > 0) & np.array([bool(text) for text in texts]))
-    _check_kept(flags, kept, notes)
-    prices = _taken(ours.prices, kept)
-    chosen = _Chosen([texts[at] for at in kept.tolist()], lambda at: place(int(kept[at])), stage)
+    with ExitStack() as held:
+        run = None
+        if parts is not None:
+            identity = {
+                "task": "membership text",
+                "texts": sha256(b"".join(digests(texts))).hexdigest(),
+                **identity_of(seam),
+                "signals": ", ".join(names),
+                "start token": start_token,
+                "context": context,
+                "window": pricer.window,
+                "overlap": pricer.overlap,
+                **_identity_beside(second, named),
+                **_identity_of_copies(rewriter, neighbours, masked_share, seed),
+            }
+            run = held.enter_context(open_run(parts, identity))
+        ours = pricer.price(
+            encodings,
+            stage=stage,
+            name="texts",
+            moments="min-k++" in names,
+            shards=None if run is None else run.series("texts"),
+        )
+        kept = np.flatnonzero((ours.prices.counts > 0) & np.array([bool(text) for text in texts]))
+        _check_kept(flags, kept, notes)
+        prices = _taken(ours.prices, kept)
+        chosen = _Chosen(
+            [texts[at] for at in kept.tolist()], lambda at: place(int(kept[at])), stage, run
+        )
 
-    totals, losses = prices.totals, prices.losses
-    values = {"loss": losses, "total-loss": totals, **_of_prices(names, prices, chosen, share)}
-    if "lower-case" in names:
-        lowered = [text.lower() for text in chosen.texts]
-        values["lower-case"] = ratio(losses, chosen.price(pricer, lowered, "lower case").losses)
-    if theirs is not None:
-        beside = chosen.price(theirs, chosen.texts, "reference model")
-        values["reference"] = difference(totals, beside.totals) / prices.counts
-    if rewriter is not None:
-        copies = rewritten(
-            rewriter, chosen.texts, count=neighbours, share=masked_share, seed=seed, stage=stage
-        )
-        values["neighbourhood"] = difference(
-            losses,
-            mean_of(
-                [
-                    chosen.price(pricer, copy, f"copies {number}").losses
-                    for number, copy in enumerate(copies, 1)
-                ]
-            ),
-        )
+        totals, losses = prices.totals, prices.losses
+        values = {"loss": losses, "total-loss": totals, **_of_prices(names, prices, chosen, share)}
+        if "lower-case" in names:
+            lowered = [text.lower() for text in chosen.texts]
+            values["lower-case"] = ratio(losses, chosen.price(pricer, lowered, "lower case").losses)
+        if theirs is not None:
+            beside = chosen.price(theirs, chosen.texts, "reference model")
+            values["reference"] = difference(totals, beside.totals) / prices.counts
+        if rewriter is not None:
+            copies = chosen.copies(
+                pricer, rewriter, count=neighbours, share=masked_share, seed=seed
+            )
+            values["neighbourhood"] = difference(losses, mean_of(copies))
     _note_prices(notes, pricer, ours, totals)
     return TextTable(
         table=SignalTable(
@@ -260,16 +290,75 @@ def measure_texts(
 
 @dataclass(frozen=True)
 class _Chosen:
-    """The texts that are kept, where each stands, and who is told of progress."""
+    """The texts that are kept, where each stands, who is told of progress, and what is kept."""
 
     texts: list[str]
     place: Callable[[int], str]
     stage: Stage
+    run: Run | None
 
-    def price(self, pricer: Pricer, versions: list[str], name: str) -> TokenPrices:
+    def series(self, name: str) -> Series | None:
+        """The shards of a pass, if they are kept."""
+        return None if self.run is None else self.run.series(name.replace(" ", "-"))
+
+    def price(
+        self, pricer: Pricer, versions: list[str], name: str, *, keep: bool = True
+    ) -> TokenPrices:
         """The prices of a version of each text."""
         encodings = pricer.encode(versions, self.place)
-        return pricer.price(encodings, stage=self.stage, name=name).prices
+        shards = self.series(name) if keep else None
+        return pricer.price(encodings, stage=self.stage, name=name, shards=shards).prices
+
+    def copies(
+        self, pricer: Pricer, rewriter: Rewriter, *, count: int, share: float, seed: int
+    ) -> list[NDArray[np.float64]]:
+        """The losses of rewritten copies of each text.
+
+        They are kept pass by pass: a copy that is rewritten again need not be the same to the
+        last word on every device, and no text is kept.
+        """
+        shards = self.series("copies")
+        found = [] if shards is None else [np.frombuffer(one.body, _FLOATS) for one in shards]
+        made = rewritten(
+            rewriter,
+            self.texts,
+            count=count,
+            begin=len(found),
+            share=share,
+            seed=seed,
+            stage=self.stage,
+        )
+        for number, copy in enumerate(made, len(found) + 1):
+            found.append(self.price(pricer, copy, f"copies {number}", keep=False).losses)
+            if shards is not None:
+                shards.append({"copies": number}, found[-1].astype(_FLOATS).tobytes())
+        return found
+
+
+def _identity_beside(reference: LanguageModel | None, start_token: str | None) -> dict[str, Any]:
+    """The reference model's part of the identity of a run."""
+    if reference is None:
+        return {"reference": None}
+    mine = {
+        f"reference {name}": value
+        for name, value in identity_of(reference).items()
+        if not name.startswith("version")
+    }
+    return {**mine, "reference start token": start_token}
+
+
+def _identity_of_copies(
+    rewriter: Rewriter | None, neighbours: int, share: float, seed: int
+) -> dict[str, Any]:
+    """The part of the rewritten copies in the identity of a run."""
+    if rewriter is None:
+        return {"masked": None}
+    return {
+        "masked": dict(rewriter.facts),
+        "neighbours": neighbours,
+        "masked share": share,
+        "seed": seed,
+    }
 
 
 def _of_prices(

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from canary.errors import InputError, UnsupportedError
+from canary.errors import InputError, RecordError, UnsupportedError
 from canary.models.base import LanguageModel, Rows
+from canary.records.shards import Series
 from canary.scoring.batcher import Batcher, Stage
 from canary.scoring.requests import announce
 from canary.scoring.windows import encode_placed, windows
@@ -17,6 +19,11 @@ from canary.tokens.base import Encoding
 from canary.tokens.candidates import CandidateEncoder
 
 __all__ = ["Priced", "Pricer"]
+
+_BLOCK = 1 << 16
+"""Tokens that are priced between two shards."""
+
+_FLOATS = np.dtype("<f4")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +87,15 @@ class Pricer:
         return self._encoder.starts_bare(encodings)
 
     def price(
-        self, encodings: Sequence[Encoding], *, stage: Stage, name: str, moments: bool = False
+        self,
+        encodings: Sequence[Encoding],
+        *,
+        stage: Stage,
+        name: str,
+        moments: bool = False,
+        shards: Series | None = None,
     ) -> Priced:
-        """The prices of the tokens of each text, in one pass of the batcher.
+        """The prices of the tokens of each text, block by block.
 
         Parameters
         ----------
@@ -92,6 +105,9 @@ class Pricer:
             Of the stage.
         moments : bool
             Whether the distributions are told as well.
+        shards : Series, optional
+            Where finished blocks are kept; those that are there are not priced again. The
+            blocks are the same with and without.
 
         Raises
         ------
@@ -108,17 +124,28 @@ class Pricer:
             first[at + 1] = len(parts)
         rows = Rows.of(parts, starts)
         counts = np.add.reduceat(rows.scored, first[:-1])
+        ends = _ends(counts)
+        known = [] if shards is None else _known(shards, ends)
+        done = int(first[ends[len(known) - 1]]) if known else 0
         batcher = Batcher(
             self.model,
             batch_size=self._batch_size,
-            progress=stage(name, int(rows.scored.sum())),
+            progress=stage(name, int(rows.scored[done:].sum())),
         )
-        announce(self.model, lambda: len(rows))
+        announce(self.model, lambda: len(rows) - done)
+        for begin, end in zip([0, *ends], ends, strict=False):
+            if first[begin] < done:
+                continue
+            block = rows.take(np.arange(first[begin], first[end]))
+            known.append(_told(batcher, block, moments=moments))
+            if shards is not None:
+                shards.append({"texts": end}, known[-1].astype(_FLOATS).tobytes())
+        values = np.concatenate(known)
         windowed = int((np.diff(first) > 1).sum())
         if not moments:
-            return Priced(TokenPrices(batcher.score(rows), counts), windowed)
-        told = batcher.moments(rows)
-        return Priced(TokenPrices(told.log_probs, counts, told.means, told.deviations), windowed)
+            return Priced(TokenPrices(values, counts), windowed)
+        prices, means, deviations = values.reshape(-1, 3).T
+        return Priced(TokenPrices(prices, counts, means, deviations), windowed)
 
     def _windows(self, encoding: Encoding) -> list[tuple[tuple[int, ...], int]]:
         """Parts of a text, the tokens of a context before it not priced."""
@@ -141,6 +168,38 @@ class Pricer:
                 cure="leave the context out",
             )
         return next((i for i, (_, stop) in enumerate(encoding.spans) if stop > 0), 0)
+
+
+def _ends(counts: NDArray[np.int64]) -> list[int]:
+    """Where blocks of texts end: after so many tokens, or one longer text."""
+    ends, tokens = [], 0
+    for at, count in enumerate(counts.tolist(), 1):
+        tokens += count
+        if tokens >= _BLOCK:
+            ends.append(at)
+            tokens = 0
+    return ends if ends and ends[-1] == len(counts) else [*ends, len(counts)]
+
+
+def _told(batcher: Batcher, rows: Rows, *, moments: bool) -> NDArray[np.float32]:
+    """Log-probabilities of the tokens of some rows, with mean and deviation beside each."""
+    if not moments:
+        return batcher.score(rows)
+    told = batcher.moments(rows)
+    columns = (told.log_probs, told.means, told.deviations)
+    return np.stack(columns, axis=1, dtype=np.float32).ravel()
+
+
+def _known(shards: Series, ends: list[int]) -> list[NDArray[np.float32]]:
+    """What an earlier run has finished, of the same blocks."""
+    found = list(shards)
+    if [shard.state.get("texts") for shard in found] != ends[: len(found)]:
+        raise RecordError(
+            "holds other blocks of texts than this run has",
+            cure="remove the folder to begin anew",
+            where=str(shards.folder),
+        )
+    return [np.frombuffer(shard.body, _FLOATS).astype(np.float32) for shard in found]
 
 
 def _sizes(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bits",
+    "bits_between",
     "bits_or_bound",
     "clean",
     "copies",
@@ -57,8 +58,14 @@ def copies(repetitions: int) -> str:
 
 
 def bits(value: float) -> str:
-    """Bits with one decimal."""
-    return f"{value:.1f}"
+    """Bits with one decimal; a small negative number is 0."""
+    return f"{value:z.1f}"
+
+
+def bits_between(lower: float, upper: float) -> str:
+    """``12.4 to 17.1``, or ``17.1`` where both ends read the same."""
+    low, high = bits(lower), bits(upper)
+    return low if low == high else f"{low} to {high}"
 
 
 def bits_or_bound(exposure: Exposure | None) -> str:
@@ -66,8 +73,8 @@ def bits_or_bound(exposure: Exposure | None) -> str:
     if exposure is None:
         return "none"
     if exposure.bits is None:
-        return f"≥ {exposure.lower_bits:.2f}"
-    return f"{exposure.bits:.2f}"
+        return f"≥ {exposure.lower_bits:z.2f}"
+    return f"{exposure.bits:z.2f}"
 
 
 def probability(p: float | None) -> str:

@@ -17,7 +17,15 @@ from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, real_array
 from canary.statistics.shares import clopper_pearson, difference_interval
 
-__all__ = ["Estimate", "OperatingPoint", "Roc", "balanced_accuracy", "roc", "scored_members"]
+__all__ = [
+    "Estimate",
+    "OperatingPoint",
+    "Roc",
+    "balanced_accuracy",
+    "check_rate",
+    "roc",
+    "scored_members",
+]
 
 
 @dataclass(frozen=True)
@@ -101,8 +109,14 @@ class Roc:
         """The largest TPR - FPR of any threshold; chosen on these samples, so it flatters."""
         return float((self.tpr - self.fpr).max())
 
-    def auc(self, *, confidence: float = 0.95) -> Estimate:
+    def auc(self, *, confidence: float = 0.95, widening: float = 1.0) -> Estimate:
         """Chance that a member has a higher score than a nonmember, ties as one half.
+
+        Parameters
+        ----------
+        confidence : float
+        widening : float
+            Times the standard error: for scores that are not independent.
 
         Notes
         -----
@@ -134,7 +148,7 @@ class Roc:
             return Estimate(area, area * alike, 1.0 - (1.0 - area) * alike)
         z = float(ndtri(0.5 + confidence / 2.0))
         logit = math.log(area) - math.log1p(-area)
-        half = z * math.sqrt(variance) / (area * (1.0 - area))
+        half = z * widening * math.sqrt(variance) / (area * (1.0 - area))
         return Estimate(area, _expit(logit - half), _expit(logit + half))
 
     def tpr_at_fpr(self, fpr: float, *, confidence: float = 0.95) -> OperatingPoint:
@@ -155,12 +169,7 @@ class Roc:
         """
         check_confidence(confidence, "tpr_at_fpr")
         members, nonmembers = self.members, self.nonmembers
-        if not 1.0 / nonmembers <= fpr <= 1.0:
-            raise EstimationError(
-                f"a false positive rate of {fpr:g} cannot be seen with {nonmembers} nonmembers",
-                cure=f"ask for {1.0 / nonmembers:.3g} to 1, or bring more nonmembers",
-                where="tpr_at_fpr",
-            )
+        check_rate(fpr, nonmembers)
         # Counts, so that 1 of 1,000 is no more than 0.001 whatever rounding says.
         allowed = math.floor(fpr * nonmembers * (1.0 + 1e-12))
         at = int(np.searchsorted(self.false_positives, allowed, side="right")) - 1
@@ -211,6 +220,16 @@ def roc(scores: ArrayLike, member: ArrayLike) -> Roc:
     last = np.flatnonzero(np.append(values[1:] != values[:-1], True))
     hits = np.cumsum(flags, dtype=np.int64)[last]
     return Roc(values[last], hits, last + 1 - hits)
+
+
+def check_rate(fpr: float, nonmembers: int) -> None:
+    """An EstimationError if a false positive rate is less than one nonmember, or above 1."""
+    if not 1.0 / nonmembers <= fpr <= 1.0:
+        raise EstimationError(
+            f"a false positive rate of {fpr:g} cannot be seen with {nonmembers} nonmembers",
+            cure=f"ask for {1.0 / nonmembers:.3g} to 1, or bring more nonmembers",
+            where="tpr_at_fpr",
+        )
 
 
 def balanced_accuracy(guess: ArrayLike, member: ArrayLike, *, confidence: float = 0.95) -> Estimate:

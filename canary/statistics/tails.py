@@ -116,7 +116,7 @@ def rank_quantile(place: Ints, beyond: Floats, low: Floats, high: Floats, rule: 
         step = np.where(beyond > 0, beyond * (high - low), 0.0)
         between = np.minimum(low + step, np.nextafter(high, -np.inf))
     inner = np.where(high > low, between, last_below)
-    return np.where(place == 0, -np.inf, np.where(np.isnan(high), low, inner))
+    return np.where(place == 0, -np.inf, np.where(np.isnan(high), last_below, inner))
 
 
 def rank_evidence(
@@ -141,8 +141,7 @@ def rank_evidence(
         share = (values - low) / (high - low)
     inside = (below > 0) & (below < count)
     share = np.where(inside & (share > 0), np.minimum(share, 1.0), 0.0)
-    rank = np.maximum(below, 1) + share
-    rank = np.where((below == count) & (values > low), count + 1.0, rank)
+    rank = np.where(below == count, count + 1.0, np.maximum(below, 1) + share)
     return np.log2((count + 1.0) / rank)
 
 

@@ -1,21 +1,20 @@
 """Functions as plain data: a name to import them by, and a digest of what they do.
 
 What crosses to another process is the name. What says whether two runs did the same is the
-digest as well: of the function's own bytecode, its constants and defaults. What it calls
-and the global variables that it reads are not in it.
+digest as well.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from importlib import import_module
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 from canary.errors import InputError
+from canary.workers.digests import digest
 
 __all__ = ["check_importable", "described", "imported", "plain"]
 
@@ -57,30 +56,21 @@ def described(value: Any, where: str) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If it is something else, or a function that captures variables, which neither a name
-        nor a digest holds.
+        If it is something else, or made of what no digest can hold.
     """
     if is_dataclass(value) and not isinstance(value, type):
         kind = type(value)
         held = {field.name: _field(getattr(value, field.name), where) for field in fields(kind)}
-        return {"name": _name(kind), "code": _code_of_class(kind), "fields": held}
+        return {"name": _name(kind), "code": digest(kind, where), "fields": held}
     if isinstance(value, type):
-        return {"name": _name(value), "code": _code_of_class(value)}
+        return {"name": _name(value), "code": digest(value, where)}
     if not isinstance(value, FunctionType):
         raise InputError(
             f"is a {type(value).__name__}, a function was expected",
             cure="write a function in a module, or a frozen dataclass that can be called",
             where=where,
         )
-    if value.__closure__:
-        captured = ", ".join(value.__code__.co_freevars)
-        raise InputError(
-            f"{value.__qualname__} captures the variables {captured}, of which no fingerprint "
-            "would tell",
-            cure="write it at the top of a module, and give it these as options",
-            where=where,
-        )
-    return {"name": _name(value), "code": _digest(_function(value))}
+    return {"name": _name(value), "code": digest(value, where)}
 
 
 def imported(about: Mapping[str, Any]) -> Any:
@@ -124,40 +114,3 @@ def _field(value: Any, where: str) -> dict[str, Any]:
 
 def _name(value: Callable[..., Any]) -> str:
     return f"{value.__module__}:{value.__qualname__}"
-
-
-def _digest(parts: object) -> str:
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-
-def _function(value: FunctionType) -> tuple[object, ...]:
-    return (_code(value.__code__), _constant(value.__defaults__), _constant(value.__kwdefaults__))
-
-
-def _code_of_class(kind: type) -> str:
-    found = {name: part for name, part in vars(kind).items() if isinstance(part, FunctionType)}
-    return _digest([(name, _function(found[name])) for name in sorted(found)])
-
-
-def _code(code: CodeType) -> tuple[object, ...]:
-    # Neither file name nor lines: a comment above a function changes nothing.
-    constants = tuple(_constant(value) for value in code.co_consts)
-    return (code.co_code, constants, code.co_names, code.co_varnames)
-
-
-def _constant(value: Any) -> object:
-    if isinstance(value, CodeType):
-        return _code(value)
-    if isinstance(value, FunctionType):
-        return _function(value)
-    if isinstance(value, type):
-        return _name(value)
-    if isinstance(value, tuple | list):
-        return tuple(_constant(part) for part in value)
-    if isinstance(value, frozenset | set):  # their order changes from process to process
-        return ("set", sorted(repr(part) for part in value))
-    if isinstance(value, dict):
-        return tuple((key, _constant(part)) for key, part in value.items())
-    if isinstance(value, str | bytes | int | float | complex | None):
-        return value
-    return type(value).__qualname__  # its repr may hold its place in memory

@@ -149,11 +149,7 @@ def sizes(most: int) -> list[int]:
 
 
 def grown(found: Tables, targets: Sequence[int]) -> list[Growth]:
-    """Figure 3; R and D by the Gaussian rule.
-
-    Of few models, some of them targets, members have more references left than nonmembers:
-    levels of 1 / (m + 1) would tell them apart.
-    """
+    """Figure 3; R and D by the Gaussian rule, whose levels do not end at 1 / (m + 1)."""
     table = found.main
     models = sizes(table.models - len(targets))
     results = [

@@ -7,21 +7,20 @@ What is found goes to WORK/seed-S/attacks.json, from which `table.py` makes the 
 
 from __future__ import annotations
 
-import argparse
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import memguard
-import networks
 import numpy as np
 import torch
 import train
-from data import READERS
-from safetensors.torch import load_file
+from data import DATASETS
 
 import canary
+from canary.errors import CanaryError
 from canary.membership.metric import AttackScores
 from canary.membership.neural import white_box_attack
 from canary.signals.gradients import gradient_features
@@ -36,12 +35,14 @@ METRICS = [
     ),
 ]
 ATTACKS = (*METRICS, "neural")
-CURVE = (0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 15, 20)
+CURVE = (0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100, 200)
 """Epochs at which undefended models are attacked."""
 
 
-def attacked(seed: Path, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
-    """All that is found of the models of a seed."""
+def attacked(
+    seed: Path, x: np.ndarray, y: np.ndarray, *, outputs_alone: bool = False
+) -> dict[str, Any]:
+    """All that is found of the models of a seed, without gradients if `outputs_alone`."""
     kept = [name for name in train.DEFENCES if (seed / name / "shadow.json").is_file()]
     targets = {name: read(seed / name / "target.npz") for name in kept}
     shadows = {name: read(seed / name / "shadow.npz") for name in kept}
@@ -53,22 +54,16 @@ def attacked(seed: Path, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
         for name, one in unaware(targets, plain).items():
             found[f"{name}/unaware"] = one
     curves = {name: facts(seed / name / "target.json")["curve"] for name in kept if known(name)}
-    looks = [np.load(seed / "undefended" / f"{role}-looks.npy") for role in ("target", "shadow")]
-
-    def stopped(at: int) -> tuple[SignalTable, SignalTable]:
-        return tuple(
-            said(outputs[at], like)
-            for outputs, like in zip(looks, (targets["undefended"], plain), strict=True)
-        )
-
+    pair = targets["undefended"], plain
     # Early stopping: least loss on the records that the defender keeps apart.
     path = curves["undefended"]
     at = int(np.argmin([look["known_loss"] for look in path]))
-    found["early-stopping"] = {**row(*stopped(at), ATTACKS), "epochs": path[at]["epochs"]}
+    early = row(*stopped(seed, at, pair), ATTACKS)
+    found["early-stopping"] = {**early, "epochs": path[at]["epochs"]}
     for name in curves:
         if name != "undefended":
-            at = int(np.argmin([abs(look["test"] - found[name]["test"]) for look in path]))
-            one = row(*stopped(at), ATTACKS)
+            at = nearest(path, found[name]["test"])
+            one = row(*stopped(seed, at, pair), ATTACKS)
             found[f"{name}/nearest"] = {**one, "epochs": path[at]["epochs"]}
     of_paper = read(seed / "undefended" / "small-shadow.npz")
     for name in ("undefended", "memguard"):
@@ -79,13 +74,30 @@ def attacked(seed: Path, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
             for key, shadow in small.items():
                 found[f"{name}/{key}"] = one = row(targets[name], shadow, ATTACKS)
                 one["attacks"]["sorted"] = sorted_attack(targets[name], shadow)
-    found["undefended"]["attacks"] |= white_box(seed, x, y, targets["undefended"], plain)
+    if not outputs_alone:
+        found["undefended"]["attacks"] |= white_box(seed, x, y, targets["undefended"], plain)
     found["curve"] = [
-        {"epochs": look["epochs"], **row(*stopped(at), METRICS)}
+        {"epochs": look["epochs"], **row(*stopped(seed, at, pair), METRICS)}
         for at, look in enumerate(path)
         if look["epochs"] in CURVE
     ]
     return {"rows": found, "curves": curves, "facts": of_training(seed, kept)}
+
+
+def stopped(
+    seed: Path, at: int, like: tuple[SignalTable, SignalTable]
+) -> tuple[SignalTable, SignalTable]:
+    """Undefended target and shadow as they were at a look, where `like` is what became of them."""
+    looks = (
+        np.load(seed / "undefended" / f"{role}-looks.npy", mmap_mode="r")[at]
+        for role in ("target", "shadow")
+    )
+    return tuple(said(np.array(one), table) for one, table in zip(looks, like, strict=True))
+
+
+def nearest(path: list[dict[str, float]], test: float) -> int:
+    """The look whose accuracy on others comes nearest to `test`."""
+    return int(np.argmin([abs(look["test"] - test) for look in path]))
 
 
 def read(path: Path) -> SignalTable:
@@ -172,11 +184,10 @@ def white_box(
     """By gradients: their norm, and a network that reads more of them."""
     tables, features = [], []
     for role, table in (("target", target), ("shadow", shadow)):
-        network = networks.network(x.shape[1], int(y.max()) + 1)
-        network.load_state_dict(load_file(seed / "undefended" / f"{role}.safetensors"))
+        network = train.undefended(seed, role, x, y)
         with np.load(seed / "undefended" / f"{role}.npz") as held:
             record = held["record"]
-        seen = gradient_features(network, x[record], y[record], outputs="logits")
+        seen = gradient_features(network, train.floats(x[record]), y[record], outputs="logits")
         features.append(seen)
         values = {**table.values, "gradient-norm": seen.norm[None, :]}
         tables.append(replace(table, values=values))
@@ -190,20 +201,25 @@ def white_box(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--dataset", choices=list(READERS), default="location30")
-    parser.add_argument("--seeds", type=int, default=10)
+    parser = train.arguments(__doc__.splitlines()[0])
+    parser.add_argument(
+        "--outputs-alone", action="store_true", help="no gradients, no network for each class"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
-    x, y = READERS[options.dataset](options.data)
+    try:
+        x, y = DATASETS[options.dataset].read(options.data)
+    except CanaryError as error:
+        raise SystemExit(f"attacks.py: {error}") from None
     for number in range(options.seeds):
         seed = options.work / f"seed-{number}"
         if not (seed / "attacks.json").is_file():
-            found = attacked(seed, x, y)
+            began = time.process_time()
+            found = attacked(seed, x, y, outputs_alone=options.outputs_alone)
+            found["facts"]["dataset"] = options.dataset
             (seed / "attacks.json").write_text(json.dumps(found))
-            print(f"seed {number}: attacked", flush=True)
+            spent = time.process_time() - began
+            print(f"seed {number}: attacked ({spent:.1f} s)", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The data sets: 5,010 records each, as features and classes from 0."""
+"""The data sets, as features and classes from 0, and how each is dealt out and learned."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ import io
 import lzma
 import re
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import large
 import numpy as np
 
 RECORDS = 5010
 WORDS = 2000
 
 Data = tuple[np.ndarray, np.ndarray]
+Sizes = dict[str, tuple[int, int, int]]
 
 
 def location30(folder: Path) -> Data:
@@ -59,4 +63,57 @@ def words(text: str) -> list[str]:
     return re.findall(r"[a-z]+", text.lower())
 
 
-READERS = {"location30": location30, "mnist": mnist, "agnews": agnews}
+def cifar10(folder: Path) -> Data:
+    """The first 4,000 images of the training set, 3 x 32 x 32 numbers from -1 to 1; 10 classes."""
+    pixels, labels = large.cifar(folder / "data_batch_1.bin", label_bytes=1, most=4000)
+    return large.numbers(pixels), labels
+
+
+def made_up(name: str) -> Callable[[Path], Data]:
+    """A reader of SYNTHETIC records, which looks into no folder."""
+    return lambda _: large.made_up(name)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """How to read it; records of each role: trained on, kept for the defence, never seen.
+
+    Target and shadow share no record; the small shadow's lie among the shadow's.
+    Undefended models are followed every `every` epochs.
+    """
+
+    read: Callable[[Path], Data]
+    sizes: Sizes = field(
+        default_factory=lambda: {
+            "target": (1000, 1000, 1000),
+            "shadow": (1000, 500, 510),
+            "small-shadow": (500, 500, 500),
+        }
+    )
+    epochs: int = 20
+    every: float = 0.25
+
+
+def of_thirds(records: int) -> Sizes:
+    """As many to be trained on as are kept and never seen; half of all for the small shadow."""
+    whole, half = (records,) * 3, (records // 2,) * 3
+    return {"target": whole, "shadow": whole, "small-shadow": half}
+
+
+IMAGES: Sizes = {
+    "target": (1000, 500, 500),
+    "shadow": (1000, 500, 500),
+    "small-shadow": (500, 500, 500),
+}
+DATASETS = {
+    "location30": DataSet(location30),
+    "mnist": DataSet(mnist),
+    "agnews": DataSet(agnews),
+    "cifar10": DataSet(cifar10, IMAGES, epochs=30, every=1.0),
+    "purchase100": DataSet(large.purchase100, of_thirds(19_732), every=1.0),
+    "texas100": DataSet(large.texas100, of_thirds(10_000), every=1.0),
+    "cifar100": DataSet(large.cifar100, of_thirds(10_000), epochs=30, every=1.0),
+    "synthetic-purchase100": DataSet(made_up("purchase100"), of_thirds(19_732), every=1.0),
+    "synthetic-texas100": DataSet(made_up("texas100"), of_thirds(10_000), every=1.0),
+    "synthetic-cifar100": DataSet(made_up("cifar100"), of_thirds(10_000), epochs=30, every=1.0),
+}

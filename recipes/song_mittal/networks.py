@@ -1,34 +1,77 @@
-"""The classifier of the paper, and training it: undefended, or with a defence in the training."""
+"""The classifiers, and training them: undefended, or with a defence in the training."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch.nn import functional
 
 HIDDEN = (1024, 512, 256, 128)
+BLOCKS = (16, 32)
 EPOCHS = 20
 BATCH = 64
 RATE, MOMENTUM = 0.01, 0.9
 
-LOOKS = 4
-"""How often in an epoch `Each` is told."""
+ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
+    "relu": torch.nn.ReLU,
+    "tanh": torch.nn.Tanh,
+    "sigmoid": torch.nn.Sigmoid,
+}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Of a network for records that are no images (section 4.2.1 of the paper).
+
+    A depth of 3 has no layer of 128, one of 5 a layer of 2,048 before the others.
+    """
+
+    activation: str = "relu"
+    width: float = 1.0
+    depth: int = 4
+
+    def widths(self) -> list[int]:
+        hidden = ((2048,) if self.depth == 5 else ()) + HIDDEN[: self.depth]
+        return [round(self.width * one) for one in hidden]
+
+
+OWN = Architecture()
 
 Each = Callable[[float, torch.nn.Module], None]
 """Told how many epochs are done; the network is in evaluation mode."""
 
 
-def network(inputs: int, outputs: int, *, dropout: float = 0.0) -> torch.nn.Sequential:
-    """1024-512-256-128 between inputs and outputs, ReLU, Glorot's initial weights."""
+def network(
+    inputs: tuple[int, ...], outputs: int, *, dropout: float = 0.0, architecture: Architecture = OWN
+) -> torch.nn.Sequential:
+    """For records of shape `inputs`: (features,), or (channels, height, width) of images.
+
+    1024-512-256-128 between inputs and outputs, ReLU; before it, for images, two blocks of
+    a convolution and pooling, and then one layer of 128. Glorot's initial weights.
+    """
     layers: list[torch.nn.Module] = []
-    for width in (*HIDDEN, outputs):
-        layer = torch.nn.Linear(inputs, width)
+    widths = architecture.widths()
+    if len(inputs) > 1:
+        channels, *sides = inputs
+        for filters in BLOCKS:
+            convolution = torch.nn.Conv2d(channels, filters, 3, padding=1)
+            layers += [convolution, torch.nn.ReLU(), torch.nn.MaxPool2d(2)]
+            channels = filters
+        layers.append(torch.nn.Flatten())
+        inputs = (channels * math.prod(side // 2 ** len(BLOCKS) for side in sides),)
+        widths = widths[-1:]
+    before = math.prod(inputs)
+    for width in (*widths, outputs):
+        layer = torch.nn.Linear(before, width)
         torch.nn.init.xavier_uniform_(layer.weight)
         torch.nn.init.zeros_(layer.bias)
-        layers += [layer, torch.nn.ReLU(), *([torch.nn.Dropout(dropout)] if dropout else [])]
-        inputs = width
+        activation = ACTIVATIONS[architecture.activation]()
+        layers += [layer, activation, *([torch.nn.Dropout(dropout)] if dropout else [])]
+        before = width
     return torch.nn.Sequential(*layers[: layers.index(layer) + 1])
 
 
@@ -55,11 +98,16 @@ def train(
     dropout: float = 0.0,
     weight_decay: float = 0.0,
     smoothing: float = 0.0,
+    architecture: Architecture = OWN,
+    every: float = 1.0,
     each: Each = lambda epochs, model: None,
 ) -> torch.nn.Sequential:
-    """SGD of the cross-entropy, undefended or with one of three regularizers."""
+    """SGD of the cross-entropy, undefended or with one of three regularizers.
+
+    `each` is told after every `every` epochs: whole ones, or halves, quarters and so on.
+    """
     torch.manual_seed(seed)
-    model = network(x.shape[1], classes, dropout=dropout)
+    model = network(x.shape[1:], classes, dropout=dropout, architecture=architecture)
     step = torch.optim.SGD(
         model.parameters(), lr=RATE, momentum=momentum, weight_decay=weight_decay
     )
@@ -73,7 +121,7 @@ def train(
                 model(inputs[part]), labels[part], label_smoothing=smoothing
             ).backward()
             step.step()
-            if done * LOOKS % 1 == 0:
+            if (epoch + done) % every == 0:
                 each(epoch + done, model.eval())
         decay.step()
     return model.eval()
@@ -89,6 +137,8 @@ def train_against_attacker(
     seed: int,
     strength: float,
     epochs: int = EPOCHS,
+    architecture: Architecture = OWN,
+    every: float = 1.0,
     each: Each = lambda epochs, model: None,
 ) -> torch.nn.Sequential:
     """Adversarial regularization (Nasr, Shokri and Houmansadr 2018): equations 2 and 3.
@@ -98,7 +148,7 @@ def train_against_attacker(
     probability by which the attacker calls its batch members.
     """
     torch.manual_seed(seed)
-    model = network(x.shape[1], classes)
+    model = network(x.shape[1:], classes, architecture=architecture)
     attacker = torch.nn.Sequential(
         torch.nn.Linear(2 * classes, 256),
         torch.nn.ReLU(),
@@ -133,7 +183,7 @@ def train_against_attacker(
             gain = functional.logsigmoid(called_member(mine, labels[part])).mean()
             (functional.cross_entropy(mine, labels[part]) + strength * gain).backward()
             step.step()
-            if done * LOOKS % 1 == 0:
+            if (epoch + done) % every == 0:
                 each(epoch + done, model.eval())
         decay.step()
     return model.eval()
@@ -156,7 +206,7 @@ def train_privately(
     from opacus import PrivacyEngine
 
     torch.manual_seed(seed)
-    model = network(x.shape[1], classes)
+    model = network(x.shape[1:], classes)
     data = torch.utils.data.TensorDataset(torch.from_numpy(x), torch.from_numpy(y))
     engine = PrivacyEngine(accountant="rdp")
     # Norms of single gradients without the gradients: ten times as fast here.

@@ -1,9 +1,9 @@
-"""The tables and the figure, from what `attacks.py` found.
+"""The tables of a data set, from what `attacks.py` found.
 
-    python table.py --work WORK [--name NAME]
+    python table.py --work WORK [--name location30]
 
-Writes NAME.json (results.json) and defences.svg beside this file, and prints the tables of
-README.md: mean and 95 % interval over the seeds, in percent.
+Writes NAME.json beside this file and prints tables of README.md: mean and 95 % interval over the
+seeds, in percent. `of_paper.py` and `figures.py` read it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-
-mpl.use("Agg")
-
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 from scipy.stats import t as student
 
 import canary
@@ -45,6 +39,7 @@ COMPARED = (
 )
 """Attacks that were made on every model; the strongest of a row is one of these."""
 
+SETS = {"location30": "Location30", "mnist": "MNIST", "agnews": "AG News", "cifar10": "CIFAR-10"}
 SIZES = ("target", "shadow", "small-shadow")
 METRICS = ("correctness", "confidence", "entropy", "modified-entropy")
 NAMES = {
@@ -80,19 +75,36 @@ def together(found: list[dict[str, Any]]) -> dict[str, Any]:
         }
         for name in names
     }
-    compared = [name for name in COMPARED if name in names]
-    best = [max(one["attacks"][name]["accuracy"] for name in compared) for one in found]
-    return {**row, "best": summed(best)}
+    return {**row, "best": summed([strongest(one) for one in found])}
+
+
+def strongest(row: dict[str, Any]) -> float:
+    return max(one["accuracy"] for name, one in row["attacks"].items() if name in COMPARED)
+
+
+def gain(rows: list[dict[str, Any]], name: str) -> list[float] | None:
+    """How much less a defended model tells than the undefended one of nearest accuracy.
+
+    Seed by seed, so that what a seed does to both does not count. MemGuard leaves accuracy as
+    it is: there the other is the undefended model itself.
+    """
+    other = "undefended" if name == "memguard" else f"{name}/nearest"
+    if name not in NAMES or name == "undefended" or other not in rows[0]:
+        return None
+    return summed([strongest(one[other]) - strongest(one[name]) for one in rows])
 
 
 def results(seeds: list[dict[str, Any]]) -> dict[str, Any]:
     rows = [seed["rows"] for seed in seeds]
     curves = [seed["curves"] for seed in seeds]
     return {
+        "dataset": seeds[0]["facts"]["dataset"],
         "seeds": len(seeds),
         "epsilon": summed([s["facts"]["epsilon"] for s in seeds]) if "dp-sgd" in rows[0] else None,
         "rows": {
-            name: together([one[name] for one in rows]) for name in rows[0] if name != "curve"
+            name: {**together([one[name] for one in rows]), "gain": gain(rows, name)}
+            for name in rows[0]
+            if name != "curve"
         },
         "curve": [
             {"epochs": looks[0]["epochs"], **together(list(looks))}
@@ -135,7 +147,7 @@ def table_4(found: dict[str, Any]) -> list[str]:
 
 def table_of_defences(found: dict[str, Any]) -> list[str]:
     """Each defence by attackers who know of it and who do not, beside early stopping."""
-    heads = ("", "train", "test", "strongest attack", "unaware attacker", "stopped early instead")
+    heads = ("", "train", "test", "strongest attack", "unaware", "stopped early instead", "gain")
     lines = [line(heads), line(["---", *["---:"] * (len(heads) - 1)])]
     for name, words in NAMES.items():
         if name not in found["rows"]:
@@ -147,7 +159,8 @@ def table_of_defences(found: dict[str, Any]) -> list[str]:
             last += f" (epoch {nearest['epochs'][0]:.0f})"
         cells = (row["train"], row["test"], row["best"])
         other = "" if unaware is None else percent(unaware["best"])
-        lines.append(line((words, *map(percent, cells), other, last)))
+        less = "" if row["gain"] is None else percent(row["gain"])
+        lines.append(line((words, *map(percent, cells), other, last, less)))
     return lines
 
 
@@ -177,58 +190,19 @@ def table_of_shadows(work: Path) -> list[str]:
     return lines
 
 
-def draw(found: dict[str, Any], path: Path) -> None:
-    """Test accuracy while training, and the strongest attack against test accuracy."""
-    colors = dict(zip(NAMES, plt.get_cmap("tab10").colors, strict=False))
-    with plt.rc_context({"svg.hashsalt": "canary", "font.size": 9}):
-        figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4))
-        for name, looks in found["test_by_epoch"].items():
-            epochs, test = zip(*looks, strict=True)
-            left.plot(epochs, [100 * v for v in test], color=colors[name])
-        left.set_xlabel("epochs")
-        left.set_ylabel("test accuracy (%)")
-        points(right, found, colors)
-        for axis in (left, right):
-            axis.spines[["top", "right"]].set_visible(False)
-        figure.tight_layout()
-        figure.savefig(path, metadata={"Date": None})
-        plt.close(figure)
-
-
-def points(axis: Axes, found: dict[str, Any], colors: dict[str, Any]) -> None:
-    path = found["curve"]
-    axis.plot(
-        [100 * look["test"][0] for look in path],
-        [100 * look["best"][0] for look in path],
-        color=colors["undefended"],
-        lw=1,
-        label="undefended, stopped early",
-    )
-    for name, words in NAMES.items():
-        if name in found["rows"] and name != "early-stopping":
-            row = found["rows"][name]
-            at = 100 * row["test"][0], 100 * row["best"][0]
-            axis.plot(*at, "o", color=colors[name], label=words)
-    axis.axhline(50, color="0.6", lw=0.8, ls="--")
-    axis.set_xlabel("test accuracy (%)")
-    axis.set_ylabel("strongest attack, defence known (%)")
-    axis.legend(frameon=False, fontsize=7)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=HERE)
-    parser.add_argument("--name", default="results", help="any other: of undefended models only")
+    parser.add_argument("--name", default="location30")
     options = parser.parse_args()
     paths = sorted(options.work.glob("seed-*/attacks.json"))
     found = results([json.loads(path.read_text()) for path in paths])
+    if found["dataset"].startswith("synthetic"):
+        print(f"SYNTHETIC records ({found['dataset']}): the numbers say nothing of any data\n")
     (options.out / f"{options.name}.json").write_text(json.dumps(found, indent=1) + "\n")
-    tables = [table_of_attacks]
-    if options.name == "results":
-        draw(found, options.out / "defences.svg")
-        tables = [table_4, table_of_defences, table_of_attacks]
-    for table in tables:
+    tables = [table_of_defences, table_of_attacks]
+    for table in [table_4, *tables] if found["dataset"] == "location30" else tables:
         print("\n".join(table(found)), end="\n\n")
     print("\n".join(table_of_shadows(options.work)))
 

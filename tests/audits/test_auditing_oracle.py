@@ -295,9 +295,26 @@ def test_progress_reaches_its_total() -> None:
         return done.append
 
     audit(build("table"), canaries, stage=stage)
-    assert stages == [("enumeration of The ••••", 1110)]
     # Each canary once as a row of 7 scored tokens, once along the walk.
-    assert 1110 <= sum(done) <= 1110 + (4 + 7) * len(canaries.canaries)
+    most = 1110 + (4 + 7) * len(canaries.canaries)
+    assert stages == [("enumeration of The ••••", most)]
+    assert 1110 <= sum(done) <= most
+
+
+def test_progress_of_draws_counts_what_is_computed() -> None:
+    """Whole rows cost more tokens than those below the context, which queries count."""
+    canaries = generate("The {digit:4}", repetitions=[1], controls=1, seed=5)
+    stages: list[tuple[str, int]] = []
+    done: list[int] = []
+
+    def stage(name: str, tokens: int):
+        stages.append((name, tokens))
+        return done.append
+
+    audit(build("table"), canaries, method="sampling", draws=50, stage=stage)
+    rows = 50 + len(canaries.canaries)
+    assert stages == [("uniform draws of The ••••", rows * 7)]
+    assert 50 * 7 <= sum(done) <= rows * 7
 
 
 def test_the_estimate_stands_beside_every_exposure_oracle() -> None:

@@ -188,7 +188,11 @@ def test_a_missing_start_token_is_told() -> None:
     model = build("table")
     bare = audit(model, canary_set())
     assert "no start token" in bare.formats[0].notes[0]
-    assert audit(model, canary_set(), start_token="\n").formats[0].notes == ()
+    assert bare.notes == bare.formats[0].notes
+    assert f"note: {bare.notes[0]}" in bare.summary()
+    told = audit(model, canary_set(), start_token="\n")
+    assert told.formats[0].notes == ()
+    assert "note" not in told.summary()
 
 
 def test_a_tokenizer_that_saw_the_canaries_is_told() -> None:

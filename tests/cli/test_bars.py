@@ -60,16 +60,33 @@ def test_lines_come_now_and_then_elsewhere(monkeypatch, task):
         else:
             bars.phase("Loading model")
         time.sleep(0.4)
-    lines = sys.stderr.getvalue().splitlines()
+    *lines, last = sys.stderr.getvalue().splitlines()
     assert 2 <= len(lines) <= 8
     said = {
-        "stage": "ranks[2J: 25 % (250 of 1,000), 0 s",
+        "stage": "ranks[2J: 25 % (250 of at most 1,000 tokens), 0 s",
         "file": "corpus.jsonl: 50 %, 0 s",
         "phase": "Loading model: 0 s",
     }
     assert set(lines) == {said[task]}
+    # A search may be done long before all that it might have taken.
+    assert last == ("ranks[2J: done after 250 tokens, 0 s" if task == "stage" else said[task])
     time.sleep(0.15)
-    assert len(sys.stderr.getvalue().splitlines()) == len(lines)
+    assert sys.stderr.getvalue().splitlines() == [*lines, last]
+
+
+def test_what_fails_is_not_called_done(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", StringIO())
+
+    def stopped():
+        with Bars(every=0.02) as bars:
+            bars.stage("ranks", 1_000)(250)
+            time.sleep(0.2)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert "ranks: 25 %" in sys.stderr.getvalue()
+    assert "done" not in sys.stderr.getvalue()
 
 
 def test_a_piped_audit_says_how_far_it_is(command, workplace, model, monkeypatch):
@@ -80,5 +97,8 @@ def test_a_piped_audit_says_how_far_it_is(command, workplace, model, monkeypatch
     assert outcome.code == 0
     lines = outcome.err.splitlines()
     assert any(re.fullmatch(r"Loading /.*: \d+ s", line) for line in lines)
-    assert any(re.fullmatch(r".*: \d+ % \([\d,]+ of [\d,]+\), \d+ s", line) for line in lines)
+    assert any(
+        re.fullmatch(r".*: \d+ % \([\d,]+ of at most [\d,]+ tokens\), \d+ s", line)
+        for line in lines
+    )
     json.loads(outcome.out)  # results stand alone

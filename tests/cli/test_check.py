@@ -26,6 +26,7 @@ def audits(tmp_path, monkeypatch):
         exact(groups, extractions=[extraction({})]).save(f"{name}.json")
     Path("folder").mkdir()
     exact(PASSED).save("folder/audit.json")
+    generate("The code is {digit:9}", repetitions=[1], per_repetition=2, seed=0).save("set.json")
     return tmp_path
 
 
@@ -113,7 +114,7 @@ LOST = {
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("passed.json", "--max-p", 5), "on p-values is none"),
+        (("passed.json", "--max-p", 5), "on p-values makes no sense"),
         (("passed.json", *LIMIT, "--repetitions", "999"), "no canary has 999 copies"),
         (("passed.json", "--verification", "lost.json"), "8 of 12 canaries did not survive"),
         (
@@ -182,12 +183,25 @@ def test_verification(command, audits):
     ("words", "message"),
     [
         ((), "there is nothing to check; give a limit, such as --max-exposure-bits 10"),
-        (("--max-exposure-bits", "nan"), "error: --max-exposure-bits: a limit of nan bits is none"),
+        (
+            ("--max-exposure-bits", "nan"),
+            "error: --max-exposure-bits: a limit of nan bits makes no sense",
+        ),
         (("--max-exposure-bits", "40"), "no exposure could exceed the limit of 40 bits"),
-        (("--max-p", "nan"), "error: --max-p: a limit of nan on p-values is none"),
+        (("--max-p", "nan"), "error: --max-p: a limit of nan on p-values makes no sense"),
         (("--max-epsilon", "1"), "error: --max-epsilon: a limit on epsilon needs the canary set"),
         ((*LIMIT, "--guesses", "4"), "guesses given, and no limit on epsilon that would heed it"),
         ((*LIMIT, "--delta", "0.1"), "give --max-epsilon as well, or leave delta out"),
+        (
+            (*LIMIT, "--canaries", "set.json"),
+            "error: --max-epsilon: canaries given, and no limit on epsilon that would heed it; "
+            "give --max-epsilon as well, or leave canaries out",
+        ),
+        (
+            ("--max-epsilon", "1", "--canaries", "set.json"),
+            "error: --canaries: no coin was tossed for any canary: a fixed list of canaries gives "
+            "no bound on epsilon; draw the set with coin_flips=True (canary generate --coin-flips)",
+        ),
         (("--update-baseline",), "name the file with --baseline"),
         ((*LIMIT, "--repetitions", "4"), "error: --repetitions: no canary has 4 copies"),
         ((*LIMIT, "--repetitions", "four"), "no list of whole numbers"),

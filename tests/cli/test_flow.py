@@ -73,7 +73,7 @@ def test_whole_flow_finds_what_was_learned(command, workplace):
     assert audit.formats[0].method == "enumeration"
     assert audit.injected_p.p_value < 1e-6
     assert audit.controls_p.p_value > 0.01
-    assert "Memorization found. This model memorized training data" in audited.err
+    assert "Evidence of memorization. This model memorized training data" in audited.err
     assert "Fisher's p-value of the controls" in audited.err
     assert str(Path("a/report.html")) in audited.err
 
@@ -206,6 +206,55 @@ def test_verify_says_which_canaries_are_missing_and_exits_2(command, workplace):
     assert "canary-3" in outcome.err
     assert "expected 8, found 1" in outcome.err
     assert "error: new.jsonl: 2 of 8 canaries and controls" in outcome.err
+
+
+def test_notes_are_told_by_every_command(command, workplace, model):
+    audited = command("audit", model, *SET, "--out", "a", *SAMPLING)
+    (text,) = Audit.load("a/audit.json").notes
+    assert "no start token was given" in text
+    measured = command("exposure", model, *SET, *SAMPLING, "--json")
+    assert measured.document["notes"] == [text]
+    judged = command("check", "a/audit.json", "--max-exposure-bits", 25, "--json")
+    assert judged.document["notes"] == [text]
+    for outcome in (audited, measured, judged):
+        assert outcome.err.splitlines().count(f"note: {text}") == 1
+    silent = command("exposure", model, *SET, *SAMPLING, "--start-token", "\n", "--json")
+    assert silent.document["notes"] == []
+    assert "note:" not in silent.err
+
+
+def test_controls_that_lost_their_coin_are_told(command, workplace):
+    words = ("generate", "A {digit:9}", "--repetitions", "1", "--per-repetition", "40")
+    outcome = command(*words, "--coin-flips", "--seed", 0, "--force", "--out", "canaries.json")
+    made = CanarySet.load("canaries.json")
+    lost = 40 - len(made.injected)
+    assert f"{40 - lost} canaries and {lost + 16} controls are in" in outcome.err
+    assert f"of the controls, {lost} lost the toss of their coin and stay out" in outcome.err
+    assert "16 had no coin" in outcome.err
+
+
+def test_an_audit_that_goes_on_says_so(command, workplace, model, monkeypatch):
+    """Its count is of what is left, which looks like other work if nothing is said."""
+
+    def stopped(*_args, **_options):
+        raise KeyboardInterrupt
+
+    words = ("audit", model, *SET, "--method", "sampling", "--draws", 250, "--out")
+    with monkeypatch.context() as patch:
+        patch.setattr("canary.search.drawing.ROWS_AT_ONCE", 100)
+        assert "Going on" not in command(*words, "whole").err
+        patch.setattr("canary.audits.extracting.with_extractions", stopped)
+        assert command(*words, "a").code == 130
+        patch.undo()
+        patch.setattr("canary.search.drawing.ROWS_AT_ONCE", 100)
+        patch.setattr("canary.cli.console.EVERY", 0.001)
+        again = command(*words, "a")
+    assert again.code == 0
+    # What the canaries cost, and three blocks of draws.
+    assert "earlier run of this command finished (4 pieces in a/parts)" in again.err
+    assert "uniform draws of The code is •••••••••, the rest" in again.err
+    found = [Audit.load(f"{out}/audit.json").canaries for out in ("a", "whole")]
+    assert [c.exposure for c in found[0]] == [c.exposure for c in found[1]]
 
 
 def test_demo_passes_what_it_was_told(command, workplace, monkeypatch, model):

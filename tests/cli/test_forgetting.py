@@ -52,6 +52,14 @@ def test_page_is_one_file_with_the_answer(command, words):
     assert not re.search(r"https?://|<script|mathdefault", page)
 
 
+def test_a_file_named_twice_is_refused_by_its_name(command, words):
+    outcome = command(*words, "--calibration", "one.npz")
+    assert outcome.code == 2
+    assert "calibration model 3 (one.npz) gives every sample the loss" in outcome.err
+    assert "that calibration model 1 (one.npz) gives it" in outcome.err
+    assert not Path("found").exists()
+
+
 def test_sets_that_share_samples_are_refused(command, words):
     Path("query.txt").write_text("a\nb\n")
     np.save("other.npy", np.zeros((3, 2)))
@@ -71,3 +79,35 @@ def test_outputs_are_not_inputs(command, words):
     Path("target.npz").rename("found/report.html")
     Path("target.npz").symlink_to("found/report.html")
     assert command(*words).code == 2
+
+
+def test_no_answer_is_told_from_an_answer_by_exit_code(command, words):
+    """A query model that knows nothing decides nothing, and a build must see it."""
+    labels = np.load("query.npz")["labels"]
+    rng = np.random.default_rng(5)
+    for name in ("query", "target", "one", "two"):
+        logits = rng.normal(size=(300, 4))
+        logits[np.arange(300), labels] += 1
+        np.savez(f"{name}.npz", logits=logits, labels=labels)
+    outcome = command(*words, "--json")
+    assert outcome.document["answer"] == "undecided"
+    assert outcome.code == 3
+    assert Path("found/report.html").exists()
+
+
+def test_models_that_answer_alike_are_an_answer(command, words):
+    labels = np.load("query.npz")["labels"]
+    rng = np.random.default_rng(6)
+    others = []
+    for number in range(20):
+        logits = rng.normal(size=(300, 4))
+        logits[np.arange(300), labels] += 1
+        np.savez(f"other{number}.npz", logits=logits, labels=labels)
+        others += ["--calibration", f"other{number}.npz"]
+    outcome = command(
+        *("forgotten", "--query-model", "query.npz", "--target", "other0.npz", *others[2:]),
+        *("--out", "found", "--json"),
+    )
+    assert outcome.document["answer"] == "undecided"
+    assert outcome.document["alike"]
+    assert outcome.code == 0

@@ -44,7 +44,8 @@ from canary.gate.checking import Statistic, check
 from canary.gate.planning import plan
 from canary.gate.verdict import Policy
 from canary.membership.forgetting import forgotten
-from canary.membership.risk import Scale, risk_scores
+from canary.membership.risk import Scale
+from canary.membership.smoothing import chosen_risk_scores
 from canary.membership.survey import survey
 from canary.membership.text_survey import survey_texts
 from canary.models.torch_support import dtype_named
@@ -81,7 +82,7 @@ SHARED = [
     (deciding.check, check),
     (deciding.plan, plan),
     (membership_commands.attack, survey),
-    (membership_commands.risk, risk_scores),
+    (membership_commands.risk, chosen_risk_scores),
     (forgetting.forgotten, forgotten),
     (text_membership.text, measure_texts),
     (text_membership.text, survey_texts),

@@ -13,7 +13,10 @@ import pytest
 from classifiers import save_outputs
 
 import canary
+from canary.membership.analysis import class_risks
 from canary.membership.metric import NEURAL, applicable
+from canary.membership.privacy import attack_epsilon
+from canary.membership.risk import risk_scores
 
 METRIC = "correctness,modified-entropy,entropy-one-threshold"
 """Attacks that train no network, which takes seconds."""
@@ -62,6 +65,13 @@ def test_attack_gives_the_numbers_of_the_functions(command, pair):
     assert len(risks) == 20
 
 
+@pytest.mark.parametrize("name", ["attack", "risk"])
+def test_bins_of_smoothed_scores_are_refused(command, pair, name):
+    outcome = command("membership", name, *pair, "--bins", "7", "--smooth", "--out", "there")
+    assert outcome.code == 2
+    assert "bins=7 and smooth were both given" in outcome.err
+
+
 def test_smoothed_scores_guesses_and_leakage_are_told(command, pair):
     options = ("--attacks", "correctness", "--smooth", "--out", "report", "--json")
     outcome = command("membership", "attack", *pair, *options)
@@ -94,6 +104,102 @@ def test_page_is_one_file_with_the_answer_and_the_figures(command, pair):
     assert {"0.1 %", "1 %", "10 %", "100 %"} <= set(re.findall(r"<text[^>]*>([^<]+)</text>", page))
     for heading in ("Attacks", "Risk of single samples", "Members most at risk", "Classes most"):
         assert heading in page
+
+
+def test_coins_bound_epsilon_and_the_choice_among_attacks_is_paid_for(command, pair):
+    words = ("membership", "attack", *pair, "--attacks", METRIC, "--out", "report", "--json")
+    options = ("--coin-flips", "--delta", "1e-6", "--guesses", "400")
+    outcome = command(*words, *options)
+    assert outcome.code == 0, outcome.err
+    target, shadow = (canary.measure(f"{name}.npz") for name in ("target", "shadow"))
+    bounds = {
+        name: attack_epsilon(
+            canary.attack(target, name, shadow=shadow),
+            target.member[0],
+            coins=True,
+            guesses=400,
+            delta=1e-6,
+            confidence=1 - 0.05 / 3,
+        )
+        for name in METRIC.split(",")
+    }
+    best = max(bounds, key=lambda name: bounds[name].epsilon)
+    found = outcome.document["epsilon"]
+    assert (found["attack"], found["epsilon"]) == (best, bounds[best].epsilon)
+    assert found["confidence"] == 0.95
+    assert (found["coins"], found["guesses"]) == (2000, 400)
+    said = f"The epsilon of the training is {found['epsilon']:.2f} at least (delta 1e-06), at 95 %"
+    assert found["epsilon"] > 1
+    assert said in outcome.err
+    assert said in Path("report/report.html").read_text()
+
+
+def test_no_coins_no_epsilon(command, pair):
+    words = ("membership", "attack", *pair, "--attacks", METRIC, "--out", "report", "--json")
+    outcome = command(*words)
+    assert outcome.document["epsilon"] is None
+    assert "epsilon" not in outcome.err
+    assert "Privacy of the training" not in Path("report/report.html").read_text()
+    for option in (("--guesses", "5"), ("--delta", "0.1")):
+        refused = command(*words, *option)
+        assert refused.code == 2
+        assert "guesses or delta without coins" in refused.err
+    save_outputs(Path("target.npz"), 1, gap=0.0)
+    outcome = command(*words, "--coin-flips")
+    assert outcome.document["epsilon"]["epsilon"] == 0.0
+    assert "No lower bound on epsilon follows" in outcome.err
+
+
+def test_coins_of_samples_that_the_shadow_knows_are_refused(command, pair):
+    with np.load("target.npz") as ours, np.load("shadow.npz") as theirs:
+        joined = {key: np.concatenate([theirs[key], ours[key][:50]]) for key in ours}
+    np.savez("joined.npz", **joined)
+    words = ("--target", "target.npz", "--shadow", "joined.npz", "--attacks", "loss")
+    outcome = command("membership", "attack", *words, "--out", "report", "--coin-flips")
+    assert outcome.code == 2
+    assert "the attacks know coins that they are to guess" in outcome.err
+    assert not Path("report").exists()
+    outcome = command("membership", "attack", *words, "--out", "report")
+    assert outcome.code == 0
+    assert "50 samples of the shadow have the outputs and the label" in outcome.err
+    outcome = command("membership", "risk", *words[:4], "--out", "risk.parquet", "--json")
+    assert outcome.document["notes"][0].startswith("50 samples of the shadow")
+
+
+def test_a_target_that_is_its_own_shadow_is_refused(command, pair):
+    words = ("--target", "target.npz", "--shadow", "target.npz")
+    for name, out in (("attack", "report"), ("risk", "risk.parquet")):
+        outcome = command("membership", name, *words, "--out", out)
+        assert outcome.code == 2
+        assert "they are of one model" in outcome.err
+        assert not Path(out).exists()
+
+
+def test_risk_stands_beside_the_generalization_error_of_classes(command, pair):
+    words = ("membership", "attack", *pair, "--attacks", "correctness", "--out", "report", "--json")
+    found = command(*words).document["risk"]["class_generalization"]
+    target, shadow = (canary.measure(f"{name}.npz") for name in ("target", "shadow"))
+    expected = class_risks(target, risk_scores(target, shadow=shadow))
+    assert found["rank_correlation"]["value"] == expected.correlation.rank.value
+    assert [row["class"] for row in found["classes"]] == expected.classes.tolist()
+    page = Path("report/report.html").read_text()
+    assert "Over 5 classes the mean risk of the members and the generalization error" in page
+    assert f"class {expected.classes[-1]}" in page
+    outcome = command("membership", "risk", *pair, "--out", "risk.parquet", "--json")
+    assert outcome.document["class_generalization"] == found
+    assert "have a rank correlation of" in outcome.err
+
+
+def test_too_few_classes_have_no_correlation(command, pair):
+    rng = np.random.default_rng(0)
+    for name in ("target", "shadow"):
+        labels = rng.integers(0, 3, 300)
+        np.savez(
+            name, logits=rng.normal(size=(300, 3)), labels=labels, member=rng.random(300) < 0.5
+        )
+    outcome = command("membership", "risk", *pair, "--out", "risk.parquet", "--json")
+    assert outcome.document["class_generalization"] is None
+    assert "rank correlation" not in outcome.err
 
 
 def test_nothing_to_tell_is_said(command, pair):

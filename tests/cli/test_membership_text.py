@@ -177,6 +177,47 @@ def test_bad_options_leave_nothing_behind(command, model, texts, options, words)
     assert not Path("report").exists()
 
 
+def test_a_run_that_was_stopped_goes_on_and_leaves_its_result_alone(
+    command, model, texts, monkeypatch
+):
+    """Stopped after the pass over the texts; started again it prices the lower case only."""
+    from canary.scoring.batcher import Batcher
+
+    words = ("membership", "text", model, "in.jsonl", "out.jsonl", "--attacks", "loss,lower-case")
+    given = (*words, "--batch-size", "16", "--json", "--out")
+    whole = command(*given, "whole").document
+    calls, score = [], Batcher.score
+
+    def once(batcher, rows):
+        calls.append(len(rows))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return score(batcher, rows)
+
+    monkeypatch.setattr(Batcher, "score", once)
+    stopped = command(*given, "report")
+    assert stopped.code == 130
+    assert "the same command goes on from what is finished, in report/parts" in stopped.err
+    assert Path("report/parts/texts.00000000.shard").exists()
+    other = command(*given, "report", "--seed", "0", "--overlap", "2")
+    assert other.code == 2
+    assert "begun with another overlap" in other.err
+    assert command(*given, "report").document == whole
+    assert calls == [2 * N] * 3
+    assert sorted(path.name for path in Path("report").iterdir()) == [
+        "membership.json",
+        "report.html",
+    ]
+
+
+def test_too_few_texts_are_refused_before_the_model_is_asked(command, model, texts):
+    write_texts("few.jsonl", texts[:9])
+    outcome = command("membership", "text", model, "few.jsonl", "out.jsonl", "--out", "report")
+    assert outcome.code == 2
+    assert "9 different members are too few to compare words" in outcome.err
+    assert not Path("report").exists()
+
+
 def test_what_is_read_is_not_written(command, model, texts):
     Path("membership.json").write_text(Path("in.jsonl").read_text())
     outcome = command("membership", "text", model, "membership.json", "out.jsonl", "--out", ".")

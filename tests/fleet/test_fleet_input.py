@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 import fleets
@@ -41,6 +42,19 @@ def test_faulty_models_are_missing_with_their_reasons_and_the_others_there():
     assert (table.member == alone.member[[0, 5]]).all()
 
 
+def test_what_is_no_model_is_told():
+    with pytest.warns(UserWarning, match="5 of 6 models are missing"):
+        missing = fleet(fleets.unusable).run().missing
+    told = (
+        "gave a str back; let it return",
+        "gave a dict",
+        "nothing itself",
+        "SystemExit: 2",
+        "(60,)",
+    )
+    assert all(part in missing[number] for number, part in enumerate(told))
+
+
 def test_missing_models_are_tried_again(tmp_path):
     with pytest.warns(UserWarning, match="missing"):
         fleet(fleets.faulty).run(folder=tmp_path / "kept")
@@ -68,6 +82,44 @@ def test_progress_counts_to_the_end():
     assert told == [(n, 6) for n in range(7)]
 
 
+@pytest.mark.parametrize("train", [fleets.centring, fleets.relabelling])
+def test_what_belongs_to_all_models_cannot_be_changed(train):
+    data = fleets.made()
+    before = [part.copy() for part in data]
+    with pytest.raises(ModelError, match=r"read-only; .* change a copy, as task\.x"):
+        fleet(train, data=data).run()
+    assert all((one == two).all() for one, two in zip(data, before, strict=True))
+
+
+class Stacked:
+    """A training whose models are trained at once, and which changes samples in place."""
+
+    def __call__(self, task):
+        return fleets.centring(task)
+
+    def together(self, tasks):
+        tasks[0].samples[:] = 0
+        return [fleets.means(task) for task in tasks]
+
+
+@dataclass(frozen=True)
+class StackedTraining(Stacked):
+    name: str = "a"
+
+
+def test_nor_by_models_that_are_trained_at_once():
+    with pytest.raises(ModelError, match="change a copy"):
+        fleet(StackedTraining()).run(workers=Here(at_once=6))
+
+
+def test_a_model_changes_its_own_rows_and_options_and_what_it_is_asked_about():
+    data = fleets.made()
+    table = fleet(fleets.own_things, data=data, options={"rates": []}).run()
+    alone = fleet(data=data).run()
+    np.testing.assert_allclose(table.signal("loss"), alone.signal("loss"))  # rows were shuffled
+    assert (data[0] == fleets.made()[0]).all()
+
+
 @dataclass(frozen=True)
 class Odd:
     what: object
@@ -90,7 +142,7 @@ WRONG = {
         lambda: fleet(split=leave_one_out([1]), data=(np.zeros((4, 2)), np.array([0, 1, 0, 0]))),
         "no sample of class 1 .6 of 6",
     ),
-    "captured": (lambda: fleet(capturing()), "captures the variables k"),
+    "captured": (lambda: fleet(capturing()), "the captured k is a lock, of which no fingerprint"),
     "callable": (lambda: fleet(len), "a function was expected"),
     "options": (lambda: fleet(options={"x": np.zeros(2)}), "is no plain data"),
     "NaN option": (lambda: fleet(options={"x": float("nan")}), "is no plain data"),
@@ -102,7 +154,7 @@ WRONG = {
 
 
 def capturing():
-    k = 2
+    k = threading.Lock()
     return lambda task: k
 
 

@@ -138,7 +138,7 @@ def test_input(options, message):
 @pytest.mark.parametrize("limit", [-1.0, math.nan, math.inf, "one", True])
 def test_limit_input(limit):
     canaries = tossed()
-    with pytest.raises(InputError, match="on epsilon is none"):
+    with pytest.raises(InputError, match="on epsilon makes no sense"):
         check(audited(canaries, [5.0] * len(canaries)), max_epsilon=limit, canaries=canaries)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -116,7 +117,7 @@ def test_more_draws_would_decide():
     found = one(check(audit, max_exposure_bits=10))
     assert found.outcome == "undecided"
     assert (found.value, found.upper) == (None, pytest.approx(math.log2(SIZE)))
-    assert "about 3,800 draws (--draws)" in found.cure
+    assert "about 3,800 draws (--draws 3800) or exact ranks (--method rank --budget " in found.cure
     assert len(found.canaries) == 8  # that may exceed it
     assert check(of_groups({16: censored(3_800)}), max_exposure_bits=10).outcome == "memorized"
     assert check(of_groups({16: censored(3_700)}), max_exposure_bits=10).outcome == "undecided"
@@ -192,7 +193,7 @@ def test_maximum_undecided_asks_for_draws():
     audit = of_groups({1: by_draws([0.5, 2**-10.1], draws=2_000, rng=rng)})
     found = one(check(audit, max_exposure_bits=10, statistic="maximum"))
     assert found.outcome == "undecided"
-    assert "draws (--draws)" in found.cure
+    assert re.search(r"draws \(--draws \d+\) or exact ranks", found.cure)
 
 
 def test_maximum_over_many_formats_with_draws():
@@ -302,10 +303,10 @@ def test_the_confidence_is_that_of_each_group_theory():
     ("options", "message"),
     [
         ({}, "there is nothing to check; give max_exposure_bits"),
-        ({"max_exposure_bits": math.nan}, "a limit of nan bits is none"),
-        ({"max_exposure_bits": math.inf}, "a limit of inf bits is none"),
+        ({"max_exposure_bits": math.nan}, "a limit of nan bits makes no sense"),
+        ({"max_exposure_bits": math.inf}, "a limit of inf bits makes no sense"),
         ({"max_exposure_bits": 0.5}, "from 1 bit on, which is what chance gives"),
-        ({"max_exposure_bits": "ten"}, "a limit of 'ten' bits is none"),
+        ({"max_exposure_bits": "ten"}, "a limit of 'ten' bits makes no sense"),
         ({"max_exposure_bits": 30}, "no exposure could exceed the limit of 30 bits: .* 29.9"),
         ({"max_exposure_bits": 30, "statistic": "maximum"}, "no exposure could exceed"),
         ({"max_exposure_bits": 10, "statistic": "mean"}, "unknown statistic 'mean'"),
@@ -317,14 +318,14 @@ def test_the_confidence_is_that_of_each_group_theory():
         ({"max_exposure_bits": 10, "repetitions": [4]}, "no canary has 4 copies; .* 1, 16"),
         ({"max_exposure_bits": 10, "repetitions": [0]}, "no canary has 0 copies"),
         ({"max_exposure_bits": 10, "repetitions": []}, "repetitions: no number"),
-        ({"max_p": math.nan}, "a limit of nan on p-values is none"),
+        ({"max_p": math.nan}, "a limit of nan on p-values makes no sense"),
         ({"max_p": 0}, "above 0 and below 1"),
         ({"max_epsilon": 1.0}, "a limit on epsilon needs the canary set"),
-        ({"max_exposure_bits": True}, "a limit of True bits is none"),
-        ({"max_exposure_bits": np.True_}, "bits is none"),
-        ({"max_exposure_bits": "3"}, "a limit of '3' bits is none"),
-        ({"max_exposure_bits": b"3"}, "bits is none"),
-        ({"max_p": "0.01"}, "a limit of '0.01' on p-values is none"),
+        ({"max_exposure_bits": True}, "a limit of True bits makes no sense"),
+        ({"max_exposure_bits": np.True_}, "bits makes no sense"),
+        ({"max_exposure_bits": "3"}, "a limit of '3' bits makes no sense"),
+        ({"max_exposure_bits": b"3"}, "bits makes no sense"),
+        ({"max_p": "0.01"}, "a limit of '0.01' on p-values makes no sense"),
         (
             {"max_p": 0.01, "guesses": 4},
             "guesses given, and no limit on epsilon.*give max_epsilon as well",

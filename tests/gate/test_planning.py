@@ -113,7 +113,7 @@ def test_round_trip_to_json():
         (SIZE, {"draws": 0}, "draws must be a positive integer"),
         (SIZE, {"per_repetition": 0}, "per_repetition"),
         (SIZE, {"repetitions": []}, "plan: repetitions: no number of copies"),
-        (SIZE, {"max_p": math.nan}, "on p-values is none"),
+        (SIZE, {"max_p": math.nan}, "on p-values makes no sense"),
         (SIZE, {"power": 1.0}, "plan: power"),
         (SIZE, {"confidence": math.nan}, "confidence must lie"),
         (SIZE, {"max_exposure_bits": math.nan}, "a limit of nan bits"),

@@ -213,7 +213,47 @@ def test_tiny_sets_and_models_that_are_all_one_are_refused(losses):
         forgotten(np.ones(3), np.ones(3), np.ones(3))
     one = losses(1.0, 1)
     with pytest.raises(EstimationError, match="no denominator"):
-        forgotten(one, losses(0.0, 2), one)
+        forgotten(one, losses(0.0, 2), one[::-1])  # no model given twice: another order
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"calibration": [3, 4, 3]}, "calibration model 3 gives .* calibration model 1 gives"),
+        ({"calibration": [2, 3]}, "calibration model 1 gives .* the target gives"),
+        ({"calibration": [3, 1]}, "calibration model 2 gives .* query model 1 gives"),
+        ({"query": [1, 5, 1]}, "query model 3 gives .* query model 1 gives"),
+        ({"retrained": [6, 6]}, "retrained model 2 gives .* retrained model 1 gives"),
+        ({"retrained": [1]}, "retrained model 1 gives .* query model 1 gives"),
+    ],
+)
+def test_a_model_given_twice_is_refused(losses, change, message):
+    given = {"query": [1], "target": [2], "calibration": [3, 4]} | change
+    models = {name: [losses(0.0, seed) for seed in seeds] for name, seeds in given.items()}
+    with pytest.raises(InputError, match=f"{message} it: they are one model"):
+        forgotten(**models, resamples=1)
+
+
+def test_controls_that_are_one_model_are_not_refused(losses):
+    """A target that is the query model, and one that is the retrained model."""
+    query, target, others = losses(1.0, 1), losses(0.0, 2), _others(losses, 2)
+    known = forgotten(query, query, others, resamples=5)
+    assert known.rho == 0.0
+    assert known.answer == "not forgotten"
+    again = forgotten(query, target, others, retrained=[target, losses(0.0, 3)], resamples=5)
+    assert again.retrained[0] == again.target
+
+
+def test_equal_losses_of_two_models_that_may_differ_are_noted(losses):
+    """Hard labels: each sample is right or wrong, and two models may err on the same ones."""
+    hard = np.where(np.arange(400) < 3, np.inf, 0.0)
+    found = forgotten(losses(0.5, 1), losses(0.0, 2), np.stack([hard, hard]), resamples=5)
+    told = [note for note in found.notes if "they may still be two models" in note]
+    assert len(told) == 1
+    assert told[0].startswith("Calibration model 2 gives every sample the loss that calibration")
+    graded = np.where(np.arange(400) < 8, np.arange(1, 401) / 8, 0.0)
+    with pytest.raises(InputError, match="they are one model"):
+        forgotten(losses(0.5, 1), losses(0.0, 2), np.stack([graded, graded]), resamples=5)
 
 
 def test_doubts_are_told(losses):
@@ -227,7 +267,8 @@ def test_doubts_are_told(losses):
     assert not any("as can be" in note for note in forgotten(query, others[0], others[1:]).notes)
     surer = forgotten(query, losses(1.5, 8), others)
     assert any("below the query model's own" in note for note in surer.notes)
-    assert not any("below the query" in note for note in forgotten(query, others[0], others).notes)
+    level = forgotten(query, others[0], others[1:])
+    assert not any("below the query" in note for note in level.notes)
     few = forgotten(query[:30], others[0][:30], others[1][:30])
     assert any("30 samples" in note for note in few.notes)
     assert any("it takes 19 to reach 0.05" in note for note in few.notes)

@@ -43,6 +43,10 @@ def test_samples_never_out_input(table):
     # Beside the target nobody is without it.
     table.member[1:, 5] = True
     refused("samples 3, 5, 7 are", attack_models, table, "lira-offline")
+    few = table.select(samples=np.delete(np.arange(30), [3, 7]))
+    few.member[0, 4] = False  # sample 5 of before: model 0 is the one that is without it
+    refused("samples 4 are", attack_models, few, "R", targets=[0])
+    assert attack_models(few, "R", targets=[1]).scores.shape == (1, 28)
     left = np.delete(np.arange(30), [3, 5, 7])
     assert attack_models(table.select(samples=left), "R").scores.shape == (8, 27)
 
@@ -147,6 +151,20 @@ def test_what_is_missing_is_said(table):
         "1 models are missing from fleet: model 3: the loss is NaN after epoch 2",
     )
     assert canary.attack(lacking, "R").notes == evaluate_models(found).notes == found.notes
+
+
+def test_numbers_of_references_that_tell_are_said():
+    """Few models left a member out, and all are without a nonmember."""
+    rng = np.random.default_rng(0)
+    member = np.arange(60) < 30
+    left_out = np.repeat(member[None, :], 60, axis=0)
+    left_out[np.arange(60), np.repeat(np.arange(30), 2)] = False
+    target = table_of(rng.exponential(1, (1, 60)), member[None, :])
+    shadow = table_of(rng.exponential(1, (60, 60)), left_out)
+    assert attack_models(target, "L", shadow=shadow, most=2).notes == ()
+    (note,) = attack_models(target, "L", shadow=shadow).notes
+    assert note.startswith("The number of references (usually 31) alone tells members of model 0")
+    assert "AUC 0.00 (0.00 to 0.2" in note
 
 
 def test_comparisons_input(table):

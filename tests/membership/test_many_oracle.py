@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from many_models import halves, random_table, slow_lira, slow_rmia, slow_tests, table_of
+from many_models import halves, null_of, random_table, slow_lira, slow_rmia, slow_tests, table_of
 
 from canary.errors import InputError
 from canary.membership.many import LOSS_TESTS, attack_models, loss_thresholds
@@ -33,6 +33,39 @@ def reference_table(rng, target, models=6):
 def test_one_table_oracle(name, rule, ties):
     table = random_table(np.random.default_rng(1), ties=ties)
     close(attack_models(table, name, rule=rule).scores, slow_tests(table, name, rule))
+
+
+def uneven_table(rng, *, ties):
+    """By coins that are not fair, and of every sample at least two models in and out."""
+    table = random_table(rng, models=9, samples=36, ties=ties)
+    table.member[:] = rng.random((9, 36)) < rng.choice([0.3, 0.6], 36)
+    known = table.member.sum(axis=0)
+    return table.select(samples=(known >= 2) & (known <= 7))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("kind", ["coins", "one model missing"])
+def test_uneven_splits_oracle(kind, ties):
+    """Targets do without one, two or more of the others, so that both kinds have as many."""
+    rng = np.random.default_rng(20)
+    table = uneven_table(rng, ties=ties)
+    if kind == "one model missing":
+        table = random_table(rng, models=8, samples=24, ties=ties).select(models=range(7))
+    for rule in ("empirical", "linear", "gaussian"):
+        found = attack_models(table, "R", rule=rule)
+        close(found.scores, slow_tests(table, "R", rule))
+        for alpha in (0.05, 1 / 3, 0.75) if rule != "gaussian" else ():
+            at = loss_thresholds(table, "R", alpha, rule=rule)
+            np.testing.assert_array_equal(found.guess(alpha), table.signal("loss") <= at)
+    for fixed in (False, True):
+        name = f"lira-online{'-fixed' if fixed else ''}"
+        close(attack_models(table, name).scores, slow_lira(table, online=True, fixed=fixed))
+    for online in (False, True):
+        name = "rmia" if online else "rmia-offline"
+        close(attack_models(table, name).scores, slow_rmia(table, online=online, gamma=2, a=0.3))
+    for sample in range(10):
+        losses = null_losses(table, "R", target=2, sample=sample).losses
+        np.testing.assert_array_equal(losses, np.sort(null_of(table, "R", 2, sample)))
 
 
 @pytest.mark.parametrize("rule", ["empirical", "linear", "gaussian"])
@@ -110,6 +143,8 @@ def test_targets_and_references_are_rows_property():
         some = attack_models(table, name, targets=[7, 2])
         np.testing.assert_allclose(some.scores, whole.scores[[7, 2]], rtol=1e-9)
         assert some.targets == (7, 2)
+    # Others that each know a sample in five of eleven cases need no matching.
+    table.member[1:] = halves(rng, 11, table.samples)
     few = attack_models(table, "R", targets=[0], references=range(1, 12))
     moved = table.select(models=[0]), table.select(models=range(1, 12))
     alike = attack_models(moved[0], "R", shadow=moved[1])

@@ -211,7 +211,7 @@ def test_white_box_reads_what_the_outputs_do_not_tell():
 def test_what_lacks_outputs_or_samples_is_refused_input():
     target, shadow = table(0, samples=100), table(1, samples=30)
     with pytest.raises(InputError, match="outputs of the models were not kept; measure with"):
-        canary.attack(replace(target, outputs=None), "neural", shadow=target)
+        canary.attack(replace(target, outputs=None), "neural", shadow=table(2))
     with pytest.raises(EstimationError, match="a network needs 20; give a larger shadow"):
         canary.attack(target, "neural", shadow=shadow)
     with pytest.raises(InputError, match="there is no attack 'nerual'; .* neural-per-class"):

@@ -6,8 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from many_models import halves, random_table, table_of
 
+import canary
 from canary.errors import EstimationError
+from canary.membership.many import MANY, attack_models
 from canary.membership.privacy import attack_epsilon
 from canary.statistics.epsilon import epsilon_lower_bound
 
@@ -40,6 +43,88 @@ def test_halves_are_flagged():
     found = attack_epsilon(member.astype(float), member, coins=True)
     assert len(found.notes) == 1
     assert "Exactly half of 10 samples are members" in found.notes[0]
+
+
+@pytest.fixture
+def table():
+    return random_table(np.random.default_rng(0), models=9, samples=60)
+
+
+def alone(table, name, **options):
+    """Model 0 by the others, given as models of their own."""
+    others = table.select(models=range(1, table.models))
+    return attack_models(table.select(models=[0]), name, shadow=others, **options)
+
+
+@pytest.mark.parametrize("name", [name for name in MANY if name not in "DLS"])
+def test_scores_that_know_the_members_are_refused(table, name):
+    table.member[1:] = halves(np.random.default_rng(1), 8, 60)
+    for scores in (canary.attack(table, name), attack_models(table, name, targets=[0])):
+        assert not scores.blind
+        match = f"member of the target went into the scores of {name}.*by shadow=.*population="
+        with pytest.raises(EstimationError, match=match):
+            attack_epsilon(scores, table.member[0], coins=True)
+
+
+@pytest.mark.parametrize("name", [name for name in MANY if name != "L"])
+def test_blind_scores_do_not_know_the_members_property(table, name):
+    """They stay the same, whoever is said to be a member of the target."""
+    table.member[1:] = halves(np.random.default_rng(1), 8, 60)
+    aside = np.arange(60) < 20
+    table.member[0, aside] = False
+    found = []
+    for rng in (None, np.random.default_rng(2)):
+        if rng is not None:
+            table.member[0, ~aside] = rng.random(40) < 0.5
+        scores = alone(table, name, population=aside)
+        assert scores.blind
+        assert attack_epsilon(scores, table.member[0], coins=True).coins == 40
+        found.append(scores.scores[0, ~aside])
+    np.testing.assert_array_equal(*found)
+
+
+def test_what_is_blind(table):
+    table.member[1:] = halves(np.random.default_rng(1), 8, 60)
+    table.member[0, :20] = False
+    aside = np.arange(20)
+    assert canary.attack(table, "S").blind
+    assert canary.attack(table, "loss").blind
+    assert attack_models(table, "P", population=aside).blind
+    assert not attack_models(table, "rmia", population=aside).blind
+    assert not alone(table, "rmia").blind
+    assert not alone(table, "L").blind
+    assert alone(table, "lira-online").notes == ()
+    # Of nine models on halves the other eight tell who is a member of the first.
+    whole = table_of(table.signal("loss"), halves(np.random.default_rng(3), 9, 60))
+    telling = alone(whole, "R")
+    assert not telling.blind
+    assert "references (usually 4) alone tells members of model 0 from non" in telling.notes[0]
+    assert "AUC 1.00 (0." in telling.notes[0]
+
+
+@pytest.mark.parametrize(("name", "rule"), [("R", "linear"), ("lira-online", "empirical")])
+@pytest.mark.parametrize("equal", [False, True])
+def test_nothing_learned_is_no_epsilon_coverage(name, rule, equal):
+    above, runs = 0, 60
+    for seed in range(runs):
+        rng = np.random.default_rng([seed, 8])
+        member = rng.random((8, 1500)) < 0.5
+        known = member[1:].sum(axis=0)  # of the others alone
+        member = member[:, (known >= 2) & (known <= 5)]
+        loss = np.full(member.shape, 0.3) if equal else rng.exponential(1, member.shape)
+        found = alone(table_of(loss, member), name, rule=rule)
+        above += attack_epsilon(found, member[0], coins=True).epsilon > 0
+    assert above <= 0.05 * runs + 4
+
+
+def test_equal_scores_are_guessed_in_no_order_of_the_file():
+    member = np.arange(1000) < 490
+    assert attack_epsilon(np.zeros(1000), member, coins=True).epsilon < 0.2
+
+
+def test_one_target_is_asked_for(table):
+    with pytest.raises(EstimationError, match="scores of 9 targets; attack one model"):
+        attack_epsilon(attack_models(table, "S"), table.member[0], coins=True)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from canary.errors import EstimationError
-from canary.membership.risk import reliability, risk_scores
+from canary.membership.risk import _nearest, reliability, risk_scores
 from canary.signals.table import SignalTable
 
 
@@ -86,6 +86,29 @@ def test_classes_and_pooling_against_one_sample_at_a_time_oracle():
     found = risk_scores(target, shadow=shadow, bins=7)
     np.testing.assert_allclose(found.scores, slow(target, shadow, bins=7, least=10), rtol=1e-12)
     assert 0 < found.pooled.sum() < 6
+
+
+def test_nearest_bin_with_samples_against_all_distances_oracle():
+    """All rows of seven bins, and long ones by chance; of two as near the lower, as argmin has."""
+    rng = np.random.default_rng(1)
+    rows = [np.array(list(np.ndindex((2,) * 7))) == 1, rng.random((50, 300)) < 0.02]
+    for filled in rows:
+        places = np.arange(filled.shape[1])
+        far = np.where(filled[:, None, :], 0, 2 * len(places))
+        distance = np.abs(places[:, None] - places[None, :]) + far
+        np.testing.assert_array_equal(_nearest(filled), distance.argmin(axis=2))
+
+
+def test_many_bins_take_memory_of_their_number_and_too_many_are_refused():
+    """100,000 bins of one class: more than there are samples, so the nearest of each decides."""
+    rng = np.random.default_rng(2)
+    shadow, target = (table(rng.random(400), rng.random(400) < 0.5, [0] * 400, 1) for _ in "ab")
+    found = risk_scores(target, shadow=shadow, bins=100_000, scale="linear", least=1).scores
+    logs = shadow.values["modified-entropy"][0]
+    nearest = np.abs(target.values["modified-entropy"][0][:, None] - logs).argmin(axis=1)
+    assert (found == shadow.member[0][nearest]).mean() > 0.99  # a bin is 1e-5 wide
+    with pytest.raises(EstimationError, match="give at most 4,194,303; 5 are usual"):
+        risk_scores(target, shadow=shadow, bins=4_194_304)
 
 
 def test_calibrated_where_the_posterior_is_known_theory():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ import canary
 from canary.errors import EstimationError, InputError
 from canary.membership.metric import TEXT_ATTACKS
 from canary.membership.text_survey import _halves, survey_texts
+from canary.reports.membership_text_html import render
 from canary.signals.text import TEXT_SIGNALS
 from canary.signals.text_measuring import measure_texts
-from canary.statistics.roc import balanced_accuracy
+from canary.statistics.roc import Estimate, balanced_accuracy
 
 N = 80
 MEMBER = np.arange(2 * N) < N
@@ -115,13 +117,41 @@ def test_a_difference_without_any_model_is_warned_of():
     assert found.told_apart()
     assert found.words.auc.value > 0.95
     assert "differ without any model" in found.warning()
+    assert "p = 0.0025" in found.warning()
     assert found.to_dict()["words"]["differ_without_model"] is True
+    assert found.to_dict()["words"]["p"] == 0.0025
+
+
+@pytest.mark.parametrize(("cut", "which"), [(slice(0, N), "shorter"), (slice(N, None), "longer")])
+def test_a_difference_of_lengths_is_warned_of_by_itself(cut, which):
+    """Members, or nonmembers, lack their last words: totals see it, and so does length."""
+    texts = source(3)
+    texts[cut] = [" ".join(text.split()[:-6]) for text in texts[cut]]
+    found = survey_texts(measured(trained_on(source(4)[:N]), texts), texts)
+    assert found.differ_in_length()
+    assert found.length.auc.value == pytest.approx(float(which == "longer"), abs=0.3)
+    warning = found.length_warning()
+    assert warning.startswith(f"Members are {which} than nonmembers")
+    assert "total-loss, zlib, total-zlib" in warning
+    assert found.to_dict()["length"]["differ_in_length"] is True
+    assert found.strongest.attack.name in ("total-loss", "zlib", "total-zlib")
+    none = replace(found.words, p=0.5, auc=Estimate(0.5, 0.45, 0.55))
+    alone = replace(found, words=none)
+    assert alone.warning() is None
+    assert alone.doubted()
+    page = render(found)
+    assert warning in page
+    assert "Members can be told, and not by the model alone" in page
+    assert "length alone, no model" in page
 
 
 def test_nothing_to_warn_of(told):
     """The attack is far above what words tell."""
     assert told.words.auc.lower <= 0.5
+    assert told.words.p > 0.025
     assert told.warning() is None
+    assert told.length_warning() is None
+    assert not told.doubted()
     assert told.to_dict()["warning"] is None
 
 

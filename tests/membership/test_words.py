@@ -7,7 +7,8 @@ import pytest
 from texts_and_models import random_words
 
 from canary.errors import EstimationError
-from canary.membership.words import FOLDS, _fitted, word_scores, words_alone
+from canary.membership.words import FOLDS, LEVEL, _features, _solver, word_scores, words_alone
+from canary.statistics.roc import roc
 
 HALF = np.arange(200) < 100
 
@@ -16,30 +17,107 @@ def test_one_word_that_differs_is_found_theory():
     """A word that stands in half of the members and in no nonmember: AUC 3/4 at best."""
     texts = random_words(np.random.default_rng(0), 200)
     told = [f"{text} zeta" if at < 100 and at % 2 else text for at, text in enumerate(texts)]
-    found = words_alone(told, HALF, seed=0)
-    assert 0.65 < found.value < 0.85
-    assert found.lower > 0.5
+    found = words_alone(told, HALF, seed=0, permutations=99)
+    assert 0.65 < found.auc.value < 0.85
+    assert found.auc.lower > 0.5
+    assert found.p == 0.01
+    assert found.differ
 
 
-def test_texts_of_one_source_are_not_told_apart_coverage():
-    """Of 40 draws the 95 % interval misses 0.5 in few, and on neither side only."""
-    below = above = 0
-    rng = np.random.default_rng(5)
-    texts = random_words(rng, 60, vocabulary=60)
-    for seed in range(40):
-        member = rng.permutation(60) < 30
-        found = words_alone(texts, member, seed=seed)
-        below += found.upper < 0.5
-        above += found.lower > 0.5
-    assert above <= 4
-    assert below <= 6
+def drawn(count, texts, *, permutations, words=20):
+    """Of texts of one source what words alone reach, with flags by chance."""
+    found = []
+    for seed in range(count):
+        rng = np.random.default_rng([seed, 11])
+        made = random_words(rng, texts, words=words, vocabulary=150)
+        member = rng.permutation(texts) < texts // 2
+        found.append(words_alone(made, member, seed=seed, permutations=permutations))
+    return found
+
+
+def missed(found, truth=0.5):
+    """How many intervals lie above the truth, and below: the widened ones, and DeLong's."""
+    return [
+        (sum(one.lower > truth for one in kind), sum(one.upper < truth for one in kind))
+        for kind in ([one.auc for one in found], [one.roc.auc() for one in found])
+    ]
+
+
+def test_texts_of_one_source_are_told_apart_as_seldom_as_p_says_coverage():
+    """Of 80 draws p is uniform over 40 values, and the interval misses 0.5 in 5 % or so.
+
+    Binomial: p <= 0.1 in more than 19 of 80 by chance in 1 of 10,000 runs, and p <= 0.5 in
+    fewer than 24 or more than 56. DeLong's interval misses in some 16 %.
+    """
+    found = drawn(80, 50, permutations=39)
+    p = np.array([one.p for one in found])
+    assert sum(p <= 0.1) <= 19
+    assert 24 <= sum(p <= 0.5) <= 56
+    widened, plain = missed(found)
+    assert sum(widened) <= 11
+    assert sum(plain) >= sum(widened) + 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("texts", "count"), [(120, 400), (1000, 60)])
+def test_level_and_coverage_without_a_difference_coverage(texts, count):
+    found = drawn(count, texts, permutations=199)
+    differ = sum(one.differ for one in found)
+    widened, plain = missed(found)
+    spread = np.std([one.auc.value for one in found])
+    print(  # noqa: T201
+        f"{texts} texts, {count} draws: differ {differ / count:.3f}, intervals above and below "
+        f"{np.array(widened) / count}, DeLong's {np.array(plain) / count}; deviation of the AUC "
+        f"{spread:.4f}, by permutation {np.mean([one.spread for one in found]):.4f}"
+    )
+    allowed = LEVEL * count + 4 * np.sqrt(LEVEL * count)
+    assert differ <= allowed
+    assert max(widened) <= allowed
+    assert np.mean([one.spread for one in found]) == pytest.approx(spread, rel=0.3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("texts", "share", "count"), [(120, 0.3, 400), (120, 0.8, 400), (1000, 0.3, 60)]
+)
+def test_coverage_of_a_real_difference_coverage(texts, share, count):
+    """A word in a share of the members and in no nonmember; the truth is the mean of all draws."""
+    found = []
+    for seed in range(count):
+        rng = np.random.default_rng([seed, 12])
+        made = random_words(rng, texts, words=60, vocabulary=1000)
+        marked = (np.arange(texts) < texts // 2) & (rng.random(texts) < share)
+        told = [f"{text} zeta" if mark else text for text, mark in zip(made, marked, strict=True)]
+        found.append(words_alone(told, np.arange(texts) < texts // 2, seed=seed, permutations=199))
+    aucs = [one.auc.value for one in found]
+    widened, plain = missed(found, np.mean(aucs))
+    half = [(one.auc.upper - one.auc.lower) / 2 for one in found]
+    print(  # noqa: T201
+        f"{texts} texts, {count} draws, AUC {np.mean(aucs):.3f}: intervals above and below "
+        f"{np.array(widened) / count}, DeLong's {np.array(plain) / count}; deviation of the AUC "
+        f"{np.std(aucs):.4f}, half an interval {np.mean(half):.4f}"
+    )
+    assert sum(widened) <= 0.05 * count + 4 * np.sqrt(0.05 * count)
 
 
 def test_equal_texts_do_not_teach_each_other_regression():
     """Each text stands five times on its side; if its copies taught, the AUC would be 1."""
     texts = [text for text in random_words(np.random.default_rng(1), 40) for _ in range(5)]
-    found = words_alone(texts, HALF, seed=0)
-    assert found.value < 0.75
+    found = words_alone(texts, HALF, seed=0, permutations=99)
+    assert found.auc.value < 0.75
+    assert (found.roc.members, found.roc.nonmembers) == (20, 20)
+    assert not found.differ
+
+
+def test_copies_count_once_and_have_one_score():
+    """Repeated members would halve the spread and make p too small, if each counted."""
+    texts = random_words(np.random.default_rng(4), 60)
+    member = np.arange(60) < 30
+    once = words_alone(texts, member, seed=0, permutations=19)
+    again = words_alone([*texts, *texts[:7] * 5], np.append(member, [True] * 35), seed=0)
+    assert again.auc.value == once.auc.value
+    scores = word_scores([*texts, *texts[:7]], np.append(member, [True] * 7), seed=0)
+    np.testing.assert_array_equal(scores[60:], scores[:7])
 
 
 def test_scores_do_not_depend_on_the_order_of_fits_and_are_ranks():
@@ -54,18 +132,50 @@ def test_scores_do_not_depend_on_the_order_of_fits_and_are_ranks():
     assert scores[HALF].min() > scores[~HALF].max()
 
 
-def test_fit_is_the_minimum_theory():
-    """One word, in both texts of one side and in neither of the other. By symmetry the bias is
-    -w/2, and the loss 4 log(1 + exp(-w/2)) + w**2 / 20 has its minimum where w = 20 s(-w/2)
-    with s the logistic function."""
-    from scipy.optimize import brentq
-    from scipy.sparse import csr_array
-    from scipy.special import expit
+@pytest.mark.parametrize("words", [30, 200], ids=["fewer words", "fewer texts"])
+def test_regression_is_the_minimum_oracle(words):
+    """Least squares with an unpenalised bias, by the normal equations of all columns."""
+    from collections import Counter
 
-    weights, bias = _fitted(csr_array([[1.0], [1.0], [0.0], [0.0]]), np.arange(4) < 2)
-    expected = brentq(lambda w: w - 20 * expit(-w / 2), 0, 20)
-    assert weights[0] == pytest.approx(expected, rel=1e-4)
-    assert bias == pytest.approx(-expected / 2, rel=1e-3)
+    rng = np.random.default_rng(6)
+    made = random_words(rng, 60, words=12, vocabulary=words)
+    rows = _features([Counter(text.split()) for text in made])
+    assert (rows.shape[1] < 60) == (words == 30)
+    flags = (rng.random((60, 3)) < 0.4).astype(float)
+    x = np.column_stack([rows.toarray(), np.ones(60)])
+    penalty = np.diag([1.0] * rows.shape[1] + [0.0])
+    expected = np.linalg.solve(x.T @ x + penalty, x.T @ flags)[:-1]
+    np.testing.assert_allclose(_solver(rows)(flags), expected, atol=1e-10)
+
+
+def test_auc_of_each_permutation_is_that_of_new_scores_oracle():
+    """p by hand: the flags dealt anew as `words_alone` does, each scored from nothing."""
+    from canary.membership.words import _Texts
+
+    texts = random_words(np.random.default_rng(8), 40, words=12, vocabulary=60)
+    member = np.arange(40) < 20
+    found = words_alone(texts, member, seed=5, permutations=19)
+    given = _Texts.of(texts, member, 5)
+    rng = np.random.default_rng([5, 2])
+    flags = np.repeat(member[:, None], 20, axis=1)
+    for fold in range(FOLDS):
+        rows = np.flatnonzero(given.fold == fold)
+        flags[rows, 1:] = rng.permuted(flags[rows, 1:], axis=0)
+    areas = []
+    for column in flags.T:
+        won = pairs = 0.0
+        for fold in range(FOLDS):
+            inside = given.fold == fold
+            weights = _solver(given.rows[~inside])(column[~inside, None].astype(float))
+            scores = (given.rows[inside] @ weights)[:, 0]
+            a, b = scores[column[inside]], scores[~column[inside]]
+            won += (a[:, None] > b).sum() + (a[:, None] == b).sum() / 2
+            pairs += len(a) * len(b)
+        areas.append(won / pairs)
+    assert found.p == sum(area >= areas[0] - 1e-9 for area in areas) / 20
+    assert found.spread == pytest.approx(np.sqrt(np.mean((np.array(areas[1:]) - 0.5) ** 2)))
+    scores = word_scores(texts, member, seed=5)
+    assert found.auc.value == roc(scores, member).auc().value
 
 
 @pytest.mark.parametrize(("inside", "kind"), [(9, "members"), (51, "nonmembers")])
@@ -73,3 +183,9 @@ def test_too_few_texts(inside, kind):
     texts = random_words(np.random.default_rng(0), 60)
     with pytest.raises(EstimationError, match=f"9 different {kind} are too few"):
         words_alone(texts, np.arange(60) < inside, seed=0)
+
+
+def test_no_permutation_is_refused():
+    texts = random_words(np.random.default_rng(0), 60)
+    with pytest.raises(EstimationError, match="permutations must be a positive integer"):
+        words_alone(texts, np.arange(60) < 30, seed=0, permutations=0)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import fleets
 import numpy as np
 import pytest
 import torch
 
-from canary.errors import InputError, OutOfMemory, UnsupportedError
+from canary.errors import InputError, ModelError, OutOfMemory, UnsupportedError
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, soft_labelled, subsets
+from canary.models.torch_dropout import with_own_dropout
 from canary.models.torch_training import TorchTraining, trained_module
 from canary.models.training import TrainingTask
 from canary.workers.here import Here
@@ -119,16 +123,142 @@ def test_one_model_that_diverges_spoils_no_other():
     assert np.isnan(two.weights["0.weight"]).all()
 
 
-@pytest.mark.parametrize("build", [fleets.dropping_net, fleets.norming_net])
-def test_modules_that_differ_at_once_are_refused(build):
-    fleet = Fleet(TorchTraining(build=build), (X, Y), halves(), 2, 0, outputs="logits")
-    with pytest.raises(UnsupportedError, match="train them one by one"):
+MODULES = {
+    "dropout": fleets.dropping_net,
+    "batch norm": fleets.norming_net,
+    "images": fleets.Images,
+    "tied and frozen": fleets.Tied,
+    "a norm of one's own": fleets.Centred,
+}
+
+
+@pytest.mark.parametrize("build", MODULES.values(), ids=MODULES)
+@pytest.mark.parametrize("sizes", [[45] * 3, [45, 40, 43]], ids=["alike", "unlike"])
+def test_weights_agree_whatever_the_module_is_made_of(build, sizes):
+    """Ten epochs of five steps; batches of unlike sizes where the module allows for it."""
+    train = TorchTraining(build=build, epochs=10, batch_size=9, learning_rate=0.05)
+    given = tasks(sizes)
+    alone, many = [train(task) for task in given], train.together(given)
+    assert max(map(apart, alone, many)) < 1e-4
+    assert apart(alone[0], alone[2]) > 0.01
+    for one, two in zip(alone, many, strict=True):
+        assert one.weights.keys() == two.weights.keys()
+        np.testing.assert_allclose(one.predict(X), two.predict(X), atol=1e-4)
+        build().load_state_dict({k: torch.from_numpy(v) for k, v in two.weights.items()})
+
+
+def test_what_is_not_trained_stays_as_it_was():
+    train = TorchTraining(build=fleets.Tied, epochs=2)
+    given = tasks([45, 45])
+    start = train._built(given[1].seed).frozen.weight.numpy()
+    assert (train.together(given)[1].weights["frozen.weight"] == start).all()
+
+
+@pytest.mark.parametrize("schedule", [fleets.halved, fleets.warmed])
+def test_schedules_agree_and_change_the_weights(schedule):
+    train = TorchTraining(build=fleets.small_net, epochs=10, batch_size=9, schedule=schedule)
+    given = tasks([45, 46, 45])
+    alone, many = [train(task) for task in given], train.together(given)
+    assert max(map(apart, alone, many)) < 1e-4
+    assert apart(alone[0], replace(train, schedule=None)(given[0])) > 1e-3
+
+
+def test_a_schedule_is_that_of_torch():
+    """Against `torch.optim.lr_scheduler.LambdaLR` in a loop of its own."""
+    train = TorchTraining(build=fleets.small_net, epochs=3, batch_size=9, schedule=fleets.warmed)
+    (task,) = tasks([45])
+    module = train._built(task.seed)
+    step = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
+    paced = torch.optim.lr_scheduler.LambdaLR(step, lambda number: (number + 1) / 15)
+    for rows in train._batches(task):
+        step.zero_grad()
+        x, y = torch.from_numpy(X[rows].astype("f4")), torch.from_numpy(Y[rows])
+        torch.nn.functional.cross_entropy(module(x), y).backward()
+        step.step()
+        paced.step()
+    given = train(task).weights["2.weight"]
+    np.testing.assert_allclose(given, module[2].weight.detach().numpy(), atol=1e-6)
+
+
+def test_a_schedule_that_gives_no_factor_is_told():
+    train = TorchTraining(build=fleets.small_net, schedule=fleets.broken_schedule)
+    fleet = Fleet(train, (X, Y), halves(), 2, 0, outputs="logits")
+    with pytest.raises(ModelError, match="the schedule gave nan at step 0 of 20"):
         fleet.run(workers=Here(at_once=2))
 
 
-def test_modules_that_differ_at_once_train_one_by_one():
-    train = TorchTraining(build=fleets.norming_net, epochs=1)
-    assert Fleet(train, (X, Y), halves(), 2, 0, outputs="logits").run().models == 2
+@pytest.mark.parametrize("build", [fleets.dropping_net, fleets.noisy_net])
+def test_what_is_random_follows_from_the_seed_alone(build):
+    """Not from what was drawn before, and it draws nothing that others would miss."""
+    train = TorchTraining(build=build, epochs=2)
+    one, two = tasks([45, 45])
+    before = torch.random.get_rng_state()
+    first = train(one)
+    assert (torch.random.get_rng_state() == before).all()
+    torch.rand(3)
+    train(two)
+    assert apart(train(one), first) == 0
+
+
+def test_nothing_is_dropped_when_a_model_is_asked():
+    said = TorchTraining(build=fleets.dropping_net, epochs=1)(tasks([45])[0]).predict
+    assert (said(X) == said(X)).all()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+@pytest.mark.parametrize("kind", [torch.nn.Dropout, torch.nn.Dropout2d])
+def test_dropout_is_that_of_torch_in_distribution(share, kind):
+    """Values are 0 or 1 / (1 - p), the share of zeros p, and channels are dropped whole."""
+    module = torch.nn.Sequential(kind(share))
+    draws = with_own_dropout(module)
+    x = torch.ones(50, 40, 3, 3)
+    with draws.begun([np.random.default_rng(0)], [50]):
+        said = module(x)
+        again = module(x)
+    torch.manual_seed(0)
+    theirs = kind(share)(x)
+    assert set(said.unique().tolist()) == set(theirs.unique().tolist())
+    free = 50 * 40 * (9 if kind is torch.nn.Dropout else 1)
+    deviation = 4 * math.sqrt(share * (1 - share) / free)
+    assert abs((said == 0).float().mean() - share) <= deviation
+    whole = (said == said[:, :, :1, :1]).all()
+    assert bool(whole) == (kind is torch.nn.Dropout2d or share in (0, 1))
+    assert share in (0, 1) or not torch.equal(said, again)
+    assert module(x) is x
+    module.eval()
+    with draws.begun([np.random.default_rng(0)], [50]):
+        assert module(x) is x
+
+
+UNSUPPORTED = {
+    "function": (fleets.noisy_net, "it draws random numbers"),
+    "alpha": (lambda: torch.nn.Sequential(torch.nn.AlphaDropout(0.5)), "AlphaDropout draws random"),
+    "numpy": (lambda: fleets.Noise(np.random.default_rng(0).random), "it draws random numbers"),
+    "average": (
+        lambda: torch.nn.Sequential(torch.nn.BatchNorm1d(4, momentum=None)),
+        "vmap: It looks like you're calling .item",
+    ),
+    "transposed": (
+        lambda: fleets.Transposed(torch.nn.Dropout(0.5)),
+        "keep the samples in the first dimension",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNSUPPORTED)
+def test_modules_that_would_differ_at_once_are_refused(case):
+    build, told = UNSUPPORTED[case]
+    with pytest.raises(UnsupportedError, match=told) as caught:
+        TorchTraining(build=build, batch_size=9).together(tasks([45, 45]))
+    assert "one by one" in caught.value.cure or "function of your own" in caught.value.cure
+
+
+def test_a_fleet_of_them_is_refused_at_once_and_trained_one_by_one():
+    train = TorchTraining(build=fleets.noisy_net, epochs=1)
+    fleet = Fleet(train, (X, Y), halves(), 2, 0, outputs="logits")
+    with pytest.raises(UnsupportedError, match="train them one by one"):
+        fleet.run(workers=Here(at_once=2))
+    assert fleet.run().models == 2
 
 
 class Tight(TorchTraining):

@@ -67,8 +67,8 @@ EXPLAINED = """\
 E       canary: memorized
 E       - memorized: the median exposure of canaries with 16 copies (8 canaries, 90 %) is \
 15.0 bits or more, above the limit of 10
-E           canary-16: 16 copies, exposure 21.0 to 21.0 bits
-E           canary-15: 16 copies, exposure 20.0 to 20.0 bits
+E           canary-16: 16 copies, exposure 21.0 bits
+E           canary-15: 16 copies, exposure 20.0 bits
 """
 
 
@@ -146,6 +146,7 @@ def test_junit_has_properties_and_no_warning(judged):
     assert memorized["canary.1.subject"] == "canaries with 16 copies"
     assert float(memorized["canary.1.limit"]) == 10
     assert float(memorized["canary.1.lower"]) == pytest.approx(15, abs=1e-3)
+    assert 0 < float(memorized["canary.1.chance"]) < 1e-9
     assert found["test_undecided_that_passes"]["canary.1.passed"] == "yes"
     assert found["test_two"]["canary.2.outcome"] == "passed"
     assert "test_error" not in found

@@ -1,19 +1,28 @@
-"""The Location30 recipe: its defences in little, and the whole of it on made-up records."""
+"""The recipe of Song and Mittal: its defences in little, and the whole on made-up records."""
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from canary.errors import InputError
+from canary.membership.risk import RiskScores
+
 RECIPE = Path(__file__).parents[2] / "recipes" / "song_mittal"
-MODULES = ("networks", "memguard", "data", "train", "table")
+MODULES = (
+    *("large", "networks", "memguard", "data", "train"),
+    *("attacks", "table", "risk", "variants"),
+)
 
 pytestmark = pytest.mark.timeout(600)  # mostly for imports on a busy machine
 
@@ -38,14 +47,44 @@ def made_up(samples):
     return (rng.random((samples, 446)) < 0.1 + 0.2 * likely[labels]).astype(np.float32), labels
 
 
-def test_target_and_shadow_share_no_record(recipe):
-    parts = recipe["train"].split(5010, 3)
-    for name, sizes in recipe["train"].SIZES.items():
-        assert tuple(map(len, parts[name])) == sizes
+@pytest.mark.parametrize(
+    ("dataset", "records"),
+    [("location30", 5010), ("cifar10", 4000), ("purchase100", 197_324), ("texas100", 67_330)],
+)
+def test_target_and_shadow_share_no_record(recipe, dataset, records):
+    sizes = recipe["data"].DATASETS[dataset].sizes
+    parts = recipe["train"].split(records, 3, sizes)
+    for name, own in sizes.items():
+        assert tuple(map(len, parts[name])) == own
         everything = np.concatenate(parts[name])
-        assert len(np.unique(everything)) == sum(sizes)
+        assert len(np.unique(everything)) == sum(own)
         if name != "target":
             assert not np.isin(everything, np.concatenate(parts["target"])).any()
+
+
+def test_too_few_records_are_said_with_how_many_it_takes(recipe):
+    sizes = recipe["data"].DATASETS["cifar10"].sizes
+    with pytest.raises(InputError, match=r"3,999 records, where target and shadow take 4,000"):
+        recipe["train"].split(3999, 0, sizes)
+
+
+def test_architectures_of_the_paper_golden(recipe):
+    networks = recipe["networks"]
+
+    def widths(inputs, **options):
+        model = networks.network(inputs, 30, architecture=networks.Architecture(**options))
+        return [layer.out_features for layer in model if isinstance(layer, torch.nn.Linear)]
+
+    assert widths((446,)) == [1024, 512, 256, 128, 30]
+    assert widths((446,), depth=3) == [1024, 512, 256, 30]
+    assert widths((446,), depth=5, width=0.5) == [1024, 512, 256, 128, 64, 30]
+    tanh = networks.network((446,), 30, architecture=networks.Architecture("tanh"))
+    assert [type(layer).__name__ for layer in tanh[-3:]] == ["Linear", "Tanh", "Linear"]
+    # Two blocks with pooling leave 8 x 8 of 32 x 32.
+    model = networks.network((3, 32, 32), 10, dropout=0.2)
+    assert widths((3, 32, 32)) == [128, 30]
+    assert model[7].in_features == 32 * 8 * 8
+    assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
 
 
 def test_guarded_outputs_keep_their_class_and_leave_a_coin(recipe, monkeypatch):
@@ -79,6 +118,7 @@ def test_defences_train_seeded_and_tell_how_far_they_are(recipe, defence):
         data = (x[:100], y[:100])
         if defence == "adversarial-regularization":
             train, data = recipe["networks"].train_against_attacker, (*data, x[100:], y[100:])
+        options["every"] = 0.5
         return train(*data, each=lambda epochs, model: told.append(epochs), **options)
 
     one, other = trained(), trained()
@@ -88,11 +128,174 @@ def test_defences_train_seeded_and_tell_how_far_they_are(recipe, defence):
     assert told[:4] == [0.5, 1.0, 1.5, 2.0]  # two batches of an epoch
 
 
+def test_images_train_with_every_defence_of_the_training(recipe):
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, 3, 70)
+    x = (rng.normal(size=(70, 3, 8, 8)) + y[:, None, None, None]).astype(np.float32)
+    networks, options = recipe["networks"], {"classes": 3, "seed": 0, "epochs": 30}
+    models = [
+        networks.train(x[:50], y[:50], dropout=0.2, **options),
+        networks.train_against_attacker(x[:50], y[:50], x[50:], y[50:], strength=0.5, **options),
+    ]
+    for model in models:
+        assert (recipe["train"].says(model, x[:50]).argmax(1) == y[:50]).mean() > 0.8
+
+
+@pytest.mark.parametrize("shape", [(40,), (3, 8, 8)])
+def test_private_training_spends_what_the_accountant_says(recipe, shape):
+    """DP-SGD as the recipe runs it, on records and on images; skipped without opacus."""
+    accountants = pytest.importorskip("opacus.accountants", reason="needs opacus")
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 3, 320)
+    x = (rng.normal(size=(320, *shape)) + rng.normal(size=(3, *shape))[y]).astype(np.float32)
+    told = []
+
+    def trained(noise):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of opacus are its own
+            return recipe["networks"].train_privately(
+                *(x, y),
+                classes=3,
+                seed=7,
+                noise=noise,
+                clip=1.0,
+                rate=0.05,
+                delta=1e-4,
+                epochs=3,
+                each=lambda epochs, model: told.append((epochs, model.training)),
+            )
+
+    (model, epsilon), (again, _), (noisy, less) = (trained(noise) for noise in (0.6, 0.6, 20.0))
+    assert told[:3] == [(1, False), (2, False), (3, False)]
+    assert not model.training
+    inputs = torch.from_numpy(x)
+    assert torch.equal(model(inputs), again(inputs))
+    # Five Poisson batches of a fifth in each of three epochs.
+    accountant = accountants.RDPAccountant()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(15):
+            accountant.step(noise_multiplier=0.6, sample_rate=0.2)
+        assert epsilon == pytest.approx(accountant.get_epsilon(delta=1e-4))
+    assert less < 0.5 < epsilon
+    # It learns; and the noise goes into the weights, more of it where more is asked for.
+    assert (model(inputs).argmax(1).numpy() == y).mean() > 0.7
+    sizes = [torch.cat([p.flatten() for p in m.parameters()]).norm() for m in (model, noisy)]
+    assert sizes[1] > 2 * sizes[0]
+
+
+def test_without_opacus_private_training_is_refused_before_it_starts(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipe["train"].importlib.util, "find_spec", lambda name: None)
+    given = argparse.Namespace(defences="undefended,dp-sgd", work=tmp_path)
+    with pytest.raises(InputError, match="dp-sgd needs opacus; pip install opacus"):
+        recipe["train"].run(given, recipe["data"].DATASETS["mnist"])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("script", ["train", "attacks"])
+def test_a_file_that_is_not_there_is_told_without_a_traceback(
+    recipe, tmp_path, monkeypatch, script
+):
+    options = ["--data", tmp_path, "--work", tmp_path / "work", "--dataset", "cifar100"]
+    options += ["--defences", "undefended"] if script == "train" else []
+    monkeypatch.setattr(sys, "argv", [script, *map(str, options)])
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    with pytest.raises(SystemExit, match=rf"{script}\.py: .*train\.bin: no such file; unpack"):
+        recipe[script].main()
+
+
 def test_means_and_intervals_golden(recipe):
     # Of 0.5 and 0.7: mean 0.6, standard error 0.1, and t of one degree of freedom is 12.706.
     assert recipe["table"].summed([0.5, 0.7]) == [0.6, 1.27062]
     assert recipe["table"].percent([0.6, 0.0125]) == "60.0 ± 1.2"
     assert recipe["table"].summed([0.5]) == [0.5]
+
+
+def test_early_stopping_is_where_accuracy_comes_nearest(recipe):
+    path = [{"test": share} for share in (0.1, 0.5, 0.6, 0.55, 0.6)]
+    assert recipe["attacks"].nearest(path, 0.56) == 3
+    assert recipe["attacks"].nearest(path, 0.9) == 2  # the first of equally near ones
+
+
+def test_every_member_is_lacked_as_often(recipe, monkeypatch, tmp_path):
+    variants, train = recipe["variants"], recipe["train"]
+    monkeypatch.setattr(variants, "PARTS", 4)
+    x, y = made_up(60)
+    record, member = np.arange(60)[::-1].copy(), np.arange(60) < 34
+    (tmp_path / "undefended").mkdir()
+    np.savez(tmp_path / "undefended" / "target.npz", record=record, member=member)
+    trained = []
+
+    def of(given, labels, **options):
+        trained.append(given)
+        return recipe["networks"].network(given.shape[1:], 30)
+
+    monkeypatch.setattr(recipe["networks"], "train", of)
+    dataset = recipe["data"].DATASETS["location30"]
+    variants.lacking(tmp_path, x, y, dataset)
+    held = [np.load(path) for path in sorted((tmp_path / "lacking").iterdir())]
+    assert len(held) == variants.ROUNDS * 4
+    has = np.stack([one["member"] for one in held])
+    assert not has[:, 34:].any()
+    assert ((~has[:, :34]).sum(axis=0) == variants.ROUNDS).all()
+    # Each was trained on the members that it has, and on nothing else.
+    assert np.array_equal(trained[0], train.floats(x[record[has[0]]]))
+    variants.lacking(tmp_path, x, y, dataset)
+    assert len(trained) == len(held)  # all was there
+
+
+def judged(scores, member):
+    """Something with risk scores, of which nothing else is asked."""
+    risks = RiskScores(np.array(scores), 0.5, 5, "log", np.zeros(2, bool))
+    return SimpleNamespace(risks=risks, member=np.array(member, bool))
+
+
+def test_precision_is_of_the_seeds_that_guess_golden(recipe):
+    # From 0.8 on the first seed calls two members and one other, the second nobody.
+    found = recipe["risk"].guesses(
+        [
+            judged([0.9, 0.8, 0.5, 0.8, 0.1], [1, 1, 1, 0, 0]),
+            judged([0.7, 0.5, 0.5, 0.1], [1, 1, 0, 0]),
+        ]
+    )
+    row = {one["threshold"]: one for one in found}[0.8]
+    # At a prior of a half: 2/3 of the members against 1/2 of the others.
+    assert row["precision"] == [pytest.approx((2 / 3) / (2 / 3 + 1 / 2), abs=1e-5)]
+    assert row["recall"][0] == pytest.approx((2 / 3 + 0) / 2, abs=1e-5)
+    assert found[0]["precision"] is None
+
+
+def test_shares_up_to_a_score_golden(recipe):
+    below = recipe["risk"].share_below(np.array([0.0, 0.15, 0.15, 1.0]))
+    assert [below[at] for at in (0, 2, 3, 19, 20)] == [0.25, 0.25, 0.75, 0.75, 1.0]
+
+
+def test_trust_over_seeds_and_of_all_together_golden(recipe):
+    scores = [np.array([0.75, 0.75, 0.25, 0.25]), np.array([0.75, 0.25, 0.75, 0.25])]
+    members = [np.array([True, True, False, False])] * 2
+    found = recipe["risk"].trust(scores, members)
+    # The first seed's scores are off by a quarter everywhere, as are the second's: half of
+    # those of 0.75 are members. Together three of four of them are.
+    assert found["rmse"] == [0.25, 0.0]
+    assert found["curve"] == [[0.25, 0.25, 4], [0.75, 0.75, 4]]
+
+
+def test_gain_is_of_the_strongest_attacks_seed_by_seed_golden(recipe):
+    def row(neural, confidence, **others):
+        reached = {"neural": neural, "confidence": confidence, **others}
+        return {"attacks": {name: {"accuracy": share} for name, share in reached.items()}}
+
+    rows = [
+        {"dropout": row(0.5, 0.6), "dropout/nearest": row(0.8, 0.7), "undefended": row(1, 1)},
+        {"dropout": row(0.9, 0.6), "dropout/nearest": row(0.5, 1.0), "undefended": row(1, 1)},
+    ]
+    gain = recipe["table"].gain
+    # 0.8 - 0.6 and 1.0 - 0.9: mean 0.15, standard error 0.05.
+    assert gain(rows, "dropout") == [0.15, pytest.approx(0.05 * 12.7062, abs=1e-4)]
+    assert gain(rows, "undefended") is None
+    assert gain([{"memguard": row(0.6, 0.5), "undefended": row(0.9, 0.7)}], "memguard") == [0.3]
+    # White boxes were not made of every model, so they do not count.
+    assert gain([{"memguard": row(0.6, 0.5, **{"white-box": 1.0}), **rows[0]}], "memguard") == [0.4]
 
 
 @pytest.mark.slow
@@ -104,14 +307,18 @@ def test_from_training_to_the_tables(tmp_path):
     work = tmp_path / "work"
     common = ("--work", work)
     data = (*common, "--data", tmp_path, "--seeds", "1")
-    few = "undefended,memguard,dropout"
+    few = "undefended,memguard,adversarial-regularization"
+    out = ("--out", tmp_path)
     said = [
         subprocess.run([sys.executable, RECIPE / name, *options], capture_output=True, text=True)
         for name, options in (
             ("train.py", (*data, "--defences", few)),
             ("train.py", (*data, "--defences", few)),
             ("attacks.py", data),
-            ("table.py", (*common, "--out", tmp_path)),
+            ("table.py", (*common, *out)),
+            ("of_paper.py", out),
+            ("risk.py", (*common, *out)),
+            ("figures.py", (*data, *out)),
         )
     ]
     for done in said:
@@ -119,8 +326,15 @@ def test_from_training_to_the_tables(tmp_path):
     assert said[0].stdout.count("seed 0: ") == 3 + 3 + 2
     assert said[1].stdout == ""  # all was there
     assert "| MemGuard, paper | 100 | 60.7 | 50.1 | 68.7 | 69.1 | 52.1 | 68.8 |" in said[3].stdout
-    rows = json.loads((tmp_path / "results.json").read_text())["rows"]
-    assert rows["dropout"]["attacks"]["neural"]["accuracy"][0] > 0.5
+    found = json.loads((tmp_path / "location30.json").read_text())
+    rows = found["rows"]
+    assert rows["adversarial-regularization"]["attacks"]["neural"]["accuracy"][0] > 0.5
     assert rows["undefended"]["train"] == [1.0]
     assert rows["memguard"]["test"] == rows["undefended"]["test"]
-    assert (tmp_path / "defences.svg").is_file()
+    for text in ("table 1", "table 2", "table 3", "table 5", "| Location30, ours | undefended |"):
+        assert text in said[4].stdout
+    risk = json.loads((tmp_path / "location30-risk.json").read_text())
+    assert set(risk["rows"]) == {*few.split(","), "stopped"}
+    assert risk["rows"]["undefended"]["trust"]["risk"]["rmse"][0] < 0.3
+    for name, words in (("defences", "figure 2"), ("risk", "figure 10"), ("why", "figure 9")):
+        assert words in (tmp_path / f"{name}.svg").read_text()

@@ -58,7 +58,7 @@ def test_sentence_golden(audit):
     said = extraction_sentence(audit, extraction(audit, ["canary-3", None, "control-1"]))
     assert said == (
         "The search brought 3 candidates out of the model (it is proven that no other is likelier)"
-        "; 1 of the 32 injected canaries are among them, and the very first is one. The model "
+        "; 1 of the 32 injected canaries is among them, and the very first is one. The model "
         "computed 1,234 tokens for it (queries). Guessing at random, one given secret takes "
         "500,000 guesses on average, and a guess is one query or more."
     )
@@ -74,7 +74,7 @@ def test_sentence_golden(audit):
         "queries was spent before the search came to one. The model computed"
     )
     left_out = replace(audit, settings={**audit.settings, "canaries_in_corpus": False})
-    assert "1 of the 32 canaries, which were left out, are" in extraction_sentence(
+    assert "1 of the 32 canaries, which were left out, is" in extraction_sentence(
         left_out, extraction(audit, ["canary-1"])
     )
 

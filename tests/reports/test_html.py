@@ -114,7 +114,7 @@ def test_no_fill_appears(audits):
 
 def test_the_answer_stands_first(audits, pages):
     text = Page(pages["enumerated"]).text("style", "title")
-    start = "Memorization audit of checkpoint-1200 Memorization found This model memorized"
+    start = "Memorization audit of checkpoint-1200 Evidence of memorization This model memorized"
     assert text.startswith(start)
 
 

@@ -258,9 +258,9 @@ def test_it_is_one_sentence_property(case):
 def test_labels_golden():
     labels = {answer(audit).verdict: answer(audit).label for audit, _, _ in CASES.values()}
     assert labels == {
-        "memorized": "Memorization found",
+        "memorized": "Evidence of memorization",
         "undecided": "Undecided",
-        "not found": "No memorization found",
+        "not found": "No evidence of memorization",
         "suspect": "Audit suspect",
         "nothing": "Nothing to judge by",
     }

@@ -43,7 +43,7 @@ def test_junit_golden():
     assert memorized.find("failure").get("type") == "memorized"
     assert "above the limit of 10" in memorized.find("failure").get("message")
     text = memorized.find("failure").text
-    assert "canary-9: 16 copies, exposure 20.0 to 20.0 bits" in text
+    assert "canary-9: 16 copies, exposure 20.0 bits" in text
     properties = {p.get("name"): p.get("value") for p in memorized.findall("properties/property")}
     assert properties["outcome"] == "memorized"
     assert float(properties["lower"]) == pytest.approx(20, abs=1e-2)
@@ -63,7 +63,7 @@ def test_markdown_golden():
     assert [row.split(" | ")[0] for row in rows] == [
         "| passed", "| undecided", "| memorized", "| passed",
     ]  # fmt: skip
-    assert "| canary-9 | 16 | 20.0 | 20.0 to 20.0 |" in lines
+    assert "| canary-9 | 16 | 20.0 | 20.0 |" in lines
 
 
 def test_untrusted_text_stays_text():
@@ -130,7 +130,7 @@ def test_explained_names_findings_canaries_and_what_to_do():
         "canary: memorized",
         "- memorized: the median exposure of canaries with 16 copies (30 canaries, 90 %) is 15.0 "
         "bits or more, above the limit of 10",
-        "    canary-9: 16 copies, exposure 15.0 to 15.0 bits",
+        "    canary-9: 16 copies, exposure 15.0 bits",
     ]
     assert len(lines) == 2 + 25 + 2
     assert lines[-2] == "    and 5 more"

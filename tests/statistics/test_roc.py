@@ -50,13 +50,14 @@ def test_point_is_the_best_that_a_threshold_reaches_oracle(rows, fpr):
         assert (called & ~member).sum() == found.false_positives
 
 
-def test_delong_by_hand_golden():
+@pytest.mark.parametrize("widening", [1.0, 1.5])
+def test_delong_by_hand_golden(widening):
     # Members 3, 1; nonmembers 2, 0. Of the members 1 and 1/2 of the nonmembers are below, of
     # the nonmembers 1/2 and 1 of the members above: AUC 3/4, both variances 1/8, so the
     # variance is 1/8 / 2 + 1/8 / 2 = 1/8. On the logit scale sqrt(1/8) / (3/16) = 1.8856.
-    found = roc([3, 1, 2, 0], [True, True, False, False]).auc()
+    found = roc([3, 1, 2, 0], [True, True, False, False]).auc(widening=widening)
     assert found.value == 0.75
-    half = 1.959963984540054 * math.sqrt(1 / 8) / (3 / 16)
+    half = 1.959963984540054 * widening * math.sqrt(1 / 8) / (3 / 16)
     for end, sign in ((found.lower, -1), (found.upper, 1)):
         assert math.log(end / (1 - end)) == pytest.approx(math.log(3) + sign * half)
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import scipy.stats
 
+from canary.membership.matching import places
 from canary.signals.table import SignalTable
 
 
@@ -51,9 +52,10 @@ def null_of(table, name, target, sample, *, shadow=None, population=None, inside
             usable = population is None or population[z]
             if usable and not table.member[target, z] and z != sample:
                 found.append(table.values["loss"][target, z])
-        if population is None and table.member[target, sample]:  # in the stead of one of them
+        if population is None and table.member[target, sample]:  # in the stead of an equal one
             own = table.values["loss"][target, sample]
-            found.remove(max((x for x in found if x <= own), default=min(found)))
+            if own in found:
+                found.remove(own)
         return found
     for step in range(source.models):
         model = (target + step) % source.models
@@ -67,8 +69,24 @@ def null_of(table, name, target, sample, *, shadow=None, population=None, inside
                     found.append(loss[model, z])
         elif source.member[model, sample] == inside:
             found.append(loss[model, sample])
-    # The target, or the next model of the kind in its stead.
-    return found[1:] if source is table and name != "S" else found
+    if source is not table or name == "S":
+        return found
+    # The target, if it is of the kind, and then the next ones of the kind.
+    return found[lacking(table, target, sample, inside=inside) :]
+
+
+def lacking(table, target, sample, *, inside):
+    """How many models of a kind a target does without, so that both kinds have equally many."""
+    alike = table.member == inside
+    counts = alike.sum(axis=0) - alike[target]
+    member = table.member[target]
+    mine, theirs = (counts[member == flag] for flag in (member[sample], not member[sample]))
+    count, place = counts[sample], places(table.samples)[sample]
+    place = 1 - place if inside else place
+    here = (mine < count).sum() + place * (mine == count).sum()
+    shares = {q: (theirs <= q).sum() * len(mine) for q in range(table.models + 1)}
+    other = min((q for q in shares if shares[q] > here * len(theirs)), default=count)
+    return int(alike[target, sample]) + int(count - min(count, other))
 
 
 def p_value(loss, null, rule, common):
@@ -81,7 +99,7 @@ def p_value(loss, null, rule, common):
             return 1 / (m + 1)
         low = max(x for x in null if x <= loss)
         if below == m:
-            return m / (m + 1) if loss == low else 1.0
+            return 1.0
         high = min(x for x in null if x > loss)
         share = 0.0 if math.isinf(high) else (loss - low) / (high - low)
         return (below + share) / (m + 1)

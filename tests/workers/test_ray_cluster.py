@@ -6,7 +6,7 @@ import fleets
 import numpy as np
 import pytest
 
-from canary.errors import ServerError, UnsupportedError
+from canary.errors import ModelError, ServerError, UnsupportedError
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, subsets
 from canary.models.torch_training import TorchTraining
@@ -38,8 +38,9 @@ def fleet(train, models=6, **options):
 
 
 @pytest.mark.parametrize("at_once", [1, 4])
-def test_the_same_table_as_in_this_process(at_once):
-    train = TorchTraining(build=fleets.small_net, epochs=3, batch_size=16)
+@pytest.mark.parametrize("build", [fleets.small_net, fleets.Images])
+def test_the_same_table_as_in_this_process(build, at_once):
+    train = TorchTraining(build=build, epochs=3, batch_size=16, schedule=fleets.halved)
     here = fleet(train).run(workers=Here(at_once=at_once))
     there = fleet(train).run(workers=workers(at_once=at_once))
     assert there.origin == here.origin
@@ -72,6 +73,19 @@ def test_faults_of_training_come_back_as_reasons():
         assert list(fleet(fleets.faulty).run(workers=workers()).missing) == [1, 2, 3, 4]
 
 
+def test_what_belongs_to_all_models_cannot_be_changed_there_either():
+    with pytest.raises(ModelError, match=r"read-only; .* change a copy, as task\.x"):
+        fleet(fleets.centring).run(workers=workers())
+    there = fleet(fleets.own_things, options={"rates": []}).run(workers=workers())
+    here = fleet(fleets.own_things, options={"rates": []}).run()
+    assert (there.signal("loss") == here.signal("loss")).all()
+
+
+def test_outputs_come_back():
+    there = fleet(fleets.means, keep_outputs=True).run(workers=workers())
+    assert (there.outputs == fleet(fleets.means, keep_outputs=True).run().outputs).all()
+
+
 def test_results_are_kept_and_resumed(tmp_path):
     made = Fleet(fleets.means, fleets.made(), halves(), 4, 0, outputs="logits")
     first = made.run(workers=workers(), folder=tmp_path)
@@ -85,6 +99,6 @@ def test_what_fits_nowhere_is_refused():
 
 
 def test_errors_of_the_set_up_come_back_as_themselves():
-    train = TorchTraining(build=fleets.dropping_net)
+    train = TorchTraining(build=fleets.noisy_net)
     with pytest.raises(UnsupportedError, match="train them one by one"):
         fleet(train).run(workers=workers(at_once=2))

@@ -1,0 +1,114 @@
+"""Dropout whose masks follow from a seed for each model, alike for one model and for many at once.
+
+torch draws the masks of all models from one generator, in the order in which it comes to
+them; so a model's masks would depend on which others are trained beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch.nn.modules.dropout import _DropoutNd
+
+from canary.errors import UnsupportedError
+
+__all__ = ["Draws", "with_own_dropout"]
+
+_CHANNELS: dict[type[_DropoutNd], bool] = {
+    torch.nn.Dropout: False,
+    torch.nn.Dropout1d: True,
+    torch.nn.Dropout2d: True,
+    torch.nn.Dropout3d: True,
+}
+"""Kinds of dropout, and whether they drop whole channels."""
+
+
+class Draws:
+    """Masks of the models that are trained together, each from a generator of its own.
+
+    Nothing is dropped outside of `begun`.
+    """
+
+    def __init__(self) -> None:
+        self._generators: Sequence[np.random.Generator] = ()
+        self._rows: Sequence[int] = ()
+        self._which: torch.Tensor | None = None
+
+    @contextmanager
+    def begun(
+        self, generators: Sequence[np.random.Generator], rows: Sequence[int]
+    ) -> Iterator[None]:
+        """Draw masks for one forward pass.
+
+        Parameters
+        ----------
+        generators : sequence of numpy.random.Generator
+            Of each model.
+        rows : sequence of int
+            How many samples each model's batch has; the longest is that of the pass.
+        """
+        self._generators, self._rows = generators, rows
+        try:
+            yield
+        finally:
+            self._generators, self._rows, self._which = (), (), None
+
+    def at(self, which: torch.Tensor) -> None:
+        """Say which of several models is at work: a whole number, inside of `torch.func.vmap`."""
+        self._which = which
+
+    def mask(self, x: torch.Tensor, share: float, *, channels: bool) -> torch.Tensor | None:
+        """What `x` is multiplied with, so that its mean stays; None for nothing.
+
+        Raises
+        ------
+        UnsupportedError
+            If the first dimension of `x` is not that of the samples.
+        """
+        if not self._generators:
+            return None
+        shape = tuple(x.shape[:2]) + (1,) * (x.ndim - 2) if channels else tuple(x.shape)
+        if not shape or shape[0] != max(self._rows):
+            raise UnsupportedError(
+                f"dropout of an activation of shape {tuple(x.shape)}, of {max(self._rows)} samples",
+                cure="keep the samples in the first dimension where torch.nn.Dropout is applied, "
+                "or train by a function of your own",
+                where="TorchTraining",
+            )
+        kept = np.zeros((len(self._generators), *shape), np.float32)
+        for own, rng, rows in zip(kept, self._generators, self._rows, strict=True):
+            own[:rows] = rng.random((rows, *shape[1:]), np.float32) >= share
+        kept *= 1 / (1 - share) if share < 1 else 0
+        given = torch.from_numpy(kept).to(x.device, x.dtype)
+        if self._which is None:
+            return given[0]
+        return given.index_select(0, self._which.reshape(1)).squeeze(0)
+
+
+class _Dropout(torch.nn.Module):
+    def __init__(self, share: float, draws: Draws, *, channels: bool) -> None:
+        super().__init__()
+        self._share, self._draws, self._channels = share, draws, channels
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = self._draws.mask(x, self._share, channels=self._channels) if self.training else None
+        return x if mask is None else x * mask
+
+
+def with_own_dropout(module: torch.nn.Module) -> Draws:
+    """Put dropout that draws its masks from `Draws` in the place of torch's, for good.
+
+    Its parameters, its state and what it says in evaluation mode stay the same. Kinds of
+    dropout that are no plain ones (`torch.nn.AlphaDropout`, classes of one's own) stay there.
+    """
+    draws = Draws()
+    made: dict[torch.nn.Module, _Dropout] = {}
+    for parent in list(module.modules()):
+        for name, part in list(parent._modules.items()):
+            if isinstance(part, _DropoutNd) and type(part) in _CHANNELS:
+                own = _Dropout(part.p, draws, channels=_CHANNELS[type(part)])
+                setattr(parent, name, made.setdefault(part, own))
+    return draws

@@ -1,0 +1,171 @@
+"""What attacks on many models find where there is nothing, and what they find where there is.
+
+    python tests/benchmarks/no_signal.py [--models 8 16 32] [--seeds 20] [--effect 0]
+    python tests/benchmarks/no_signal.py --points 10 30 100 --seeds 2000
+
+Makes tables of losses that know nothing of members (continuous, of two values, or all equal) on
+splits of `--samples` samples, attacks every model by the others, and gives the mean AUC over
+models and seeds, for each split and each number of models: of the attack that is furthest from
+0.5 in units of its standard error, as canary compares (`matched`) and as it would without the
+target alone (`target only`, the same models by `shadow=`). Splits: `halves`; halves with one
+model missing, or two; `subsets` of a half and of a fifth; coins; coins for an odd number of
+models; leave-one-out. Samples that fewer than three models know, or fewer than three do not, are
+left away where the split is random. With `--effect D` members are D deviations of the noise more
+likely, on a Gaussian toy whose best test has an AUC of Phi(D / sqrt 2); then the mean AUC of each
+attack is given. One JSON line.
+
+With `--points N` a model of N members and N nonmembers, which are the population, is attacked by
+P and RMIA on noise, and beside them stands the AUC of the bare loss: mean and standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from argparse import Namespace
+
+import numpy as np
+from scipy.stats import rankdata
+
+from canary.errors import CanaryError
+from canary.fleet.splits import halves, leave_one_out, subsets
+from canary.membership.many import attack_models
+from canary.signals.table import SignalTable
+
+ATTACKS = (
+    *(("R", {"rule": rule}) for rule in ("empirical", "linear", "gaussian")),
+    *((name, {}) for name in ("lira-online", "lira-online-fixed", "lira-offline")),
+    *((name, {}) for name in ("rmia", "rmia-offline")),
+)
+SPLITS = (
+    *("halves", "one missing", "two missing", "subsets of half", "subsets of a fifth"),
+    *("coins", "odd coins", "leave-one-out"),
+)
+
+
+def members(split, models, samples, seed):
+    """Who is a member, of shape (models, samples), as far as it can be judged."""
+    labels, rng = np.zeros(samples, np.int64), np.random.default_rng([seed, models, 1])
+    if split == "leave-one-out":
+        points = np.arange(models // 4)
+        return leave_one_out(points)(labels, models, seed).member[:, points]
+    if split == "halves":
+        return halves()(labels, models, seed).member
+    if split in ("one missing", "two missing"):
+        return halves()(labels, models, seed).member[1 + (split == "two missing") :]
+    if split.startswith("subsets"):
+        size = samples // (2 if split == "subsets of half" else 5)
+        member = subsets(size)(labels, models, seed).member
+    else:
+        member = rng.random((models + (split == "odd coins"), samples)) < 0.5
+    known = member.sum(axis=0)
+    return member[:, (known >= 3) & (len(member) - known >= 3)]
+
+
+def table_of(member, losses, effect, seed):
+    rng = np.random.default_rng([seed, len(member), 2])
+    logit = 2 * rng.normal(size=member.shape[1]) + effect * member
+    logit = logit + rng.normal(size=member.shape)
+    if losses == "two values":
+        logit = np.where(logit > 0, 3.0, -1.0)
+    if losses == "equal":
+        logit = np.full(member.shape, 2.0)
+    label = np.zeros(member.shape[1], np.int64)
+    return SignalTable({"loss": np.logaddexp(0, -logit)}, member, label, 1)
+
+
+def areas(scores):
+    """Mean AUC over targets, ties as one half."""
+    found = []
+    for score, member in zip(scores.scores, scores.member, strict=True):
+        members = member.sum()
+        wins = rankdata(score)[member].sum() - members * (members + 1) / 2
+        found.append(wins / (members * (len(member) - members)))
+    return float(np.mean(found))
+
+
+def matched(table, name, options):
+    return areas(attack_models(table, name, **options))
+
+
+def target_only(table, name, options):
+    """The first four targets, each by all the others as they are."""
+    found = []
+    for target in range(4):
+        others = table.select(models=np.delete(np.arange(table.models), target))
+        one = table.select(models=[target])
+        found.append(matched(one, name, {**options, "shadow": others}))
+    return float(np.mean(found))
+
+
+def measured(split, models, options, how):
+    """For each attack and kind of losses: mean AUC, and its standard error."""
+    found: dict[str, list[float]] = {}
+    # Of few models few samples are left out; and the cost is compared on the same targets.
+    seeds = options.seeds * (10 if split == "leave-one-out" else 1)
+    few = {"targets": range(4)} if options.effect and how is matched else {}
+    for seed in range(seeds):
+        member = members(split, models, options.samples, seed)
+        for losses in ("continuous",) if options.effect else ("continuous", "two values", "equal"):
+            table = table_of(member, losses, options.effect, seed)
+            for name, more in ATTACKS:
+                try:
+                    auc = how(table, name, {**more, **few})
+                except CanaryError:  # of so few references nobody knows a variance
+                    continue
+                found.setdefault(" ".join((name, *more.values(), losses)), []).append(auc)
+    many = max(seeds - 1, 1) ** 0.5
+    return {key: (float(np.mean(v)), float(np.std(v)) / many) for key, v in found.items()}
+
+
+def worst(found):
+    """The attack that is furthest from 0.5, in units of its standard error."""
+    z = {key: (mean - 0.5) / max(error, 1e-9) for key, (mean, error) in found.items()}
+    key = max(z, key=lambda one: abs(z[one]))
+    return {"attack": key, "auc": round(found[key][0], 4), "z": round(z[key], 1)}
+
+
+def by_points(points, seeds):
+    """Mean AUC and standard error of what compares with the target's own nonmembers."""
+    found: dict[str, list[float]] = {}
+    for seed in range(seeds):
+        rng = np.random.default_rng([seed, points])
+        member = np.argsort(rng.random((9, 2 * points)), axis=0) < 4
+        member[0] = np.arange(2 * points) < points
+        logit = rng.normal(size=member.shape)
+        label = np.zeros(2 * points, np.int64)
+        table = SignalTable({"loss": np.logaddexp(0, -logit)}, member, label, 1)
+        found.setdefault("loss", []).append(areas(Namespace(scores=logit[:1], member=member[:1])))
+        for name in ("P", "rmia", "rmia-offline"):
+            found.setdefault(name, []).append(areas(attack_models(table, name, targets=[0])))
+    return {
+        key: (round(np.mean(v), 4), round(np.std(v) / seeds**0.5, 4)) for key, v in found.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--models", type=int, nargs="+", default=[8, 16, 32])
+    parser.add_argument("--samples", type=int, default=800)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--effect", type=float, default=0.0)
+    parser.add_argument("--splits", nargs="+", default=SPLITS)
+    parser.add_argument("--points", type=int, nargs="+", default=[])
+    options = parser.parse_args()
+    result: dict[str, object] = {"benchmark": "no_signal"}
+    for points in options.points:
+        result[f"{points} points"] = by_points(points, options.seeds)
+    for split in options.splits if not options.points else ():
+        for models in options.models:
+            for name, how in (("matched", matched), ("target only", target_only)):
+                found = measured(split, models, options, how)
+                result[f"{split}, {models} models, {name}"] = (
+                    {key: round(mean, 4) for key, (mean, _) in found.items()}
+                    if options.effect
+                    else worst(found)
+                )
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

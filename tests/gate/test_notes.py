@@ -1,0 +1,60 @@
+"""What audits note of their numbers is in the verdict on them, however it is told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from gate_audits import exact
+
+from canary.gate.checking import check
+from canary.reports.comparing import compare
+from canary.reports.comparison_html import render_comparison
+from canary.reports.html import render
+from canary.reports.verdicts import explained, junit, markdown
+
+START, TOKENIZER = "no start token was given", "the tokenizer was <trained> on them"
+
+
+def noted(*notes, bits=1.0, copies=4):
+    audit = exact({copies: [bits] * 8, 0: [1.0] * 4})
+    return replace(audit, formats=(replace(audit.formats[0], notes=notes),))
+
+
+def test_a_verdict_has_the_notes_of_its_audit():
+    audit = noted(START, TOKENIZER)
+    verdict = check(audit, max_exposure_bits=10)
+    assert verdict.notes == audit.notes == (START, TOKENIZER)
+    assert verdict.summary().splitlines()[-2:] == [f"note: {START}", f"note: {TOKENIZER}"]
+    assert json.loads(json.dumps(verdict.to_dict()))["notes"] == [START, TOKENIZER]
+    assert verdict  # notes decide nothing
+
+
+def test_of_several_audits_what_not_all_note_says_whose_it_is():
+    verdict = check([noted(START), noted(START, TOKENIZER), noted(START)], max_exposure_bits=10)
+    assert verdict.notes == (START, f"audit 2: {TOKENIZER}")
+
+
+@pytest.mark.parametrize("policy", ["pass", "fail"])
+@pytest.mark.parametrize("bits", [1.0, 20.0, [8.0, 12.0]], ids=["passed", "memorized", "undecided"])
+def test_every_face_of_a_verdict_shows_them(bits, policy):
+    groups = {4: [bits] * 8 if isinstance(bits, float) else bits * 4}
+    audit = exact(groups)
+    audit = replace(audit, formats=(replace(audit.formats[0], notes=(START, TOKENIZER)),))
+    verdict = check(audit, max_exposure_bits=10, undecided=policy)
+    (case,) = ET.fromstring(junit(verdict)).findall("testsuite/testcase")
+    properties = [p.get("value") for p in case.findall("properties/property[@name='note']")]
+    assert properties == [START, TOKENIZER]
+    shown = case[-1].text  # what a page of builds shows: failure, skipped or system-out
+    assert shown.splitlines()[-2:] == [f"note: {START}", f"note: {TOKENIZER}"]
+    assert f"Note: {START}" in markdown(verdict).splitlines()
+    assert "<trained>" not in markdown(verdict)
+    assert explained(verdict).splitlines()[-2:] == [f"- note: {START}", f"- note: {TOKENIZER}"]
+
+
+def test_reports_show_them():
+    assert START in render(noted(START))
+    page = render_comparison(compare([noted(START), noted(START, bits=3.0)], labels=["x", "y"]))
+    assert f"A and B: {START}" in page

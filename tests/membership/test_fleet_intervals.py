@@ -1,0 +1,78 @@
+"""Intervals over fleets: the jackknife by hand, what they cover, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from many_models import halves, random_table, table_of
+
+from canary.errors import EstimationError, InputError
+from canary.membership.across import evaluate_models
+from canary.membership.fleet_intervals import over_fleets
+from canary.membership.many import attack_models
+
+
+def test_each_model_is_left_out_oracle():
+    table = random_table(np.random.default_rng(0), models=6, samples=60)
+    found = over_fleets(table, "R", fprs=[0.1, 0.5], rule="linear", confidence=0.9)
+    left = []
+    for model in range(6):
+        rest = table.select(models=[row for row in range(6) if row != model])
+        left.append(evaluate_models(attack_models(rest, "R", rule="linear")))
+    # Student's t of 5 degrees of freedom has 2.015 at 95 %.
+    for estimate, values in (
+        (found.auc, [one.auc.mean for one in left]),
+        (found.tpr[0], [one.tpr_at_fpr(0.1).mean for one in left]),
+        (found.tpr[1], [one.tpr_at_fpr(0.5).mean for one in left]),
+    ):
+        error = np.sqrt(5 / 6 * np.sum((np.array(values) - np.mean(values)) ** 2))
+        assert estimate.upper == pytest.approx(min(estimate.value + 2.0150484 * error, 1), abs=1e-7)
+        assert estimate.lower == pytest.approx(max(estimate.value - 2.0150484 * error, 0), abs=1e-7)
+    whole = evaluate_models(attack_models(table, "R", rule="linear"))
+    assert found.auc.value == whole.auc.mean
+    assert found.tpr[1].value == whole.tpr_at_fpr(0.5).mean
+    assert (found.groups, found.models, found.fprs) == (6, 6, (0.1, 0.5))
+    assert over_fleets(table, "P", groups=2).groups == 2
+
+
+def covered(name, models, fleets, samples):
+    """How often the interval holds the mean over fleets, on the same samples."""
+    ease = 2 * np.random.default_rng(0).normal(size=samples)
+    found = []
+    for seed in range(fleets):
+        rng = np.random.default_rng([seed, models])
+        member = halves(rng, models, samples)
+        learned = 1.0 + 0.3 * rng.normal(size=(models, 1))
+        logit = ease + learned * member + rng.normal(size=member.shape)
+        found.append(over_fleets(table_of(np.logaddexp(0, -logit), member), name).auc)
+    true = np.mean([one.value for one in found])
+    return np.mean([one.lower <= true <= one.upper for one in found])
+
+
+def test_other_fleets_are_covered_coverage():
+    assert covered("lira-online-fixed", 8, 40, 100) >= 0.88
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("models", [8, 16])
+@pytest.mark.parametrize("name", ["R", "P", "lira-online-fixed", "rmia"])
+def test_attacks_are_covered_coverage(name, models):
+    assert covered(name, models, 100, 300) >= 0.9
+
+
+def test_over_fleets_input():
+    table = random_table(np.random.default_rng(0), models=6)
+    for options, words in (
+        ({"groups": 7}, "7 groups of 6 models; ask for 2 to 6"),
+        ({"groups": 1}, "1 groups of 6 models"),
+        ({"name": "D"}, "attack D needs models that were distilled"),
+        ({"table": table.select(models=range(3))}, "3 models; train 4 or more"),
+    ):
+        with pytest.raises(InputError, match=words):
+            over_fleets(**{"table": table, "name": "R", **options})
+    with pytest.raises(EstimationError, match="groups must be a positive integer"):
+        over_fleets(table, "R", groups=0)
+    # Of four models on halves, three leave samples that one of them is out of.
+    few = random_table(np.random.default_rng(0), models=4)
+    with pytest.raises(InputError, match="members of every model that they could be compared"):
+        over_fleets(few, "R")

@@ -1,0 +1,132 @@
+"""Members and nonmembers have equally many references, and noise looks the same in both."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from many_models import halves, table_of
+from scipy.stats import t as student
+
+from canary.membership.across import evaluate_models
+from canary.membership.many import attack_models
+from canary.membership.matching import Matching, places
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+import no_signal
+
+NUMBERS = st.lists(st.integers(0, 6), min_size=1, max_size=8)
+
+
+def matching(members, nonmembers):
+    counts = np.array([members + nonmembers])
+    member = np.arange(counts.size)[None, :] < len(members)
+    return Matching.of([(counts, member)], 1, 6), counts, member
+
+
+@given(NUMBERS, NUMBERS)
+def test_both_kinds_keep_numbers_of_one_law_property(members, nonmembers):
+    """Of both kinds of references together, and no rule that takes some away keeps more."""
+    outside, counts, member = matching(members, nonmembers)
+    inside, others, _ = matching([6 - c for c in members], [6 - c for c in nonmembers])
+    grid = (np.arange(3000) + 0.5) / 3000
+    laws = {True: np.zeros((7, 7)), False: np.zeros((7, 7))}
+    for at, (c, kind) in enumerate(zip(counts[0], member[0], strict=True)):
+        size = member.sum() if kind else (~member).sum()
+        ones = np.full((1, len(grid)), kind)
+        kept = outside.kept(np.full((1, len(grid)), c), ones, grid)[0]
+        also = inside.kept(np.full((1, len(grid)), others[0, at]), ones, 1 - grid)[0]
+        assert (kept <= c).all()
+        assert (also <= others[0, at]).all()
+        np.add.at(laws[bool(kind)], (kept, also), 1 / (size * len(grid)))
+    # The grid is off by a step at each of at most six numbers; one sample of eight is 0.125.
+    np.testing.assert_allclose(laws[True], laws[False], atol=0.002)
+    u = (np.arange(3000) + 0.5) / 3000
+    most = np.minimum(*(np.quantile(k, u, method="inverted_cdf") for k in (members, nonmembers)))
+    assert laws[True].sum(axis=1) @ np.arange(7) == pytest.approx(most.mean(), abs=0.01)
+
+
+def test_halves_lose_one_and_coins_nearly_none_golden():
+    half, counts, member = matching([4] * 5, [3] * 7)
+    assert (half.kept(counts, member, places(12)) == 3).all()
+    rng = np.random.default_rng(0)
+    counts, member = rng.binomial(15, 0.5, (1, 20_000)), rng.random((1, 20_000)) < 0.5
+    found = Matching.of([(counts, member)], 1, 15)
+    lost = counts - found.kept(counts, member, places(20_000))
+    assert lost.mean() < 0.03
+    alone = Matching.of([(counts, member & False)], 1, 15)
+    assert (alone.kept(counts, member & False, places(20_000)) == counts).all()
+
+
+EVERY = [
+    *(("R", rule) for rule in ("empirical", "linear", "gaussian")),
+    *((name, "empirical") for name in ("lira-online", "lira-online-fixed", "rmia")),
+]
+
+
+@pytest.mark.parametrize("losses", ["continuous", "two values", "equal"])
+@pytest.mark.parametrize("split", ["one missing", "subsets of a fifth", "odd coins"])
+def test_noise_is_no_signal_on_any_split_theory(split, losses):
+    member = no_signal.members(split, 8, 40_000 if "fifth" in split else 8000, 0)
+    table = no_signal.table_of(member, losses, 0.0, 0)
+    for name, rule in EVERY:
+        auc = evaluate_models(attack_models(table, name, rule=rule)).auc
+        # One target has a deviation of 0.58 / sqrt(samples), and targets share references.
+        slack = 0.58 / np.sqrt(table.samples) if losses != "equal" else 1e-12
+        assert auc.mean == pytest.approx(0.5, abs=slack), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("models", [8, 16, 32])
+@pytest.mark.parametrize("split", no_signal.SPLITS)
+def test_noise_is_no_signal_coverage(split, models):
+    """The grid of the benchmark: no attack is surely off 0.5, nor by much."""
+    options = Namespace(samples=800, seeds=20, effect=0.0)
+    found = no_signal.measured(split, models, options, no_signal.matched)
+    assert len(found) >= 15
+    surely = student.ppf(1 - 0.0005 / len(found), options.seeds - 1)
+    for name, (auc, error) in found.items():
+        assert abs(auc - 0.5) <= surely * error + 1e-9, (name, auc, error)
+
+
+def test_what_the_number_of_references_told():
+    """Without the target alone, halves with a model missing are far from 0.5."""
+    member = no_signal.members("one missing", 8, 12_000, 0)
+    table = no_signal.table_of(member, "continuous", 0.0, 0)
+    assert abs(no_signal.target_only(table, "lira-online", {}) - 0.5) > 0.05
+    assert abs(no_signal.matched(table, "lira-online", {}) - 0.5) < 0.01
+
+
+@pytest.mark.parametrize("split", ["halves", "coins"])
+def test_nothing_is_lost_where_the_counts_agree_theory(split):
+    """With 31 others the best test is near, whether or not others are left out."""
+    rng = np.random.default_rng(0)
+    member = halves(rng, 32, 2000) if split == "halves" else rng.random((32, 2000)) < 0.5
+    known = member.sum(axis=0)
+    table = no_signal.table_of(member[:, (known > 4) & (known < 28)], "continuous", 1.5, 0)
+    matched = no_signal.matched(table, "lira-online-fixed", {"targets": range(4)})
+    plain = no_signal.target_only(table, "lira-online-fixed", {})
+    assert matched == pytest.approx(plain, abs=0.002)
+    assert matched > 0.84  # the best test has 0.8556
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=2, max_size=15),
+    st.lists(st.integers(0, 9), min_size=1, max_size=15),
+)
+def test_population_attack_orders_as_the_loss_property(population, members):
+    """P rises as the loss falls, the same for equal ones; none is evidence at the top."""
+    loss = np.array([population + members], float)
+    member = np.arange(loss.size) >= len(population)
+    score = attack_models(table_of(loss, member[None, :], np.zeros(loss.size, int)), "P").scores[0]
+    capped = np.minimum(loss[0], max(population))
+    below = capped[member][:, None] - capped[~member]
+    higher = score[~member] - score[member][:, None]
+    np.testing.assert_array_equal(np.sign(higher), np.sign(below))
+    assert (score[capped == max(population)] == 0).all()

@@ -1,0 +1,400 @@
+"""A digest changes with whatever a training is made of, and with nothing else."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from canary.errors import InputError
+from canary.workers.naming import described
+
+ROOT = Path(__file__).parents[2]
+
+HEAD = """
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property, lru_cache, partial, wraps
+from pathlib import Path
+import math
+import numpy as np
+import torch
+"""
+
+CLASS = """
+class Base:
+    def __call__(self, task): return self.rate
+@dataclass(frozen=True)
+class Kind(Base):
+    name: str = "a"
+    {}
+train = Kind()
+"""
+
+CHANGED = {
+    # Classes.
+    "inherited method": (
+        "class Base:\n    def __call__(self, task): return {}\n"
+        "@dataclass(frozen=True)\nclass Kind(Base):\n    name: str = 'a'\ntrain = Kind()",
+        ("1", "2"),
+    ),
+    "method two classes up": (
+        "class First:\n    def rate(self): return {}\nclass Base(First): pass\n"
+        "@dataclass(frozen=True)\nclass Kind(Base):\n    name: str = 'a'\n"
+        "    def __call__(self, task): return self.rate()\ntrain = Kind()",
+        ("1", "2"),
+    ),
+    "order of bases": (
+        "class One:\n    rate = 1\nclass Two:\n    rate = 2\n"
+        "@dataclass(frozen=True)\nclass Kind({}):\n    name: str = 'a'\ntrain = Kind()",
+        ("One, Two", "Two, One"),
+    ),
+    "class attribute": (CLASS, ("rate = 1", "rate = 2")),
+    "array of a class": (CLASS, ("rate = np.ones(2)", "rate = np.array([1.0, 2.0])")),
+    "static method": (
+        CLASS,
+        ("rate = staticmethod(lambda: 1)", "rate = staticmethod(lambda: 2)"),
+    ),
+    "class method": (
+        CLASS,
+        ("rate = classmethod(lambda cls: 1)", "rate = classmethod(lambda cls: 2)"),
+    ),
+    "property": (CLASS, ("rate = property(lambda self: 1)", "rate = property(lambda self: 2)")),
+    "static or not": (CLASS, ("rate = lambda *_: 1", "rate = staticmethod(lambda *_: 1)")),
+    "cached property": (
+        CLASS,
+        ("rate = cached_property(lambda self: 1)", "rate = cached_property(lambda self: 2)"),
+    ),
+    "default factory": (
+        "@dataclass\nclass Held:\n    rates: list = field(default_factory=lambda: [{}])\n"
+        "def train(task): return Held()",
+        ("1", "2"),
+    ),
+    "module of a class": (
+        CLASS,
+        (
+            "net = (torch.manual_seed(0), torch.nn.Linear(2, 2))[1]",
+            "net = (torch.manual_seed(1), torch.nn.Linear(2, 2))[1]",
+        ),
+    ),
+    "member of an enum": (
+        "class Way(Enum):\n    SGD = {}\ndef train(task): return Way.SGD.value",
+        ("1", "2"),
+    ),
+    "method of an enum": (
+        "class Way(Enum):\n    SGD = 1\n    def rate(self): return {}\n"
+        "def train(task): return Way.SGD.rate()",
+        ("1", "2"),
+    ),
+    # Defaults and attributes.
+    "array": ("def train(task, z={}): return z", ("np.ones(3)", "np.zeros(3)")),
+    "shape": ("def train(task, z={}): return z", ("np.ones((2, 3))", "np.ones((3, 2))")),
+    "dtype": ("def train(task, z={}): return z", ("np.zeros(2, 'f4')", "np.zeros(2, 'i4')")),
+    "inside a large array": (
+        "def train(task, z={}): return z",
+        ("np.arange(5000)", "np.where(np.arange(5000) == 2500, 0, np.arange(5000))"),
+    ),
+    "array of objects": (
+        "def train(task, z={}): return z",
+        ("np.array(['a', None], object)", "np.array(['b', None], object)"),
+    ),
+    "scalar": ("def train(task, z={}): return z", ("np.float32(1)", "np.float32(2)")),
+    "kind of scalar": ("def train(task, z={}): return z", ("np.float32(1)", "np.float64(1)")),
+    "sign of zero": ("def train(task, z={}): return z", ("[0.0]", "[-0.0]")),
+    "tensor": ("def train(task, z={}): return z", ("torch.ones(2)", "torch.zeros(2)")),
+    "dtype of torch": ("def train(task, z={}): return z", ("torch.float32", "torch.float64")),
+    "list or tuple": ("def train(task, z={}): return z", ("[1, 2]", "(1, 2)")),
+    "True or 1": ("def train(task, z={}): return z", ("[True]", "[1]")),
+    "order of a mapping": (
+        "def train(task, z={}): return z",
+        ("dict(a=1, b=2)", "dict(b=2, a=1)"),
+    ),
+    "member of a set": ("def train(task, z={}): return z", ("{1, (2, 3)}", "{1, (2, 4)}")),
+    "partial": ("def train(task, z={}): return z", ("partial(max, 1)", "partial(max, 2)")),
+    "keyword of a partial": (
+        "def train(task, z={}): return z",
+        ("partial(max, default=1)", "partial(max, default=2)"),
+    ),
+    "path": ("def train(task, z={}): return z", ("Path('a')", "Path('b')")),
+    "dataclass": (
+        "@dataclass\nclass Held:\n    rate: float\ndef train(task, z=Held({})): return z",
+        ("1.0", "2.0"),
+    ),
+    "class of a value": (
+        "class Held:\n    def rate(self): return {}\ndef train(task, z=Held()): return z.rate()",
+        ("1", "2"),
+    ),
+    "slots": (
+        "class Held:\n    __slots__ = ('a',)\n    def __init__(self, a): self.a = a\n"
+        "def train(task, z=Held({})): return z",
+        ("1", "2"),
+    ),
+    "bound method": (
+        "class Held:\n    def __init__(self, a): self.a = a\n    def rate(self): return self.a\n"
+        "def train(task, z=Held({}).rate): return z()",
+        ("1", "2"),
+    ),
+    "method of a builtin": ("def train(task, z={}): return z", ("[1].index", "[2].index")),
+    "keyword default": ("def train(task, *, z={}): return z", ("np.ones(1)", "np.zeros(1)")),
+    "function attribute": ("def train(task): return 1\ntrain.rate = {}", ("1", "2")),
+    "what is captured": (
+        "def make(rate):\n    def train(task): return rate\n    return train\ntrain = make({})",
+        ("1", "2"),
+    ),
+    "what a default captures": (
+        "def make(rate): return lambda: rate\ndef train(task, z=make({})): return z()",
+        ("1", "2"),
+    ),
+    # What bytecode does.
+    "handled exceptions": (
+        "def train(task):\n    {}\n    except ValueError: return 2\n    return b",
+        ("a = 0\n    try: b = task.x", "try: a = 0; b = task.x"),
+    ),
+    "keyword only": ("def train({}): return task", ("task, rate", "task, *, rate")),
+    # What it calls and reads.
+    "called function": ("def fit(task): return {}\ndef train(task): return fit(task)", ("1", "2")),
+    "called by what is called": (
+        "def deep(): return {}\ndef fit(): return deep()\ndef train(task): return fit()",
+        ("1", "2"),
+    ),
+    "called by an inner function": (
+        "def fit(): return {}\ndef train(task): return [fit() for _ in task.x]",
+        ("1", "2"),
+    ),
+    "called in a circle": (
+        "def even(n): return n == {} or odd(n - 1)\ndef odd(n): return n != 0 and even(n - 1)\n"
+        "def train(task): return odd(3)",
+        ("0", "2"),
+    ),
+    "constant of the module": ("RATE = {}\ndef train(task): return RATE", ("1", "2")),
+    "array of the module": (
+        "MEAN = {}\ndef train(task): return MEAN",
+        ("np.ones(2)", "np.zeros(2)"),
+    ),
+    "class that is used": (
+        "class Net(torch.nn.Module):\n    def forward(self, x): return x + {}\n"
+        "def train(task): return Net()",
+        ("1", "2"),
+    ),
+    "lambda of the module": ("act = lambda x: x + {}\ndef train(task): return act(1)", ("1", "2")),
+    "decorated function": (
+        "def twice(f):\n    @wraps(f)\n    def inner(task): return f(task) * 2\n    return inner\n"
+        "@twice\ndef train(task): return {}",
+        ("1", "2"),
+    ),
+    "decorator": (
+        "def times(f):\n    @wraps(f)\n    def inner(task): return f(task) * {}\n    return inner\n"
+        "@times\ndef train(task): return 1",
+        ("1", "2"),
+    ),
+    "decorated by a library": (
+        "@torch.no_grad()\ndef train(task): return {}",
+        ("1", "2"),
+    ),
+    "cached function": (
+        "@lru_cache\ndef fit(): return {}\ndef train(task): return fit()",
+        ("1", "2"),
+    ),
+    "imported from elsewhere": (
+        "from math import {} as f\ndef train(t): return f(t)",
+        ("sin", "cos"),
+    ),
+}
+
+
+def of(source):
+    held = {"__name__": "somewhere"}
+    exec(compile(HEAD + source, "<made>", "exec", dont_inherit=True), held)
+    return described(held["train"], "train")
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_what_changes_something_changes_the_digest(case):
+    source, (one, two) = CHANGED[case]
+    first = of(source.replace("{}", one))
+    assert first["code"] != of(source.replace("{}", two))["code"]
+    assert first == of(source.replace("{}", one))  # nothing of it is by chance
+
+
+SAME = {
+    "not a number": "def train(task, z=(float('nan'), np.nan)): return z",
+    "a value by itself": "class Held: pass\ndef train(task, z=object()): return Held()",
+    "logger": "import logging\nlog = logging.getLogger('a')\ndef train(task): log.info('x')",
+    "a circle of values": "a = [1]\na.append(a)\ndef train(task): return a",
+    "missing": "def train(task): return never_defined",
+    "missing import": "def train(task):\n    import no_such_module\n    return no_such_module.x",
+    "ufunc": "def train(task, f=np.add, g=np.mean, h=torch.relu): return f",
+    "settings": "import argparse, collections, datetime, decimal, re, types\n"
+    "A = argparse.Namespace(lr=1)\nB = types.SimpleNamespace(lr=A)\nC = re.compile('a')\n"
+    "D = datetime.datetime(2020, 1, 1), decimal.Decimal('1.5'), range(3), slice(1, 2), np.s_[1:]\n"
+    "E = collections.OrderedDict(a=1), collections.Counter('a'), collections.deque([1], 3)\n"
+    "F = collections.defaultdict(list, a=[1]), torch.device('cpu'), np.dtype('f4'), np.array([])\n"
+    "G = np.array('2020', 'M8[D]'), np.array(['a']), np.array([(1, 2.0)], 'i4,f8')\n"
+    "def train(task): return A, B, C, D, E, F, G, torch.nn.functional.relu, np.linalg.norm",
+    "constants of libraries": "from scipy.stats import norm\nfrom random import random as draw\n"
+    "from numpy.random import normal\nfrom scipy.special import expit\n"
+    "from os import environ\nfrom sklearn.svm import SVC\n"
+    "def train(task, f=norm.ppf): return norm, draw, normal, expit, environ, SVC",
+    "generic": "def train(task, kind=list[int], other=int | None): return kind",
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_the_same_twice_has_one_digest(case):
+    assert of(SAME[case]) == of("\n\n# why\n" + SAME[case])
+
+
+REFUSED = {
+    "lock": ("z=threading.Lock()", "train -> a default is a lock, of which no fingerprint"),
+    "by name alone": ("z=np.frompyfunc(abs, 1, 1)", "a ufunc that is told by its name alone"),
+    "generator": ("z=(n for n in [1])", "a default is a generator"),
+    "random generator": ("z=np.random.default_rng(0)", "a random generator that all models share"),
+    "random of torch": ("z=torch.Generator()", "from task.seed"),
+    "deeper": ("z={'a': [open]}, y={'b': threading.Lock()}", r"a default -> \['b'\] is a lock"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_told_apart_is_refused(case):
+    given, told = REFUSED[case]
+    source = f"import threading\ndef train(task, {given}): return 1"
+    with pytest.raises(InputError, match=told.removeprefix("train -> ")):
+        of(source)
+
+
+def test_a_refusal_says_how_it_is_reached():
+    source = (
+        "import threading\nLOCK = threading.Lock()\ndef fit():\n    with LOCK: return 1\n"
+        "def train(task): return fit()"
+    )
+    with pytest.raises(InputError, match="fit -> LOCK is a lock") as caught:
+        of(source)
+    assert "options" in caught.value.cure
+
+
+HELPERS = """
+RATES = {"one", "two", "three", "four", "five"}
+TABLE = frozenset({("a", 1), ("b", 2), ("c", 3)})
+def scale(x): return x * 2
+class Base:
+    rate = 1
+    def fit(self, task): return scale(task) if "one" in {"one", "two", "three", "x"} else TABLE
+    def again(self): return RATES
+"""
+TRAINING = """
+import helpers
+from helpers import Base
+class Kind(Base):
+    def first(self): return 1
+    def second(self): return self.first()
+def fit(task): return helpers.scale(task), Kind().second(), train
+def train(task):
+    from helpers import RATES
+    import helpers as all_of_them
+    return fit(task), RATES
+"""
+REORDERED = """
+# Another place for everything.
+from helpers import Base
+import helpers
+def train(task):
+
+    from helpers import RATES
+    import helpers as all_of_them
+    return fit(task), RATES
+class Kind(Base):
+    def second(self): return self.first()
+    def first(self): return 1
+def fit(task): return helpers.scale(task), Kind().second(), train
+"""
+
+
+def in_a_process(folder, seed, training, helpers=HELPERS):
+    folder.mkdir()
+    (folder / "training.py").write_text(training)
+    (folder / "helpers.py").write_text(helpers)
+    script = (
+        "import training; from canary.workers.naming import described;"
+        "print(described(training.train, ''))"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"},
+    ).stdout
+
+
+def test_processes_folders_and_orders_do_not_count_and_imported_modules_do(tmp_path):
+    first = in_a_process(tmp_path / "a", "1", TRAINING)
+    assert in_a_process(tmp_path / "b", "2", REORDERED) == first
+    other = HELPERS.replace("x * 2", "x * 3")
+    assert in_a_process(tmp_path / "c", "1", TRAINING, other) != first
+
+
+def test_a_function_of_a_module_is_told_by_what_it_is_now(monkeypatch):
+    """Importable functions are digested once and referred to by name; nothing is kept of it."""
+    before = described(calling, "train")
+    monkeypatch.setattr(sys.modules[__name__], "called", lambda: 2)
+    assert described(calling, "train")["code"] != before["code"]
+
+
+def called():
+    return 1
+
+
+def calling(task):
+    return called()
+
+
+def test_calls_may_go_deep():
+    source = "\n".join(f"def f{k}(): return f{k + 1}()" for k in range(2000))
+    held = sys.modules["deep_calls"] = type(sys)("deep_calls")
+    try:
+        exec(source + "\ndef f2000(): return 1", held.__dict__)
+        first = described(held.f0, "train")["code"]
+        exec("def f2000(): return 2", held.__dict__)
+        assert described(held.f0, "train")["code"] != first
+    finally:
+        del sys.modules["deep_calls"]
+
+
+def test_shared_parts_are_digested_once():
+    """Twenty functions that call the next one twice would else be a million."""
+    source = "\n".join(f"def f{k}(): return f{k + 1}() + f{k + 1}()" for k in range(20))
+    held = sys.modules["shared_parts"] = type(sys)("shared_parts")
+    try:
+        exec(source + "\ndef f20(): return 1", held.__dict__)
+        assert described(held.f0, "train")["code"]
+    finally:
+        del sys.modules["shared_parts"]
+
+
+def test_libraries_count_by_their_version(monkeypatch):
+    import importlib.metadata
+
+    from canary.workers.libraries import library
+
+    def train(task):
+        return np.mean(task.x), torch.nn.Linear, functools.reduce, threading.Lock
+
+    def digest():
+        library.cache_clear()
+        return described(train, "train")["code"]
+
+    before, version = digest(), importlib.metadata.version
+    assert digest() == before
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: "9" if name == "numpy" else version(name)
+    )
+    assert digest() != before
+    monkeypatch.undo()
+    assert digest() == before
