@@ -61,6 +61,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
         "audit ./model --canaries canaries.json --draws 20000 --seed 0 --out audit/",
         "audit ./model --canaries canaries.json --start-token '<|endoftext|>' --out audit/",
         "audit ./model --canaries canaries.json --factory mymodel.py:build --out audit/",
+        "audit /models/it --canaries canaries.json --out audit/ --ray head:6379 --worker-gpus 1",
     ),
     (
         after_training.exposure,

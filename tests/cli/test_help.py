@@ -56,7 +56,7 @@ from canary.signals.text_files import read_texts
 from canary.signals.text_measuring import measure_texts
 
 COUNTS = {
-    "audit": 3,
+    "audit": 4,
     "extract": 2,
     "report": 4,
     "plot": 2,
