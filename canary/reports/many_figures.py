@@ -10,13 +10,13 @@ import numpy as np
 from canary.errors import InputError
 from canary.membership.across import Across
 from canary.membership.studies import Growth, NullLosses, Scatter
-from canary.reports.canvas import log_rates
+from canary.reports.canvas import WIDE, canvas, log_rates, svg_element
 from canary.reports.palette import CONTROL, GRID, MUTED, SERIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ManyResult", "many_drawing", "of_many"]
+__all__ = ["ManyResult", "draw_many", "many_drawing", "of_many"]
 
 ManyResult = Across | Growth | NullLosses | Scatter
 """What can be drawn: one of these, or several of one kind."""
@@ -69,6 +69,15 @@ def many_drawing(given: ManyResult | Sequence[ManyResult]) -> Callable[[Axes], N
     }
     draw = drawings[kind]
     return lambda axes: draw(axes, group)
+
+
+def draw_many(
+    given: ManyResult | Sequence[ManyResult], name: str, *, size: tuple[float, float] = WIDE
+) -> str:
+    """A result, or several of one kind, as one ``svg`` of a page in which it has this name."""
+    with canvas(size) as figure:
+        many_drawing(given)(figure.subplots())
+        return svg_element(figure, f"{name} {size}")
 
 
 def _rocs_on(axes: Axes, group: list[Across]) -> None:
