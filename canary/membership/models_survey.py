@@ -24,7 +24,7 @@ from canary.membership.across import (
 )
 from canary.membership.fleet_intervals import OverFleets, groups_of, over_fleets
 from canary.membership.many import ManyScores, attack_models
-from canary.membership.models_needed import Needs, chosen_attacks, left_out_safely
+from canary.membership.models_needed import chosen_attacks, left_out_safely
 from canary.membership.repeats import repeated_models
 from canary.membership.studies import Growth, growth
 from canary.membership.survey import estimate_fields, rates_of
@@ -436,7 +436,7 @@ def _attacked(
     done: Callable[[int], object],
 ) -> AttackedModels:
     scores = attack_models(table, name, targets=rows, rule=rule)
-    least = 1.0 / int((~table.member[rows]).sum(axis=1).max())
+    least = 1.0 / int((~table.member[rows]).sum(axis=1).min())
     across = evaluate_models(scores, fprs=np.geomspace(least, 1.0, 200), confidence=confidence)
     points = tuple(tuple(one.tpr_at_fpr(fpr) for one in across.evaluations) for fpr in fprs)
     done(1)
@@ -495,7 +495,7 @@ def _silent(attacked: Sequence[AttackedModels], asked: Sequence[float]) -> list[
         least = 2.0 ** -float(one.scores.scores[:, one.scores.judged].max())
         if one.name == "R" and min(asked) < least * (1.0 - 1e-9):
             return [
-                f"Attack R calls nobody a member at a level below {least:.2g}: so few models say "
+                f"Attack R calls nobody a member at a level below {least:.3g}: so few models say "
                 "no more. The rule gaussian goes on"
             ]
     return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,7 @@ def render(found: ModelsSurvey) -> str:
     curves, grown = _curves(found), _grown(found)
     drawings: list[tuple[str, Any]] = [("roc", curves)] + ([("growth", grown)] if grown else [])
     alone = len(found.targets) == 1
+    order = [one.name for one in curves]
     return page(
         _TEMPLATE,
         heading=_heading(found),
@@ -76,7 +78,7 @@ def render(found: ModelsSurvey) -> str:
         rows=[model_cells(one) for one in found.attacked],
         # The drawings hold our own numbers and words only.
         figures={
-            (kind, width): Markup(draw_many(given, f"models {kind}", size=inches))  # noqa: S704
+            (kind, width): Markup(draw_many(given, f"models {kind}", size=inches, order=order))  # noqa: S704
             for kind, given in drawings
             for width, inches in (("wide", WIDE), ("narrow", NARROW))
         },
@@ -129,8 +131,8 @@ def model_columns(found: ModelsSurvey, *, intervals: bool = True) -> tuple[str, 
     rates = (f"TPR at FPR {percent_of(fpr, digits=None)}" for fpr in found.fprs)
     if not intervals:
         return "Attack", "AUC", *rates
-    several = ("Over models",) if len(found.targets) > 1 else ()
-    return "Attack", "AUC", *several, *rates, "Models to train"
+    several = ("SD",) if len(found.targets) > 1 else ()
+    return "Attack", "Models", "AUC", *several, *rates
 
 
 def model_cells(one: AttackedModels, *, intervals: bool = True) -> tuple[str, ...]:
@@ -138,14 +140,12 @@ def model_cells(one: AttackedModels, *, intervals: bool = True) -> tuple[str, ..
     if not intervals:
         return one.name, *(percent_of(number.value) for number in (one.auc, *one.tpr))
     spread = one.across.auc
-    several = (
-        (f"{100 * spread.least:.1f} to {100 * spread.most:.1f} %",) if spread.count > 1 else ()
-    )
+    several = (percent_of(spread.sd),) if spread.count > 1 else ()
     rates = (
         f"{interval_of(tpr)} at {percent_of(_mean_fpr(points), digits=None)}"
         for tpr, points in zip(one.tpr, one.points, strict=True)
     )
-    return one.name, interval_of(one.auc), *several, *rates, count(one.scores.models_trained)
+    return one.name, count(one.scores.models_trained), interval_of(one.auc), *several, *rates
 
 
 def _mean_fpr(points: tuple[OperatingPoint, ...]) -> float:
@@ -248,7 +248,7 @@ def _levels(found: ModelsSurvey) -> dict[str, Any] | None:
     return {
         "columns": (
             "Attack",
-            *(f"{rate} at level {alpha}" for alpha in shown for rate in ("FPR", "TPR")),
+            *(f"{rate} at {alpha}" for alpha in shown for rate in ("FPR", "TPR")),
         ),
         "rows": [
             (
@@ -317,9 +317,10 @@ def _perfect(found: ModelsSurvey) -> str | None:
     perfect, chance = found.perfect_samples()
     if not perfect:
         return None
+    few = "fewer than one" if chance < 1 else f"up to {count(math.ceil(chance))}"
     return (
         f"Of {plural(len(found.exposed.samples), 'sample')} {count(perfect)} have an AUC of 1; "
-        f"where there is nothing to find, up to {count(round(chance))} would by chance."
+        f"where there is nothing to find, {few} would by chance."
     )
 
 

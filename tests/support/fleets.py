@@ -220,3 +220,13 @@ def own_things(task):
         return model(x / 2)
 
     return predict
+
+
+def partly(task):
+    """As `means`, with noise of its own; models 1 and 4 fail."""
+    if task.number in (1, 4):
+        raise ValueError("no such luck")
+    centred = means(task)
+    return centred(task.samples) + np.random.default_rng(task.seed).normal(
+        size=(len(task.samples), CLASSES)
+    )
