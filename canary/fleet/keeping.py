@@ -141,6 +141,8 @@ def table_of_folder(
         arrays = _unpacked(last)
         member, label = arrays["member"], arrays["label"]
         keys, data = list(last.state["keys"]), str(last.state["data"])
+        if member.dtype != np.bool_ or member.shape != (len(keys), len(label)):
+            raise ValueError(f"flags of shape {member.shape} of {len(keys)} models")
         missing = {int(number): str(why) for number, why in last.state["missing"].items()}
     except (KeyError, TypeError, ValueError, AttributeError, OSError, EOFError) as error:
         raise RecordError(
