@@ -33,6 +33,7 @@ SMALL = {
     "skewnormal": ["--draws", "500", "--rounds", "1"],
     "startup": ["--runs", "1"],
     "toolbox": ["--samples", "500", "--classes", "3", "--fpr", "0.1", "--against"],
+    "workers": ["--alone", "--digits", "2", "2", "--texts", "10", "--rounds", "1"],
     "tree": ["--rounds", "1", "--vocabulary", "2000"],
 }
 """Options with which a benchmark takes a moment; the figures then mean nothing."""

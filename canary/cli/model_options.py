@@ -19,16 +19,22 @@ from canary.cli.options import (
     InFlight,
     KeyEnv,
     MaxRequests,
+    RayAddress,
     RequestTimeout,
     ServedModel,
     StartToken,
     TokenizerPath,
     TopK,
+    WorkerCpus,
+    WorkerGpus,
+    Workers,
 )
 from canary.errors import InputError
+from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
     from canary.models.base import LanguageModel
+    from canary.workers.cluster import RayWorkers
 
 __all__ = ["ModelOptions", "takes_model_options"]
 
@@ -51,22 +57,31 @@ class ModelOptions:
     in_flight: InFlight = None
     request_timeout: RequestTimeout = None
     top_k: TopK = None
+    ray: RayAddress = None
+    workers: Workers = None
+    worker_cpus: WorkerCpus = None
+    worker_gpus: WorkerGpus = None
 
     def load(self, model: str) -> LanguageModel:
         """The model, after a word of what is being loaded."""
+        from canary.models.base import Spread
         from canary.models.loading import load
 
-        source = self._source(model)
+        source, workers = self._source(model), self._workers()
         say(f"Loading {model}")
         with Bars() as bars:
             bars.phase(f"Loading {model}")
-            return load(
+            loaded = load(
                 source,
                 tokenizer=self.tokenizer,
                 dtype=self.dtype,
                 device=self.device,
                 factory=self.factory,
+                workers=workers,
             )
+        if isinstance(loaded, Spread):
+            say(f"{plural(loaded.lanes, 'worker')} of the cluster keep it ({loaded.facts.device})")
+        return loaded
 
     def load_beside(self, model: str) -> LanguageModel:
         """A second model, of which these options say only where and how it computes."""
@@ -102,6 +117,22 @@ class ModelOptions:
                 where=model,
             )
         return model
+
+    def _workers(self) -> RayWorkers | None:
+        """The workers that were asked for."""
+        asked = {"actors": self.workers, "cpus": self.worker_cpus, "gpus": self.worker_gpus}
+        given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+        if self.ray is None:
+            if given:
+                raise InputError(
+                    "options for workers were given, and no cluster",
+                    cure="give its address with --ray, or leave them out",
+                    where="--ray",
+                )
+            return None
+        from canary.workers.cluster import RayWorkers
+
+        return RayWorkers(address=self.ray, threads=self.worker_cpus or 1, **given)
 
     def running(self) -> dict[str, Any]:
         """The arguments that say how it is run once it is loaded."""

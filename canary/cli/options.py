@@ -39,6 +39,7 @@ __all__ = [
     "Method",
     "MethodName",
     "Model",
+    "RayAddress",
     "RequestTimeout",
     "Seed",
     "Separators",
@@ -46,6 +47,9 @@ __all__ = [
     "StartToken",
     "TokenizerPath",
     "TopK",
+    "WorkerCpus",
+    "WorkerGpus",
+    "Workers",
     "beside_of",
     "columns_of",
     "decodable",
@@ -295,6 +299,42 @@ TopK = Annotated[
         metavar="COUNT",
         help="For a server that gives no log-probabilities of a prompt: ask for so many of the "
         "likeliest next tokens, and for bounds.",
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        callback=decodable,
+        help="Have workers of a Ray cluster keep the model and compute: HOST:PORT of its head, "
+        "ray://HOST:PORT of its client server, auto for the cluster of this machine, local for "
+        "one that is started here. Such as --ray head:6379 --workers 8 --worker-gpus 1.",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        help="With --ray: how many keep the model.  [default: as many as there is room for]",
+    ),
+]
+WorkerCpus = Annotated[
+    int | None,
+    typer.Option(
+        "--worker-cpus",
+        min=1,
+        help="With --ray: processors of each worker, and threads that it computes with.  "
+        "[default: 1]",
+    ),
+]
+WorkerGpus = Annotated[
+    float | None,
+    typer.Option(
+        "--worker-gpus",
+        min=0,
+        help="With --ray: GPUs of each worker; 0.5 puts two on one.  [default: 0]",
     ),
 ]
 

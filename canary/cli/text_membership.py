@@ -121,6 +121,7 @@ def text(
     """
     from canary.membership.survey import rates_of
     from canary.membership.text_survey import KIND, SCHEMA, survey_texts
+    from canary.membership.words import check_enough_texts
     from canary.records.document import dump_document
     from canary.records.files import folder_made
     from canary.records.shards import discard_run, publish
@@ -151,6 +152,7 @@ def text(
         # What would be refused after hours is refused before them.
         check_confidence(confidence, "--confidence")
         rates_of(asked, int((~texts.member).sum()))
+        check_enough_texts(texts.texts, texts.member)
         loaded = options.load(model)
         second = None if reference is None else options.load_beside(reference)
         third = None if masked is None else options.load_masked(masked)

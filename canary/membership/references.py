@@ -52,7 +52,7 @@ class Compared:
 
     def left_out(self, values: Floats, fill: float) -> Floats:
         """The values (references, part) of those that are left out, in the shape of `less`."""
-        found = [np.take_along_axis(values, places, axis=0) for places in self.less]
+        found = [np.take_along_axis(values, rows, axis=0) for rows in self.less]
         return np.where(self.less >= 0, np.reshape(found, self.less.shape), fill)
 
 

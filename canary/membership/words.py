@@ -21,7 +21,15 @@ from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, Roc, roc
 
-__all__ = ["FOLDS", "LEVEL", "PERMUTATIONS", "WordsAlone", "word_scores", "words_alone"]
+__all__ = [
+    "FOLDS",
+    "LEVEL",
+    "PERMUTATIONS",
+    "WordsAlone",
+    "check_enough_texts",
+    "word_scores",
+    "words_alone",
+]
 
 FOLDS = 5
 """Parts of the texts, each of which is judged by what the others teach."""
@@ -182,6 +190,19 @@ def word_scores(
     return np.asarray(ranks[given.which])
 
 
+def check_enough_texts(texts: Sequence[str], member: NDArray[np.bool_]) -> None:
+    """An EstimationError if there are fewer than two different texts of a kind for each fold."""
+    different = set(zip(texts, member.tolist(), strict=True))
+    for kind, flag in (("members", True), ("nonmembers", False)):
+        count = sum(one == flag for _, one in different)
+        if count < 2 * FOLDS:
+            raise EstimationError(
+                f"{count} different {kind} are too few to compare words in {FOLDS} parts",
+                cure=f"give at least {2 * FOLDS} of either kind",
+                where="words_alone",
+            )
+
+
 @dataclass(frozen=True, eq=False)
 class _Texts:
     """Different texts, the fold and the flag of each, and which of them each given text is."""
@@ -193,6 +214,7 @@ class _Texts:
 
     @classmethod
     def of(cls, texts: Sequence[str], member: NDArray[np.bool_], seed: int) -> _Texts:
+        check_enough_texts(texts, member)
         known: dict[tuple[str, bool], int] = {}
         which = [
             known.setdefault((text, flag), len(known))
@@ -210,14 +232,8 @@ def _folds(texts: Sequence[str], member: NDArray[np.bool_], seed: int) -> NDArra
     rng = np.random.default_rng(seed)
     fold = np.empty(len(texts), np.int64)
     known: dict[str, int] = {}
-    for kind, flag in (("members", True), ("nonmembers", False)):
+    for flag in (True, False):
         at = np.flatnonzero(member == flag)
-        if len(at) < 2 * FOLDS:
-            raise EstimationError(
-                f"{len(at)} different {kind} are too few to compare words in {FOLDS} parts",
-                cure=f"give at least {2 * FOLDS} of either kind",
-                where="words_alone",
-            )
         for place, number in enumerate(rng.permutation(at).tolist()):
             fold[number] = known.setdefault(texts[number], place % FOLDS)
     return fold

@@ -35,6 +35,7 @@ __all__ = [
     "Moments",
     "Nodes",
     "Rows",
+    "Spread",
     "TellsMoments",
     "TellsQueries",
     "Walker",
@@ -194,6 +195,22 @@ class Children:
 
     tokens: IntArray
     offsets: IntArray | None = None
+
+    def places(self, nodes: IntArray) -> NDArray[np.int64]:
+        """Positions in `tokens` of the children of some nodes, where each node has its own."""
+        assert self.offsets is not None
+        counts = np.diff(self.offsets)[nodes]
+        starts = np.repeat(self.offsets[:-1][nodes] - (np.cumsum(counts) - counts), counts)
+        places: NDArray[np.int64] = starts + np.arange(len(starts))
+        return places
+
+    def take(self, nodes: IntArray) -> Children:
+        """The children of some nodes of the batch."""
+        if self.offsets is None:
+            return self
+        offsets = np.zeros(len(nodes) + 1, np.int64)
+        np.cumsum(np.diff(self.offsets)[nodes], out=offsets[1:])
+        return Children(self.tokens[self.places(nodes)], offsets)
 
     def part(self, start: int, stop: int) -> Children:
         """The children of the nodes ``start:stop`` of the batch."""
@@ -410,4 +427,22 @@ class TellsMoments(Protocol):
 
     def moments(self, rows: Rows) -> Moments:
         """What `LanguageModel.score` gives, with the moments at each place."""
+        ...
+
+
+@runtime_checkable
+class Spread(Protocol):
+    """A model that is kept several times, so that as many batches are computed at once."""
+
+    @property
+    def lanes(self) -> int:
+        """How many times it is kept."""
+        ...
+
+    def score_each(self, batches: Sequence[Rows]) -> list[FloatArray]:
+        """What `LanguageModel.score` gives for each batch, each computed as it is."""
+        ...
+
+    def moments_each(self, batches: Sequence[Rows]) -> list[Moments]:
+        """What `TellsMoments.moments` gives, likewise, if the model tells it."""
         ...

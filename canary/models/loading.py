@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from canary.errors import InputError, ModelError
 from canary.models.base import LanguageModel
@@ -16,11 +16,16 @@ from canary.models.pretrained import (
     check_folder,
     first_line,
     load_pretrained,
+    pretrained_tokenizer,
     read_config,
     wrap_pretrained,
 )
 from canary.models.served.endpoint import Endpoint, is_url
+from canary.tokens.base import Tokenizer
 from canary.tokens.fast import as_tokenizer, read_tokenizer
+
+if TYPE_CHECKING:
+    from canary.workers.cluster import RayWorkers
 
 __all__ = ["load"]
 
@@ -33,6 +38,7 @@ def load(
     device: str | None = None,
     factory: str | Callable[[dict[str, Any]], Any] | None = None,
     source_text: str | None = None,
+    workers: RayWorkers | None = None,
 ) -> LanguageModel:
     """A language model, whatever it was given as.
 
@@ -59,19 +65,32 @@ def load(
         nothing else is: no pickle, no remote code.
     source_text : str, optional
         What a sequence-to-sequence model reads; needed for one, and for nothing else.
+    workers : RayWorkers, optional
+        Actors of a cluster (`canary.workers.cluster`) that each load the model, from a
+        folder at the same path on all machines or by its hub id, and compute in the place
+        of this process. What comes back is a context manager, whose end is theirs.
 
     Raises
     ------
     ModelError
         If the model or its tokenizer is missing, damaged or of another kind.
     ServerError
-        If a server cannot be reached, or its numbers cannot be used.
+        If a server or cluster cannot be reached, or its numbers cannot be used.
+    MissingExtraError
+        If there are workers, and Ray is not installed.
 
     Notes
     -----
     Costs one pass over the parameters (fingerprint) and about 2,000 token computations
     (the noise of its arithmetic).
     """
+    if workers is not None:
+        return _load_spread(
+            source,
+            tokenizer,
+            workers,
+            {"dtype": dtype, "device": device, "factory": factory, "source_text": source_text},
+        )
     if is_url(source):
         source = Endpoint(source)
     if isinstance(source, Endpoint):
@@ -92,6 +111,48 @@ def load(
         cure="give a folder, a hub id, a torch module, or an object behind the seam "
         "(canary.models.base.LanguageModel)",
     )
+
+
+def _load_spread(
+    source: Any, tokenizer: Any, workers: RayWorkers, about: dict[str, Any]
+) -> LanguageModel:
+    from canary.models.spread import spread_model
+
+    if is_url(source) or isinstance(source, Endpoint):
+        raise InputError(
+            "a served model is computed by its server, and workers were given",
+            cure="leave the workers out (--ray), or give the folder of the model",
+            where=getattr(source, "base", source),
+        )
+    given = {"model": source, "tokenizer": tokenizer, "factory": about["factory"]}
+    for name, value in given.items():
+        if not isinstance(value, str | os.PathLike) and (value is not None or name == "model"):
+            raise InputError(
+                f"workers load the {name} themselves, and a {type(value).__name__} was given",
+                cure="give its path, a hub id, or the name of the factory",
+                where="load",
+            )
+    seam = _tokenizer_of(os.fspath(source), tokenizer, about["factory"])
+    named = {"source": source, "tokenizer": tokenizer}
+    paths = {name: None if one is None else _absolute(one) for name, one in named.items()}
+    if about["factory"] is not None:
+        place, _, attribute = about["factory"].rpartition(":")
+        if place.endswith(".py"):
+            about = {**about, "factory": f"{_absolute(place)}:{attribute}"}
+    return spread_model(workers, seam, {**paths, **about, "here": str(Path.cwd())})
+
+
+def _tokenizer_of(source: str, tokenizer: Any, factory: object) -> Tokenizer:
+    """What `load` would take for the tokenizer, after a look at what lies beside it."""
+    if factory is None:
+        return pretrained_tokenizer(source, tokenizer)[1]
+    check_folder(Path(source))
+    return read_tokenizer(source if tokenizer is None else tokenizer)
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    """A path as other processes find it; what is not here (a hub id) as it is."""
+    return str(Path(path).resolve()) if Path(path).exists() else os.fspath(path)
 
 
 def _open(endpoint: Endpoint, tokenizer: Any, *local: object) -> LanguageModel:
@@ -174,6 +235,7 @@ def _import_factory(name: str) -> Callable[[dict[str, Any]], Any]:
             assert spec is not None
             assert spec.loader is not None
             module = importlib.util.module_from_spec(spec)
+            sys.modules.setdefault(spec.name, module)  # where a dataclass looks for its module
             spec.loader.exec_module(module)
         else:
             module = _import_from_here(place)

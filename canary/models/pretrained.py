@@ -21,6 +21,7 @@ __all__ = [
     "check_weights",
     "first_line",
     "load_pretrained",
+    "pretrained_tokenizer",
     "read_config",
     "read_module",
     "tokenizer_of",
@@ -44,21 +45,32 @@ def load_pretrained(
     """
     from canary.models.torch_support import dtype_named, pick_device
 
+    wanted = "auto" if dtype is None else dtype_named(dtype)
+    place = "auto" if device == "auto" else pick_device(device)
+    # The tokenizer first: its absence is found before gigabytes are read.
+    base, seam = pretrained_tokenizer(source, tokenizer)
+    module = read_module(base, wanted, place)
+    if base != source:
+        module = _with_adapter(module, source)
+    return wrap_pretrained(module, seam, name=Path(source).name or source, source_text=source_text)
+
+
+def pretrained_tokenizer(source: str, tokenizer: Any) -> tuple[str, Tokenizer]:
+    """The model's base (itself, but for an adapter) and its tokenizer; its weights are there.
+
+    Raises
+    ------
+    ModelError
+        If folder, weights or tokenizer are missing or damaged.
+    """
     folder = Path(source)
     base = source
     if (folder / _ADAPTER).is_file():
         base = _base_of(folder)
     for part in {source, base}:
         check_weights(part)
-    wanted = "auto" if dtype is None else dtype_named(dtype)
-    place = "auto" if device == "auto" else pick_device(device)
-    # The tokenizer first: its absence is found before gigabytes are read.
     own = any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
-    seam = _pretrained_tokenizer(source if own else base, tokenizer)
-    module = read_module(base, wanted, place)
-    if base != source:
-        module = _with_adapter(module, source)
-    return wrap_pretrained(module, seam, name=folder.name or source, source_text=source_text)
+    return base, _pretrained_tokenizer(source if own else base, tokenizer)
 
 
 def wrap_pretrained(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from canary.models.base import Children, Expansion, FloatArray, IntArray, Nodes
 from canary.models.slots import NONE, Slots
 
-__all__ = ["SlabWalker"]
+__all__ = ["SlabWalker", "assembled"]
 
 Ints = NDArray[np.int64]
 
@@ -211,19 +211,12 @@ class SlabWalker(ABC):
             self._slots.drop(np.concatenate([between, *kept]))
             raise
         self._slots.drop(between)
-        return Expansion(path, _assemble(parts, n, tokens), handles, queries)
+        return Expansion(path, assembled(parts, n, tokens), handles, queries)
 
     def _some_children(
         self, distributions: Any, rows: Ints, nodes: Ints, tokens: Children
     ) -> FloatArray:
-        if tokens.offsets is None:
-            return self._children(distributions, rows, tokens)
-        counts = np.diff(tokens.offsets)[nodes]
-        offsets = np.zeros(len(nodes) + 1, np.int64)
-        np.cumsum(counts, out=offsets[1:])
-        return self._children(
-            distributions, rows, Children(tokens.tokens[_flat(tokens, nodes)], offsets)
-        )
+        return self._children(distributions, rows, tokens.take(nodes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,16 +248,7 @@ def _rows(here: Ints, slots: Ints, tokens: Ints, ends: NDArray[np.bool_]) -> _Ro
     )
 
 
-def _flat(tokens: Children, nodes: Ints) -> Ints:
-    """Positions in the flat children of the children of some nodes."""
-    assert tokens.offsets is not None
-    counts = np.diff(tokens.offsets)[nodes]
-    starts = np.repeat(tokens.offsets[:-1][nodes] - (np.cumsum(counts) - counts), counts)
-    positions: Ints = starts + np.arange(len(starts))
-    return positions
-
-
-def _assemble(parts: list[tuple[Ints, FloatArray]], n: int, tokens: Children) -> FloatArray:
+def assembled(parts: list[tuple[Ints, FloatArray]], n: int, tokens: Children) -> FloatArray:
     """The parts' log-probabilities in the order of the nodes."""
     if tokens.offsets is None:
         whole = np.empty((n, len(tokens.tokens)), np.float32)
@@ -273,5 +257,5 @@ def _assemble(parts: list[tuple[Ints, FloatArray]], n: int, tokens: Children) ->
         return whole
     flat = np.empty(len(tokens.tokens), np.float32)
     for nodes, values in parts:
-        flat[_flat(tokens, nodes)] = values
+        flat[tokens.places(nodes)] = values
     return flat

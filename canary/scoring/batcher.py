@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from canary.models.base import (
     Moments,
     Nodes,
     Rows,
+    Spread,
     TellsMoments,
     Walker,
 )
@@ -42,6 +44,7 @@ Stage = Callable[[str, int], Progress]
 """Told the name of a stage and the tokens it takes at most; gives what to tell of them."""
 
 _DEEP = 64  # tokens below the context for which a batch leaves room
+_PER_LANE = 2  # batches that are asked for together: each lane has the next at hand
 _BYTES_PER_LOGIT = 12  # a logit, its float32 copy and room for the normaliser
 
 
@@ -53,7 +56,8 @@ class Batcher:
     model : LanguageModel
     batch_size : int, optional
         Rows or nodes per batch; found by trial unless given. Numbers depend on it only
-        within ``model.facts.noise_bits``.
+        within ``model.facts.noise_bits``. A model that is kept several times (`Spread`) has
+        a batch of rows in each, and divides a batch of nodes.
     progress : callable, optional
         Told the number of queries after each batch.
 
@@ -75,14 +79,18 @@ class Batcher:
         self.model = model
         # On a processor other programs take turns with this one; their time says nothing of
         # a batch size. What is computed elsewhere is waited for.
-        self._clock = time.thread_time if model.facts.device == "cpu" else time.perf_counter
+        spread = model if isinstance(model, Spread) else None
+        here = model.facts.device == "cpu" and spread is None
+        self._clock = time.thread_time if here else time.perf_counter
+        self._spread, lanes = spread, spread.lanes if spread else 1
+        self._at_once = _PER_LANE * lanes if spread else 1
         self._progress = progress or (lambda queries: None)
-        logits = model.memory().free_bytes // (_BYTES_PER_LOGIT * model.facts.vocabulary)
-        self._tokens = _tuner(batch_size, start=2048, limit=logits)
-        self._nodes = _tuner(batch_size, start=64, limit=logits)
+        memory = model.memory()
+        logits = memory.free_bytes // (_BYTES_PER_LOGIT * model.facts.vocabulary)
+        self._tokens = _tuner(batch_size, start=2048, limit=logits // lanes)
+        self._nodes = _tuner(batch_size, start=64 * lanes, limit=logits)
         self._fixed_rows = batch_size
         self._most_probable = math.exp(model.facts.excess_nats)
-        memory = model.memory()
         self._held_tokens = memory.free_bytes // (4 * max(memory.bytes_per_held_token, 1))
 
     def node_batch(self, walker: Walker) -> int:
@@ -114,7 +122,15 @@ class Batcher:
         OutOfMemory
             If not even one row fits.
         """
-        return self._run(rows, lambda batch: self.model.score(batch)[:, None], 1)[:, 0]
+
+        def ask(batches: Sequence[Rows]) -> list[FloatArray]:
+            if self._spread:
+                found = self._spread.score_each(batches)
+            else:
+                found = [self.model.score(batch) for batch in batches]
+            return [values[:, None] for values in found]
+
+        return self._run(rows, ask, 1)[:, 0]
 
     def moments(self, rows: Rows) -> Moments:
         """`score`, with the moments of the distribution at each place.
@@ -135,17 +151,20 @@ class Batcher:
                 "here instead of asking its server",
             )
 
-        def ask(batch: Rows) -> FloatArray:
-            found = model.moments(batch)
+        def ask(batches: Sequence[Rows]) -> list[FloatArray]:
+            if self._spread:
+                told = self._spread.moments_each(batches)
+            else:
+                told = [model.moments(batch) for batch in batches]
             # Neither is ever above 0: a mean of log-probabilities, and minus a square root.
-            columns = (found.log_probs, found.means, -found.deviations)
-            return np.stack(columns, axis=1, dtype=np.float32)
+            columns = [(found.log_probs, found.means, -found.deviations) for found in told]
+            return [np.stack(three, axis=1, dtype=np.float32) for three in columns]
 
         values = self._run(rows, ask, 3)
         return Moments(values[:, 0], values[:, 1], -values[:, 2])
 
     def _run(
-        self, rows: Rows, ask: Callable[[Rows], FloatArray], numbers: int
+        self, rows: Rows, ask: Callable[[Sequence[Rows]], list[FloatArray]], numbers: int
     ) -> NDArray[np.float32]:
         """What `ask` gives for each scored token, `numbers` of them, in the order of the rows."""
         check_rows(rows, self.model.facts.vocabulary)
@@ -157,29 +176,45 @@ class Batcher:
         order = np.argsort(-lengths, kind="stable")  # longest first: trouble comes early
         at = 0
         while at < len(order):
-            longest = max(int(lengths[order[at]]), 1)
-            count = self._fixed_rows or max(1, self._tokens.size // longest)
-            if self._fixed_rows:
-                count = min(count, self._tokens.size)
-            part = order[at : at + count]
-            batch = rows.take(part)
+            parts = self._next_parts(order[at:], lengths)
             began = self._clock()
             try:
-                values = ask(batch)
+                answers = ask([rows.take(part) for part in parts])
             except OutOfMemory:
-                if len(part) == 1:
+                most = max(map(len, parts))
+                if most == 1:
                     raise
-                self._tokens.shrink(len(part) * (1 if self._fixed_rows else longest))
+                longest = max(int(lengths[order[at]]), 1)
+                self._tokens.shrink(most * (1 if self._fixed_rows else longest))
                 continue
-            if len(part) == count:
+            if all(len(part) == self._row_count(lengths[part[0]]) for part in parts):
                 self._tokens.observe(self._tokens.size, self._clock() - began)
-            self.check_numbers(values)
-            counts = scored[part]
-            within = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
-            out[np.repeat(first[part], counts) + within] = values
-            at += len(part)
-            self._progress(int(counts.sum()))
+            for part, values in zip(parts, answers, strict=True):
+                self.check_numbers(values)
+                counts = scored[part]
+                within = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
+                out[np.repeat(first[part], counts) + within] = values
+                at += len(part)
+                self._progress(int(counts.sum()))
         return out
+
+    def _row_count(self, longest: int) -> int:
+        """Rows of a batch whose longest has so many tokens."""
+        if self._fixed_rows:
+            return min(self._fixed_rows, self._tokens.size)
+        return max(1, self._tokens.size // max(int(longest), 1))
+
+    def _next_parts(self, order: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[Any]:
+        """The rows of the next batches: one, or some for each lane of a model that has them."""
+        parts: list[NDArray[np.int64]] = []
+        # So few rows that one batch would take them are for all lanes, too.
+        most = len(order) if self._fixed_rows else -(-len(order) // self._at_once)
+        at = 0
+        while at < len(order) and len(parts) < self._at_once:
+            part = order[at : at + min(self._row_count(lengths[order[at]]), most)]
+            parts.append(part)
+            at += len(part)
+        return parts
 
     def expand(
         self, walker: Walker, nodes: Nodes, tokens: Children, *, keep: bool = True

@@ -67,8 +67,6 @@ def correlation(x: ArrayLike, y: ArrayLike, *, confidence: float = 0.95) -> Corr
     >>> correlation([1, 2, 3, 4, 5], [1, 4, 9, 16, 25]).rank.value
     1.0
     """
-    from scipy.stats import rankdata
-
     where = "correlation"
     check_confidence(confidence, where)
     one, other = (real_array(v, "x and y", where, cure="give one for each") for v in (x, y))
@@ -85,7 +83,7 @@ def correlation(x: ArrayLike, y: ArrayLike, *, confidence: float = 0.95) -> Corr
             cure=f"give at least {_FEWEST} pairs that differ on both sides",
             where=where,
         )
-    ranks = _pearson(rankdata(one), rankdata(other))
+    ranks = _pearson(_ranks(one), _ranks(other))
     most = 1.0 - 12.0 / (n * (n * n - 1.0))
     finite = bool(np.isfinite(one).all() and np.isfinite(other).all())
     line = Estimate(math.nan, -1.0, 1.0)
@@ -96,6 +94,12 @@ def correlation(x: ArrayLike, y: ArrayLike, *, confidence: float = 0.95) -> Corr
     return Correlation(
         _interval(ranks, most, (1.0 + bound * bound / 2.0) / (n - 3), confidence), line, n
     )
+
+
+def _ranks(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """From 1, equal ones sharing their mean; scipy.stats has it too, for 44 MiB of memory."""
+    _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2.0)[place])
 
 
 def _pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +15,7 @@ from typing import Any
 from canary.errors import InputError, MissingExtraError, ServerError
 from canary.workers.base import Lost, Plain, Task, groups
 
-__all__ = ["RayWorkers"]
+__all__ = ["RayWorkers", "deaths", "told"]
 
 _PATIENCE = 10.0
 """Seconds to wait for an address to answer."""
@@ -40,17 +42,20 @@ class RayWorkers:
     at_once : int
         Jobs that a task is given together.
     cpus, gpus : float
-        What each group takes of a machine. A part of a GPU is a share of its memory that Ray
-        counts and does not enforce.
+        What each group, or each actor, takes of a machine. A part of a GPU is a share of its
+        memory that Ray counts and does not enforce.
     threads : int
         Threads of each worker process, for torch and numpy alike. The same number gives the
         same numbers as this process with as many.
     retries : int
-        How often a group is given to another worker.
+        How often a group, or the call of an actor, is given to another worker.
     in_flight : int, optional
         Twice what the cluster's processors can run at once, if not given.
     processors : int, optional
         With ``local``, how many the cluster has; as many as the machine has if not given.
+    actors : int, optional
+        Workers that each keep a model (`canary.load`); as many as the cluster has room for if
+        not given.
     environment : mapping
         Ray's ``runtime_env``: ``working_dir`` or ``py_modules`` bring the modules of your
         training functions to other machines, ``pip`` what they need there.
@@ -64,10 +69,18 @@ class RayWorkers:
     retries: int = 3
     in_flight: int | None = None
     processors: int | None = None
+    actors: int | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        least = {"at_once": 1, "threads": 1, "retries": 0, "in_flight": 1, "processors": 1}
+        least = {
+            "at_once": 1,
+            "threads": 1,
+            "retries": 0,
+            "in_flight": 1,
+            "processors": 1,
+            "actors": 1,
+        }
         low = [
             f"{name}={value}"
             for name, limit in least.items()
@@ -98,9 +111,8 @@ class RayWorkers:
         ServerError
             If the cluster cannot be reached, or has no machine that a group fits on.
         """
-        ray = _ray()
-        with self._connected(ray):
-            self._check_room(ray)
+        with self.connected() as ray:
+            self.room(ray)
             yield from self._run(ray, task, shared, jobs)
 
     def _run(
@@ -122,11 +134,11 @@ class RayWorkers:
                 numbers, left = running.pop(ticket)
                 try:
                     results = ray.get(ticket)
-                except _deaths(ray) as error:
+                except deaths(ray) as error:
                     if left:
                         waiting.append((numbers, left - 1))
                         continue
-                    results = [Lost(_told(error, self.retries + 1))] * len(numbers)
+                    results = [Lost(told(error, self.retries + 1))] * len(numbers)
                 except ray.exceptions.RayTaskError as error:
                     raise error.cause from error
                 yield from zip(numbers, results, strict=True)
@@ -135,29 +147,44 @@ class RayWorkers:
                 ray.cancel(ticket, force=True)
 
     @contextmanager
-    def _connected(self, ray: Any) -> Iterator[None]:
-        if ray.is_initialized():  # the caller's own connection, which stays
-            yield
+    def connected(self) -> Iterator[Any]:
+        """Ray, connected to the cluster; a connection that the caller has is used, and stays.
+
+        Raises
+        ------
+        MissingExtraError
+            If Ray is not installed.
+        ServerError
+            If the cluster cannot be reached.
+        """
+        ray = _ray()
+        if ray.is_initialized():
+            yield ray
             return
-        variables = {
-            **{f"{name}_NUM_THREADS": str(self.threads) for name in ("OMP", "MKL", "OPENBLAS")},
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            **self.environment.get("env_vars", {}),
-        }
-        about: dict[str, Any] = {"runtime_env": {**self.environment, "env_vars": variables}}
+        about: dict[str, Any] = {"runtime_env": self.surroundings()}
         if self.address == "local":
             about |= {"address": "local", "include_dashboard": False, "num_cpus": self.processors}
         else:
             about["address"] = self.address
         self._check_answers()
         try:
-            ray.init(configure_logging=False, log_to_driver=False, **about)
+            with _handler_kept():
+                ray.init(configure_logging=False, log_to_driver=False, **about)
         except (ConnectionError, OSError, RuntimeError, ValueError) as error:
             raise self._unreachable(error) from error
         try:
-            yield
+            yield ray
         finally:
             ray.shutdown()
+
+    def surroundings(self) -> dict[str, Any]:
+        """What worker processes begin with: Ray's ``runtime_env``."""
+        variables = {
+            **{f"{name}_NUM_THREADS": str(self.threads) for name in ("OMP", "MKL", "OPENBLAS")},
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            **self.environment.get("env_vars", {}),
+        }
+        return {**self.environment, "env_vars": variables}
 
     def _check_answers(self) -> None:
         """Find out in seconds whether anybody listens; Ray itself asks for minutes."""
@@ -173,16 +200,22 @@ class RayWorkers:
         return ServerError(
             f"no Ray cluster can be reached ({str(error).partition(chr(10))[0]})",
             cure="check the address, and that `ray status` answers there; the same versions of "
-            "Python and Ray run on both sides; address='local' starts a cluster here",
+            "Python and Ray run on both sides, and where the cluster asks for a token it is in "
+            "RAY_AUTH_TOKEN; the address local starts a cluster here",
             where=self.address,
         )
 
-    def _check_room(self, ray: Any) -> None:
-        """A group that fits on no machine would wait for ever."""
+    def room(self, ray: Any) -> int:
+        """How many groups or actors the machines of the cluster hold at once.
+
+        Raises
+        ------
+        ServerError
+            If not one fits on any machine: it would wait for ever.
+        """
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        if not any(
-            node.get("CPU", 0) >= self.cpus and node.get("GPU", 0) >= self.gpus for node in machines
-        ):
+        places = sum(self._places(machine) for machine in machines)
+        if not places:
             most = [max((node.get(kind, 0) for node in machines), default=0) for kind in _KINDS]
             raise ServerError(
                 f"no machine of the cluster has {self.cpus:g} processors and {self.gpus:g} GPUs; "
@@ -190,6 +223,14 @@ class RayWorkers:
                 cure="ask for fewer, or start a worker node that has them",
                 where=self.address,
             )
+        return places
+
+    def _places(self, machine: Mapping[str, float]) -> int:
+        """How many fit on one machine."""
+        fitting = machine.get("CPU", 0) / self.cpus
+        if self.gpus:
+            fitting = min(fitting, machine.get("GPU", 0) / self.gpus)
+        return int(fitting + 1e-9)
 
 
 def _ray() -> Any:
@@ -204,12 +245,32 @@ def _ray() -> Any:
     return ray
 
 
-def _deaths(ray: Any) -> tuple[type[BaseException], ...]:
+def deaths(ray: Any) -> tuple[type[BaseException], ...]:
     """What Ray raises when a worker is gone, and nothing that a task raised."""
-    names = ("WorkerCrashedError", "NodeDiedError", "ObjectLostError", "OutOfMemoryError")
+    names = (
+        "WorkerCrashedError",
+        "NodeDiedError",
+        "ObjectLostError",
+        "OutOfMemoryError",
+        "RayActorError",
+    )
     return tuple(getattr(ray.exceptions, name) for name in names)
 
 
-def _told(error: BaseException, workers: int) -> str:
+def told(error: BaseException, workers: int) -> str:
+    """How many workers died at something, and of what the last."""
     kind = type(error).__name__
     return f"{workers} worker{'s' if workers > 1 else ''} died at it, the last by {kind}"
+
+
+@contextmanager
+def _handler_kept() -> Iterator[None]:
+    """What this process does on SIGTERM stays its own; Ray would put its handler there."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, held)

@@ -78,6 +78,7 @@ def measured(scores: ManyScores, rule: str) -> dict[str, Any]:
         "name": scores.name,
         "rule": rule,
         "auc": spread(across.auc),
+        "auc_of_targets": rounded(one.auc.value for one in across.evaluations),
         "tpr_at_1_percent": spread(across.tpr_at_fpr(FPR)),
         "models_trained": scores.models_trained,
     }
@@ -186,6 +187,7 @@ def studied(found: Tables, configuration: Configuration, out: Path) -> dict[str,
         "distilled": [one.models for one in found.distilled],
         "accuracy_on_members": spread(Spread.of(inside)),
         "accuracy_on_others": spread(Spread.of(outside)),
+        "accuracy_on_members_of_targets": rounded(inside[:TARGETS]),
         "paper_auc": PAPER.get(configuration.name, {}),
         "attacks": [measured(scores, rule) for rule, scores in every],
         "growth": [

@@ -112,7 +112,7 @@ CONFIGURATIONS = (
     ),
     Configuration(
         name="mnist-2", train=digits(4), members=5000, population=5500,
-        models=64, targets=3, distilled=16,
+        models=64, targets=3, distilled=8,
     ),
     Configuration(
         name="cifar10", train=ALEXNET, members=1000, population=2000,

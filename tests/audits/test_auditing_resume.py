@@ -189,8 +189,8 @@ def test_a_finished_audit_is_read_from_its_parts(place, name, method):
         return told.append
 
     again = audit(build(name), canaries, **options, stage=stage)
-    assert left == [0]
+    assert len(left) == 1
     assert again.canaries == first.canaries
     assert again.formats[0].histogram == first.formats[0].histogram
     assert again.formats[0].skew_normal == first.formats[0].skew_normal is not None
-    assert sum(told) <= 4 * (4 + 6)  # along the walk, and as rows
+    assert sum(told) <= left[0] <= 4 * (4 + 6)  # canaries along the walk, and as rows

@@ -210,6 +210,14 @@ def test_a_run_that_was_stopped_goes_on_and_leaves_its_result_alone(
     ]
 
 
+def test_too_few_texts_are_refused_before_the_model_is_asked(command, model, texts):
+    write_texts("few.jsonl", texts[:9])
+    outcome = command("membership", "text", model, "few.jsonl", "out.jsonl", "--out", "report")
+    assert outcome.code == 2
+    assert "9 different members are too few to compare words" in outcome.err
+    assert not Path("report").exists()
+
+
 def test_what_is_read_is_not_written(command, model, texts):
     Path("membership.json").write_text(Path("in.jsonl").read_text())
     outcome = command("membership", "text", model, "membership.json", "out.jsonl", "--out", ".")

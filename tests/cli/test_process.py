@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -39,9 +40,11 @@ def test_audit_prints_one_document_and_its_own_words_only(workplace, model):
     done = process("audit", model, *AUDIT, "--draws", "200", "--out", "a", "--json")
     assert done.returncode == 0, done.stderr
     assert strict(done.stdout)["kind"] == "canary audit"
-    words = done.stderr.splitlines()
+    # On a busy machine it also says now and then how far it is.
+    words = [line for line in done.stderr.splitlines() if not re.search(r"[:,] \d+ s$", line)]
     assert words[0] == f"Loading {model}"
-    assert words[1].strip() == ""  # the table comes next: no warning, no bar
+    assert words[1].startswith("note: The tokenizer puts no token before a text")
+    assert words[2].strip() == ""  # the table comes next: no warning, no bar
     assert words[-1].startswith("The report is a/report.html")
     assert sorted(files(Path("a"))) == ["audit.json", "report.html"]
 

@@ -22,9 +22,7 @@ pytestmark = [
 @pytest.fixture(scope="module", autouse=True)
 def _cluster():
     """One cluster for all: a connection that is there is used, and stays."""
-    import ray
-
-    with workers()._connected(ray):
+    with workers().connected():
         yield
 
 

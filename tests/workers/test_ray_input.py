@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 import sys
-from types import ModuleType, SimpleNamespace
 
 import fleets
 import numpy as np
 import pytest
+from stand_in_ray import ray_of
 
 from canary.errors import InputError, MissingExtraError, ServerError
 from canary.fleet.running import Fleet
@@ -19,60 +19,6 @@ from canary.workers.cluster import RayWorkers
 
 def fleet(train=fleets.means, models=3):
     return Fleet(train, fleets.made(), subsets(30), models, 0, outputs="logits")
-
-
-class DiedError(Exception):
-    pass
-
-
-class RaisedError(Exception):
-    def __init__(self, cause):
-        super().__init__()
-        self.cause = cause
-
-
-def ray_of(*, init=None, deaths=0, cpus=2.0):
-    """A module that answers as Ray does, with one worker in this process.
-
-    The first jobs that it is given lose their worker, as many as `deaths`.
-    """
-    ray = ModuleType("ray")
-    ray.told, ray.left, ray.most = {}, deaths, 0
-    running = {}
-
-    def start(**about):
-        ray.told = about
-        if init is not None:
-            raise init
-
-    def submitted(task):
-        def remote(shared, jobs):
-            ticket = object()
-            running[ticket] = (task, shared, jobs)
-            ray.most = max(ray.most, len(running))
-            return ticket
-
-        return SimpleNamespace(remote=remote)
-
-    def get(ticket):
-        task, shared, jobs = running.pop(ticket)
-        if ray.left:
-            ray.left -= 1
-            raise DiedError
-        try:
-            return task(shared, jobs)
-        except Exception as error:
-            raise RaisedError(error) from error
-
-    ray.init, ray.shutdown, ray.is_initialized = start, lambda: None, lambda: False
-    ray.put, ray.get, ray.remote = dict, get, lambda **options: submitted
-    ray.wait = lambda tickets, num_returns: (tickets[:1], tickets[1:])
-    ray.cancel = lambda ticket, force: running.pop(ticket, None)
-    ray.cluster_resources = lambda: {"CPU": cpus}
-    ray.nodes = lambda: [{"Alive": True, "Resources": {"CPU": cpus}}]
-    names = ("WorkerCrashedError", "NodeDiedError", "ObjectLostError", "OutOfMemoryError")
-    ray.exceptions = SimpleNamespace(RayTaskError=RaisedError, **dict.fromkeys(names, DiedError))
-    return ray
 
 
 @pytest.fixture

@@ -1,0 +1,333 @@
+"""A model that workers keep gives what the same model gives in this process.
+
+By a stand-in for Ray whose workers are in this process, and die when they are told to.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_models import build
+from stand_in_ray import OtherError, ray_of
+
+from canary.audits.auditing import exposure
+from canary.audits.extracting import extract
+from canary.corpus.canaries import generate
+from canary.errors import ModelError, OutOfMemory, ServerError
+from canary.formats.format import Format
+from canary.models import conformance
+from canary.models.base import Children, Context, Rows, Spread
+from canary.models.dividing import divided, rows_below
+from canary.models.kept import KeptModel
+from canary.models.spread import spread_over
+from canary.scoring.batcher import Batcher
+from canary.search.enumerate import enumerate_leaves
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.tree import compile_tree
+from canary.workers.actors import Actors, Call
+from canary.workers.cluster import RayWorkers
+
+CODE = "T: {digit:3}."
+
+
+def keep_named(name):
+    return KeptModel(build(name))
+
+
+@pytest.fixture
+def spread(monkeypatch):
+    """Models by name, kept by workers of a stand-in."""
+
+    def of(name, workers=2, retries=3, make=keep_named, **ray):
+        module = ray_of(cpus=float(workers), **ray)
+        monkeypatch.setitem(sys.modules, "ray", module)
+        actors = Actors(RayWorkers(retries=retries), make, {"name": name})
+        model = spread_over(actors, build(name).tokenizer)
+        model.ray = module
+        return model
+
+    return of
+
+
+@pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", ["table", "gpt2", "mistral"])
+def test_conformance(name, check, spread):
+    check(spread(name))
+
+
+def rows(count=150, seed=0):
+    rng = np.random.default_rng(seed)
+    return Rows.of([rng.integers(0, 45, rng.integers(2, 30)).tolist() for _ in range(count)])
+
+
+@pytest.mark.parametrize("every", [0, 3])
+def test_rows_are_scored_to_the_last_bit_whoever_dies(every, spread):
+    """Each batch is computed as it would be here."""
+    given = rows()
+    for name in ("lstm", "gpt2"):
+        model = spread(name, workers=3, every=every)
+        here, there = Batcher(build(name), batch_size=8), Batcher(model, batch_size=8)
+        assert (there.score(given) == here.score(given)).all()
+        wanted, found = here.moments(given), there.moments(given)
+        assert (found.deviations == wanted.deviations).all()
+        assert (len(model.ray.actors) > 3) == bool(every)  # others took the place of the dead
+        assert sum(not actor.killed for actor in model.ray.actors) == 3
+
+
+def test_batches_found_by_trial_are_for_all_workers(spread):
+    model = spread("gpt2", workers=3)
+    found = Batcher(model).score(rows(40))
+    np.testing.assert_allclose(found, Batcher(build("gpt2")).score(rows(40)), atol=1e-4)
+    assert [actor.asked.count("score") for actor in model.ray.actors] == [2, 2, 2]
+
+
+WALKS = [("rank", 5), ("enumeration", 0), ("enumeration", 5), ("importance", 5)]
+
+
+@pytest.mark.parametrize(("method", "every"), WALKS)
+def test_walks_count_the_same_whoever_dies(method, every, spread):
+    """On a table, whose arithmetic has no noise, to the last bit."""
+    canaries = generate(CODE, repetitions=[1], per_repetition=4, controls=2, seed=1)
+    told = {"method": method, "draws": 100, "seed": 0, "batch_size": 32}
+    queries = []
+
+    def stage(_name, _queries):
+        return queries.append
+
+    here = exposure(build("table"), canaries, stage=stage, **told)
+    spent, queries[:] = sum(queries), []
+    model = spread("table", every=every)
+    there = exposure(model, canaries, stage=stage, **told)
+    assert [one.to_dict() for one in there] == [one.to_dict() for one in here]
+    assert sum(queries) == spent
+    assert (len(model.ray.actors) > 2) == bool(every)
+
+
+@pytest.mark.parametrize("every", [0, 7])
+def test_extraction_proves_the_same_whoever_dies(every, spread):
+    told = {"top": 3, "batch_size": 32}
+    here = extract(build("lstm"), Format(CODE), **told)
+    there = extract(spread("lstm", every=every), Format(CODE), **told)
+    assert [c.fill for c in there.candidates] == [c.fill for c in here.candidates]
+    assert [c.px_bits for c in there.candidates] == pytest.approx(
+        [c.px_bits for c in here.candidates], abs=here.noise_bits
+    )
+    assert there.proven
+    assert here.proven
+
+
+def test_a_walk_that_was_interrupted_goes_on(spread):
+    """What was being done holds no states for ever; those that may be gone are computed again."""
+    model = spread("lstm")
+    paths = np.arange(40, dtype=np.int32)[:, None]
+    tokens = Children(np.arange(4, dtype=np.int32))
+    with model.open(Context(np.arange(3)), memory_bytes=2**22) as walker:
+        room = walker.room
+        held = walker.expand(conformance._nodes(paths.tolist()), tokens)
+        twice = np.repeat(paths, 2, axis=1).tolist()
+        below = conformance._nodes(twice, handles=held.handles)
+        wanted = walker.expand(below, tokens, keep=False)
+        ask = model._actors.ask
+
+        def stopped(calls):
+            ask(calls)
+            raise KeyboardInterrupt
+
+        model._actors.ask = stopped
+        with pytest.raises(KeyboardInterrupt):
+            walker.expand(below, tokens)
+        model._actors.ask = ask
+        found = walker.expand(below, tokens, keep=False)
+        np.testing.assert_allclose(found.log_probs, wanted.log_probs, atol=1e-5)
+        assert found.queries == wanted.queries == 40
+        walker.release(held.handles)
+        assert walker.room == room
+
+
+# Which lane computes what.
+
+
+def test_nodes_stay_with_their_states_unless_a_lane_has_too_many():
+    room = np.full(2, 100)
+    even = np.arange(64) // 32
+    assert (divided(even, room) == even).all()
+    to = divided(np.zeros(64, np.int64), room)
+    assert np.bincount(to).tolist() == [32, 32]
+    assert (to.reshape(-1, 8) == to.reshape(-1, 8)[:, :1]).all()  # in runs of eight
+    assert np.bincount(to[:32], minlength=2).tolist() == [16, 16]  # all over the batch
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 7])
+def test_whatever_stands_nowhere_fills_up_the_others(lanes):
+    rng = np.random.default_rng(lanes)
+    for n in (0, 1, 15, 16, 100, 1000):
+        given = np.where(rng.random(n) < 0.5, rng.integers(0, lanes, n), -1)
+        to = divided(given, np.full(lanes, 9))
+        assert ((to >= 0) & (to < lanes)).all()
+        if n >= 16:
+            share = max(-(-n // lanes), 8)
+            assert np.bincount(to, minlength=lanes).max() <= 1.5 * share + 8
+        else:
+            assert (to == given)[given >= 0].all()
+            assert len(set(to[given < 0].tolist())) <= 1
+
+
+def test_rows_below_share_ancestors():
+    paths = np.array([[1, 2, 3], [1, 2, 4], [1, 0, 0], [2, 2, 3]], np.int32)
+    # ends: four; on the way: 1, 2 (of the last), 1-2, 2-2
+    assert rows_below(paths, np.array([3, 3, 1, 3])) == 4 + 2 + 2
+    assert rows_below(paths[:0], np.zeros(0, np.int64)) == 0
+
+
+COMPUTED: dict[int, int] = {}
+
+
+class Counting(KeptModel):
+    """Counts what it computes itself."""
+
+    def expand(self, **given):
+        found = super().expand(**given)
+        COMPUTED[id(self)] = COMPUTED.get(id(self), 0) + found["queries"]
+        return found
+
+
+def keep_counting(name):
+    return Counting(build(name))
+
+
+@pytest.mark.parametrize(
+    ("text", "workers", "more"), [(CODE, 2, 1.1), (CODE, 4, 1.25), ("T: {re:(a|b){10}}", 2, 1.25)]
+)
+def test_all_workers_have_a_share_and_little_is_computed_twice(text, workers, more, spread):
+    COMPUTED.clear()
+    model = spread("table", workers=workers, make=keep_counting)
+    tree = compile_tree(Format(text), CandidateEncoder(model.tokenizer))
+    batcher, queries = Batcher(model, batch_size=64), 0
+    with model.open(Context(tree.context), memory_bytes=2**26) as walker:
+        for _leaves, spent in enumerate_leaves(tree, walker, batcher):
+            queries += spent
+    assert queries == tree.queries()
+    assert queries <= sum(COMPUTED.values()) <= more * queries
+    assert max(COMPUTED.values()) <= 1.5 * sum(COMPUTED.values()) / workers
+
+
+# What workers cannot do.
+
+
+def keep_other(name, made=[]):  # noqa: B006 - counts the workers
+    made.append(name)
+    model = build("lstm")
+    if len(made) % 2:
+        return KeptModel(model)
+
+    class Other:
+        facts = replace(model.facts, fingerprint="another")
+        memory = model.memory
+
+    return KeptModel(Other())
+
+
+def test_workers_with_another_model_are_refused(spread):
+    with pytest.raises(ServerError, match="do not have the same model: fingerprint"):
+        spread("lstm", make=keep_other)
+
+
+def test_workers_with_other_software_are_refused(spread, monkeypatch):
+    monkeypatch.setattr("canary.models.kept.versions", lambda: {"python": "2.7"})
+    with pytest.raises(ServerError, match="a worker has .*; install the same versions"):
+        spread("lstm")
+
+
+def fail(name):
+    raise ModelError("is damaged", cure="save it again", where=name)
+
+
+def test_a_model_that_does_not_load_is_told_as_it_is(spread):
+    with pytest.raises(ModelError, match="lstm: is damaged; save it again"):
+        spread("lstm", make=fail)
+
+
+def test_a_call_that_ends_its_workers_ends_with_an_error(spread):
+    with pytest.raises(ServerError, match="3 workers died at it, the last by DiedError; look for"):
+        spread("lstm", retries=2, deaths=6)
+
+
+def test_a_cluster_that_fails_is_told(spread):
+    model = spread("lstm")
+    model.ray.get = lambda ticket: (_ for _ in ()).throw(OtherError("no head\nany more"))
+    with pytest.raises(ServerError, match=r"local: the cluster failed \(no head\); look at"):
+        model.memory()
+
+
+def test_no_room_is_said_before_anything_waits(spread, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", ray_of())
+    with pytest.raises(ServerError, match="room for 2 workers of 1 processors .* and 3 were"):
+        Actors(RayWorkers(actors=3), keep_named, {"name": "lstm"})
+    model = spread("lstm", deaths=0)
+    model.ray.nodes = lambda: [{"Alive": True, "Resources": {"CPU": 1.0}}]
+    model.ray.left = 1
+    with pytest.raises(ServerError, match="a worker died, and the machines that are left"):
+        model.memory()
+
+
+def test_a_worker_that_can_start_nowhere_is_not_waited_for(spread):
+    """Its machine was lost, and the cluster learns of it later."""
+    model = spread("lstm")
+    waits = []
+
+    def wait(tickets, num_returns, timeout):
+        waits.append(timeout)
+        if len(waits) == 2:
+            model.ray.nodes = lambda: [{"Alive": True, "Resources": {"CPU": 1.0}}]
+        return [], tickets
+
+    model.ray.wait = wait
+    with pytest.raises(ServerError, match="a worker died, and the machines that are left"):
+        model.memory()
+    assert len(waits) == 2
+
+
+def test_memory_is_divided_among_those_who_share_it(spread):
+    model = spread("table", workers=4)
+    here = build("table").memory()
+    assert model.memory().free_bytes == here.free_bytes  # four workers on one machine
+    assert model.lanes == 4
+    assert isinstance(model, Spread)
+
+
+class Small:
+    """Takes two rows at once."""
+
+    def __init__(self):
+        self.model = build("lstm")
+        self.facts, self.memory = self.model.facts, self.model.memory
+        self.tokenizer = self.model.tokenizer
+
+    def score(self, given):
+        if len(given) > 2:
+            raise OutOfMemory("full")
+        return self.model.score(given)
+
+
+def keep_small(name):
+    return KeptModel(Small())
+
+
+def test_batches_that_do_not_fit_are_halved(spread):
+    given = rows(30)
+    found = Batcher(spread("lstm", make=keep_small), batch_size=8).score(given)
+    assert (found == Batcher(build("lstm"), batch_size=2).score(given)).all()
+
+
+def test_calls_go_where_they_are_sent(spread):
+    actors = spread("table", workers=3)._actors
+    assert actors.ask([]) == []
+    found = actors.ask([Call("about", to=2), Call("memory"), Call("about", to=0)])
+    assert found[0] == found[2]
+    assert len(actors.ask([Call("memory")] * 20)) == 20
+    assert sys.modules["ray"].most == 2  # never more wait or run at one
+    actors.close()
+    assert actors.count == 0
