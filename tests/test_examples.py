@@ -52,6 +52,8 @@ HAS = {
         "output",
         "target.npz",
         "shadow.npz",
+        *(f"model{number}.npz" for number in range(6)),
+        "fleet",
         "query.npz",
         "other1.npz",
         "other2.npz",
@@ -92,6 +94,7 @@ NOT_RUN = {
     "from canary.workers.cluster import RayWorkers": "joins a cluster; tests/workers start one",
     "python recipes/reseeded": "trains 300 models, for ten minutes",
     "python recipes/private": "needs opacus, and trains by DP-SGD for minutes",
+    "canary membership models fleet/": "the folder of a fleet; the command's tests make one",
     "CANARY_DATA": "needs data that is not shipped, and hours",
 }
 """How blocks begin that are not run, and why; each is marked in its page."""

@@ -15,6 +15,7 @@ from canary.cli import (
     deciding,
     extracting,
     forgetting,
+    many_models,
     membership_commands,
     text_membership,
 )
@@ -116,6 +117,12 @@ _MEMBERSHIP: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
         "membership risk --target target.npz --shadow shadow.npz --out risk.parquet",
     ),
     (
+        many_models.models,
+        "membership models model0.npz model1.npz model2.npz model3.npz model4.npz model5.npz "
+        "--attacks all --out report/ --json",
+        "membership models fleet/ --target 3 --alphas 0.01,0.1 --rule gaussian --out report/",
+    ),
+    (
         text_membership.text,
         "membership text ./model members.jsonl nonmembers.jsonl --attacks all --out report/ --json",
         "membership text ./model members.jsonl nonmembers.jsonl --reference ./model-b "
@@ -152,8 +159,8 @@ for _where, _commands in ((app, _COMMANDS), (_membership, _MEMBERSHIP)):
 def _membership_root() -> None:
     """Attack classifiers and texts, and score risks.
 
-    Can somebody tell what was in the training data? The guides are docs/membership.md, and
-    docs/membership-text.md for texts.
+    Can somebody tell what was in the training data? The guides are docs/membership.md,
+    docs/many-models.md for many models, and docs/membership-text.md for texts.
     """
 
 

@@ -13,7 +13,7 @@ from canary.cli.outputs import check_outputs
 from canary.errors import InputError
 from canary.statistics.numbers import plural
 
-__all__ = ["Confidence", "Fprs", "ReportFolder", "attack", "rates", "risk"]
+__all__ = ["Confidence", "Fprs", "ReportFolder", "attack", "numbers_of", "risk"]
 
 ScaleName = Literal["log", "linear"]
 
@@ -130,7 +130,7 @@ def attack(
     )
     from canary.signals.measuring import measure
 
-    asked = None if fpr is None else rates(fpr)
+    asked = None if fpr is None else numbers_of(fpr, "--fpr")
     keep = "neural" in attacks or (
         attacks.strip() == "all" and all(_small(place) for place in (target, shadow))
     )
@@ -246,13 +246,13 @@ def _small(place: Path) -> bool:
     return not place.is_file() or place.stat().st_size <= _HELD
 
 
-def rates(given: str) -> list[float]:
-    """The false positive rates in ``0.001,0.01``."""
+def numbers_of(given: str, option: str) -> list[float]:
+    """The rates in ``0.001,0.01``."""
     try:
         return [float(part) for part in given.split(",")]
     except ValueError as error:
         raise InputError(
             f"expected rates with commas between them, got {given!r}",
             cure="write 0.001,0.01",
-            where="--fpr",
+            where=option,
         ) from error

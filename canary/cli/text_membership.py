@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from canary.cli.console import Bars, emit, resumable, say, show_table
-from canary.cli.membership_commands import Confidence, Fprs, ReportFolder, rates
+from canary.cli.membership_commands import Confidence, Fprs, ReportFolder, numbers_of
 from canary.cli.model_options import ModelOptions, takes_model_options
 from canary.cli.options import Column, Json, Model, Seed, decodable
 from canary.cli.outputs import check_outputs, factory_file, model_files
@@ -136,7 +136,7 @@ def text(
     from canary.signals.text_measuring import measure_texts, text_signals_of
     from canary.statistics.checks import check_confidence
 
-    asked = None if fpr is None else rates(fpr)
+    asked = None if fpr is None else numbers_of(fpr, "--fpr")
     text_signals_of(attacks, reference=reference is not None, masked=masked is not None)
     with folder_made(out) as folder:
         numbers, page, parts = folder / "membership.json", folder / "report.html", folder / "parts"

@@ -1,9 +1,10 @@
-"""The results of a fleet on disk: one file for each model, one for each checkpoint."""
+"""The results of a fleet on disk: a file for each model, one for each checkpoint, one for all."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import RecordError
+from canary.fleet.fingerprints import print_of
+from canary.records.document import load_document
 from canary.records.files import atomic_write
-from canary.records.shards import Run, Series, Shard
+from canary.records.shards import KIND, MANIFEST, SCHEMA, Run, Series, Shard
+from canary.signals.table import Origin, SignalTable
 from canary.workers.base import Plain
 
-__all__ = ["Kept", "checkpoint_path"]
+__all__ = ["Kept", "checkpoint_path", "table_of_folder"]
+
+_FLEET = "fleet"
 
 
 def checkpoint_path(folder: Path, key: str) -> Path:
@@ -76,6 +82,99 @@ class Kept:
             _add(self.run.series(_beside(key)), about, {"outputs": result["outputs"]})
         _add(self.run.series(key), about, result["values"])
 
+    def put_fleet(
+        self,
+        keys: Sequence[str],
+        member: NDArray[np.bool_],
+        label: NDArray[np.int64],
+        *,
+        data: str,
+        missing: Mapping[int, str],
+    ) -> None:
+        """Keep which models are a fleet, and what each was trained on, for `table_of_folder`."""
+        series = self.run.series(_FLEET)
+        about = {
+            "keys": list(keys),
+            "missing": {str(number): why for number, why in missing.items()},
+            "data": data,
+            "split": print_of(member, label),
+        }
+        if not len(series) or series[len(series) - 1].state != about:
+            series.append(about, _packed({"member": member, "label": label}))
+
+
+def table_of_folder(
+    folder: str | os.PathLike[str], *, done: Callable[[int], object] = lambda models: None
+) -> SignalTable:
+    """The table of the fleet that was run last in a folder.
+
+    Parameters
+    ----------
+    folder : path-like
+        Where `canary.Fleet.run` keeps its results. Of models that were made for another one,
+        distilled say, it is not told.
+    done : callable
+        Told of every model that was read.
+
+    Returns
+    -------
+    SignalTable
+        As that run gave it, without groups and outputs; what was missing is.
+
+    Raises
+    ------
+    RecordError
+        If no fleet was run to its end there, or a file is missing or damaged.
+    """
+    place = Path(folder)
+    load_document(place / MANIFEST, KIND, SCHEMA)
+    kept = Kept(Run(place), weights=False)
+    series = kept.run.series(_FLEET)
+    if not len(series):
+        raise RecordError(
+            "holds no fleet that was run to its end",
+            cure="run the fleet in this folder again (what is finished is not trained again)",
+            where=str(place),
+        )
+    last = series[len(series) - 1]
+    try:
+        arrays = _unpacked(last)
+        member, label = arrays["member"], arrays["label"]
+        keys, data = list(last.state["keys"]), str(last.state["data"])
+        if member.dtype != np.bool_ or member.shape != (len(keys), len(label)):
+            raise ValueError(f"flags of shape {member.shape} of {len(keys)} models")
+        missing = {int(number): str(why) for number, why in last.state["missing"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError, OSError, EOFError) as error:
+        raise RecordError(
+            f"does not say what its models were trained on ({error})",
+            cure="run the fleet in this folder again",
+            where=str(place),
+        ) from error
+    there = [number for number in range(len(keys)) if number not in missing]
+    values: dict[str, list[NDArray[np.float64]]] = {}
+    classes = 0
+    for number in there:
+        result = kept.get(keys[number])
+        if result is None:
+            raise RecordError(
+                f"lacks the result of model {number}",
+                cure="run the fleet in this folder again, and it is trained again",
+                where=str(place),
+            )
+        classes = max(classes, result["classes"])
+        for name, row in result["values"].items():
+            values.setdefault(name, []).append(row)
+        done(1)
+    return SignalTable(
+        values={name: np.stack(rows) for name, rows in values.items()},
+        member=member[there],
+        label=label,
+        classes=classes,
+        source=str(place),
+        missing=missing,
+        origin=Origin(data, tuple(keys[number] for number in there)),
+    )
+
 
 def _beside(key: str) -> str:
     return f"{key}-outputs"
@@ -84,6 +183,10 @@ def _beside(key: str) -> str:
 def _arrays(shard: Shard, key: str) -> dict[str, NDArray[Any]]:
     if shard.state["key"] != key:
         raise ValueError("of another model")
+    return _unpacked(shard)
+
+
+def _unpacked(shard: Shard) -> dict[str, NDArray[Any]]:
     with np.load(io.BytesIO(shard.body), allow_pickle=False) as held:
         return {name: held[name] for name in held.files}
 
@@ -91,9 +194,13 @@ def _arrays(shard: Shard, key: str) -> dict[str, NDArray[Any]]:
 def _add(series: Series, about: Plain, arrays: Mapping[str, NDArray[Any]]) -> None:
     if len(series):  # something beside it was missing, and the model was trained again
         return
+    series.append(about, _packed(arrays))
+
+
+def _packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     body = io.BytesIO()
     np.savez(body, allow_pickle=False, **arrays)
-    series.append(about, body.getvalue())
+    return body.getvalue()
 
 
 def _tensors(weights: dict[str, Any]) -> bytes:

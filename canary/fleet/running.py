@@ -279,6 +279,10 @@ class Fleet:
             )
         with self._kept(folder) as kept:
             results, missing = self._results(kept, workers, progress or (lambda *_: None))
+            if kept and results and self.drawn.target is None:
+                kept.put_fleet(
+                    self.keys, self.drawn.member, self._y, data=self._data, missing=missing
+                )
         table = self._table(results, missing)
         if missing:
             _tell(missing, self.n_models)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +16,11 @@ from canary.statistics.checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate
 from canary.statistics.tails import Rule
 
-__all__ = ["OverFleets", "over_fleets"]
+__all__ = ["FEWEST", "OverFleets", "groups_of", "over_fleets"]
 
-_FEWEST = 4
+FEWEST = 4
+"""Models that an interval over fleets needs."""
+
 _GROUPS = 16
 
 
@@ -35,6 +37,8 @@ class OverFleets:
     fprs : tuple of float
     models, groups : int
         How many models there are, and in how many parts they were left out.
+    auc_error : float
+        Standard error of the AUC.
     """
 
     name: str
@@ -43,6 +47,17 @@ class OverFleets:
     fprs: tuple[float, ...]
     models: int
     groups: int
+    auc_error: float
+
+    def auc_at(self, confidence: float) -> Estimate:
+        """The AUC with an interval of another confidence."""
+        check_confidence(confidence, "over_fleets")
+        return _estimate(self.auc.value, self.auc_error, self.groups, confidence)
+
+
+def groups_of(models: int) -> int:
+    """In how many parts so many models are left out unless it is said."""
+    return min(models, _GROUPS)
 
 
 def over_fleets(
@@ -56,6 +71,7 @@ def over_fleets(
     rule: Rule = "empirical",
     gamma: float = 2.0,
     a: float = 0.3,
+    done: Callable[[int], object] = lambda attacks: None,
 ) -> OverFleets:
     """Mean AUC and TPR at FPR over the models of a table, had they been trained anew.
 
@@ -73,6 +89,8 @@ def over_fleets(
     confidence : float
     population, rule, gamma, a
         As in `canary.membership.many.attack_models`.
+    done : callable
+        Told of every time that the attack was done, of G + 1.
 
     Raises
     ------
@@ -96,17 +114,15 @@ def over_fleets(
     ----------
     .. [1] Efron and Stein, The jackknife estimate of variance, Annals of Statistics 9, 1981.
     """
-    from scipy.special import stdtrit
-
     where = "over_fleets"
     check_confidence(confidence, where)
-    if table.models < _FEWEST:
+    if table.models < FEWEST:
         raise InputError(
             f"{table.models} models",
-            cure=f"train {_FEWEST} or more on splits of the same samples",
+            cure=f"train {FEWEST} or more on splits of the same samples",
             where=where,
         )
-    made = min(table.models, _GROUPS)
+    made = groups_of(table.models)
     if groups is not None:
         made = positive_integer(groups, "groups", where, cure="leave models out in 2 parts or more")
     if not 2 <= made <= table.models:
@@ -120,15 +136,24 @@ def over_fleets(
         part = table if len(rows) == table.models else table.select(models=rows)
         scores = attack_models(part, name, population=population, rule=rule, gamma=gamma, a=a)
         found = evaluate_models(scores)
+        done(1)
         return np.array([found.auc.mean, *(found.tpr_at_fpr(fpr).mean for fpr in fprs)])
 
     rows = np.arange(table.models)
     whole = reached(rows)
     without = np.array([reached(rows[rows % made != part]) for part in range(made)])
     error = np.sqrt((made - 1) * without.var(axis=0))
-    half = -stdtrit(made - 1, (1.0 - confidence) / 2.0) * error
     auc, *tpr = (
-        Estimate(float(value), max(float(value - width), 0.0), min(float(value + width), 1.0))
-        for value, width in zip(whole, half, strict=True)
+        _estimate(float(value), float(width), made, confidence)
+        for value, width in zip(whole, error, strict=True)
     )
-    return OverFleets(name, auc, tuple(tpr), tuple(fprs), table.models, made)
+    return OverFleets(
+        name, auc, tuple(tpr), tuple(fprs), table.models, made, auc_error=float(error[0])
+    )
+
+
+def _estimate(value: float, error: float, groups: int, confidence: float) -> Estimate:
+    from scipy.special import stdtrit
+
+    half = -float(stdtrit(groups - 1, (1.0 - confidence) / 2.0)) * error
+    return Estimate(value, max(value - half, 0.0), min(value + half, 1.0))

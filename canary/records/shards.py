@@ -31,6 +31,9 @@ from canary.records.document import dump_document, load_document
 from canary.records.files import atomic_write, atomic_writer, check_kind, make_folder
 
 __all__ = [
+    "KIND",
+    "MANIFEST",
+    "SCHEMA",
     "Pace",
     "Run",
     "Series",
@@ -44,7 +47,9 @@ __all__ = [
 KIND = "canary unfinished run"
 SCHEMA = 1
 
-_MANIFEST = "manifest.json"
+MANIFEST = "manifest.json"
+"""In the folder of a run: what it is."""
+
 _RESULT = "result"
 _OURS = re.compile(r"(\.?(manifest\.json|result|[a-z0-9-]+\.\d{8}\.shard)(\..*\.part)?)")
 _SHOWN = 40
@@ -198,7 +203,7 @@ def publish(folder: str | os.PathLike[str], target: Path, write: Callable[[Path]
 def discard_run(folder: str | os.PathLike[str]) -> None:
     """Remove what a run kept in its folder, and the folder if nothing else is in it."""
     place = Path(folder)
-    (place / _MANIFEST).unlink(missing_ok=True)  # first: without it nothing else counts
+    (place / MANIFEST).unlink(missing_ok=True)  # first: without it nothing else counts
     _clear(place)
     try:
         place.rmdir()
@@ -210,7 +215,7 @@ def discard_run(folder: str | os.PathLike[str]) -> None:
 def finished_pieces(folder: str | os.PathLike[str]) -> int:
     """How many pieces of an unfinished run lie in a folder; 0 if there is none."""
     place = Path(folder)
-    return sum(1 for _ in place.glob("*.shard")) if (place / _MANIFEST).exists() else 0
+    return sum(1 for _ in place.glob("*.shard")) if (place / MANIFEST).exists() else 0
 
 
 @contextmanager
@@ -243,7 +248,7 @@ def open_run(folder: str | os.PathLike[str], identity: Mapping[str, Any]) -> Ite
         for path in place.iterdir():  # what a killed process was writing
             if _is_ours(path) and path.suffix == ".part":
                 path.unlink(missing_ok=True)
-        manifest = place / _MANIFEST
+        manifest = place / MANIFEST
         if manifest.exists():
             _check(load_document(manifest, KIND, SCHEMA), identity, place)
         else:
@@ -303,7 +308,7 @@ def _check(manifest: Mapping[str, Any], identity: Mapping[str, Any], folder: Pat
         raise RecordError(
             "does not say what the run is",
             cure=f"remove {folder} to begin anew",
-            where=str(folder / _MANIFEST),
+            where=str(folder / MANIFEST),
         )
     now = json.loads(json.dumps(identity))  # tuples become lists, as they did in the file
     changed = [name for name in {**begun, **now} if begun.get(name) != now.get(name)]

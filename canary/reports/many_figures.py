@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -10,13 +11,13 @@ import numpy as np
 from canary.errors import InputError
 from canary.membership.across import Across
 from canary.membership.studies import Growth, NullLosses, Scatter
-from canary.reports.canvas import log_rates
+from canary.reports.canvas import NARROW, WIDE, canvas, log_rates, svg_element
 from canary.reports.palette import CONTROL, GRID, MUTED, SERIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ManyResult", "many_drawing", "of_many"]
+__all__ = ["ManyResult", "draw_many", "many_drawing", "of_many"]
 
 ManyResult = Across | Growth | NullLosses | Scatter
 """What can be drawn: one of these, or several of one kind."""
@@ -35,8 +36,17 @@ def of_many(given: object) -> TypeGuard[ManyResult | Sequence[ManyResult]]:
     return several and any(isinstance(one, _KINDS) for one in given)  # type: ignore[attr-defined]
 
 
-def many_drawing(given: ManyResult | Sequence[ManyResult]) -> Callable[[Axes], None]:
+def many_drawing(
+    given: ManyResult | Sequence[ManyResult], *, order: Sequence[str] = ()
+) -> Callable[[Axes], None]:
     """What draws a result, or several of one kind, on axes.
+
+    Parameters
+    ----------
+    given : Across, Growth, NullLosses or Scatter, or several of one kind
+    order : sequence of str
+        Of attacks: average ROCs and growth have the colours of their places in it. Without it
+        they have those of their own order.
 
     Raises
     ------
@@ -62,8 +72,8 @@ def many_drawing(given: ManyResult | Sequence[ManyResult]) -> Callable[[Axes], N
             "losses of several samples", cure="draw one sample at a time", where="plot"
         )
     drawings: dict[type, Callable[[Axes, list[Any]], None]] = {
-        Across: _rocs_on,
-        Growth: _growth_on,
+        Across: partial(_rocs_on, order=order),
+        Growth: partial(_growth_on, order=order),
         NullLosses: _losses_on,
         Scatter: _scatter_on,
     }
@@ -71,12 +81,39 @@ def many_drawing(given: ManyResult | Sequence[ManyResult]) -> Callable[[Axes], N
     return lambda axes: draw(axes, group)
 
 
-def _rocs_on(axes: Axes, group: list[Across]) -> None:
+def draw_many(
+    given: ManyResult | Sequence[ManyResult],
+    name: str,
+    *,
+    size: tuple[float, float] = WIDE,
+    order: Sequence[str] = (),
+) -> str:
+    """A result, or several of one kind, as one ``svg`` of a page in which it has this name.
+
+    Attacks have the colours of their places in `order`, so that figures of a page agree.
+    """
+    with canvas(size) as figure:
+        many_drawing(given, order=order)(figure.subplots())
+        return svg_element(figure, f"{name} {size}")
+
+
+def _colours(group: Sequence[Across | Growth], order: Sequence[str]) -> list[str]:
+    return [
+        SERIES[(order.index(one.name) if one.name in order else at) % len(SERIES)]
+        for at, one in enumerate(group)
+    ]
+
+
+def _is_wide(axes: Axes) -> bool:
+    return bool(axes.get_window_extent().width > NARROW[0] * axes.get_figure(root=True).dpi)
+
+
+def _rocs_on(axes: Axes, group: list[Across], *, order: Sequence[str]) -> None:
     least = float(min(one.fprs[one.fprs > 0].min() for one in group))
     axes.plot(
         [least, 1], [least, 1], color=MUTED, linewidth=1.0, linestyle=(0, (5, 3)), label="a coin"
     )
-    for one, colour in zip(group, SERIES, strict=False):
+    for one, colour in zip(group, _colours(group, order), strict=True):
         mean = one.average_tpr
         if one.auc.count > 1:
             sd = one.tprs.std(axis=0, ddof=1)
@@ -90,12 +127,13 @@ def _rocs_on(axes: Axes, group: list[Across]) -> None:
     axes.set_xlabel("nonmembers called members (false positive rate)")
     axes.set_ylabel("members called members, mean over targets")
     axes.grid(color=GRID, linewidth=0.8)
-    axes.legend(fontsize=8.5, frameon=False)
+    above = {} if _is_wide(axes) else {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)}
+    axes.legend(fontsize=8.5, frameon=False, **above)
 
 
-def _growth_on(axes: Axes, group: list[Growth]) -> None:
+def _growth_on(axes: Axes, group: list[Growth], *, order: Sequence[str]) -> None:
     axes.axhline(0.5, color=MUTED, linewidth=1.0, linestyle=(0, (5, 3)))
-    for one, colour in zip(group, SERIES, strict=False):
+    for one, colour in zip(group, _colours(group, order), strict=True):
         axes.errorbar(
             one.sizes,
             [auc.mean for auc in one.auc],
@@ -114,7 +152,14 @@ def _growth_on(axes: Axes, group: list[Growth]) -> None:
     axes.set_xlabel(" or ".join(sorted({one.what for one in group})))
     axes.set_ylabel("AUC, mean over targets")
     axes.grid(color=GRID, linewidth=0.8)
-    axes.legend(fontsize=9, frameon=False)
+    # Above the axes: wherever curves and the line at 0.5 lie, they do not cross names.
+    axes.legend(
+        fontsize=9,
+        frameon=False,
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        ncols=3 if _is_wide(axes) else 2,
+    )
 
 
 def _losses_on(axes: Axes, group: list[NullLosses]) -> None:

@@ -21,6 +21,7 @@ from canary.cli import (
     deciding,
     extracting,
     forgetting,
+    many_models,
     membership_commands,
     text_membership,
 )
@@ -44,6 +45,7 @@ from canary.gate.checking import Statistic, check
 from canary.gate.planning import plan
 from canary.gate.verdict import Policy
 from canary.membership.forgetting import forgotten
+from canary.membership.models_survey import LEVELS, survey_models
 from canary.membership.risk import Scale
 from canary.membership.smoothing import chosen_risk_scores
 from canary.membership.survey import survey
@@ -54,6 +56,7 @@ from canary.scoring.files import score_file
 from canary.search.shortest import STOPS
 from canary.signals.text_files import read_texts
 from canary.signals.text_measuring import measure_texts
+from canary.statistics.tails import Rule
 
 COUNTS = {
     "audit": 4,
@@ -63,6 +66,7 @@ COUNTS = {
     "plan": 2,
     "check": 4,
     "forgotten": 2,
+    "membership models": 2,
     "membership text": 2,
 }
 """Examples in the help of commands that have more than one."""
@@ -84,6 +88,7 @@ SHARED = [
     (membership_commands.attack, survey),
     (membership_commands.risk, chosen_risk_scores),
     (forgetting.forgotten, forgotten),
+    (many_models.models, survey_models),
     (text_membership.text, measure_texts),
     (text_membership.text, survey_texts),
     (text_membership.text, read_texts),
@@ -108,7 +113,8 @@ def test_help_lists_every_command(command):
 def test_commands_of_this_version():
     before = {"generate", "inject", "verify", "strip", "discover"}
     after = {"score", "audit", "exposure", "extract", "report", "plot"}
-    membership = {"membership attack", "membership risk", "membership text"}
+    membership = {"membership attack", "membership risk"}
+    membership |= {"membership models", "membership text"}
     assert set(COMMANDS) == before | after | {"plan", "check", "forgotten", "demo"} | membership
 
 
@@ -160,5 +166,8 @@ def test_choices_are_those_of_the_functions():
     assert get_args(deciding.StatisticName) == get_args(Statistic)
     assert get_args(deciding.PolicyName) == get_args(Policy)
     assert get_args(membership_commands.ScaleName) == get_args(Scale)
+    assert get_args(many_models.RuleName) == get_args(Rule)
+    levels = inspect.signature(many_models.models).parameters["levels"].default
+    assert tuple(map(float, levels.split(","))) == LEVELS
     for name in get_args(DtypeName):
         assert str(dtype_named(name)) == f"torch.{name}"

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from canary.errors import OutputError, RecordError
+from canary.fleet.keeping import table_of_folder
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, leave_one_out, subsets
 from canary.records.shards import open_run
@@ -162,3 +163,45 @@ def test_leave_one_out_joins_its_target_and_says_whose_it_is(tmp_path, marks):
     left = fleet(marks, models=4, split=split).run(folder=tmp_path / "kept")
     assert left.origin.target == target.origin.models[0]
     assert left.origin.data == target.origin.data
+
+
+def test_the_folder_has_the_table_of_the_fleet_that_was_run_last(tmp_path, marks):
+    kept = tmp_path / "kept"
+    few = fleet(marks, models=3).run(folder=kept)
+    more = fleet(marks, models=5).run(folder=kept)
+    for run_last in (more, few):
+        held = table_of_folder(kept)
+        assert held.origin == run_last.origin
+        assert (held.member == run_last.member).all()
+        assert (held.label == run_last.label).all()
+        assert (held.classes, held.missing) == (run_last.classes, {})
+        assert {name: v.tolist() for name, v in held.values.items()} == {
+            name: v.tolist() for name, v in run_last.values.items()
+        }
+        fleet(marks, models=3).run(folder=kept)  # again: it is the last one now
+    files = len(list(kept.iterdir()))
+    fleet(marks, models=3).run(folder=kept)
+    assert len(list(kept.iterdir())) == files
+    # What was made for one of its models is no fleet of targets.
+    split = leave_one_out([0], member=few.member[0] | True, target=few.origin.models[0])
+    fleet(marks, models=2, split=split).run(folder=kept)
+    assert table_of_folder(kept).origin == few.origin
+
+
+def test_a_folder_without_all_of_a_fleet_is_refused(tmp_path, marks):
+    kept = tmp_path / "kept"
+    with pytest.raises(RecordError, match="manifest.json: cannot be read"):
+        table_of_folder(kept)
+    keys = fleet(marks).run(folder=kept).origin.models
+    next(kept.glob(f"{keys[2]}*")).unlink()
+    with pytest.raises(RecordError, match="lacks the result of model 2; run the fleet in this"):
+        table_of_folder(kept)
+    next(kept.glob("fleet*")).unlink()
+    with pytest.raises(RecordError, match="holds no fleet that was run to its end; run the fleet"):
+        table_of_folder(kept)
+    fleet(marks).run(folder=kept)
+    assert table_of_folder(kept).models == 4
+    with open_run(kept, fleet(marks).configuration) as run:
+        run.series("fleet").append({"keys": list(keys), "data": "d", "missing": {}}, b"no arrays")
+    with pytest.raises(RecordError, match="does not say what its models were trained on"):
+        table_of_folder(kept)

@@ -32,7 +32,10 @@ def test_each_model_is_left_out_oracle():
     assert found.auc.value == whole.auc.mean
     assert found.tpr[1].value == whole.tpr_at_fpr(0.5).mean
     assert (found.groups, found.models, found.fprs) == (6, 6, (0.1, 0.5))
-    assert over_fleets(table, "P", groups=2).groups == 2
+    counted = []
+    assert over_fleets(table, "P", groups=2, done=counted.append).groups == 2
+    assert counted == [1, 1, 1]
+    assert found.auc_at(0.99) == over_fleets(table, "R", rule="linear", confidence=0.99).auc
 
 
 def covered(name, models, fleets, samples):

@@ -14,3 +14,20 @@ def save_outputs(path: Path, seed: int, *, samples: int = 2000, gap: float = 1.5
     logits = rng.normal(0, 1, (samples, 5)).astype(np.float32)
     logits[np.arange(samples), labels] += 1 + gap * member
     np.savez(path, logits=logits, labels=labels, member=member.astype(np.int8))
+
+
+def save_models(folder: Path, models: int, *, samples: int = 300, gap: float = 2.0) -> None:
+    """Logits of several models on the same samples, each of which is in half of the models."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 5, samples)
+    member = np.argsort(rng.random((models, samples)), axis=0) < models // 2
+    ease = 1.5 * rng.normal(size=samples)
+    for number, known in enumerate(member):
+        logits = rng.normal(0, 1, (samples, 5))
+        logits[np.arange(samples), labels] += 2 + ease + gap * known
+        np.savez(
+            folder / f"model{number}.npz",
+            logits=logits.astype(np.float32),
+            labels=labels,
+            member=known.astype(np.int8),
+        )

@@ -229,6 +229,25 @@ def outputs(path: Path) -> None:
     save_outputs(path, sum(map(ord, path.name)))
 
 
+def one_of_six(path: Path) -> None:
+    """What one of six classifiers said of the same samples, and the others' files with it."""
+    from classifiers import save_models
+
+    if not path.exists():
+        save_models(path.parent, 6)
+
+
+def fleet(path: Path) -> None:
+    """The results of eight models, each trained on half of the samples."""
+    import fleets
+
+    from canary.fleet.running import Fleet
+    from canary.fleet.splits import halves
+
+    data = fleets.made(samples=240)
+    Fleet(fleets.noisy, data, halves(), 8, 0, outputs="logits").run(folder=path)
+
+
 def answers(path: Path) -> None:
     """What another classifier said of the samples of ``target.npz``."""
     labels = np.load(path.with_name("target.npz"))["labels"]
@@ -267,6 +286,8 @@ THINGS = {
     "nonmembers.jsonl": some_texts,
     "target.npz": outputs,
     "shadow.npz": outputs,
+    **dict.fromkeys((f"model{number}.npz" for number in range(6)), one_of_six),
+    "fleet": fleet,
     **dict.fromkeys(("query.npz", "other1.npz", "other2.npz"), answers),
     **dict.fromkeys((f"{one}.jsonl of scores" for one in SCORED), scores),
     "corpus.jsonl": corpus,

@@ -1,0 +1,211 @@
+"""Which attacks a table of models allows, on which of its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import InputError
+from canary.membership.fleet_intervals import FEWEST, groups_of
+from canary.membership.many import MANY
+from canary.signals.table import SignalTable
+from canary.statistics.checks import positive_integer
+from canary.statistics.numbers import plural
+
+__all__ = ["ALL", "MANY_MODELS", "Needs", "chosen_attacks", "left_out_safely"]
+
+Flags = NDArray[np.bool_]
+
+ALL = ("S", "P", "R", "lira-online", "lira-offline", "rmia")
+"""The attacks that need no models of the target's own."""
+
+MANY_MODELS = 64
+"""From so many on LiRA has a variance for each sample."""
+
+_OFFLINE = ("S", "P", "R", "lira-offline", "rmia-offline")
+_ONLINE = {"lira-online", "lira-online-fixed", "rmia"}
+_OF_A_TARGET = ("D", "L")
+_NO_REFERENCES = ("S", "P")
+_SHOWN = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Needs:
+    """The attacks, and what they are judged on.
+
+    Parameters
+    ----------
+    names : tuple of str
+    judged : ndarray of bool of shape (samples,)
+    """
+
+    names: tuple[str, ...]
+    judged: Flags
+
+    @property
+    def inside(self) -> bool:
+        """Whether an attack needs models that were trained on a sample."""
+        return any(name in _ONLINE for name in self.names)
+
+    @property
+    def outside(self) -> bool:
+        """Whether an attack needs models that were trained without a sample."""
+        return any(name not in _NO_REFERENCES for name in self.names)
+
+
+def chosen_attacks(
+    table: SignalTable, asked: str, targets: NDArray[np.intp], *, least: int | None = None
+) -> tuple[Needs, list[str]]:
+    """The attacks that were asked for, and what a reader has to know of the choice.
+
+    Parameters
+    ----------
+    table : SignalTable
+    asked : str
+        Names with commas between them, or ``all``.
+    targets : ndarray of int
+    least : int, optional
+        How many models a judged sample has to be in, and out of.
+
+    Raises
+    ------
+    InputError
+        If there is no such attack, or it has nothing to compare some sample with.
+    """
+    where = "attacks"
+    notes: list[str] = []
+    if least is not None:
+        least = positive_integer(least, "least", where, cure="give a number of models, 2 say")
+    everything = asked.strip() == "all"
+    names = list(ALL)
+    if everything and not _known(table.member, targets, least):
+        names = list(_OFFLINE)
+        notes.append(
+            "Some samples are members of no other model, so all has the attacks that need none: "
+            "rmia-offline for rmia, and no lira-online"
+        )
+    if everything and table.models < MANY_MODELS:
+        names = [f"{name}-fixed" if name.startswith("lira") else name for name in names]
+        notes.append(
+            f"LiRA has one variance for all samples, as there are fewer than {MANY_MODELS} models"
+        )
+    if not everything:
+        names = list(dict.fromkeys(name.strip() for name in asked.split(",")))
+        _check_names(names)
+    needs = Needs(tuple(names), np.ones(table.samples, np.bool_))
+    if table.models < 2 and needs.names != ("P",):
+        raise InputError(
+            "one model, and attacks compare it with others",
+            cure="give the outputs of several models on the same samples; the attack P alone "
+            "needs one",
+            where=table.source,
+        )
+    if least is not None:
+        needs = Needs(needs.names, _judged(table, needs, least))
+        away = int((~needs.judged).sum())
+        if away:
+            notes.append(
+                f"{plural(away, 'sample')} of {table.samples:,} are left away: fewer than "
+                f"{plural(least, 'model')} were trained without them"
+                + (", or on them" if needs.inside else "")
+            )
+    for name in needs.names:
+        if name not in _NO_REFERENCES:
+            _check_compared(table, name, needs.judged, targets)
+    return needs, notes
+
+
+def left_out_safely(table: SignalTable, needs: Needs) -> bool:
+    """Whether each model may be left out, and attacks still have what they need.
+
+    As `canary.membership.fleet_intervals.over_fleets` leaves them out, where all are targets.
+    """
+    if table.models < FEWEST:
+        return False
+    groups, rows = groups_of(table.models), np.arange(table.models)
+    points = np.array(
+        [np.bincount(table.label[~one], minlength=table.label.max() + 1) for one in table.member]
+    )[:, np.unique(table.label)]
+    for part in range(groups):
+        rest = rows[rows % groups != part]
+        inside = table.member[rest].sum(axis=0)
+        if needs.outside and (len(rest) - inside < 2).any():
+            return False
+        if needs.inside and (inside < 2).any():
+            return False
+        if "S" in needs.names and (points[rest].sum(axis=0) == points[rest].max(axis=0)).any():
+            return False
+    return True
+
+
+def _known(member: Flags, targets: NDArray[np.intp], least: int | None) -> bool:
+    """Whether the samples are members of other models, as far as `least` does not drop them."""
+    if least is None:
+        return not _alone(member, targets, inside=True).any()
+    return bool(((member.sum(axis=0) >= least) & ((~member).sum(axis=0) >= least)).any())
+
+
+def _alone(member: Flags, targets: NDArray[np.intp], *, inside: bool) -> Flags:
+    """The samples that have no model of a kind beside some target; that is none to itself."""
+    flags = member if inside else ~member
+    return np.asarray(flags.sum(axis=0) <= flags[targets].any(axis=0))
+
+
+def _judged(table: SignalTable, needs: Needs, least: int) -> Flags:
+    inside = table.member.sum(axis=0)
+    chosen = np.ones(table.samples, np.bool_)
+    if needs.outside:
+        chosen &= table.models - inside >= least
+    if needs.inside:
+        chosen &= inside >= least
+    if not chosen.any():
+        kinds = "without it, and as many on it" if needs.inside else "without it"
+        raise InputError(
+            f"no sample has {least:,} of {plural(table.models, 'model')} that were trained {kinds}",
+            cure="ask for fewer (--least), or give more models",
+            where=table.source,
+        )
+    return chosen
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if name in _OF_A_TARGET:
+            raise InputError(
+                f"attack {name} needs models of each target's own",
+                cure="do it from Python: attack_models(table, ..., shadow=), as "
+                "docs/many-models.md shows",
+                where="attacks",
+            )
+        if name not in MANY:
+            able = ", ".join(one for one in MANY if one not in _OF_A_TARGET)
+            raise InputError(
+                f"there is no attack {name!r}", cure=f"name some of {able}; or all", where="attacks"
+            )
+
+
+def _check_compared(
+    table: SignalTable, name: str, judged: Flags, targets: NDArray[np.intp]
+) -> None:
+    for inside in (False, True) if name in _ONLINE else (False,):
+        bad = np.flatnonzero(_alone(table.member, targets, inside=inside) & judged)
+        if not len(bad):
+            continue
+        shown = ", ".join(map(str, bad[:_SHOWN]))
+        more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
+        train = "on" if inside else "without"
+        cure = (
+            f"give more models, each sample in about half of them: {table.models} are too few"
+            if 2 * len(bad) > int(judged.sum())
+            else f"leave such samples away with --least 2 (least=2), or train more models {train} "
+            "them"
+        )
+        raise InputError(
+            f"attack {name} compares a sample with other models that were trained {train} it, and "
+            f"{len(bad):,} of {int(judged.sum()):,} samples ({shown}{more}) have none",
+            cure=f"{cure}; the attacks S and P need none",
+            where=table.source,
+        )
