@@ -125,7 +125,8 @@ def _rocs_on(axes: Axes, group: list[Across], *, order: Sequence[str]) -> None:
         axes.plot(one.fprs, np.maximum(mean, least), color=colour, linewidth=1.5, label=name)
     log_rates(axes, least)
     axes.set_xlabel("nonmembers called members (false positive rate)")
-    axes.set_ylabel("members called members, mean over targets")
+    several = any(one.auc.count > 1 for one in group)
+    axes.set_ylabel("members called members" + (", mean over targets" if several else ""))
     axes.grid(color=GRID, linewidth=0.8)
     above: dict[str, Any] = (
         {} if _is_wide(axes) else {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)}
