@@ -127,6 +127,12 @@ def table_of_folder(
         If no fleet was run to its end there, or a file is missing or damaged.
     """
     place = Path(folder)
+    if not (place / MANIFEST).is_file():
+        raise RecordError(
+            "is no folder in which a fleet keeps its results",
+            cure="give the folder of canary.Fleet(...).run(folder=...)",
+            where=str(place),
+        )
     load_document(place / MANIFEST, KIND, SCHEMA)
     kept = Kept(Run(place), weights=False)
     series = kept.run.series(_FLEET)

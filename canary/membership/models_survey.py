@@ -22,7 +22,7 @@ from canary.membership.across import (
     rates,
     sample_auc,
 )
-from canary.membership.fleet_intervals import OverFleets, groups_of, over_fleets
+from canary.membership.fleet_intervals import FEWEST, OverFleets, groups_of, over_fleets
 from canary.membership.many import ManyScores, attack_models
 from canary.membership.models_needed import chosen_attacks, left_out_safely
 from canary.membership.repeats import repeated_models
@@ -532,10 +532,14 @@ def _repeats(table: SignalTable, names: Sequence[str]) -> list[str]:
 
 
 def _no_fleets(table: SignalTable) -> str:
+    said = "Intervals speak of these models and of other samples, not of other trainings"
+    if table.models < FEWEST:
+        return f"{said}: for that give {FEWEST} models or more"
+    # So many are left out at a time, and two have to be left, of which one is a target.
+    least = 2 - (-table.models // groups_of(table.models))
     return (
-        "Intervals speak of these models and of other samples. For intervals that speak of other "
-        f"trainings, give four models or more, and samples that enough of them were trained on "
-        f"and without (--least 3 leaves the others away); there are {table.models} models"
+        f"{said}: some samples would have no model to be compared with if models were left out; "
+        f"--least {least} leaves them away"
     )
 
 

@@ -105,7 +105,7 @@ def _colours(group: Sequence[Across | Growth], order: Sequence[str]) -> list[str
 
 
 def _is_wide(axes: Axes) -> bool:
-    return bool(axes.get_window_extent().width > NARROW[0] * axes.get_figure(root=True).dpi)
+    return bool(axes.bbox.width > NARROW[0] * axes.figure.dpi)
 
 
 def _rocs_on(axes: Axes, group: list[Across], *, order: Sequence[str]) -> None:
@@ -125,9 +125,12 @@ def _rocs_on(axes: Axes, group: list[Across], *, order: Sequence[str]) -> None:
         axes.plot(one.fprs, np.maximum(mean, least), color=colour, linewidth=1.5, label=name)
     log_rates(axes, least)
     axes.set_xlabel("nonmembers called members (false positive rate)")
-    axes.set_ylabel("members called members, mean over targets")
+    several = any(one.auc.count > 1 for one in group)
+    axes.set_ylabel("members called members" + (", mean over targets" if several else ""))
     axes.grid(color=GRID, linewidth=0.8)
-    above = {} if _is_wide(axes) else {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)}
+    above: dict[str, Any] = (
+        {} if _is_wide(axes) else {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)}
+    )
     axes.legend(fontsize=8.5, frameon=False, **above)
 
 

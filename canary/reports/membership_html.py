@@ -27,6 +27,7 @@ __all__ = [
     "epsilon_sentence",
     "interval_of",
     "membership_sentence",
+    "not_told",
     "percent_of",
     "report_membership",
     "roc_words",
@@ -120,10 +121,22 @@ def membership_sentence(found: Survey) -> str:
             f"{percent_of(best.value)} accuracy ({interval}; a coin has 50 %), by the attack "
             f"{name}."
         )
-    tried = f"none of {k} attacks" if k > 1 else "the attack"
+    return f"{not_told(k, name)} had {percent_of(best.value)} accuracy ({interval})."
+
+
+def not_told(attacks: int, name: str) -> str:
+    """That none of so many attacks told anything, up to what the best reached.
+
+    Examples
+    --------
+    >>> not_told(1, "loss")
+    'By the attack loss members were not told from others better than by a coin; it'
+    """
+    if attacks == 1:
+        return f"By the attack {name} members were not told from others better than by a coin; it"
     return (
-        f"By {tried} members were told from others better than by a coin; the best, {name}, had "
-        f"{percent_of(best.value)} accuracy ({interval})."
+        f"By none of {attacks} attacks members were told from others better than by a coin; the "
+        f"best, {name},"
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from canary.records.files import atomic_write
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.many_figures import draw_many
-from canary.reports.membership_html import interval_of, percent_of
+from canary.reports.membership_html import interval_of, not_told, percent_of
 from canary.reports.pages import page, software
 from canary.reports.palette import SERIES
 from canary.statistics.numbers import count, plural
@@ -111,18 +111,18 @@ def models_sentence(found: ModelsSurvey) -> str:
     name, targets = found.strongest.name, len(found.targets)
     interval = f"{percent_of(best.lower)} to {percent_of(best.upper)}"
     of = "" if targets == 1 else f", in the mean of {targets} models"
-    if found.told_apart():
-        trained = found.table.models - 1
-        who = f"has {plural(trained, 'model')} like it" if name != "P" else "may ask it"
+    if not found.told_apart():
         return (
-            f"Whoever {who} tells members of a model's training data from others: the attack "
-            f"{name} puts the member before the nonmember in {percent_of(best.value)} of pairs "
-            f"({interval}; a coin has 50 %){of}."
+            f"{not_told(k, name)} put the member before the nonmember in "
+            f"{percent_of(best.value)} of pairs ({interval}){of}."
         )
-    tried = f"none of {k} attacks" if k > 1 else "the attack"
+    these = "this one" if targets == 1 else "one of these"
+    others = plural(found.table.models - 1, "model")
+    who = f"may ask {these}" if name == "P" else f"has {others} like {these}"
     return (
-        f"By {tried} members were told from others better than by a coin; the best, {name}, put "
-        f"the member before the nonmember in {percent_of(best.value)} of pairs ({interval}){of}."
+        f"Whoever {who} tells members of its training data from others: the attack {name} puts the "
+        f"member before the nonmember in {percent_of(best.value)} of pairs ({interval}; a coin has "
+        f"50 %){of}."
     )
 
 

@@ -14,6 +14,7 @@ from canary.reports.membership_html import (
     attack_cells,
     attack_columns,
     interval_of,
+    not_told,
     percent_of,
     roc_words,
     short_of,
@@ -115,11 +116,7 @@ def text_membership_sentence(found: TextSurvey) -> str:
             f"Of a text that the model was trained on and another, the attack {name} tells which "
             f"is which in {percent_of(best.value)} of cases ({interval}; a coin in 50 %)."
         )
-    tried = f"none of {k} attacks" if k > 1 else "the attack"
-    return (
-        f"By {tried} members were told from others better than by a coin; the best, {name}, was "
-        f"right on {percent_of(best.value)} of pairs ({interval})."
-    )
+    return f"{not_told(k, name)} was right on {percent_of(best.value)} of pairs ({interval})."
 
 
 def words_cells(found: TextSurvey, *, intervals: bool = True) -> tuple[str, ...]:

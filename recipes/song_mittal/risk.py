@@ -157,9 +157,7 @@ def of_lacking(seed: Path, one: Judged) -> dict[str, Any] | None:
         with np.load(path) as held:
             logits.append(held["logits"])
             members.append(held["member"])
-    table = canary.measure(
-        np.stack(logits), y=one.table.label, member=np.stack(members), outputs="logits"
-    )
+    table = canary.measure(logits, y=one.table.label, member=np.stack(members), outputs="logits")
     found = sensitivity(table)
     there = ~np.isnan(found)
     how = correlation(one.risks.scores[there], found[there])

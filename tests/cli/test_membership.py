@@ -210,6 +210,9 @@ def test_nothing_to_tell_is_said(command, pair):
     assert outcome.document["told_apart"] is False
     assert "By none of 3 attacks members were told from others better than by a coin" in outcome.err
     assert "Members were not told" in Path("report/report.html").read_text()
+    one = command("membership", "attack", *pair, "--attacks", "correctness", *words[2:])
+    said = "By the attack correctness members were not told from others better than by a coin; it"
+    assert said in one.err
 
 
 def test_losses_alone_serve(command, pair):

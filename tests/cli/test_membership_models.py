@@ -178,6 +178,8 @@ def test_nothing_to_tell_is_said(command, tmp_path, monkeypatch):
     assert outcome.document["told_apart"] is False
     assert "By none of 3 attacks members were told from others better than by a" in outcome.err
     assert "Members were not told" in Path("report/report.html").read_text()
+    one = command("membership", "models", *FILES, *OUT, "--attacks", "P")
+    assert "By the attack P members were not told from others better than by a coin; it" in one.err
 
 
 def test_one_target_by_file_and_by_number(command, place, table):
@@ -248,7 +250,7 @@ BAD = {
     "twice": ([*FILES, FILES[2]], "model2.npz: is given twice; give one file for each model"),
     "too few": (FILES[:2], "attack R compares a sample with other models that were trained with"),
     "folder": ([".", *FILES], ".: is a folder, and stands beside others"),
-    "no fleet": (["."], "manifest.json: cannot be read"),
+    "no fleet": (["."], ".: is no folder in which a fleet keeps its results; give the folder"),
     "absent": ([*FILES, "model9.npz"], "model9.npz: cannot be read"),
     "level": ([*FILES, "--alphas", "0.1,1"], "alphas: alpha must lie between 0 and 1, got 1.0"),
     "levels": ([*FILES, "--alphas", "some"], "--alphas: expected rates with commas"),
@@ -351,13 +353,17 @@ def test_samples_that_no_model_knows_have_the_attacks_that_need_none(command, pl
 
 
 def test_few_models_have_intervals_over_samples(command, place):
-    words = ("membership", "models", *FILES[:4], *OUT, "--attacks", "R", "--json")
+    words = ("membership", "models", *FILES[:5], *OUT, "--attacks", "R", "--json")
     outcome = command(*words, "--least", "2")
     assert outcome.document["intervals_over"] == "samples"
-    assert "Intervals speak of these models and of other samples. For intervals" in outcome.err
+    assert "Intervals speak of these models and of other samples, not of other" in outcome.err
+    assert "if models were left out; --least 3 leaves them away" in outcome.err
     lower = [one["auc"]["lower"] for one in outcome.document["attacks"][0]["targets"]]
     assert outcome.document["attacks"][0]["auc"]["lower"] == pytest.approx(np.mean(lower))
     assert "not of another\ntraining" in Path("report/report.html").read_text()
+    assert command(*words, "--least", "3").document["intervals_over"] == "fleets"
+    three = command(*words[:2], *FILES[:3], *OUT, "--attacks", "P")
+    assert "not of other trainings: for that give 4 models or more" in three.err
 
 
 def test_what_is_read_is_not_written(command, place):

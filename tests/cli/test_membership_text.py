@@ -81,7 +81,7 @@ def test_a_masked_model_rewrites(command, model, texts, tmp_path):
     found = outcome.document
     assert [one["name"] for one in found["attacks"]] == ["neighbourhood"]
     assert (found["masked"]["name"], found["neighbours"], found["masked_share"]) == ("bert", 2, 0.4)
-    assert "By the attack members were told" in outcome.err
+    assert "By the attack neighbourhood members were not told" in outcome.err
     assert "2 of each text, 40 % of the words" in Path("report/report.html").read_text()
 
 

@@ -190,7 +190,9 @@ def test_the_folder_has_the_table_of_the_fleet_that_was_run_last(tmp_path, marks
 
 def test_a_folder_without_all_of_a_fleet_is_refused(tmp_path, marks):
     kept = tmp_path / "kept"
-    with pytest.raises(RecordError, match="manifest.json: cannot be read"):
+    with pytest.raises(
+        RecordError, match="kept: is no folder in which a fleet keeps its results; give"
+    ):
         table_of_folder(kept)
     keys = fleet(marks).run(folder=kept).origin.models
     next(kept.glob(f"{keys[2]}*")).unlink()

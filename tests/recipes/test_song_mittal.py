@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+import canary
 from canary.errors import InputError
 from canary.membership.risk import RiskScores
 
@@ -278,6 +279,31 @@ def test_trust_over_seeds_and_of_all_together_golden(recipe):
     # those of 0.75 are members. Together three of four of them are.
     assert found["rmse"] == [0.25, 0.0]
     assert found["curve"] == [[0.25, 0.25, 4], [0.75, 0.75, 4]]
+
+
+def test_sensitivity_reads_the_models_that_lack_members(recipe, tmp_path):
+    rng = np.random.default_rng(0)
+    logits, label = rng.normal(size=(3, 10, 2)), rng.integers(0, 2, 10)
+    member = np.arange(10) < 8
+    table = canary.measure(logits[0], y=label, member=member, outputs="logits", keep_outputs=True)
+    (tmp_path / "lacking").mkdir()
+    for number, lost in enumerate((np.arange(4), np.arange(4, 8))):
+        has = member.copy()
+        has[lost] = False
+        np.savez(tmp_path / "lacking" / f"{number}.npz", logits=logits[1 + number], member=has)
+    one = SimpleNamespace(table=table, member=member, risks=judged(rng.random(10), member).risks)
+    found = recipe["risk"].of_lacking(tmp_path, one)
+    assert (found["models"], found["lacked"]) == (2, 4)
+    without = np.concatenate([logits[1, :4], logits[2, 4:8]])
+    tables = [
+        canary.measure(given, y=label[:8], member=member[:8], outputs="logits")
+        for given in (without, logits[0, :8])
+    ]
+    apart, with_all = (np.log(t.signal("modified-entropy")[0]) for t in tables)
+    assert sum(band["count"] for band in found["bands"]) == 8
+    mean = sum(band["count"] * band["mean"] for band in found["bands"]) / 8
+    assert mean == pytest.approx((apart - with_all).mean(), abs=1e-5)
+    assert recipe["risk"].of_lacking(tmp_path / "elsewhere", one) is None
 
 
 def test_gain_is_of_the_strongest_attacks_seed_by_seed_golden(recipe):
