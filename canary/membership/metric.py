@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.many import MANY, attack_models
-from canary.membership.repeats import check_two_models
+from canary.membership.sharing import check_two_models
 from canary.membership.thresholds import learn_thresholds
 from canary.signals.definitions import SIGNALS
 from canary.signals.table import SignalTable
@@ -134,7 +134,7 @@ def attack(
     ------
     InputError
         If there is no such attack, signal, target or shadow, the shadow has another number
-        of classes, or it is the target itself (`canary.membership.repeats.shared_rows`).
+        of classes, or it is the target itself (`canary.membership.sharing.shared_rows`).
     EstimationError
         If the shadow has no members or no nonmembers.
 
