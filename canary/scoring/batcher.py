@@ -38,10 +38,17 @@ from canary.scoring.tuner import BatchTuner
 __all__ = ["Batcher", "Progress", "Stage", "row_sums"]
 
 Progress = Callable[[int], None]
-"""Called with the number of tokens that were just computed."""
+"""Called with the number of tokens that were just computed.
+
+Of rows these are all that are scored: with those of the context, which are no queries, where a
+row is scored from its start. Of a walk they are its queries.
+"""
 
 Stage = Callable[[str, int], Progress]
-"""Told the name of a stage and the tokens it takes at most; gives what to tell of them."""
+"""Told the name of a stage and the tokens it takes at most; gives what to tell of them.
+
+Where texts are rewritten (`canary.signals.neighbours.REWRITING`) it is texts that are told.
+"""
 
 _DEEP = 64  # tokens below the context for which a batch leaves room
 _PER_LANE = 2  # batches that are asked for together: each lane has the next at hand
@@ -59,11 +66,11 @@ class Batcher:
         within ``model.facts.noise_bits``. A model that is kept several times (`Spread`) has
         a batch of rows in each, and divides a batch of nodes.
     progress : callable, optional
-        Told the number of queries after each batch.
+        Told after each batch how many tokens it took; see `Progress`.
 
     Notes
     -----
-    Queries are those of batches that were answered. What was computed of a batch before memory
+    Tokens are those of batches that were answered. What was computed of a batch before memory
     ran out is not known, and is not counted.
     """
 
@@ -84,7 +91,7 @@ class Batcher:
         self._clock = time.thread_time if here else time.perf_counter
         self._spread, lanes = spread, spread.lanes if spread else 1
         self._at_once = _PER_LANE * lanes if spread else 1
-        self._progress = progress or (lambda queries: None)
+        self._progress = progress or (lambda tokens: None)
         memory = model.memory()
         logits = memory.free_bytes // (_BYTES_PER_LOGIT * model.facts.vocabulary)
         self._tokens = _tuner(batch_size, start=2048, limit=logits // lanes)
