@@ -51,7 +51,7 @@ Where texts are rewritten (`canary.signals.neighbours.REWRITING`) it is texts th
 """
 
 _DEEP = 64  # tokens below the context for which a batch leaves room
-_PER_LANE = 2  # batches that are asked for together: each lane has the next at hand
+_PER_WORKER = 2  # batches that are asked for together: each worker has the next at hand
 _BYTES_PER_LOGIT = 12  # a logit, its float32 copy and room for the normaliser
 
 
@@ -89,13 +89,13 @@ class Batcher:
         spread = model if isinstance(model, Spread) else None
         here = model.facts.device == "cpu" and spread is None
         self._clock = time.thread_time if here else time.perf_counter
-        self._spread, lanes = spread, spread.lanes if spread else 1
-        self._at_once = _PER_LANE * lanes if spread else 1
+        self._spread, workers = spread, spread.workers if spread else 1
+        self._at_once = _PER_WORKER * workers if spread else 1
         self._progress = progress or (lambda tokens: None)
         memory = model.memory()
         logits = memory.free_bytes // (_BYTES_PER_LOGIT * model.facts.vocabulary)
-        self._tokens = _tuner(batch_size, start=2048, limit=logits // lanes)
-        self._nodes = _tuner(batch_size, start=64 * lanes, limit=logits)
+        self._tokens = _tuner(batch_size, start=2048, limit=logits // workers)
+        self._nodes = _tuner(batch_size, start=64 * workers, limit=logits)
         self._fixed_rows = batch_size
         self._most_probable = math.exp(model.facts.excess_nats)
         self._held_tokens = memory.free_bytes // (4 * max(memory.bytes_per_held_token, 1))
@@ -212,9 +212,9 @@ class Batcher:
         return max(1, self._tokens.size // max(int(longest), 1))
 
     def _next_parts(self, order: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[Any]:
-        """The rows of the next batches: one, or some for each lane of a model that has them."""
+        """The rows of the next batches: one, or some for each worker of a model that has them."""
         parts: list[NDArray[np.int64]] = []
-        # So few rows that one batch would take them are for all lanes, too.
+        # So few rows that one batch would take them are for all workers, too.
         most = len(order) if self._fixed_rows else -(-len(order) // self._at_once)
         at = 0
         while at < len(order) and len(parts) < self._at_once:
