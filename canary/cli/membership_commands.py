@@ -153,7 +153,7 @@ def attack(
                 coins=coin_flips,
                 guesses=guesses,
                 delta=delta,
-                done=bars.stage("attacks", 0),
+                done=bars.stage("attacks", 0, unit="rounds"),
             )
         body = found.to_dict()
         dump_document(numbers, KIND, SCHEMA, body, private=True)
