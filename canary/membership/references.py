@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.membership.matching import Matching, places
+from canary.membership.repeats import check_references, check_two_models
 from canary.signals.table import SignalTable, check_tied, positions
 
 __all__ = ["Compared", "Kind", "References", "resolve"]
@@ -76,6 +77,8 @@ class References:
         Samples of `table` that are set aside as population points.
     most : int or None
         How many references a sample may have in attacks R, D and L.
+    repeats : tuple of str
+        What to say of references that may be a target, or hold its samples.
     """
 
     table: SignalTable
@@ -85,6 +88,7 @@ class References:
     own: Places
     population: Flags | None
     most: int | None = None
+    repeats: tuple[str, ...] = ()
 
     @property
     def judged(self) -> Flags:
@@ -233,7 +237,8 @@ def resolve(
     ------
     InputError
         If there is no such model, none to compare with, or the two tables do not fit: other
-        samples, or models that belong to another target.
+        samples, models that belong to another target, or a target among its own references
+        (`canary.membership.repeats.check_references`).
     """
     chosen = _rows(targets, table, "targets")
     source = table if shadow is None else shadow
@@ -261,6 +266,11 @@ def resolve(
             check_tied(shadow, table, row=int(row))
     for one, used in ((table, chosen), (source, rows)):
         _check_losses(one, used)
+    repeats = check_references(table, chosen, shadow, rows)
+    if shadow is not None and name == "S":  # whose samples may stand in another order
+        beside = shadow if references is None else shadow.select(models=rows)
+        for row in chosen:
+            repeats += check_two_models(table, beside, row=int(row))
     if most is not None and most < 1:
         raise InputError(
             f"most is {most!r}, expected 1 or more",
@@ -277,7 +287,8 @@ def resolve(
                 cure="leave samples that are judged",
                 where=table.source,
             )
-    return References(table, chosen, source, rows, own.astype(np.intp), flags, most)
+    repeats = tuple(dict.fromkeys(repeats))
+    return References(table, chosen, source, rows, own.astype(np.intp), flags, most, repeats)
 
 
 def _rows(given: ArrayLike | None, table: SignalTable, what: str) -> Places:
