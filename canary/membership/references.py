@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
-from canary.membership.matching import Matching, places
+from canary.membership.matching import kept, random_order
 from canary.membership.repeats import check_references, check_two_models
 from canary.signals.table import SignalTable, check_tied, positions
 
@@ -114,11 +114,7 @@ class References:
         flags = self._flagged(part, kind)
         wanted = self._own_flags(flags).astype(np.int64)
         if self.source is self.table:
-            counts = flags.sum(axis=0) - wanted
-            place = 1.0 - self._places[part] if kind == "inside" else self._places[part]
-            member = self.table.member[:, part][self.targets]
-            kept = self._matching(kind).kept(counts, member, place)
-            wanted += np.where(self.judged[part], counts - kept, 0)
+            wanted += self._without(kind)[:, part]
         return Compared(flags, self._next(flags, wanted))
 
     def counts(self, part: slice) -> Ints:
@@ -154,26 +150,26 @@ class References:
             found[step] = np.where(step < wanted, at, -1)
         return found
 
-    def _matching(self, kind: Kind) -> Matching:
-        if kind not in self._matchings:
-            self._matchings[kind] = Matching.of(
-                self._counts(kind), len(self.targets), len(self.rows)
-            )
-        return self._matchings[kind]
-
-    def _counts(self, kind: Kind) -> Iterator[tuple[Ints, Flags]]:
-        for part in self.parts():
-            flags, judged = self._flagged(part, kind), self.judged[part]
-            counts = flags.sum(axis=0) - self._own_flags(flags)
-            yield counts[:, judged], self.table.member[:, part][self.targets][:, judged]
+    def _without(self, kind: Kind) -> Ints:
+        """How many of the others each target does without; shape (targets, samples)."""
+        if kind not in self._matched:
+            small = np.min_scalar_type(len(self.rows))
+            found = np.empty((len(self.targets), self.table.samples), small)
+            for part in self.parts():
+                flags = self._flagged(part, kind)
+                found[:, part] = flags.sum(axis=0) - self._own_flags(flags)
+            order = random_order(self.table.samples)
+            order = order[self.judged[order]]
+            for target, row in enumerate(self.targets):
+                counts = found[target].astype(np.int64)
+                member = self.table.member[row]
+                found[target] = counts - kept(counts, member, order, falling=kind == "inside")
+            self._matched[kind] = found
+        return self._matched[kind]
 
     @cached_property
-    def _matchings(self) -> dict[Kind, Matching]:
+    def _matched(self) -> dict[Kind, NDArray[Any]]:
         return {}
-
-    @cached_property
-    def _places(self) -> Floats:
-        return places(self.table.samples)
 
     def check(self, name: str, *, inside: bool) -> None:
         """An InputError if a sample that is judged has no reference left of a kind.
