@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Repeat", "repeated_models"]
+from canary.errors import InputError
+from canary.signals.table import SignalTable
+from canary.statistics.numbers import plural
+
+__all__ = ["Repeat", "check_references", "repeated_models"]
 
 _GRADED = 8
 """Different losses, neither 0 nor infinite, that two models do not share at all samples."""
@@ -33,7 +38,7 @@ class Repeat:
 
 
 def repeated_models(
-    losses: Mapping[str, NDArray[np.float64]],
+    losses: Mapping[str, Iterable[NDArray[np.float64]]],
     *,
     may_be_one: Collection[tuple[str, str]] = frozenset(),
 ) -> list[Repeat]:
@@ -41,7 +46,7 @@ def repeated_models(
 
     Parameters
     ----------
-    losses : mapping of str to float64 array of shape (models, samples)
+    losses : mapping of str to float64 arrays of shape (samples,), one for each model
         By place, all on the same samples.
     may_be_one : collection of (str, str)
         Pairs of places, the earlier first, that may hold the same model.
@@ -54,10 +59,86 @@ def repeated_models(
     found = []
     for name, rows in losses.items():
         for at, row in enumerate(rows):
-            earlier = known.setdefault(row.tobytes(), [])
+            earlier = known.setdefault(sha256(row.tobytes()).digest(), [])
             clash = [place for place in earlier if (place[0], name) not in may_be_one]
             if clash:
                 different = np.unique(row[(row > 0) & np.isfinite(row)])
                 found.append(Repeat(clash[0], (name, at), len(different) >= _GRADED))
             earlier.append((name, at))
     return found
+
+
+def check_references(
+    table: SignalTable,
+    targets: NDArray[np.intp],
+    shadow: SignalTable | None,
+    references: NDArray[np.intp],
+) -> tuple[str, ...]:
+    """What a reader has to know of references that say what a target says.
+
+    Parameters
+    ----------
+    table, targets
+        The models that are attacked: rows of a table.
+    shadow, references
+        The models that they are compared with: rows of a table of shadow models or, if that is
+        None, of `table`, where a target leaves itself out.
+
+    Returns
+    -------
+    tuple of str
+        A note where a reference has the losses of a target and those are too few different
+        ones to tell whether it is the target. A model that gives all samples one loss tells
+        nothing of members, whoever it is.
+
+    Raises
+    ------
+    InputError
+        If a target is among the references: by its fingerprint, or because they say the same
+        of every sample. Its loss is then compared with itself where it is a nonmember, and not
+        where it is a member, and an attack would find something in noise.
+
+    Notes
+    -----
+    O(models samples).
+    """
+    same, source = shadow is None, table if shadow is None else shadow
+    if table.origin is not None and source.origin is not None:
+        ours = [table.origin.models[row] for row in targets]
+        rows = [row for row in references if not (same and row in targets)]
+        for row in rows:
+            if source.origin.models[row] in ours:
+                target = targets[ours.index(source.origin.models[row])]
+                _refuse(int(row), int(target), source, "by its fingerprint")
+    if table.samples != source.samples:
+        return ()
+    theirs, loss = source.signal("loss"), table.signal("loss")
+    others = references[~np.isin(references, targets)] if same else references
+    found = repeated_models(
+        {"target": (loss[row] for row in targets), "reference": (theirs[row] for row in others)}
+    )
+    doubted = 0
+    for one in found:
+        if one.first[0] != "target" or (one.second[0] == "target" and not same):
+            continue
+        place = targets if one.second[0] == "target" else others
+        row, target = int(place[one.second[1]]), int(targets[one.first[1]])
+        if one.certain:
+            _refuse(row, target, source, "it says the same of every sample")
+        doubted += bool(loss[target].min() < loss[target].max())
+    if not doubted:
+        return ()
+    return (
+        f"{plural(doubted, 'reference')} said of every sample what a target said, in too few "
+        "different losses to tell whether they are that target: if they are, an attack finds "
+        "something in noise. Leave them out, or give probabilities in place of labels",
+    )
+
+
+def _refuse(row: int, target: int, source: SignalTable, why: str) -> None:
+    raise InputError(
+        f"model {row} of the references and model {target} of the targets are one model ({why}): "
+        "an attack would compare the target with itself, and learn the flags it is judged by",
+        cure="leave it out, by references= or table.select(models=...)",
+        where=source.source,
+    )

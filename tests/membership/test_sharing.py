@@ -161,3 +161,13 @@ def test_every_attack_by_a_shadow_that_is_the_target_is_refused():
     for ask in refused:
         with pytest.raises(InputError, match=r"400 samples .* of 400 and 400 that could"):
             ask()
+
+
+def test_no_bound_follows_from_a_shadow_that_shares_samples():
+    given, other = outputs(0), outputs(1)
+    target = table(*given, keep_outputs=True)
+    shadow = table(*joined(other, permuted(*given, rows=60)), keep_outputs=True)
+    for name in ("loss", "modified-entropy-one-threshold", "neural"):
+        assert not canary.attack(target, name, shadow=shadow).blind
+        assert canary.attack(target, name, shadow=table(*other, keep_outputs=True)).blind
+    assert canary.attack(target, "correctness", shadow=shadow).blind
