@@ -121,6 +121,13 @@ class References:
         """How many references that were not trained on them the samples of a part have."""
         return np.asarray(self._flagged(part, "limited").sum(axis=0))
 
+    def most_compared(self) -> int:
+        """The most references, not trained on it, with which a judged sample is compared."""
+        return max(
+            int(self.compared(part, "limited").count[:, self.judged[part]].max(initial=0))
+            for part in self.parts()
+        )
+
     def _flagged(self, part: slice, kind: Kind) -> Flags:
         outside = ~self.source.member[:, part][self.rows]
         if kind == "inside":

@@ -237,9 +237,12 @@ def test_a_fleet_is_attacked_in_its_folder(command, fleet):
     rows = found["most_vulnerable_samples"]
     assert all(kept[row["sample"]] for row in rows)
     assert [row["label"] for row in rows] == [fleet.label[row["sample"]] for row in rows]
-    # Its third row is model 3.
+    assert [model["model"] for model in found["models"]] == [0, 2, 3, 5, 6, 7, 8, 9]
+    assert sorted(found["most_vulnerable_models"]) == [0, 2, 3, 5, 6, 7, 8, 9]
     one = command(*words, "--target", "3").document
-    assert one["targets"] == [2]
+    assert one["targets"] == one["most_vulnerable_models"] == [3]
+    of = one["attacks"][0]["targets"][0]
+    assert (of["model"], of["name"]) == (3, "model 3")
     gone = command(*words, "--target", "4")
     assert gone.code == 2
     assert "--target: model 4 is missing: ValueError: no such luck" in gone.err
