@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -118,7 +119,7 @@ def models(
                 least=least,
                 confidence=confidence,
                 seed=seed,
-                stage=lambda name, total: bars.stage(name, total, unit="rounds"),
+                stage=partial(bars.stage, unit="attacks"),
             )
         body = found.to_dict()
         dump_document(numbers, KIND, SCHEMA, body, private=True)

@@ -183,7 +183,7 @@ def text(
                 fprs=asked,
                 confidence=confidence,
                 seed=seed,
-                done=bars.stage("attacks", 0),
+                stage=partial(bars.stage, unit="attacks"),
             )
         found = replace(found, notes=(*texts.notes, *found.notes))
         body = {**texts.facts(), **found.to_dict()}

@@ -17,6 +17,7 @@ from canary.membership.references import resolve
 from canary.membership.repeats import repeated_models
 from canary.membership.studies import Growth, growth
 from canary.membership.survey import rates_of
+from canary.scoring.batcher import Stage
 from canary.signals.checking import check_members
 from canary.signals.table import SignalTable, positions
 from canary.statistics.checks import check_confidence
@@ -47,7 +48,7 @@ def survey_models(
     least: int | None = None,
     confidence: float = 0.95,
     seed: int = 0,
-    stage: Callable[[str, int], Callable[[int], object]] = lambda name, total: lambda count: None,
+    stage: Stage = lambda name, total: lambda count: None,
 ) -> ModelsSurvey:
     """Attack the models of a table by each other, with every attack.
 
@@ -76,7 +77,8 @@ def survey_models(
     seed : int
         Of the order in which models are added for the curves against their number.
     stage : callable
-        From the name of a piece of work and its length to what is told of it.
+        Told ``attacks`` and how many there are, each again for its interval and its curve
+        against the number of models; gives what is told of those that are done.
 
     Raises
     ------
@@ -105,8 +107,9 @@ def survey_models(
         raise EstimationError("no level was given", cure="give one, 0.1 say", where="alphas")
     called = tuple(names or map(str, table.numbers))
     rows = positions(targets, table.models, "targets", table.source)
-    needs, notes = chosen_attacks(table, attacks, rows, least=least)
-    notes = [*_repeats(table, called), *notes]
+    notes = _repeats(table, called)
+    needs, said = chosen_attacks(table, attacks, rows, least=least)
+    notes += said
     judged = needs.judged
     few = table if judged.all() else table.select(samples=judged)
     for row in rows:
