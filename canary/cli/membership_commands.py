@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -153,7 +154,7 @@ def attack(
                 coins=coin_flips,
                 guesses=guesses,
                 delta=delta,
-                done=bars.stage("attacks", 0, unit="rounds"),
+                stage=partial(bars.stage, unit="rounds"),
             )
         body = found.to_dict()
         dump_document(numbers, KIND, SCHEMA, body, private=True)

@@ -186,7 +186,7 @@ def text(
                 fprs=asked,
                 confidence=confidence,
                 seed=seed,
-                done=bars.stage("attacks", 0, unit="rounds"),
+                stage=partial(bars.stage, unit="rounds"),
             )
         found = replace(found, notes=(*texts.notes, *found.notes))
         body = {**texts.facts(), **found.to_dict()}

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
-from canary.membership.many import MANY, attack_models
+from canary.membership.many import attack_models
+from canary.membership.many_attacks import MANY
 from canary.membership.repeats import check_references
 from canary.membership.sharing import check_two_models, shared_rows
 from canary.membership.thresholds import learn_thresholds

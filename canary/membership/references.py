@@ -122,6 +122,13 @@ class References:
         """How many references that were not trained on them the samples of a part have."""
         return np.asarray(self._flagged(part, "limited").sum(axis=0))
 
+    def most_compared(self) -> int:
+        """The most references, not trained on it, with which a judged sample is compared."""
+        return max(
+            int(self.compared(part, "limited").count[:, self.judged[part]].max(initial=0))
+            for part in self.parts()
+        )
+
     def _flagged(self, part: slice, kind: Kind) -> Flags:
         outside = ~self.source.member[:, part][self.rows]
         if kind == "inside":
@@ -172,7 +179,17 @@ class References:
     def _matched(self) -> dict[Kind, NDArray[Any]]:
         return {}
 
-    def check(self, name: str, *, inside: bool) -> None:
+    def alone(self, kind: Kind) -> Flags:
+        """The samples that have no reference of a kind beside some target; shape (samples,)."""
+        mine = self.own[self.own >= 0]
+        found = np.empty(self.table.samples, np.bool_)
+        for part in self.parts():
+            flags = self._flagged(part, kind)
+            # One that is a target is none to itself.
+            found[part] = flags.sum(axis=0) <= flags[mine].any(axis=0)
+        return found
+
+    def check(self, name: str, *, inside: bool, least: bool = False) -> None:
         """An InputError if a sample that is judged has no reference left of a kind.
 
         Parameters
@@ -182,27 +199,31 @@ class References:
         inside : bool
             Whether references that were trained on the sample are needed, beside those that
             were not.
+        least : bool
+            Whether such samples can be left away by their number of models.
         """
-        mine = self.own[self.own >= 0]
+        judged = int(self.judged.sum())
         kinds: tuple[Kind, ...] = ("outside", "inside") if inside else ("outside",)
         for kind in kinds:
-            alone = np.empty(self.table.samples, np.bool_)
-            for part in self.parts():
-                flags = self._flagged(part, kind)
-                # One that is a target is none to itself.
-                alone[part] = flags.sum(axis=0) <= flags[mine].any(axis=0)
-            bad = np.flatnonzero(alone & self.judged)
-            if len(bad):
-                shown = ", ".join(map(str, bad[:_SHOWN]))
-                more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
-                who, train = ("members", "without") if kind == "outside" else ("nonmembers", "on")
-                raise InputError(
-                    f"attack {name}: samples {shown}{more} are {who} of every model that they "
-                    "could be compared with",
-                    cure=f"train more models {train} them, or leave them "
-                    "away by table.select(samples=...)",
-                    where=self.source.source,
+            bad = np.flatnonzero(self.alone(kind) & self.judged)
+            if not len(bad):
+                continue
+            shown = ", ".join(map(str, bad[:_SHOWN]))
+            more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
+            who, train = ("members", "without") if kind == "outside" else ("nonmembers", "on")
+            away = "--least 2 (least=2)" if least else "table.select(samples=...)"
+            cure = f"train more models {train} them, or leave them away by {away}"
+            if self.source is self.table and 2 * len(bad) > judged:
+                cure = (
+                    f"give more models, each sample in about half of them: {len(self.rows)} are "
+                    "too few"
                 )
+            raise InputError(
+                f"attack {name}: {len(bad):,} of {judged:,} samples ({shown}{more}) are {who} of "
+                "every model that they could be compared with",
+                cure=f"{cure}; the attacks S and P need none",
+                where=self.source.source,
+            )
 
 
 def resolve(
