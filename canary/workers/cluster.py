@@ -244,8 +244,8 @@ class RayWorkers:
         if changed:
             raise InputError(
                 f"this process is connected to Ray already, with another {' and '.join(changed)}",
-                cure="give the same, or close first what uses that connection; where you connected, give "
-                "working_dir and the like to ray.init(runtime_env=...)",
+                cure="give the same, or close first what uses that connection; on one of your "
+                "own, give working_dir and the like to ray.init(runtime_env=...)",
                 where="RayWorkers",
             )
 
