@@ -243,9 +243,9 @@ class RayWorkers:
         ]
         if changed:
             raise InputError(
-                f"{', '.join(changed)} of a connection to Ray, and this process has one already",
-                cure="leave what uses it first; or give the same as before, and working_dir and "
-                "the like of a connection of your own as ray.init(runtime_env=...)",
+                f"this process is connected to Ray already, with another {' and '.join(changed)}",
+                cure="give the same, or close first what uses that connection; on one of your "
+                "own, give working_dir and the like to ray.init(runtime_env=...)",
                 where="RayWorkers",
             )
 

@@ -51,7 +51,7 @@ def test_variables_go_to_a_connection_of_the_caller_and_its_folder_stays(folder)
     try:
         given = {"env_vars": {"GIVEN": "yes"}}
         assert found(RayWorkers(threads=2, environment=given)) == WANTED
-        with pytest.raises(InputError, match="environment of a connection to Ray"):
+        with pytest.raises(InputError, match="connected to Ray already, with another environment"):
             found(RayWorkers(environment={"working_dir": folder}))
         assert ray.is_initialized()
     finally:

@@ -130,7 +130,7 @@ def connected(module, monkeypatch, made=()):
 def test_what_only_a_new_connection_can_be_given_is_refused_on_another(run, ray, monkeypatch):
     connected(ray(), monkeypatch)
     bringing = RayWorkers(environment={"working_dir": ".", "env_vars": {"A": "1"}})
-    with pytest.raises(InputError, match=r"environment of a connection .* ray\.init\(runtime_env"):
+    with pytest.raises(InputError, match=r"with another environment; .* ray\.init\(runtime_env"):
         use(run, bringing)
 
 
@@ -161,9 +161,11 @@ def test_a_second_use_joins_the_connection_of_the_first_or_is_refused(ray, monke
     first = RayWorkers(address="local", processors=2, environment={"working_dir": "."})
     connected(ray(), monkeypatch, made=[first])
     assert not fleet().run(workers=first).missing
-    with pytest.raises(InputError, match="^RayWorkers: address, processors of a connection"):
+    with pytest.raises(
+        InputError, match="already, with another address and processors; give the same"
+    ):
         fleet().run(workers=RayWorkers(address="auto", environment={"working_dir": "."}))
-    with pytest.raises(InputError, match="^RayWorkers: environment of a connection"):
+    with pytest.raises(InputError, match="already, with another environment; give the same"):
         fleet().run(workers=RayWorkers(processors=2))
 
 
