@@ -164,6 +164,8 @@ def test_report_is_for_its_owner_and_has_every_part(command, place, drawn):
     for heading in ("Attacks", "More models", "Decisions", "Agreement", "Models", "Samples"):
         assert re.search(rf"<h[23][^>]*>{heading}</h", page)
     assert page.count("<svg") == 4
+    # A rate in two lines: three rates fit beside each other.
+    assert len(re.findall(r"<td>[\d.]+ % at [\d.]+ %<br>\([\d.]+ to [\d.]+\)</td>", page)) == 12
     assert "<script" not in page
     assert "://" not in page
     assert "on the same\nsamples" in page

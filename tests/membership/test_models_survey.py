@@ -19,6 +19,22 @@ def seldom():
     return table_of(loss, halves(rng, 8, 60))
 
 
+def test_every_attack_is_told_of_theory():
+    """Once for itself, for its curve, and for each model that is left out."""
+    table = random_table(np.random.default_rng(0), models=8, samples=60)
+    told, counted = [], []
+
+    def stage(name, total):
+        told.append((name, total))
+        return counted.append
+
+    survey_models(table, attacks="S,P", fprs=[0.3], stage=stage)
+    assert told == [("attacks", sum(counted))] == [("attacks", 2 * (1 + 1 + 8))]
+    counted.clear()
+    survey_models(table, attacks="S,P", fprs=[0.3], targets=[1], stage=stage)
+    assert told[1] == ("attacks", sum(counted)) == ("attacks", 2 * (1 + 1))
+
+
 def silent(found):
     return [note for note in found.notes if note.startswith("Attack R calls nobody")]
 
