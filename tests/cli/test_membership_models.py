@@ -338,7 +338,7 @@ def test_samples_that_no_model_is_without_can_be_left_away(command, place):
     outcome = command(*words, "--least", "2", "--json")
     assert outcome.code == 0, outcome.err
     assert outcome.document["samples_judged"] == 296
-    assert "4 samples of 300 are left away: fewer than 2 models" in outcome.err
+    assert "Of 300 samples 4 are left away: fewer than 2 models were trained without" in outcome.err
     assert command(*words[:-1], "S,P").code == 0
 
 

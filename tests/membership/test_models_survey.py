@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from many_models import halves, random_table, table_of
@@ -53,6 +55,15 @@ def test_the_gaussian_rule_has_no_least_level():
     table = random_table(np.random.default_rng(0), models=8, samples=60)
     found = survey_models(table, attacks="R", rule="gaussian", alphas=[1e-9])
     assert silent(found) == []
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"), [({3: "NaN"}, "1 model is missing"), ({1: "", 2: ""}, "2 models are")]
+)
+def test_models_that_are_missing_are_counted(missing, said):
+    table = replace(random_table(np.random.default_rng(0)), missing=missing, numbers=())
+    (note,) = survey_models(table, attacks="P", fprs=[0.5], targets=[3]).notes
+    assert note.startswith(said)
 
 
 @pytest.mark.parametrize(("again", "said"), [(1, "1 model has"), (2, "2 models have")])
