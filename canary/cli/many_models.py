@@ -119,7 +119,7 @@ def models(
                 least=least,
                 confidence=confidence,
                 seed=seed,
-                stage=partial(bars.stage, unit="attacks"),
+                stage=partial(bars.stage, unit="rounds"),
             )
         body = found.to_dict()
         dump_document(numbers, KIND, SCHEMA, body, private=True)

@@ -70,8 +70,8 @@ class ManyScores:
     judged: NDArray[np.bool_]
     targets: tuple[int, ...]
     models_trained: int
-    notes: tuple[str, ...] = ()
-    blind: bool = False
+    notes: tuple[str, ...]
+    blind: bool
 
     @property
     def signal(self) -> str:
@@ -163,18 +163,20 @@ def attack_models(
     InputError
         If there is no such attack, model or signal, nothing to compare with, a loss is NaN, a
         judged sample is a member of every reference (for online attacks: or of none), a class
-        has no shadow point, or the tables do not fit.
+        has no shadow point, a target is among its references under another name, or the tables
+        do not fit.
 
     Notes
     -----
     Among the models of a table a target does without some references, so that members and
     nonmembers are compared with equally many, on every split; see
-    `canary.membership.matching`. How many is decided by the flags of all samples that are
-    judged, so select them first. Shadow tables serve as they are, and a note says where the
-    number of references tells members from nonmembers.
+    `canary.membership.matching`, also for what that needs to make noise look alike. How many is
+    decided by the flags of all samples that are judged, so select them first. Shadow tables serve
+    as they are, and a note says where the number of references tells members from nonmembers.
 
     For K models and n samples O(nK log(nK)) time. Beside the table and the result memory is
-    for some hundred thousand numbers, for S for one class, for P and RMIA for one model.
+    for some hundred thousand numbers, for S for one class, for P and RMIA for one model, and a
+    byte or two for each score.
     """
     where = "attack"
     kind = many_attack(name, where)
@@ -199,7 +201,8 @@ def attack_models(
     )
     benches = [bench for bench, _ in done]
     chosen = np.concatenate([bench.targets for bench in benches])
-    telling = _counts_that_tell(name, benches)
+    repeats = tuple(dict.fromkeys(note for bench in benches for note in bench.repeats))
+    telling = repeats + _counts_that_tell(name, benches)
     scores = done[0][1] if len(done) == 1 else np.concatenate([found for _, found in done])
     return ManyScores(
         name=name,

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
-from canary.membership.matching import Matching, places
+from canary.membership.matching import kept, random_order
+from canary.membership.repeats import check_references
+from canary.membership.sharing import check_two_models
 from canary.signals.table import SignalTable, check_tied, positions
 
 __all__ = ["Compared", "Kind", "References", "resolve"]
@@ -76,6 +78,8 @@ class References:
         Samples of `table` that are set aside as population points.
     most : int or None
         How many references a sample may have in attacks R, D and L.
+    repeats : tuple of str
+        What to say of references that may be a target, or hold its samples.
     """
 
     table: SignalTable
@@ -85,6 +89,7 @@ class References:
     own: Places
     population: Flags | None
     most: int | None = None
+    repeats: tuple[str, ...] = ()
 
     @property
     def judged(self) -> Flags:
@@ -110,11 +115,7 @@ class References:
         flags = self._flagged(part, kind)
         wanted = self._own_flags(flags).astype(np.int64)
         if self.source is self.table:
-            counts = flags.sum(axis=0) - wanted
-            place = 1.0 - self._places[part] if kind == "inside" else self._places[part]
-            member = self.table.member[:, part][self.targets]
-            kept = self._matching(kind).kept(counts, member, place)
-            wanted += np.where(self.judged[part], counts - kept, 0)
+            wanted += self._without(kind)[:, part]
         return Compared(flags, self._next(flags, wanted))
 
     def counts(self, part: slice) -> Ints:
@@ -157,26 +158,26 @@ class References:
             found[step] = np.where(step < wanted, at, -1)
         return found
 
-    def _matching(self, kind: Kind) -> Matching:
-        if kind not in self._matchings:
-            self._matchings[kind] = Matching.of(
-                self._counts(kind), len(self.targets), len(self.rows)
-            )
-        return self._matchings[kind]
-
-    def _counts(self, kind: Kind) -> Iterator[tuple[Ints, Flags]]:
-        for part in self.parts():
-            flags, judged = self._flagged(part, kind), self.judged[part]
-            counts = flags.sum(axis=0) - self._own_flags(flags)
-            yield counts[:, judged], self.table.member[:, part][self.targets][:, judged]
+    def _without(self, kind: Kind) -> Ints:
+        """How many of the others each target does without; shape (targets, samples)."""
+        if kind not in self._matched:
+            small = np.min_scalar_type(len(self.rows))
+            found = np.empty((len(self.targets), self.table.samples), small)
+            for part in self.parts():
+                flags = self._flagged(part, kind)
+                found[:, part] = flags.sum(axis=0) - self._own_flags(flags)
+            order = random_order(self.table.samples)
+            order = order[self.judged[order]]
+            for target, row in enumerate(self.targets):
+                counts = found[target].astype(np.int64)
+                member = self.table.member[row]
+                found[target] = counts - kept(counts, member, order, falling=kind == "inside")
+            self._matched[kind] = found
+        return self._matched[kind]
 
     @cached_property
-    def _matchings(self) -> dict[Kind, Matching]:
+    def _matched(self) -> dict[Kind, NDArray[Any]]:
         return {}
-
-    @cached_property
-    def _places(self) -> Floats:
-        return places(self.table.samples)
 
     def alone(self, kind: Kind) -> Flags:
         """The samples that have no reference of a kind beside some target; shape (samples,)."""
@@ -254,7 +255,8 @@ def resolve(
     ------
     InputError
         If there is no such model, none to compare with, or the two tables do not fit: other
-        samples, or models that belong to another target.
+        samples, models that belong to another target, or a target among its own references
+        (`canary.membership.repeats.check_references`).
     """
     chosen = _rows(targets, table, "targets")
     source = table if shadow is None else shadow
@@ -282,6 +284,11 @@ def resolve(
             check_tied(shadow, table, row=int(row))
     for one, used in ((table, chosen), (source, rows)):
         _check_losses(one, used)
+    repeats = check_references(table, chosen, shadow, rows)
+    if shadow is not None and name == "S":  # whose samples may stand in another order
+        beside = shadow if references is None else shadow.select(models=rows)
+        for row in chosen:
+            repeats += check_two_models(table, beside, row=int(row))
     if most is not None and most < 1:
         raise InputError(
             f"most is {most!r}, expected 1 or more",
@@ -298,7 +305,8 @@ def resolve(
                 cure="leave samples that are judged",
                 where=table.source,
             )
-    return References(table, chosen, source, rows, own.astype(np.intp), flags, most)
+    repeats = tuple(dict.fromkeys(repeats))
+    return References(table, chosen, source, rows, own.astype(np.intp), flags, most, repeats)
 
 
 def _rows(given: ArrayLike | None, table: SignalTable, what: str) -> Places:

@@ -16,8 +16,8 @@ from canary.membership.evaluation import Evaluation, Part, evaluate, evaluate_by
 from canary.membership.guessing import Guesses, leakage, precision_recall
 from canary.membership.metric import ATTACKS, NEURAL, AttackScores, applicable, attack
 from canary.membership.privacy import AttackEpsilon, attack_epsilon
-from canary.membership.repeats import check_two_models
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability
+from canary.membership.sharing import check_two_models
 from canary.membership.smoothing import chosen_risk_scores
 from canary.records.versions import versions
 from canary.scoring.batcher import Stage

@@ -24,10 +24,9 @@ def test_an_audit_draws_controls_and_refuses_p_values(tmp_path):
     assert found.natural
     assert found.injected_p is None
     assert found.controls_p is not None
-    assert (
-        found.summary()
-        .splitlines()[-1]
-        .endswith("found: no p-value, since they were not drawn at random")
+    assert any(
+        line.endswith("found: no p-value, since they were not drawn at random")
+        for line in found.summary().splitlines()
     )
     said = answer(found)
     assert said.verdict == "nothing"

@@ -36,12 +36,16 @@ def process(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **environmen
     )
 
 
+def lasting(said):
+    """The lines without those that a busy machine gets, of how far the command is."""
+    return [line for line in said.splitlines() if not re.search(r"[:,] \d+ s$", line)]
+
+
 def test_audit_prints_one_document_and_its_own_words_only(workplace, model):
     done = process("audit", model, *AUDIT, "--draws", "200", "--out", "a", "--json")
     assert done.returncode == 0, done.stderr
     assert strict(done.stdout)["kind"] == "canary audit"
-    # On a busy machine it also says now and then how far it is.
-    words = [line for line in done.stderr.splitlines() if not re.search(r"[:,] \d+ s$", line)]
+    words = lasting(done.stderr)
     assert words[0] == f"Loading {model}"
     assert words[1].startswith("note: The tokenizer puts no token before a text")
     assert words[2].strip() == ""  # the table comes next: no warning, no bar
@@ -226,8 +230,9 @@ def test_killed_score_goes_on_where_it_was(workplace, model):
     assert done.returncode == 0, done.stderr
     document = strict(done.stdout)
     assert 0 < document["resumed"] < document["texts"] == len(texts)
-    assert [line.split(":")[0] for line in done.stderr.splitlines()[:1]] == [f"Loading {model}"]
-    assert len(done.stderr.splitlines()) == 3  # no bar where nobody looks
+    words = lasting(done.stderr)
+    assert words[0] == f"Loading {model}"
+    assert len(words) == 3, words  # no bar where nobody looks
     lines = Path("scores.jsonl").read_text().splitlines()
     assert [json.loads(line)["line"] for line in lines] == list(range(1, len(texts) + 1))
     assert not Path("scores.jsonl.parts").exists()

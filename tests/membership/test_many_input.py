@@ -87,16 +87,22 @@ def test_classes_without_points_input(table):
     fresh = random_table(np.random.default_rng(1))
     aside = fresh.label == 0
     refused("among the population", attack_models, fresh, "S", population=aside)
-    other = fresh.select(samples=fresh.label != 2)
+    other = random_table(np.random.default_rng(2)).select(samples=fresh.label != 2)
     refused("class 2 has no point", attack_models, fresh, "S", shadow=other)
 
 
 def test_models_of_a_target_input(table):
     refused("attack D needs models that were distilled from the target", attack_models, table, "D")
     refused("attack L needs models that were trained on", attack_models, table, "L")
-    refused("8 targets with the models of one", attack_models, table, "D", shadow=table)
+    refused(
+        "8 targets with the models of one",
+        attack_models,
+        table,
+        "D",
+        shadow=random_table(np.random.default_rng(9), samples=30),
+    )
     refused("2 shadow tables for 8 targets", attack_models, table, "D", shadow=[table] * 2)
-    distilled = table_of(table.signal("loss")[:3], np.zeros((3, 30)))
+    distilled = table_of(1.1 * table.signal("loss")[:3], np.zeros((3, 30)))
     two = attack_models(table, "D", targets=[4, 1], shadow=[distilled] * 2)
     assert (two.targets, two.models_trained) == ((4, 1), 6)
 
