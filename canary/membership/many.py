@@ -16,6 +16,7 @@ from canary.membership.many_attacks import MANY_ATTACKS, many_attack
 from canary.membership.references import References, resolve
 from canary.membership.rmia import rmia
 from canary.signals.table import SignalTable
+from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate, roc
 from canary.statistics.tails import Rule, bits_needed, check_level, check_rule
 
@@ -341,7 +342,8 @@ def _trained(bench: References) -> int:
 def _notes(table: SignalTable, benches: list[References]) -> tuple[str, ...]:
     sources = {id(s): s for s in (table, *(bench.source for bench in benches))}
     return tuple(
-        f"{len(source.missing)} models are missing from {source.source}: "
+        f"{plural(len(source.missing), 'model')} {'is' if len(source.missing) == 1 else 'are'} "
+        f"missing from {source.source}: "
         + "; ".join(f"model {model}: {why}" for model, why in source.missing.items())
         for source in sources.values()
         if source.missing

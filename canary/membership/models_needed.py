@@ -106,7 +106,7 @@ def chosen_attacks(
         away = int((~needs.judged).sum())
         if away:
             notes.append(
-                f"{plural(away, 'sample')} of {table.samples:,} are left away: fewer than "
+                f"Of {plural(table.samples, 'sample')} {away:,} are left away: fewer than "
                 f"{plural(least, 'model')} were trained without them"
                 + (", or on them" if needs.inside else "")
             )

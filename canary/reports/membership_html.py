@@ -24,6 +24,7 @@ __all__ = [
     "attack_cells",
     "attack_columns",
     "class_risk_sentence",
+    "ends_of",
     "epsilon_sentence",
     "interval_of",
     "membership_sentence",
@@ -314,7 +315,12 @@ def _facts(table: SignalTable) -> dict[str, str]:
 
 def interval_of(found: Estimate) -> str:
     """``61.0 % (58.2 to 63.7)``."""
-    return f"{percent_of(found.value)} ({100 * found.lower:.1f} to {100 * found.upper:.1f})"
+    return f"{percent_of(found.value)} {ends_of(found)}"
+
+
+def ends_of(found: Estimate) -> str:
+    """``(58.2 to 63.7)``."""
+    return f"({100 * found.lower:.1f} to {100 * found.upper:.1f})"
 
 
 def percent_of(share: float, digits: int | None = 1) -> str:

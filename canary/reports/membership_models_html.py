@@ -12,7 +12,7 @@ import numpy as np
 from canary.records.files import atomic_write
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.many_figures import draw_many
-from canary.reports.membership_html import interval_of, not_told, percent_of
+from canary.reports.membership_html import ends_of, interval_of, not_told, percent_of
 from canary.reports.pages import page, software
 from canary.reports.palette import SERIES
 from canary.statistics.numbers import count, plural
@@ -136,13 +136,16 @@ def model_columns(found: ModelsSurvey, *, intervals: bool = True) -> tuple[str, 
 
 
 def model_cells(one: AttackedModels, *, intervals: bool = True) -> tuple[str, ...]:
-    """An attack in a row: its name, and its numbers, with intervals and costs where asked."""
+    """An attack in a row: its name, and its numbers, with intervals and costs where asked.
+
+    Intervals of rates stand on a line of their own, so that three of them fit on a page.
+    """
     if not intervals:
         return one.name, *(percent_of(number.value) for number in (one.auc, *one.tpr))
     spread = one.across.auc
     several = (percent_of(spread.sd),) if spread.count > 1 else ()
     rates = (
-        f"{interval_of(tpr)} at {percent_of(_mean_fpr(points), digits=None)}"
+        f"{percent_of(tpr.value)} at {percent_of(_mean_fpr(points), digits=None)}\n{ends_of(tpr)}"
         for tpr, points in zip(one.tpr, one.points, strict=True)
     )
     return one.name, count(one.scores.models_trained), interval_of(one.auc), *several, *rates
@@ -303,8 +306,10 @@ def _vulnerable(found: ModelsSurvey) -> list[tuple[str, ...]]:
                 _short(found, row),
                 count(one.roc.members),
                 count(one.roc.nonmembers),
-                interval_of(one.auc),
-                *(interval_of(points[place].tpr) for points in best.points),
+                *(
+                    f"{percent_of(rate.value)}\n{ends_of(rate)}"
+                    for rate in (one.auc, *(points[place].tpr for points in best.points))
+                ),
             )
         )
     return rows

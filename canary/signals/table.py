@@ -105,6 +105,13 @@ class SignalTable:
                 cure="give the number of each row's model in its fleet",
                 where=self.source,
             )
+        both = sorted({*self.numbers} & self.missing.keys())
+        if both:
+            raise InputError(
+                f"model {both[0]} has a row, and is missing",
+                cure="leave it away by select(models=...), or give the numbers of the rows",
+                where=self.source,
+            )
         if self.outputs is not None and self.outputs.shape[:2] != self.member.shape:
             raise InputError(
                 f"outputs of shape {self.outputs.shape} for members of shape {self.member.shape}",

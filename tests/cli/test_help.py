@@ -45,6 +45,7 @@ from canary.gate.checking import Statistic, check
 from canary.gate.planning import plan
 from canary.gate.verdict import Policy
 from canary.membership.forgetting import forgotten
+from canary.membership.many_attacks import MANY_ATTACKS
 from canary.membership.models_survey import LEVELS, survey_models
 from canary.membership.risk import BINS, Scale
 from canary.membership.smoothing import chosen_risk_scores
@@ -169,6 +170,9 @@ def test_choices_are_those_of_the_functions():
     assert get_args(many_models.RuleName) == get_args(Rule)
     levels = inspect.signature(many_models.models).parameters["levels"].default
     assert tuple(map(float, levels.split(","))) == LEVELS
+    (told,) = (one.help for one in COMMANDS["membership models"].params if one.name == "attacks")
+    able = [name for name, kind in MANY_ATTACKS.items() if not kind.own]
+    assert told.partition(";")[0].split(", ") == able
     for name, option, default in (
         ("membership attack", "--fpr", FPRS),
         ("membership attack", "--bins", (BINS,)),

@@ -164,6 +164,8 @@ def test_report_is_for_its_owner_and_has_every_part(command, place, drawn):
     for heading in ("Attacks", "More models", "Decisions", "Agreement", "Models", "Samples"):
         assert re.search(rf"<h[23][^>]*>{heading}</h", page)
     assert page.count("<svg") == 4
+    # A rate in two lines: three rates fit beside each other.
+    assert len(re.findall(r"<td>[\d.]+ % at [\d.]+ %<br>\([\d.]+ to [\d.]+\)</td>", page)) == 12
     assert "<script" not in page
     assert "://" not in page
     assert "on the same\nsamples" in page
@@ -336,7 +338,7 @@ def test_samples_that_no_model_is_without_can_be_left_away(command, place):
     outcome = command(*words, "--least", "2", "--json")
     assert outcome.code == 0, outcome.err
     assert outcome.document["samples_judged"] == 296
-    assert "4 samples of 300 are left away: fewer than 2 models" in outcome.err
+    assert "Of 300 samples 4 are left away: fewer than 2 models were trained without" in outcome.err
     assert command(*words[:-1], "S,P").code == 0
 
 

@@ -151,11 +151,11 @@ def test_online_lira_has_no_level_input(table):
 
 
 def test_what_is_missing_is_said(table):
-    lacking = replace(table, missing={3: "the loss is NaN after epoch 2"}, source="fleet")
-    found = attack_models(lacking, "R")
-    assert found.notes == (
-        "1 models are missing from fleet: model 3: the loss is NaN after epoch 2",
+    lacking = replace(
+        table, missing={3: "the loss is NaN after epoch 2"}, numbers=(), source="fleet"
     )
+    found = attack_models(lacking, "R")
+    assert found.notes == ("1 model is missing from fleet: model 3: the loss is NaN after epoch 2",)
     assert canary.attack(lacking, "R").notes == evaluate_models(found).notes == found.notes
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from many_models import halves, random_table, table_of
@@ -17,6 +19,22 @@ def seldom():
     for sample, rows in enumerate(rng.permuted(np.tile(np.arange(8), (60, 1)), axis=1)[:, :2]):
         loss[rows, sample] = rng.random(2) + 0.1
     return table_of(loss, halves(rng, 8, 60))
+
+
+def test_every_attack_is_told_of_theory():
+    """Once for itself, for its curve, and for each model that is left out."""
+    table = random_table(np.random.default_rng(0), models=8, samples=60)
+    told, counted = [], []
+
+    def stage(name, total):
+        told.append((name, total))
+        return counted.append
+
+    survey_models(table, attacks="S,P", fprs=[0.3], stage=stage)
+    assert told == [("attacks", sum(counted))] == [("attacks", 2 * (1 + 1 + 8))]
+    counted.clear()
+    survey_models(table, attacks="S,P", fprs=[0.3], targets=[1], stage=stage)
+    assert told[1] == ("attacks", sum(counted)) == ("attacks", 2 * (1 + 1))
 
 
 def silent(found):
@@ -37,6 +55,15 @@ def test_the_gaussian_rule_has_no_least_level():
     table = random_table(np.random.default_rng(0), models=8, samples=60)
     found = survey_models(table, attacks="R", rule="gaussian", alphas=[1e-9])
     assert silent(found) == []
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"), [({3: "NaN"}, "1 model is missing"), ({1: "", 2: ""}, "2 models are")]
+)
+def test_models_that_are_missing_are_counted(missing, said):
+    table = replace(random_table(np.random.default_rng(0)), missing=missing, numbers=())
+    (note,) = survey_models(table, attacks="P", fprs=[0.5], targets=[3]).notes
+    assert note.startswith(said)
 
 
 @pytest.mark.parametrize(("again", "said"), [(1, "1 model has"), (2, "2 models have")])

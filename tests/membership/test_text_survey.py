@@ -13,6 +13,7 @@ import canary
 from canary.errors import EstimationError, InputError
 from canary.membership.metric import TEXT_ATTACKS
 from canary.membership.text_survey import _halves, survey_texts
+from canary.membership.words import FOLDS
 from canary.reports.membership_text_html import render
 from canary.signals.text import TEXT_SIGNALS
 from canary.signals.text_measuring import measure_texts
@@ -49,6 +50,17 @@ def test_members_are_told_by_every_attack_that_should(told):
     for name in ("loss", "reference", "min-k", "min-k++"):
         assert found[name].lower > 0.6, name
     assert found["reference"].value > 0.9
+
+
+def test_every_attack_and_fold_is_told_of(told, texts):
+    stages, counted = [], []
+
+    def stage(name, total):
+        stages.append((name, total))
+        return counted.append
+
+    survey_texts(told.measured, texts, stage=stage)
+    assert stages == [("attacks", sum(counted))] == [("attacks", len(told.attacked) + FOLDS)]
 
 
 def test_numbers_are_those_of_the_public_functions(told):
