@@ -156,12 +156,15 @@ def another(folder: Path) -> None:
 
 
 def adapter(folder: Path) -> None:
+    import torch
     from peft import LoraConfig, get_peft_model
 
     base = folder.with_name("base")
     model(base)
     config = LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True, task_type="CAUSAL_LM")
-    wrapped = get_peft_model(module(), config)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        wrapped = get_peft_model(module(), config)
     wrapped.peft_config["default"].base_model_name_or_path = str(base)
     wrapped.save_pretrained(folder)
     tokenizer().save_pretrained(folder)
@@ -201,7 +204,11 @@ def build(config):
 
 
 def own_model(path: Path) -> None:
-    """A recurrent model's source, and the model in `model` beside it."""
+    """A recurrent model's source, and the model in `model` beside it.
+
+    Its weights are always the same: verdicts on it are, too.
+    """
+    import torch
     from safetensors.torch import save_file
 
     path.write_text(OWN)
@@ -211,7 +218,9 @@ def own_model(path: Path) -> None:
     folder.mkdir()
     size = {"size": len(CHARACTERS) + 1}
     (folder / "config.json").write_text(json.dumps(size))
-    save_file(made["build"](size).state_dict(), folder / "model.safetensors")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        save_file(made["build"](size).state_dict(), folder / "model.safetensors")
     backend().save(str(folder / "tokenizer.json"))
 
 
