@@ -122,7 +122,7 @@ def over_fleets(
     the lower ends to the mean of the upper ends of the models' own intervals (DeLong's, Clopper
     and Pearson's), which know how many samples there are and always have a width; it covers more
     often than `confidence` says. Elsewhere it is not widened by them: they speak of other samples,
-    and would double its width on a hundred samples. Rates of few members come in steps, so that
+    and it covers other fleets already. Rates of few members come in steps, so that
     intervals of a TPR cover more often than they say, too. The cost is that of G + 1 attacks.
 
     References
