@@ -36,7 +36,7 @@ class EpsilonBound:
         Guesses made about the coins, and how many were right.
     copies : int
         The most copies that hang on one coin.
-    most : float
+    largest_possible : float
         What the bound would be if every guess were right.
     """
 
@@ -47,7 +47,7 @@ class EpsilonBound:
     guesses: int
     correct: int
     copies: int
-    most: float
+    largest_possible: float
 
     def to_dict(self) -> dict[str, Any]:
         """The bound as plain data."""
@@ -148,7 +148,7 @@ def epsilon_bound(
         guesses=made,
         correct=right,
         copies=max(tossed[c.id].tossed or 0 for c in chosen),
-        most=epsilon_lower_bound(made, **numbers, delta=delta, confidence=confidence),
+        largest_possible=epsilon_lower_bound(made, **numbers, delta=delta, confidence=confidence),
     )
 
 
@@ -171,10 +171,10 @@ def within_epsilon(bound: EpsilonBound, limit: float) -> Finding:
     if bound.epsilon > limit:
         outcome, told = "memorized", f"{told}, above the limit of {limit:g}"
         cure = "look for what the accountant of the training does not see"
-    elif bound.most <= limit:
+    elif bound.largest_possible <= limit:
         outcome = "undecided"
-        told = f"{told}; no more than {bound.most:.2f} could have been shown, so the limit of "
-        told += f"{limit:g} was not tested"
+        told = f"{told}; no more than {bound.largest_possible:.2f} could have been shown, so the "
+        told += f"limit of {limit:g} was not tested"
         cure = "toss coins for more canaries"
     else:
         told = f"{told}, which does not contradict the limit of {limit:g}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,10 +30,13 @@ class AttackEpsilon:
     epsilon : float
         Training is not (epsilon', delta)-private for any epsilon' below this.
     delta, confidence : float
-        The bound lies above the truth in at most ``1 - confidence`` of training runs.
+        The bound lies above the truth in at most ``1 - confidence`` of training runs, and so
+        does the largest of the bounds by `attacks` attacks.
+    attacks : int
+        From how many attacks the bound may be chosen.
     coins, guesses, correct : int
         Samples for which a coin was tossed, guesses made, and how many were right.
-    most : float
+    largest_possible : float
         What the bound would be if every guess were right.
     notes : tuple of str
         What a reader has to know.
@@ -42,11 +45,32 @@ class AttackEpsilon:
     epsilon: float
     delta: float
     confidence: float
+    attacks: int
     coins: int
     guesses: int
     correct: int
-    most: float
+    largest_possible: float
     notes: tuple[str, ...]
+
+    @property
+    def confidence_of_each(self) -> float:
+        """Of this bound alone: each of k attacks may miss by one k-th (Bonferroni)."""
+        return _of_each(self.confidence, self.attacks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The bound as plain data."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "confidence": self.confidence,
+            "attacks": self.attacks,
+            "confidence_of_each": self.confidence_of_each,
+            "coins": self.coins,
+            "guesses": self.guesses,
+            "correct": self.correct,
+            "largest_possible": self.largest_possible,
+            "notes": list(self.notes),
+        }
 
 
 def attack_epsilon(
@@ -57,6 +81,7 @@ def attack_epsilon(
     guesses: SupportsIndex | None = None,
     delta: float = 0.0,
     confidence: float = 0.95,
+    attacks: SupportsIndex = 1,
 ) -> AttackEpsilon:
     """A lower bound on epsilon, from one training run and an attack on it.
 
@@ -80,6 +105,9 @@ def attack_epsilon(
         the scores, or the bound is none.
     delta : float
     confidence : float
+    attacks : int
+        How many attacks are tried on these coins, if the largest of their bounds is told: each
+        bound is then taken at a confidence that allows for the choice (Bonferroni).
 
     Raises
     ------
@@ -138,6 +166,8 @@ def attack_epsilon(
     made = n
     if guesses is not None:
         made = positive_integer(guesses, "guesses", where, cure="guess at least one coin")
+    tried = positive_integer(attacks, "attacks", where, cure="count this attack")
+    level = _of_each(confidence, tried)
     order = np.random.default_rng(0).permutation(n)
     right = correct_guesses(values[order], flags[order], guesses=made)
     numbers = {"guesses": made, "coins": n}
@@ -147,15 +177,20 @@ def attack_epsilon(
             "a split is no set of independent coins, and then the bound is not proven"
         )
     return AttackEpsilon(
-        epsilon_lower_bound(right, **numbers, delta=delta, confidence=confidence),
-        delta,
-        confidence,
-        n,
-        made,
-        right,
-        epsilon_lower_bound(made, **numbers, delta=delta, confidence=confidence),
-        tuple(notes),
+        epsilon=epsilon_lower_bound(right, **numbers, delta=delta, confidence=level),
+        delta=delta,
+        confidence=confidence,
+        attacks=tried,
+        coins=n,
+        guesses=made,
+        correct=right,
+        largest_possible=epsilon_lower_bound(made, **numbers, delta=delta, confidence=level),
+        notes=tuple(notes),
     )
+
+
+def _of_each(confidence: float, attacks: int) -> float:
+    return 1.0 - (1.0 - confidence) / attacks if attacks > 1 else confidence
 
 
 def _blind_scores(

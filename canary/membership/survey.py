@@ -220,16 +220,7 @@ class Survey:
         if self.epsilon is None:
             return None
         name, found = self.epsilon
-        return {
-            "attack": name,
-            "epsilon": found.epsilon,
-            "delta": found.delta,
-            "confidence": self.confidence,
-            "coins": found.coins,
-            "guesses": found.guesses,
-            "correct": found.correct,
-            "most": found.most,
-        }
+        return {"attack": name, **found.to_dict()}
 
 
 def names_of(table: SignalTable, asked: str, *, shadow: SignalTable | None = None) -> list[str]:
@@ -376,8 +367,12 @@ def survey(
     best = max(attacked, key=lambda a: a.accuracy.value).attack
     epsilons = {}
     if coins:
-        level = 1.0 - (1.0 - confidence) / len(attacked)
-        settings: dict[str, Any] = {"guesses": guesses, "delta": delta, "confidence": level}
+        settings: dict[str, Any] = {
+            "guesses": guesses,
+            "delta": delta,
+            "confidence": confidence,
+            "attacks": len(attacked),
+        }
         for one in attacked:
             bound = attack_epsilon(one.attack, member, coins=True, **settings)
             epsilons[one.attack.name] = bound

@@ -155,8 +155,8 @@ def epsilon_sentence(found: Survey) -> str | None:
         )
     return (
         f"The epsilon of the training is {bound.epsilon:.2f} at least{beside}, at "
-        f"{percent_of(found.confidence, digits=None)} confidence: {right} are right. The most that "
-        f"{plural(bound.coins, 'coin')} could show is {bound.most:.2f}."
+        f"{percent_of(bound.confidence, digits=None)} confidence: {right} are right. The largest "
+        f"bound that {plural(bound.coins, 'coin')} could show is {bound.largest_possible:.2f}."
     )
 
 

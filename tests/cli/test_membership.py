@@ -119,14 +119,16 @@ def test_coins_bound_epsilon_and_the_choice_among_attacks_is_paid_for(command, p
             coins=True,
             guesses=400,
             delta=1e-6,
-            confidence=1 - 0.05 / 3,
+            attacks=3,
         )
         for name in METRIC.split(",")
     }
     best = max(bounds, key=lambda name: bounds[name].epsilon)
     found = outcome.document["epsilon"]
     assert (found["attack"], found["epsilon"]) == (best, bounds[best].epsilon)
-    assert found["confidence"] == 0.95
+    assert (found["confidence"], found["attacks"]) == (0.95, 3)
+    assert found["confidence_of_each"] == pytest.approx(1 - 0.05 / 3)
+    assert found == {"attack": best, **bounds[best].to_dict()}
     assert (found["coins"], found["guesses"]) == (2000, 400)
     said = f"The epsilon of the training is {found['epsilon']:.2f} at least (delta 1e-06), at 95 %"
     assert found["epsilon"] > 1

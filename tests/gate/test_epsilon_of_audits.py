@@ -51,7 +51,7 @@ def test_bound_golden():
     assert made.correct == 64 - abs(inside - 32)
     few = epsilon_bound(audited(canaries, bits), canaries, guesses=40)
     assert (few.correct, few.guesses) == (40, 40)
-    assert few.epsilon == few.most == pytest.approx(-math.log(0.05 ** (-1 / 40) - 1))
+    assert few.epsilon == few.largest_possible == pytest.approx(-math.log(0.05 ** (-1 / 40) - 1))
 
 
 def test_randomised_response_coverage():

@@ -108,7 +108,7 @@ def test_training_without_noise_is_caught():
     """All guesses are right, so the bound is the largest there is: 2.97 of 60 guesses."""
     found = [bound(seed, noise=0.0) for seed in range(5)]
     assert [f.correct for f in found] == [60] * 5
-    assert all(f.epsilon == f.most > 2.9 for f in found)
+    assert all(f.epsilon == f.largest_possible > 2.9 for f in found)
     # Noise for an epsilon of 8 leaves something to see, noise for 0.5 next to nothing.
     some = np.median([bound(seed, noise=noise_for(8.0)).epsilon for seed in range(9)])
     none = np.median([bound(seed, noise=noise_for(0.5)).epsilon for seed in range(9)])

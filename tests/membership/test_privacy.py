@@ -22,8 +22,23 @@ def test_by_hand_golden():
     found = attack_epsilon(scores, member, coins=True)
     assert (found.correct, found.guesses, found.coins, found.notes) == (6, 9, 9, ())
     assert found.epsilon == epsilon_lower_bound(6, guesses=9, coins=9)
-    assert found.most == epsilon_lower_bound(9, guesses=9, coins=9)
+    assert found.largest_possible == epsilon_lower_bound(9, guesses=9, coins=9)
     assert attack_epsilon(scores, member, coins=True, guesses=4).correct == 3
+
+
+def test_the_choice_among_attacks_is_paid_for_golden():
+    member = np.arange(200) % 2 < 1
+    scores = np.random.default_rng(0).normal(size=200) + 2 * member
+    alone, of_four = (attack_epsilon(scores, member, coins=True, attacks=k) for k in (1, 4))
+    numbers = {"guesses": 200, "coins": 200, "confidence": 0.9875}
+    assert of_four.epsilon == epsilon_lower_bound(of_four.correct, **numbers) < alone.epsilon
+    assert of_four.largest_possible == epsilon_lower_bound(200, **numbers)
+    assert (of_four.confidence, of_four.attacks, of_four.confidence_of_each) == (0.95, 4, 0.9875)
+    assert (alone.confidence, alone.attacks, alone.confidence_of_each) == (0.95, 1, 0.95)
+    given = of_four.to_dict()
+    assert given.pop("confidence_of_each") == 0.9875
+    assert given.pop("notes") == list(of_four.notes)
+    assert given == {key: value for key, value in vars(of_four).items() if key != "notes"}
 
 
 def test_randomized_response_coverage():
@@ -135,6 +150,7 @@ def test_one_target_is_asked_for(table):
         ({"coins": 1}, "no coin decided"),
         ({"member": np.arange(100) < 90}, "90 of 100 samples are members; fair coins"),
         ({"guesses": 101}, "101 guesses for 100 coins"),
+        ({"attacks": 0}, "attacks must be a positive integer"),
         ({"guesses": 0}, "guesses must be a positive integer"),
         ({"delta": 1.0}, "delta must lie from 0"),
         ({"scores": np.arange(9)}, "scores of shape"),
