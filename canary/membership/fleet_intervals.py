@@ -9,11 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
-<<<<<<< HEAD
-from canary.membership.across import Across, evaluate_models
-=======
 from canary.membership.across import Across, Spread, evaluate_models
->>>>>>> s5ma
 from canary.membership.many import attack_models
 from canary.signals.table import SignalTable
 from canary.statistics.checks import check_confidence, positive_integer
@@ -155,7 +151,6 @@ def over_fleets(
             where=where,
         )
 
-<<<<<<< HEAD
     def attacked(part: SignalTable) -> Across:
         found = evaluate_models(
             attack_models(part, name, population=population, rule=rule, gamma=gamma, a=a)
@@ -167,42 +162,29 @@ def over_fleets(
         return np.array([found.auc.mean, *(found.tpr_at_fpr(fpr).mean for fpr in fprs)])
 
     rows = np.arange(table.models)
-    whole = means(attacked(table) if across is None else across)
+    curves = [one.roc for one in (attacked(table) if across is None else across).evaluations]
     without = np.array(
         [means(attacked(table.select(models=rows % made != part))) for part in range(made)]
     )
-    error = np.sqrt((made - 1) * without.var(axis=0))
-    auc, *tpr = (
-        _estimate(float(value), float(width), made, confidence)
-        for value, width in zip(whole, error, strict=True)
-    )
-=======
-    def reached(rows: NDArray[np.intp]) -> tuple[Across, NDArray[np.float64]]:
-        part = table if len(rows) == table.models else table.select(models=rows)
-        scores = attack_models(part, name, population=population, rule=rule, gamma=gamma, a=a)
-        found = evaluate_models(scores, confidence=confidence)
-        done(1)
-        return found, np.array([found.auc.mean, *(found.tpr_at_fpr(fpr).mean for fpr in fprs)])
-
-    rows = np.arange(table.models)
-    across, _ = reached(rows)
-    without = np.array([reached(rows[rows % made != part])[1] for part in range(made)])
     errors = np.sqrt((made - 1) * without.var(axis=0))
     auc_error, *tpr_errors = np.where(np.ptp(without, axis=0) < _AGREE, 0.0, errors).tolist()
-    each = across.evaluations
->>>>>>> s5ma
     return OverFleets(
         name,
-        _estimate(auc_error, made, [one.auc for one in each], confidence),
+        _estimate(auc_error, made, [one.auc(confidence=confidence) for one in curves], confidence),
         tuple(
-            _estimate(error, made, [one.tpr_at_fpr(fpr).tpr for one in each], confidence)
+            _estimate(
+                error,
+                made,
+                [one.tpr_at_fpr(fpr, confidence=confidence).tpr for one in curves],
+                confidence,
+            )
             for fpr, error in zip(fprs, tpr_errors, strict=True)
         ),
         tuple(fprs),
         table.models,
         made,
         auc_error=auc_error,
-        curves=tuple(one.roc for one in each),
+        curves=tuple(curves),
     )
 
 

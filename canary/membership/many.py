@@ -169,17 +169,10 @@ def attack_models(
     Notes
     -----
     Among the models of a table a target does without some references, so that members and
-<<<<<<< HEAD
-    nonmembers are compared with equally many, on every split; see
-    `canary.membership.matching`, also for what that needs to make noise look alike. How many is
-    decided by the flags of all samples that are judged, so select them first. Shadow tables serve
-    as they are, and a note says where the number of references tells members from nonmembers.
-=======
     nonmembers are compared with equally many, on every split; see `canary.membership.matching`,
     also for what that needs to make noise look alike. How many is decided by the flags of all
     samples that are judged, so select them first. Shadow tables serve as they are, and a note says
     where the number of references tells members from nonmembers.
->>>>>>> s5ma
 
     For K models and n samples O(nK log(nK)) time. Beside the table and the result memory is
     for some hundred thousand numbers, for S for one class, for P and RMIA for one model, and a
