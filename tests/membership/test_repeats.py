@@ -10,7 +10,8 @@ from many_models import halves, random_table, table_of
 
 import canary
 from canary.errors import EstimationError, InputError
-from canary.membership.many import MANY, attack_models
+from canary.membership.many import attack_models
+from canary.membership.many_attacks import MANY
 from canary.membership.privacy import attack_epsilon
 from canary.membership.repeats import Repeat, repeated_models
 from canary.signals.table import Origin
