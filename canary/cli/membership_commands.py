@@ -188,6 +188,7 @@ def risk(
     modified_entropy, risk.
     """
     from canary.membership.analysis import possible_class_risks
+    from canary.membership.flags import swapped_flags
     from canary.membership.repeats import check_two_models
     from canary.membership.risk import reliability
     from canary.membership.smoothing import chosen_risk_scores
@@ -202,6 +203,7 @@ def risk(
     for table in (ours, theirs):
         check_members(table.member, table.source)
     notes = check_two_models(ours, theirs)
+    notes += (*swapped_flags(ours, "target"), *swapped_flags(theirs, "shadow"))
     found = chosen_risk_scores(
         ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least, smooth=smooth
     )

@@ -14,10 +14,13 @@ from canary.membership.evaluation import Evaluation, evaluate
 from canary.membership.metric import TEXT_ATTACKS, attack
 from canary.membership.survey import (
     Attacked,
+    Surest,
     attacked_fields,
     estimate_fields,
     number_field,
     rates_of,
+    surest_fields,
+    surest_of,
 )
 from canary.membership.words import FOLDS, WordsAlone, words_alone
 from canary.records.versions import versions
@@ -85,6 +88,10 @@ class TextSurvey:
     def told_apart(self) -> bool:
         """Whether some attack is better than a coin, allowing for how many were tried."""
         return self.corrected().lower > 0.5
+
+    def surest(self) -> Surest | None:
+        """The attack that finds most members at the least false positive rate: `surest_of`."""
+        return surest_of(self.attacked, confidence=self.confidence)
 
     def differ_without_model(self) -> bool:
         """Whether words alone tell members from nonmembers, by the permutation test."""
@@ -165,6 +172,7 @@ class TextSurvey:
             "strongest": self.strongest.attack.name,
             "told_apart": self.told_apart(),
             "corrected_auc": estimate_fields(self.corrected()),
+            "surest": surest_fields(self.surest()),
             "attacks": [attacked_fields(found) for found in self.attacked],
             "words": {
                 "auc": estimate_fields(self.words.auc),

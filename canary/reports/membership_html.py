@@ -32,6 +32,7 @@ __all__ = [
     "report_membership",
     "roc_words",
     "short_of",
+    "surest_tiles",
 ]
 
 _TEMPLATE = "membership.html.j2"
@@ -217,22 +218,35 @@ def _tiles(found: Survey) -> list[tuple[str, str, str]]:
             f"balanced accuracy of {best.attack.name}; 50 % is a coin",
         )
     ]
-    if best.points:
-        point = best.points[0]
-        tiles.append(
-            (
-                "Surest guesses",
-                f"{percent_of(point.tpr.value)} of members",
-                f"found while {point.false_positives} of {count(point.nonmembers)} nonmembers "
-                "are called members by mistake",
-            )
-        )
+    tiles.extend(surest_tiles(found))
     if found.reliability is not None and found.risks is not None:
         high = float((found.risks.scores[found.target.member[0]] >= 0.9).mean())
         tiles.append(
             ("At high risk", f"{percent_of(high)} of members", "have a risk score of 0.9 or more")
         )
     return tiles
+
+
+def surest_tiles(found: Survey | TextSurvey) -> list[tuple[str, str, str]]:
+    """The tile of the surest guesses; none where no false positive rate was looked at."""
+    best = found.surest()
+    if best is None:
+        return []
+    point, tpr = best.point, best.point.tpr
+    chosen = (
+        ""
+        if best.attacks == 1
+        else f"; the best of {best.attacks} attacks there, which the interval allows for"
+    )
+    return [
+        (
+            "Surest guesses",
+            f"{percent_of(tpr.value)} of members",
+            f"({100 * tpr.lower:.1f} to {100 * tpr.upper:.1f} %) found by {best.name} while "
+            f"{point.false_positives} of {count(point.nonmembers)} nonmembers are called members "
+            f"by mistake{chosen}",
+        )
+    ]
 
 
 def _worst(parts: tuple[Part, ...], prefix: str) -> list[tuple[str, ...]]:

@@ -18,6 +18,7 @@ from canary.reports.membership_html import (
     percent_of,
     roc_words,
     short_of,
+    surest_tiles,
 )
 from canary.reports.pages import page, software
 from canary.statistics.numbers import count, probability
@@ -172,16 +173,7 @@ def _tiles(found: TextSurvey) -> list[tuple[str, str, str]]:
             f"AUC of a bag of words; it should be 50 %. p = {probability(found.words.p)}",
         ),
     ]
-    if best.points:
-        point = best.points[0]
-        tiles.append(
-            (
-                "Surest guesses",
-                f"{percent_of(point.tpr.value)} of members",
-                f"found while {point.false_positives} of {count(point.nonmembers)} nonmembers "
-                "are called members by mistake",
-            )
-        )
+    tiles.extend(surest_tiles(found))
     return tiles
 
 
