@@ -33,6 +33,7 @@ __all__ = [
     "roc_words",
     "short_of",
     "surest_tiles",
+    "up_to",
 ]
 
 _TEMPLATE = "membership.html.j2"
@@ -107,6 +108,11 @@ def render(found: Survey) -> str:
         roc_words=roc_words(found),
         target_facts=_facts(found.target),
         shadow_facts=_facts(found.shadow),
+        shadow_models=(
+            "one shadow"
+            if found.shadow.models == 1
+            else f"{count(found.shadow.models)} shadow models, taken together"
+        ),
         software=software(),
     )
 
@@ -119,26 +125,39 @@ def membership_sentence(found: Survey) -> str:
     if found.told_apart():
         return (
             f"Whoever has a similar model tells members of the training data from others with "
-            f"{percent_of(best.value)} accuracy ({interval}; a coin has 50 %), by the attack "
-            f"{name}."
+            f"{percent_of(best.value)} balanced accuracy ({interval}; a coin has 50 %), by the "
+            f"attack {name}."
         )
-    return f"{not_told(k, name)} had {percent_of(best.value)} accuracy ({interval})."
+    return (
+        f"{not_told(k, name)} had {percent_of(best.value)} balanced accuracy ({interval})"
+        f"{up_to(best)}."
+    )
 
 
 def not_told(attacks: int, name: str) -> str:
-    """That none of so many attacks told anything, up to what the best reached.
+    """That none of so many attacks was shown to tell anything, up to what the best reached.
 
     Examples
     --------
     >>> not_told(1, "loss")
-    'By the attack loss members were not told from others better than by a coin; it'
+    'The attack loss was not shown to tell members from others better than a coin does; it'
     """
+    told = "shown to tell members from others better than a coin does"
     if attacks == 1:
-        return f"By the attack {name} members were not told from others better than by a coin; it"
-    return (
-        f"By none of {attacks} attacks members were told from others better than by a coin; the "
-        f"best, {name},"
-    )
+        return f"The attack {name} was not {told}; it"
+    return f"None of {attacks} attacks was {told}; the best, {name},"
+
+
+def up_to(best: Estimate) -> str:
+    """What an attack that was not shown to be better than a coin may be worth all the same.
+
+    Examples
+    --------
+    >>> from canary.statistics.roc import Estimate
+    >>> up_to(Estimate(0.541, 0.494, 0.588))
+    ', and up to 58.8 % is possible'
+    """
+    return f", and up to {percent_of(best.upper)} is possible" if best.upper > 0.5 else ""
 
 
 def epsilon_sentence(found: Survey) -> str | None:
@@ -154,7 +173,8 @@ def epsilon_sentence(found: Survey) -> str | None:
             f"{percent_of(found.confidence, digits=None)} confidence."
         )
     return (
-        f"The epsilon of the training is {bound.epsilon:.2f} at least{beside}, at "
+        "If a fair coin decided for each sample by itself whether it went in, the epsilon of the "
+        f"training is {bound.epsilon:.2f} at least{beside}, at "
         f"{percent_of(found.confidence, digits=None)} confidence: {right} are right. The most that "
         f"{plural(bound.coins, 'coin')} could show is {bound.most:.2f}."
     )

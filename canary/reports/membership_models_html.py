@@ -12,7 +12,7 @@ import numpy as np
 from canary.records.files import atomic_write
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.many_figures import draw_many
-from canary.reports.membership_html import interval_of, not_told, percent_of
+from canary.reports.membership_html import interval_of, not_told, percent_of, up_to
 from canary.reports.pages import page, software
 from canary.reports.palette import SERIES
 from canary.statistics.numbers import count, plural
@@ -114,7 +114,7 @@ def models_sentence(found: ModelsSurvey) -> str:
     if not found.told_apart():
         return (
             f"{not_told(k, name)} put the member before the nonmember in "
-            f"{percent_of(best.value)} of pairs ({interval}){of}."
+            f"{percent_of(best.value)} of pairs ({interval}){of}{up_to(best)}."
         )
     these = "this one" if targets == 1 else "one of these"
     others = plural(found.table.models - 1, "model")

@@ -176,10 +176,13 @@ def test_nothing_to_tell_is_said(command, tmp_path, monkeypatch):
     outcome = command("membership", "models", *FILES, *OUT, "--attacks", "P,R,rmia", "--json")
     assert outcome.code == 0
     assert outcome.document["told_apart"] is False
-    assert "By none of 3 attacks members were told from others better than by a" in outcome.err
+    assert "None of 3 attacks was shown to tell members from others better than a" in outcome.err
     assert "Members were not told" in Path("report/report.html").read_text()
     one = command("membership", "models", *FILES, *OUT, "--attacks", "P")
-    assert "By the attack P members were not told from others better than by a coin; it" in one.err
+    assert (
+        "The attack P was not shown to tell members from others better than a coin does; it"
+        in one.err
+    )
 
 
 def test_one_target_by_file_and_by_number(command, place, table):
