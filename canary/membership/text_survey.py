@@ -98,7 +98,10 @@ class TextSurvey:
         return self.words.differ
 
     def differ_in_length(self) -> bool:
-        """Whether members are longer or shorter than nonmembers, by the interval of the AUC."""
+        """Whether members are longer or shorter than nonmembers, by the interval of the AUC.
+
+        Texts of one source are said to be so in ``1 - confidence`` of cases.
+        """
         return not self.length.auc.lower <= 0.5 <= self.length.auc.upper
 
     def no_better_than_words(self) -> bool:
@@ -131,7 +134,9 @@ class TextSurvey:
         return (
             f"Members are {which} than nonmembers: of a member and a nonmember the member has more "
             f"tokens in {said(auc)} of cases, where 0.5 is chance. That is seen without the "
-            f"model{told}; take texts of like lengths"
+            f"model{told}. Files from one source are warned of by chance in "
+            f"{100 * (1 - self.confidence):.3g} % of cases; otherwise take both from one source at "
+            "random"
         )
 
     def doubted(self) -> bool:

@@ -15,6 +15,7 @@ from canary.statistics.numbers import count, plural
 if TYPE_CHECKING:
     from canary.membership.analysis import ClassRisks
     from canary.membership.evaluation import Part
+    from canary.membership.risk import Reliability
     from canary.membership.survey import Attacked, Survey
     from canary.membership.text_survey import TextSurvey
     from canary.signals.table import SignalTable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "attack_cells",
     "attack_columns",
+    "calibration_sentence",
     "class_risk_sentence",
     "epsilon_sentence",
     "interval_of",
@@ -180,6 +182,18 @@ def epsilon_sentence(found: Survey) -> str | None:
     )
 
 
+def calibration_sentence(found: Reliability, *, confidence: float) -> str:
+    """How far risk scores lie from what they claim to be."""
+    error = found.calibration_error
+    return (
+        "A risk score should be the share of members among samples of such scores. In the mean "
+        f"over the samples it is {error.value:.3f} away from that ({error.lower:.3f} to "
+        f"{error.upper:.3f} at {percent_of(confidence, digits=None)} confidence); 0 would be "
+        "right. Samples of such scores are those of the same tenth of the way from 0 to 1. Each "
+        f"tenth that has samples counted alike, the root mean square is {found.rmse:.3f}."
+    )
+
+
 def class_risk_sentence(found: ClassRisks) -> str:
     """Whether the classes that generalize badly are those at risk."""
     rank = found.correlation.rank
@@ -290,12 +304,10 @@ def _risks(found: Survey) -> dict[str, Any]:
     assert found.risks is not None
     assert found.reliability is not None
     inside, outside, edges = risk_counts(found)
-    error = found.reliability.calibration_error
     return {
         "prior": percent_of(found.risks.prior),
         "read_off": _read_off(found.risks.bins, found.risks.scale),
-        "rmse": f"{found.reliability.rmse:.3f}",
-        "error": f"{error.value:.3f} ({error.lower:.3f} to {error.upper:.3f})",
+        "calibration": calibration_sentence(found.reliability, confidence=found.confidence),
         "guess_columns": ("Risk score from", "Called members", "Precision", "Recall"),
         "guesses": [
             (

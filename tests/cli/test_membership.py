@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from classifiers import save_outputs
+from pyarrow import csv
 
 import canary
 from canary.membership.analysis import class_risks
@@ -67,7 +68,7 @@ def test_attack_gives_the_numbers_of_the_functions(command, pair):
 
 @pytest.mark.parametrize("name", ["attack", "risk"])
 def test_bins_of_smoothed_scores_are_refused(command, pair, name):
-    outcome = command("membership", name, *pair, "--bins", "7", "--smooth", "--out", "there")
+    outcome = command("membership", name, *pair, "--bins", "7", "--smooth", "--out", "r.pq")
     assert outcome.code == 2
     assert "bins=7 and smooth were both given" in outcome.err
 
@@ -256,6 +257,28 @@ def test_risk_writes_a_row_for_each_sample(command, pair):
     assert ((risks >= 0) & (risks <= 1)).all()
     assert risks[member].mean() == pytest.approx(outcome.document["mean_risk_of_members"])
     assert risks[member].mean() > risks[~member].mean() + 0.1
+
+
+def test_risk_writes_what_the_ending_says(command, pair):
+    for name in ("risk.pq", "risk.csv"):
+        assert command("membership", "risk", *pair, "--out", name).code == 0
+    rows, same = pq.read_table("risk.pq"), csv.read_csv("risk.csv")
+    assert same.column_names == rows.column_names
+    for name in rows.column_names:
+        np.testing.assert_allclose(same[name], rows[name])
+    for name in ("risk.json", "risk"):
+        outcome = command("membership", "risk", *pair, "--out", name)
+        assert (outcome.code, Path(name).exists()) == (2, False)
+        assert "let the name end with .parquet, .pq or .csv" in outcome.err
+
+
+def test_risk_says_how_far_scores_are_from_what_they_claim(command, pair):
+    outcome = command("membership", "risk", *pair, "--out", "risk.parquet", "--json")
+    error = outcome.document["calibration_error"]
+    said = f"{error['value']:.3f} away from that ({error['lower']:.3f} to {error['upper']:.3f} at"
+    assert said in outcome.err
+    assert command("membership", "attack", *pair, "--attacks", "loss", "--out", "r").code == 0
+    assert said in Path("r/report.html").read_text()
 
 
 @pytest.mark.parametrize(
