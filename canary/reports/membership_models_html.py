@@ -262,6 +262,8 @@ def _levels(found: ModelsSurvey) -> dict[str, Any] | None:
             for one in decided
             if one.rates is not None
         ],
+        "counted": any(one.name == "R" for one in decided),
+        "rmia": any(one.name.startswith("rmia") for one in decided),
         "without": " and ".join(one.name for one in found.attacked if one.rates is None),
     }
 

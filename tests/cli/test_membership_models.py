@@ -168,6 +168,8 @@ def test_report_is_for_its_owner_and_has_every_part(command, place, drawn):
     assert "://" not in page
     assert "on the same\nsamples" in page
     assert "lira-online-fixed leaves\nthe threshold to the ROC" in page
+    assert "RMIA decides on the safe side" in page
+    assert "so does the rule gaussian" in page
 
 
 def test_nothing_to_tell_is_said(command, tmp_path, monkeypatch):
