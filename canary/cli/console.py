@@ -48,17 +48,33 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+    cells = [tuple(map(clean, row)) for row in rows]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*map(clean, row))
-    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+        table.add_column(
+            column,
+            justify="right" if number else "left",
+            overflow="fold",
+            no_wrap=not number and _names_fit(columns, cells, console.width),
+        )
+    for row in cells:
+        table.add_row(*row)
     with console.capture() as drawn:
         console.print()
         console.print(table)
         console.print()
     tell(drawn.get())
+
+
+def _names_fit(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Whether names need no break, where only the headings of other columns are broken."""
+    narrow = 0
+    for number, heading in enumerate(columns):
+        pieces = heading.split() if number else [heading]
+        # A space after each cell, and one between columns.
+        narrow += max(map(len, (*pieces, *(row[number] for row in rows)))) + 2
+    return narrow <= width
 
 
 def emit(kind: str, body: Mapping[str, Any], *, schema: int = 1) -> None:

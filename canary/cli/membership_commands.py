@@ -20,6 +20,11 @@ ScaleName = Literal["log", "linear"]
 
 _FILE = "An .npz, Parquet or CSV file with logits (or probs, or losses), labels and member (0 or 1)"
 
+_TABLES = (".parquet", ".pq", ".csv")
+
+_SURE = 0.95
+"""Confidence of the interval that stands beside risk scores."""
+
 _HELD = 1 << 30
 """Bytes of a file whose outputs are held for the neural attacks without being asked."""
 
@@ -175,7 +180,10 @@ def attack(
 def risk(
     target: _Target,
     shadow: _Shadow,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The Parquet file to write.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FILE", help="The table to write: .parquet, .pq or .csv."),
+    ],
     prior: _Prior = 0.5,
     bins: _Bins = None,
     scale: _Scale = "log",
@@ -189,38 +197,46 @@ def risk(
     modified_entropy, risk.
     """
     from canary.membership.analysis import possible_class_risks
+    from canary.membership.flags import swapped_flags
     from canary.membership.risk import reliability
     from canary.membership.sharing import check_two_models
     from canary.membership.smoothing import chosen_risk_scores
     from canary.membership.survey import class_risk_fields, risk_columns
     from canary.records.files import atomic_writer
-    from canary.reports.membership_html import class_risk_sentence
+    from canary.reports.membership_html import calibration_sentence, class_risk_sentence
     from canary.signals.checking import check_members
     from canary.signals.measuring import measure
 
     check_outputs([out], inputs=[target, shadow])
+    ending = out.suffix.lower()
+    if ending not in _TABLES:
+        raise InputError(
+            f"a table cannot be written as {ending or 'a file without an ending'}",
+            cure=f"let the name end with {', '.join(_TABLES[:-1])} or {_TABLES[-1]}",
+            where=str(out),
+        )
     ours, theirs = (measure(place) for place in (target, shadow))
     for table in (ours, theirs):
         check_members(table.member, table.source)
     notes = check_two_models(ours, theirs)
+    notes += (*swapped_flags(ours, "target"), *swapped_flags(theirs, "shadow"))
     found = chosen_risk_scores(
         ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least, smooth=smooth
     )
-    trust = reliability(found, ours.member[0])
+    trust = reliability(found, ours.member[0], confidence=_SURE)
     of_classes = possible_class_risks(ours, found)
 
     import pyarrow as pa
-    import pyarrow.parquet as pq
+    import pyarrow.csv
+    import pyarrow.parquet
 
+    write = pyarrow.csv.write_csv if ending == ".csv" else pyarrow.parquet.write_table
     with atomic_writer(out, private=True) as file:
-        pq.write_table(pa.table(risk_columns(ours, found)), file)
+        write(pa.table(risk_columns(ours, found)), file)
     for note in notes:
         say(f"{note}.")
     say(f"The risk scores of {plural(ours.samples, 'sample')} are in {out}")
-    say(
-        f"Samples of a score are members as often as it says to within {trust.rmse:.3f} (root mean "
-        "square over ten bins)"
-    )
+    say(calibration_sentence(trust, confidence=_SURE))
     if of_classes is not None:
         say(class_risk_sentence(of_classes))
     if as_json:

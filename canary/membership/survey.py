@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.membership.analysis import ClassRisks, possible_class_risks
 from canary.membership.evaluation import Evaluation, Part, evaluate, evaluate_by
+from canary.membership.flags import swapped_flags
 from canary.membership.guessing import Guesses, leakage, precision_recall
 from canary.membership.metric import ATTACKS, NEURAL, AttackScores, applicable, attack
 from canary.membership.privacy import AttackEpsilon, attack_epsilon
@@ -31,6 +32,7 @@ __all__ = [
     "KIND",
     "SCHEMA",
     "Attacked",
+    "Surest",
     "Survey",
     "attacked_fields",
     "class_risk_fields",
@@ -39,6 +41,8 @@ __all__ = [
     "number_field",
     "rates_of",
     "risk_columns",
+    "surest_fields",
+    "surest_of",
     "survey",
 ]
 
@@ -71,6 +75,41 @@ class Attacked:
         """Balanced accuracy of the attack's guesses."""
         assert self.evaluation.accuracy is not None
         return self.evaluation.accuracy
+
+
+@dataclass(frozen=True)
+class Surest:
+    """The attack that finds most members at the least false positive rate of a survey.
+
+    Parameters
+    ----------
+    name : str
+        Of the attack.
+    point : OperatingPoint
+        What it reaches there; the interval allows for the choice among the attacks.
+    attacks : int
+        How many it was chosen from.
+    """
+
+    name: str
+    point: OperatingPoint
+    attacks: int
+
+
+def surest_of(attacked: Sequence[Attacked], *, confidence: float) -> Surest | None:
+    """The attack that finds most members at the least false positive rate that was looked at.
+
+    Bonferroni, as `Survey.corrected`: each of k attacks may miss by one k-th of what one may.
+    Of equal ones the first; None where no rate was looked at.
+    """
+    rates = [point.asked_fpr for point in attacked[0].points]
+    if not rates:
+        return None
+    at = rates.index(min(rates))
+    best = max(attacked, key=lambda a: a.points[at].tpr.value)
+    level = 1.0 - (1.0 - confidence) / len(attacked)
+    point = best.evaluation.roc.tpr_at_fpr(rates[at], confidence=level)
+    return Surest(best.attack.name, point, len(attacked))
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +182,10 @@ class Survey:
         assert found is not None
         return found
 
+    def surest(self) -> Surest | None:
+        """The attack that finds most members at the least false positive rate: `surest_of`."""
+        return surest_of(self.attacked, confidence=self.confidence)
+
     def most_at_risk(self, most: int = _RISKY) -> list[dict[str, Any]]:
         """The members of the highest risk, and of those the lowest modified entropy first."""
         if self.risks is None:
@@ -176,6 +219,7 @@ class Survey:
             "strongest": self.strongest.attack.name,
             "told_apart": self.told_apart(),
             "corrected_balanced_accuracy": estimate_fields(self.corrected()),
+            "surest": surest_fields(self.surest()),
             "attacks": [attacked_fields(found) for found in self.attacked],
             "classes": [_part(part) for part in self.by_class],
             "groups": [_part(part) for part in self.by_group],
@@ -331,6 +375,7 @@ def survey(
     chosen, notes = rates_of(fprs, int((~member).sum()))
     shared = check_two_models(target, shadow)
     notes.extend(shared)
+    notes.extend((*swapped_flags(target, "target"), *swapped_flags(shadow, "shadow")))
     _check_coins(shared, coins=coins, guesses=guesses, delta=delta)
     if "modified-entropy" not in target.values:
         notes.append("Losses tell neither correctness nor entropies, nor risk scores")
@@ -449,6 +494,11 @@ def attacked_fields(found: Attacked) -> dict[str, Any]:
         "tpr_at_fpr": [_point(point) for point in found.points],
         "notes": list(found.attack.notes),
     }
+
+
+def surest_fields(found: Surest | None) -> dict[str, Any] | None:
+    """The surest attack as plain data, its interval widened for the choice."""
+    return None if found is None else {"name": found.name, **_point(found.point)}
 
 
 def _point(point: OperatingPoint) -> dict[str, Any]:

@@ -14,10 +14,13 @@ from canary.membership.evaluation import Evaluation, evaluate
 from canary.membership.metric import TEXT_ATTACKS, attack
 from canary.membership.survey import (
     Attacked,
+    Surest,
     attacked_fields,
     estimate_fields,
     number_field,
     rates_of,
+    surest_fields,
+    surest_of,
 )
 from canary.membership.words import FOLDS, WordsAlone, words_alone
 from canary.records.versions import versions
@@ -87,12 +90,19 @@ class TextSurvey:
         """Whether some attack is better than a coin, allowing for how many were tried."""
         return self.corrected().lower > 0.5
 
+    def surest(self) -> Surest | None:
+        """The attack that finds most members at the least false positive rate: `surest_of`."""
+        return surest_of(self.attacked, confidence=self.confidence)
+
     def differ_without_model(self) -> bool:
         """Whether words alone tell members from nonmembers, by the permutation test."""
         return self.words.differ
 
     def differ_in_length(self) -> bool:
-        """Whether members are longer or shorter than nonmembers, by the interval of the AUC."""
+        """Whether members are longer or shorter than nonmembers, by the interval of the AUC.
+
+        Texts of one source are said to be so in ``1 - confidence`` of cases.
+        """
         return not self.length.auc.lower <= 0.5 <= self.length.auc.upper
 
     def no_better_than_words(self) -> bool:
@@ -125,7 +135,9 @@ class TextSurvey:
         return (
             f"Members are {which} than nonmembers: of a member and a nonmember the member has more "
             f"tokens in {said(auc)} of cases, where 0.5 is chance. That is seen without the "
-            f"model{told}; take texts of like lengths"
+            f"model{told}. Files from one source are warned of by chance in "
+            f"{100 * (1 - self.confidence):.3g} % of cases; otherwise take both from one source at "
+            "random"
         )
 
     def doubted(self) -> bool:
@@ -166,6 +178,7 @@ class TextSurvey:
             "strongest": self.strongest.attack.name,
             "told_apart": self.told_apart(),
             "corrected_auc": estimate_fields(self.corrected()),
+            "surest": surest_fields(self.surest()),
             "attacks": [attacked_fields(found) for found in self.attacked],
             "words": {
                 "auc": estimate_fields(self.words.auc),

@@ -15,6 +15,7 @@ from canary.statistics.numbers import count, plural
 if TYPE_CHECKING:
     from canary.membership.analysis import ClassRisks
     from canary.membership.evaluation import Part
+    from canary.membership.risk import Reliability
     from canary.membership.survey import Attacked, Survey
     from canary.membership.text_survey import TextSurvey
     from canary.signals.table import SignalTable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "attack_cells",
     "attack_columns",
+    "calibration_sentence",
     "class_risk_sentence",
     "ends_of",
     "epsilon_sentence",
@@ -33,6 +35,8 @@ __all__ = [
     "report_membership",
     "roc_words",
     "short_of",
+    "surest_tiles",
+    "up_to",
 ]
 
 _TEMPLATE = "membership.html.j2"
@@ -107,6 +111,11 @@ def render(found: Survey) -> str:
         roc_words=roc_words(found),
         target_facts=_facts(found.target),
         shadow_facts=_facts(found.shadow),
+        shadow_models=(
+            "one shadow"
+            if found.shadow.models == 1
+            else f"{count(found.shadow.models)} shadow models, taken together"
+        ),
         software=software(),
     )
 
@@ -119,26 +128,39 @@ def membership_sentence(found: Survey) -> str:
     if found.told_apart():
         return (
             f"Whoever has a similar model tells members of the training data from others with "
-            f"{percent_of(best.value)} accuracy ({interval}; a coin has 50 %), by the attack "
-            f"{name}."
+            f"{percent_of(best.value)} balanced accuracy ({interval}; a coin has 50 %), by the "
+            f"attack {name}."
         )
-    return f"{not_told(k, name)} had {percent_of(best.value)} accuracy ({interval})."
+    return (
+        f"{not_told(k, name)} had {percent_of(best.value)} balanced accuracy ({interval})"
+        f"{up_to(best)}."
+    )
 
 
 def not_told(attacks: int, name: str) -> str:
-    """That none of so many attacks told anything, up to what the best reached.
+    """That none of so many attacks was shown to tell anything, up to what the best reached.
 
     Examples
     --------
     >>> not_told(1, "loss")
-    'By the attack loss members were not told from others better than by a coin; it'
+    'The attack loss was not shown to tell members from others better than a coin does; it'
     """
+    told = "shown to tell members from others better than a coin does"
     if attacks == 1:
-        return f"By the attack {name} members were not told from others better than by a coin; it"
-    return (
-        f"By none of {attacks} attacks members were told from others better than by a coin; the "
-        f"best, {name},"
-    )
+        return f"The attack {name} was not {told}; it"
+    return f"None of {attacks} attacks was {told}; the best, {name},"
+
+
+def up_to(best: Estimate) -> str:
+    """What an attack that was not shown to be better than a coin may be worth all the same.
+
+    Examples
+    --------
+    >>> from canary.statistics.roc import Estimate
+    >>> up_to(Estimate(0.541, 0.494, 0.588))
+    ', and up to 58.8 % is possible'
+    """
+    return f", and up to {percent_of(best.upper)} is possible" if best.upper > 0.5 else ""
 
 
 def epsilon_sentence(found: Survey) -> str | None:
@@ -154,9 +176,22 @@ def epsilon_sentence(found: Survey) -> str | None:
             f"{percent_of(found.confidence, digits=None)} confidence."
         )
     return (
-        f"The epsilon of the training is {bound.epsilon:.2f} at least{beside}, at "
+        "If a fair coin decided for each sample by itself whether it went in, the epsilon of the "
+        f"training is {bound.epsilon:.2f} at least{beside}, at "
         f"{percent_of(bound.confidence, digits=None)} confidence: {right} are right. The largest "
         f"bound that {plural(bound.coins, 'coin')} could show is {bound.largest_possible:.2f}."
+    )
+
+
+def calibration_sentence(found: Reliability, *, confidence: float) -> str:
+    """How far risk scores lie from what they claim to be."""
+    error = found.calibration_error
+    return (
+        "A risk score should be the share of members among samples of such scores. In the mean "
+        f"over the samples it is {error.value:.3f} away from that ({error.lower:.3f} to "
+        f"{error.upper:.3f} at {percent_of(confidence, digits=None)} confidence); 0 would be "
+        "right. Samples of such scores are those of the same tenth of the way from 0 to 1. Each "
+        f"tenth that has samples counted alike, the root mean square is {found.rmse:.3f}."
     )
 
 
@@ -218,22 +253,35 @@ def _tiles(found: Survey) -> list[tuple[str, str, str]]:
             f"balanced accuracy of {best.attack.name}; 50 % is a coin",
         )
     ]
-    if best.points:
-        point = best.points[0]
-        tiles.append(
-            (
-                "Surest guesses",
-                f"{percent_of(point.tpr.value)} of members",
-                f"found while {point.false_positives} of {count(point.nonmembers)} nonmembers "
-                "are called members by mistake",
-            )
-        )
+    tiles.extend(surest_tiles(found))
     if found.reliability is not None and found.risks is not None:
         high = float((found.risks.scores[found.target.member[0]] >= 0.9).mean())
         tiles.append(
             ("At high risk", f"{percent_of(high)} of members", "have a risk score of 0.9 or more")
         )
     return tiles
+
+
+def surest_tiles(found: Survey | TextSurvey) -> list[tuple[str, str, str]]:
+    """The tile of the surest guesses; none where no false positive rate was looked at."""
+    best = found.surest()
+    if best is None:
+        return []
+    point, tpr = best.point, best.point.tpr
+    chosen = (
+        ""
+        if best.attacks == 1
+        else f"; the best of {best.attacks} attacks there, which the interval allows for"
+    )
+    return [
+        (
+            "Surest guesses",
+            f"{percent_of(tpr.value)} of members",
+            f"({100 * tpr.lower:.1f} to {100 * tpr.upper:.1f} %) found by {best.name} while "
+            f"{point.false_positives} of {count(point.nonmembers)} nonmembers are called members "
+            f"by mistake{chosen}",
+        )
+    ]
 
 
 def _worst(parts: tuple[Part, ...], prefix: str) -> list[tuple[str, ...]]:
@@ -257,12 +305,10 @@ def _risks(found: Survey) -> dict[str, Any]:
     assert found.risks is not None
     assert found.reliability is not None
     inside, outside, edges = risk_counts(found)
-    error = found.reliability.calibration_error
     return {
         "prior": percent_of(found.risks.prior),
         "read_off": _read_off(found.risks.bins, found.risks.scale),
-        "rmse": f"{found.reliability.rmse:.3f}",
-        "error": f"{error.value:.3f} ({error.lower:.3f} to {error.upper:.3f})",
+        "calibration": calibration_sentence(found.reliability, confidence=found.confidence),
         "guess_columns": ("Risk score from", "Called members", "Precision", "Recall"),
         "guesses": [
             (

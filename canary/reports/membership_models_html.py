@@ -12,7 +12,7 @@ import numpy as np
 from canary.records.files import atomic_write
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.many_figures import draw_many
-from canary.reports.membership_html import ends_of, interval_of, not_told, percent_of
+from canary.reports.membership_html import ends_of, interval_of, not_told, percent_of, up_to
 from canary.reports.pages import page, software
 from canary.reports.palette import SERIES
 from canary.statistics.numbers import count, plural
@@ -114,7 +114,7 @@ def models_sentence(found: ModelsSurvey) -> str:
     if not found.told_apart():
         return (
             f"{not_told(k, name)} put the member before the nonmember in "
-            f"{percent_of(best.value)} of pairs ({interval}){of}."
+            f"{percent_of(best.value)} of pairs ({interval}){of}{up_to(best)}."
         )
     these = "this one" if targets == 1 else "one of these"
     others = plural(found.table.models - 1, "model")
@@ -265,6 +265,8 @@ def _levels(found: ModelsSurvey) -> dict[str, Any] | None:
             for one in decided
             if one.rates is not None
         ],
+        "counted": any(one.name == "R" for one in decided),
+        "rmia": any(one.name.startswith("rmia") for one in decided),
         "without": " and ".join(one.name for one in found.attacked if one.rates is None),
     }
 

@@ -18,6 +18,8 @@ from canary.reports.membership_html import (
     percent_of,
     roc_words,
     short_of,
+    surest_tiles,
+    up_to,
 )
 from canary.reports.pages import page, software
 from canary.statistics.numbers import count, probability
@@ -102,6 +104,7 @@ def render(found: TextSurvey) -> str:
         roc_words=roc_words(found),
         text_facts=_text_facts(found),
         model_facts=_model_facts(found),
+        reference=found.measured.settings["reference"] is not None,
         software=software(),
     )
 
@@ -116,7 +119,10 @@ def text_membership_sentence(found: TextSurvey) -> str:
             f"Of a text that the model was trained on and another, the attack {name} tells which "
             f"is which in {percent_of(best.value)} of cases ({interval}; a coin in 50 %)."
         )
-    return f"{not_told(k, name)} was right on {percent_of(best.value)} of pairs ({interval})."
+    return (
+        f"{not_told(k, name)} was right on {percent_of(best.value)} of pairs ({interval})"
+        f"{up_to(best)}."
+    )
 
 
 def words_cells(found: TextSurvey, *, intervals: bool = True) -> tuple[str, ...]:
@@ -172,16 +178,7 @@ def _tiles(found: TextSurvey) -> list[tuple[str, str, str]]:
             f"AUC of a bag of words; it should be 50 %. p = {probability(found.words.p)}",
         ),
     ]
-    if best.points:
-        point = best.points[0]
-        tiles.append(
-            (
-                "Surest guesses",
-                f"{percent_of(point.tpr.value)} of members",
-                f"found while {point.false_positives} of {count(point.nonmembers)} nonmembers "
-                "are called members by mistake",
-            )
-        )
+    tiles.extend(surest_tiles(found))
     return tiles
 
 

@@ -207,12 +207,13 @@ def curve_verdict(fit: SkewNormalFit | None) -> str:
     error, luck = fit.tail_error_bits, fit.tail_error_sd_bits
     if error is None or luck is None:
         return f"{found}. Its tail, where the canaries are, was not tested."
-    tail = f"{'over' if error > 0 else 'under'}states exposure by {bits(abs(error))} bits"
+    more = "more" if error > 0 else "less"
+    tail = f"it gives {bits(abs(error))} bits {more} exposure than the draws themselves show"
     if abs(error) > 3.0 * luck:
-        tail += ", more than luck explains, and further out by more"
+        tail += ". Chance does not explain that, and further out it is off by more"
     elif not fit.rejected:
-        tail += ", which luck can do, and further out nothing tests it"
-    return f"{found}. Where one draw in a thousand lies, it {tail}."
+        tail += ". Chance explains that, and further out nothing tests it"
+    return f"{found}. Where one draw in a thousand lies, {tail}."
 
 
 def _of_dry_run(audit: Audit, p: float) -> Answer:

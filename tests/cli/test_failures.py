@@ -123,6 +123,17 @@ def test_wide_table_loses_nothing(capsys, monkeypatch):
     assert shown.count("9") == 30
 
 
+def test_names_are_broken_only_where_nothing_else_helps(capsys, monkeypatch):
+    name = "modified-entropy-one-threshold"
+    rates = [f"TPR at FPR {rate} %" for rate in (0.1, 1, 10)]
+    for width in range(70, 100):
+        monkeypatch.setenv("COLUMNS", str(width))
+        show_table(["Attack", "Balanced accuracy", "AUC", *rates], [[name, *["100.0 %"] * 5]])
+        shown = capsys.readouterr().err
+        assert shown.count("100.0 %") == 5, width
+        assert (name in shown) == (width >= 78), width
+
+
 def test_tables_fit_a_narrow_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     drawn = exposure_by_draws([1.0], [2.0] * 20_000, space_size=10**9)[0]

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from classifiers import save_outputs
+from pyarrow import csv
 
 import canary
 from canary.membership.analysis import class_risks
@@ -67,7 +68,7 @@ def test_attack_gives_the_numbers_of_the_functions(command, pair):
 
 @pytest.mark.parametrize("name", ["attack", "risk"])
 def test_bins_of_smoothed_scores_are_refused(command, pair, name):
-    outcome = command("membership", name, *pair, "--bins", "7", "--smooth", "--out", "there")
+    outcome = command("membership", name, *pair, "--bins", "7", "--smooth", "--out", "r.pq")
     assert outcome.code == 2
     assert "bins=7 and smooth were both given" in outcome.err
 
@@ -130,7 +131,9 @@ def test_coins_bound_epsilon_and_the_choice_among_attacks_is_paid_for(command, p
     assert found["confidence_of_each"] == pytest.approx(1 - 0.05 / 3)
     assert found == {"attack": best, **bounds[best].to_dict()}
     assert (found["coins"], found["guesses"]) == (2000, 400)
-    said = f"The epsilon of the training is {found['epsilon']:.2f} at least (delta 1e-06), at 95 %"
+    said = (
+        f"it went in, the epsilon of the training is {found['epsilon']:.2f} at least (delta 1e-06)"
+    )
     assert found["epsilon"] > 1
     assert said in outcome.err
     assert said in Path("report/report.html").read_text()
@@ -210,10 +213,13 @@ def test_nothing_to_tell_is_said(command, pair):
     words = ("--attacks", METRIC, "--out", "report", "--json")
     outcome = command("membership", "attack", *pair, *words)
     assert outcome.document["told_apart"] is False
-    assert "By none of 3 attacks members were told from others better than by a coin" in outcome.err
+    assert (
+        "None of 3 attacks was shown to tell members from others better than a coin does"
+        in outcome.err
+    )
     assert "Members were not told" in Path("report/report.html").read_text()
     one = command("membership", "attack", *pair, "--attacks", "correctness", *words[2:])
-    said = "By the attack correctness members were not told from others better than by a coin; it"
+    said = "The attack correctness was not shown to tell members from others better than a coin"
     assert said in one.err
 
 
@@ -253,6 +259,28 @@ def test_risk_writes_a_row_for_each_sample(command, pair):
     assert ((risks >= 0) & (risks <= 1)).all()
     assert risks[member].mean() == pytest.approx(outcome.document["mean_risk_of_members"])
     assert risks[member].mean() > risks[~member].mean() + 0.1
+
+
+def test_risk_writes_what_the_ending_says(command, pair):
+    for name in ("risk.pq", "risk.csv"):
+        assert command("membership", "risk", *pair, "--out", name).code == 0
+    rows, same = pq.read_table("risk.pq"), csv.read_csv("risk.csv")
+    assert same.column_names == rows.column_names
+    for name in rows.column_names:
+        np.testing.assert_allclose(same[name], rows[name])
+    for name in ("risk.json", "risk"):
+        outcome = command("membership", "risk", *pair, "--out", name)
+        assert (outcome.code, Path(name).exists()) == (2, False)
+        assert "let the name end with .parquet, .pq or .csv" in outcome.err
+
+
+def test_risk_says_how_far_scores_are_from_what_they_claim(command, pair):
+    outcome = command("membership", "risk", *pair, "--out", "risk.parquet", "--json")
+    error = outcome.document["calibration_error"]
+    said = f"{error['value']:.3f} away from that ({error['lower']:.3f} to {error['upper']:.3f} at"
+    assert said in outcome.err
+    assert command("membership", "attack", *pair, "--attacks", "loss", "--out", "r").code == 0
+    assert said in Path("r/report.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,8 @@ def test_report_is_for_its_owner_and_has_every_part(command, place, drawn):
     assert "://" not in page
     assert "on the same\nsamples" in page
     assert "lira-online-fixed leaves\nthe threshold to the ROC" in page
+    assert "RMIA decides on the safe side" in page
+    assert "so does the rule gaussian" in page
 
 
 def test_nothing_to_tell_is_said(command, tmp_path, monkeypatch):
@@ -178,10 +180,13 @@ def test_nothing_to_tell_is_said(command, tmp_path, monkeypatch):
     outcome = command("membership", "models", *FILES, *OUT, "--attacks", "P,R,rmia", "--json")
     assert outcome.code == 0
     assert outcome.document["told_apart"] is False
-    assert "By none of 3 attacks members were told from others better than by a" in outcome.err
+    assert "None of 3 attacks was shown to tell members from others better than a" in outcome.err
     assert "Members were not told" in Path("report/report.html").read_text()
     one = command("membership", "models", *FILES, *OUT, "--attacks", "P")
-    assert "By the attack P members were not told from others better than by a coin; it" in one.err
+    assert (
+        "The attack P was not shown to tell members from others better than a coin does; it"
+        in one.err
+    )
 
 
 def test_one_target_by_file_and_by_number(command, place, table):

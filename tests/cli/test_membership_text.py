@@ -63,7 +63,7 @@ def test_numbers_are_those_of_the_functions(command, model, other, texts):
     assert (found["members"], found["nonmembers"]) == (N, N)
     assert found["told_apart"] is False
     assert "words alone" in outcome.err
-    assert "By none of 8 attacks members were told from others" in outcome.err
+    assert "None of 8 attacks was shown to tell members from others" in outcome.err
     assert Path("report/membership.json").stat().st_mode & 0o077 == 0
 
 
@@ -95,7 +95,7 @@ def test_a_masked_model_rewrites(command, model, texts, units, tmp_path):
     found = outcome.document
     assert [one["name"] for one in found["attacks"]] == ["neighbourhood"]
     assert (found["masked"]["name"], found["neighbours"], found["masked_share"]) == ("bert", 2, 0.4)
-    assert "By the attack neighbourhood members were not told" in outcome.err
+    assert "The attack neighbourhood was not shown to tell members" in outcome.err
     assert units.pop("attacks") == "rounds"
     assert [units.pop(f"rewriting {number}") for number in (1, 2)] == ["texts"] * 2
     assert set(units.values()) == {"tokens"}

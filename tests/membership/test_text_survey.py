@@ -145,6 +145,7 @@ def test_a_difference_of_lengths_is_warned_of_by_itself(cut, which):
     warning = found.length_warning()
     assert warning.startswith(f"Members are {which} than nonmembers")
     assert "total-loss, zlib, total-zlib" in warning
+    assert "by chance in 5 % of cases; otherwise take both from one source at random" in warning
     assert found.to_dict()["length"]["differ_in_length"] is True
     assert found.strongest.attack.name in ("total-loss", "zlib", "total-zlib")
     none = replace(found.words, p=0.5, auc=Estimate(0.5, 0.45, 0.55))

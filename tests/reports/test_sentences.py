@@ -399,11 +399,13 @@ def test_the_verdict_over_the_curve_golden():
     start = "The skew-normal curve passed its test against 10,000 draws that it was not fitted to "
     assert curve_verdict(fit_of()) == (
         f"{start}(Kolmogorov–Smirnov D = 0.01, p = 0.5). Where one draw in a thousand lies, it "
-        "overstates exposure by 0.1 bits, which luck can do, and further out nothing tests it."
+        "gives 0.1 bits more exposure than the draws themselves show. Chance explains that, and "
+        "further out nothing tests it."
     )
     # 10 draws lie below that quantile: 1.44 / sqrt 10 = 0.46 bits of luck.
     assert curve_verdict(fit_of(error=-1.9)).endswith(
-        "it understates exposure by 1.9 bits, more than luck explains, and further out by more."
+        "it gives 1.9 bits less exposure than the draws themselves show. Chance does not explain "
+        "that, and further out it is off by more."
     )
     assert curve_verdict(fit_of(tail=None, error=None)).endswith("was not tested.")
     assert "failed its test" in curve_verdict(fit_of(0.01))
