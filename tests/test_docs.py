@@ -37,6 +37,41 @@ def test_every_page_is_in_the_navigation():
     assert set(re.findall(r'"([\w/-]+\.md)"', shown)) == pages - decisions
 
 
+PRINTED = {"canary verify", "canary verdict"}
+"""Kinds of documents that are printed and not kept."""
+
+
+def test_every_kind_of_file_has_a_row():
+    table = (ROOT / "docs" / "records.md").read_text(encoding="utf-8").partition("## ")[0]
+    modules = Path(canary.__file__).parent.rglob("*.py")
+    said = "\n".join(module.read_text(encoding="utf-8") for module in modules)
+    kinds = set(re.findall(r'^KIND = "(.+)"$', said, re.MULTILINE))
+    assert kinds >= PRINTED
+    assert set(re.findall(r"`(canary [\w ]+)`", table)) == kinds - PRINTED
+
+
+def test_every_folder_of_a_run_that_goes_on_is_told_of():
+    """Commands that keep pieces are those that tell of them when they are stopped."""
+    table = (ROOT / "docs" / "records.md").read_text(encoding="utf-8").partition("## ")[0]
+    told = "".join(line for line in table.splitlines() if "canary unfinished run" in line)
+    pages = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    keep = [
+        text.partition("\n")[0]
+        for text in pages.split("\n## canary ")
+        if "its finished pieces lie in" in " ".join(text.split())
+    ]
+    assert keep == ["score", "audit", "membership text"]
+    assert all(f"`{command}`" in told for command in [*keep, "membership models"])
+
+
+def test_the_picture_of_rooms_has_each_once():
+    picture = fences(ROOT / "docs" / "rooms.md", "text")[0]
+    shown = re.findall(r"^([\w.]+)/? {2,}", picture, re.MULTILINE)
+    package = Path(canary.__file__).parent
+    rooms = [path.parent.name for path in package.glob("*/__init__.py")]
+    assert sorted(shown) == sorted([*rooms, "demo.py", "errors.py"])
+
+
 def test_every_room_has_a_guide():
     text = (ROOT / "docs" / "rooms.md").read_text(encoding="utf-8")
     table = text.partition("| room | its guide |")[2].partition("\n\n")[0]

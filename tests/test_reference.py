@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import pkgutil
 import re
+from pathlib import Path
 
 import pytest
 from pages import PAGES, fences, name
@@ -58,3 +61,41 @@ def test_what_examples_import_is_there(page):
     for block in fences(page, "python"):
         for module, names in imported.findall(block):
             assert {f"{module}.{n.strip()}" for n in names.split(",")} <= everything
+
+
+NAMED = re.compile(r"\bcanary\.[a-z_]+\.\w[\w.]*\w")
+
+
+def stands(named: str, everything: set[str]) -> bool:
+    """Whether a name is in the reference, or a module or a part of something that is."""
+    return any(
+        one == named or one.startswith(f"{named}.") or named.startswith(f"{one}.")
+        for one in everything
+    )
+
+
+def guides() -> list[Path]:
+    return [page for page in PAGES if page.parent.name not in ("adr", "reference")]
+
+
+@pytest.mark.parametrize("page", guides(), ids=name)
+def test_what_pages_name_is_there(page):
+    everything = documented(PYTHON) | documented(PARTS)
+    named = set(NAMED.findall(page.read_text(encoding="utf-8")))
+    assert [one for one in sorted(named) if not stands(one, everything)] == []
+
+
+def test_what_docstrings_in_the_reference_name_is_there():
+    everything = documented(PYTHON) | documented(PARTS)
+    behind = {}
+    for one in everything:
+        for named in re.findall(r"`(canary\.[a-z_]+\.[\w.]+)`", docstring(one)):
+            if not stands(named, everything):
+                behind[one] = named
+    assert behind == {}
+
+
+def docstring(named: str) -> str:
+    """What a class, function or constant says of itself."""
+    found = pkgutil.resolve_name(named)
+    return (inspect.getdoc(found) or "") if callable(found) else ""

@@ -80,7 +80,7 @@ def exposure(
     batch_size : int, optional
         Found by trial unless given; changes results within the model's noise only.
     stage : callable, optional
-        For progress.
+        For progress, in tokens; see `canary.scoring.batcher.Stage`.
 
     Returns
     -------

@@ -29,7 +29,7 @@ class Below:
     batch_size : int or None
         Found by trial if None.
     stage : callable
-        For progress.
+        For progress, in tokens; see `canary.scoring.batcher.Stage`.
     """
 
     model: LanguageModel
@@ -51,9 +51,9 @@ class Below:
         encoder = CandidateEncoder(model.tokenizer, start_token, context)
         return cls(model, encoder, batch_size, stage or _silent)
 
-    def batcher(self, name: str, queries: int) -> Batcher:
-        """A batcher that tells of a stage of so many queries."""
-        return Batcher(self.model, batch_size=self.batch_size, progress=self.stage(name, queries))
+    def batcher(self, name: str, tokens: int) -> Batcher:
+        """A batcher that tells of a stage of so many tokens at most."""
+        return Batcher(self.model, batch_size=self.batch_size, progress=self.stage(name, tokens))
 
     def tree(self, format: Format, *, among: Sequence[str]) -> TokenTree:
         """The tree of a format, for a search that can do nothing without one."""
@@ -72,5 +72,5 @@ class Below:
         return min(memory.free_bytes // 4, _MOST_STATES * memory.bytes_per_held_token)
 
 
-def _silent(_name: str, _queries: int) -> Progress:
+def _silent(_name: str, _tokens: int) -> Progress:
     return lambda _done: None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -89,7 +90,8 @@ def models(
     were in training data: keep them like the data. The attacks D and L need models of each
     target's own, and are there from Python. The guide is docs/many-models.md.
     """
-    from canary.membership.models_survey import KIND, SCHEMA, survey_models
+    from canary.membership.models_result import KIND, SCHEMA
+    from canary.membership.models_survey import survey_models
     from canary.records.document import dump_document
     from canary.records.files import folder_made
     from canary.reports.membership_models_html import (
@@ -117,7 +119,7 @@ def models(
                 least=least,
                 confidence=confidence,
                 seed=seed,
-                stage=lambda name, total: bars.stage(name, total, unit="rounds"),
+                stage=partial(bars.stage, unit="rounds"),
             )
         body = found.to_dict()
         dump_document(numbers, KIND, SCHEMA, body, private=True)
@@ -148,8 +150,7 @@ def _measured(outputs: Sequence[Path], bars: Bars) -> tuple[SignalTable, list[st
         )
     if folders:
         table = table_of_folder(folders[0], done=bars.stage("models", 0, unit="models"))
-        every = range(table.models + len(table.missing))
-        return table, [f"model {number}" for number in every if number not in table.missing]
+        return table, [f"model {number}" for number in table.numbers]
     read = bars.stage("models", len(outputs), unit="models")
     return table_of_files(outputs, done=read), [str(place) for place in outputs]
 
@@ -161,20 +162,19 @@ def _row(asked: str, names: Sequence[str], table: SignalTable) -> int:
     short = [Path(name).name for name in names]
     if short.count(asked) == 1:
         return short.index(asked)
-    every = range(table.models + len(table.missing))
-    there = [number for number in every if number not in table.missing]
     if asked.isascii() and asked.isdigit():
         number = int(asked)
-        if number in there:
-            return there.index(number)
+        if number in table.numbers:
+            return table.numbers.index(number)
         if number in table.missing:
             raise InputError(
                 f"model {number} is missing: {table.missing[number]}",
                 cure="attack one that is there",
                 where="--target",
             )
+    last = max([*table.numbers, *table.missing])
     raise InputError(
         f"{asked!r} is none of the {len(names)} models",
-        cure=f"name a file that was given, or a number from 0 to {every[-1]}",
+        cure=f"name a file that was given, or a number from 0 to {last}",
         where="--target",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -153,7 +154,7 @@ def attack(
                 coins=coin_flips,
                 guesses=guesses,
                 delta=delta,
-                done=bars.stage("attacks", 0),
+                stage=partial(bars.stage, unit="rounds"),
             )
         body = found.to_dict()
         dump_document(numbers, KIND, SCHEMA, body, private=True)
@@ -188,8 +189,8 @@ def risk(
     modified_entropy, risk.
     """
     from canary.membership.analysis import possible_class_risks
-    from canary.membership.repeats import check_two_models
     from canary.membership.risk import reliability
+    from canary.membership.sharing import check_two_models
     from canary.membership.smoothing import chosen_risk_scores
     from canary.membership.survey import class_risk_fields, risk_columns
     from canary.records.files import atomic_writer

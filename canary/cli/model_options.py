@@ -80,7 +80,9 @@ class ModelOptions:
                 workers=workers,
             )
         if isinstance(loaded, Spread):
-            say(f"{plural(loaded.lanes, 'worker')} of the cluster keep it ({loaded.facts.device})")
+            say(
+                f"{plural(loaded.workers, 'worker')} of the cluster keep it ({loaded.facts.device})"
+            )
         return loaded
 
     def load_beside(self, model: str) -> LanguageModel:
@@ -120,7 +122,7 @@ class ModelOptions:
 
     def _workers(self) -> RayWorkers | None:
         """The workers that were asked for."""
-        asked = {"actors": self.workers, "cpus": self.worker_cpus, "gpus": self.worker_gpus}
+        asked = {"workers": self.workers, "cpus": self.worker_cpus, "gpus": self.worker_gpus}
         given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
         if self.ray is None:
             if given:

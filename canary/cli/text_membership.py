@@ -132,6 +132,7 @@ def text(
         text_membership_sentence,
         words_cells,
     )
+    from canary.signals.neighbours import REWRITING
     from canary.signals.text_files import read_texts
     from canary.signals.text_measuring import measure_texts, text_signals_of
     from canary.statistics.checks import check_confidence
@@ -173,7 +174,9 @@ def text(
                 seed=seed,
                 places=texts.place,
                 parts=parts,
-                stage=bars.stage,
+                stage=lambda name, total: bars.stage(
+                    name, total, unit="texts" if name.startswith(REWRITING) else "tokens"
+                ),
                 **options.running(),
             )
             found = survey_texts(
@@ -183,7 +186,7 @@ def text(
                 fprs=asked,
                 confidence=confidence,
                 seed=seed,
-                done=bars.stage("attacks", 0),
+                stage=partial(bars.stage, unit="rounds"),
             )
         found = replace(found, notes=(*texts.notes, *found.notes))
         body = {**texts.facts(), **found.to_dict()}

@@ -17,7 +17,7 @@ from canary.fleet.fingerprints import print_of
 from canary.records.document import load_document
 from canary.records.files import atomic_write
 from canary.records.shards import KIND, MANIFEST, SCHEMA, Run, Series, Shard
-from canary.signals.table import Origin, SignalTable
+from canary.signals.table import Origin, SignalTable, numbers_there
 from canary.workers.base import Plain
 
 __all__ = ["Kept", "checkpoint_path", "table_of_folder"]
@@ -156,7 +156,7 @@ def table_of_folder(
             cure="run the fleet in this folder again",
             where=str(place),
         ) from error
-    there = [number for number in range(len(keys)) if number not in missing]
+    there = list(numbers_there(len(keys) - len(missing), missing))
     values: dict[str, list[NDArray[np.float64]]] = {}
     classes = 0
     for number in there:

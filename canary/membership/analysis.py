@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from canary.errors import EstimationError, InputError
+from canary.errors import InputError
 from canary.membership.risk import RISK_SIGNAL, RiskScores
 from canary.signals.table import SignalTable
-from canary.statistics.checks import real_array
-from canary.statistics.correlation import Correlation, correlation
+from canary.statistics.checks import check_confidence, real_array
+from canary.statistics.correlation import Correlation, correlation, differ_enough
 
 __all__ = [
     "ClassRisks",
@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _LEAST = 1e-10
+_LEAST_OF_CLASS = 10
 _NUMBERS = 1 << 24
 
 
@@ -89,7 +90,7 @@ def class_risks(
     risks: RiskScores,
     *,
     target: int = 0,
-    least: int = 10,
+    least: int = _LEAST_OF_CLASS,
     confidence: float = 0.95,
 ) -> ClassRisks:
     """Whether classes that generalize badly are those at risk.
@@ -123,6 +124,35 @@ def class_risks(
     .. [1] Song and Mittal, Systematic Evaluation of Privacy Risks of Machine Learning
        Models, USENIX Security 2021, section 4.2.4.
     """
+    classes, error, risk = _of_classes(table, risks, target, least)
+    return ClassRisks(classes, error, risk, correlation(error, risk, confidence=confidence))
+
+
+def possible_class_risks(
+    table: SignalTable, risks: RiskScores, *, confidence: float = 0.95
+) -> ClassRisks | None:
+    """`class_risks`, or None where there are too few classes, or nothing differs among them.
+
+    Raises
+    ------
+    InputError
+        If the scores are of other samples.
+    EstimationError
+        If the confidence does not lie between 0 and 1.
+    """
+    check_confidence(confidence, "possible_class_risks")
+    if "correctness" not in table.values:
+        return None
+    classes, error, risk = _of_classes(table, risks, 0, _LEAST_OF_CLASS)
+    if not differ_enough(error, risk):
+        return None
+    return ClassRisks(classes, error, risk, correlation(error, risk, confidence=confidence))
+
+
+def _of_classes(
+    table: SignalTable, risks: RiskScores, target: int, least: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Classes, generalization errors and mean risks, by rising error."""
     _same_samples(len(risks.scores), table.samples, "class_risks")
     right, member = table.signal("correctness")[target], table.member[target]
     label, k = table.label, table.classes
@@ -134,20 +164,7 @@ def class_risks(
     error = trained - tested
     risk = np.bincount(label[member], risks.scores[member], k)[there] / inside[there]
     order = np.argsort(error, kind="stable")
-    found = correlation(error, risk, confidence=confidence)
-    return ClassRisks(there[order], error[order], risk[order], found)
-
-
-def possible_class_risks(
-    table: SignalTable, risks: RiskScores, *, confidence: float = 0.95
-) -> ClassRisks | None:
-    """`class_risks`, or None where there are too few classes, or nothing differs among them."""
-    if "correctness" not in table.values:
-        return None
-    try:
-        return class_risks(table, risks, confidence=confidence)
-    except EstimationError:
-        return None
+    return there[order], error[order], risk[order]
 
 
 def sensitivity(table: SignalTable, *, target: int = 0) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
-from canary.membership.across import evaluate_models
+from canary.membership.across import Across, evaluate_models
 from canary.membership.many import attack_models
 from canary.signals.table import SignalTable
 from canary.statistics.checks import check_confidence, positive_integer
@@ -71,6 +71,7 @@ def over_fleets(
     rule: Rule = "empirical",
     gamma: float = 2.0,
     a: float = 0.3,
+    across: Across | None = None,
     done: Callable[[int], object] = lambda attacks: None,
 ) -> OverFleets:
     """Mean AUC and TPR at FPR over the models of a table, had they been trained anew.
@@ -89,8 +90,11 @@ def over_fleets(
     confidence : float
     population, rule, gamma, a
         As in `canary.membership.many.attack_models`.
+    across : Across, optional
+        What this very attack reaches on the whole table, if that is known already: then it is
+        not done again.
     done : callable
-        Told of every time that the attack was done, of G + 1.
+        Told of every time that the attack was done, of G + 1, or of G beside `across`.
 
     Raises
     ------
@@ -132,16 +136,21 @@ def over_fleets(
             where=where,
         )
 
-    def reached(rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        part = table if len(rows) == table.models else table.select(models=rows)
-        scores = attack_models(part, name, population=population, rule=rule, gamma=gamma, a=a)
-        found = evaluate_models(scores)
+    def attacked(part: SignalTable) -> Across:
+        found = evaluate_models(
+            attack_models(part, name, population=population, rule=rule, gamma=gamma, a=a)
+        )
         done(1)
+        return found
+
+    def means(found: Across) -> NDArray[np.float64]:
         return np.array([found.auc.mean, *(found.tpr_at_fpr(fpr).mean for fpr in fprs)])
 
     rows = np.arange(table.models)
-    whole = reached(rows)
-    without = np.array([reached(rows[rows % made != part]) for part in range(made)])
+    whole = means(attacked(table) if across is None else across)
+    without = np.array(
+        [means(attacked(table.select(models=rows % made != part))) for part in range(made)]
+    )
     error = np.sqrt((made - 1) * without.var(axis=0))
     auc, *tpr = (
         _estimate(float(value), float(width), made, confidence)

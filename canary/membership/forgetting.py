@@ -53,6 +53,8 @@ _FEW = 100
 _WELL = 0.9
 _LEVEL = 0.05
 _CEILING = 0.98
+_MAY_BE_ONE = {("query", "target"), ("target", "retrained"), ("calibration", "retrained")}
+"""A target may be one of the query models or of the retrained ones: a control."""
 
 Floats = NDArray[np.float64]
 
@@ -364,7 +366,8 @@ def forgotten(
         )
     if query_data is not None and calibration_data is not None:
         _check_disjoint(query_data, calibration_data)
-    alike = repeated_models({name: answers.losses for name, answers in asked.items()})
+    losses = {name: answers.losses for name, answers in asked.items()}
+    alike = repeated_models(losses, may_be_one=_MAY_BE_ONE)
     _check_different(asked, alike)
     n = asked["query"].samples
     if n < _FEWEST:

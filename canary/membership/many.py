@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import InputError
 from canary.membership.lira import lira
 from canary.membership.losstests import by_class, by_model, by_sample
+from canary.membership.many_attacks import MANY_ATTACKS, many_attack
 from canary.membership.references import References, resolve
 from canary.membership.rmia import rmia
 from canary.signals.table import SignalTable
 from canary.statistics.roc import Estimate, roc
 from canary.statistics.tails import Rule, bits_needed, check_level, check_rule
 
-__all__ = ["LOSS_TESTS", "MANY", "ManyScores", "attack_models", "loss_thresholds"]
+__all__ = ["LOSS_TESTS", "ManyScores", "attack_models", "loss_thresholds"]
 
 Floats = NDArray[np.float64]
 
@@ -31,27 +32,8 @@ LOSS_TESTS: dict[str, Callable[[References, Rule, float | None], Floats]] = {
 }
 """The attacks of Ye et al. by name."""
 
-_LIRA = {
-    "lira-online": (True, False),
-    "lira-online-fixed": (True, True),
-    "lira-offline": (False, False),
-    "lira-offline-fixed": (False, True),
-}
-"""Whether members are modelled, and whether one variance serves all samples."""
-
-_RMIA = {"rmia": True, "rmia-offline": False}
-"""Whether members are modelled."""
-
 _FALSE_NOTES = 1e-4
 """How often the number of references may be said to tell members where it does not."""
-
-MANY: tuple[str, ...] = (*LOSS_TESTS, *_LIRA, *_RMIA)
-"""The attacks by name."""
-
-_OF_A_TARGET = {
-    "D": "models that were distilled from the target",
-    "L": "models that were trained on the target's data without one sample each",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,20 +69,18 @@ class ManyScores:
     judged: NDArray[np.bool_]
     targets: tuple[int, ...]
     models_trained: int
-    notes: tuple[str, ...] = ()
-    blind: bool = False
+    notes: tuple[str, ...]
+    blind: bool
 
     @property
     def signal(self) -> str:
         """What the attack reads of each model."""
-        if self.name in _LIRA:
-            return "logit-confidence"
-        return "confidence" if self.name in _RMIA else "loss"
+        return MANY_ATTACKS[self.name].signal
 
     @property
     def calibrated(self) -> bool:
         """Whether scores have a threshold at each level."""
-        return not (self.name in _LIRA and _LIRA[self.name][0])
+        return MANY_ATTACKS[self.name].levels
 
     def threshold(self, alpha: float) -> float:
         """The score from which on a sample is called a member at level `alpha`.
@@ -121,7 +101,7 @@ class ManyScores:
                 where=where,
             )
         # Of shares, 1 - alpha of the population have to be dominated.
-        return 1.0 - alpha - 1e-12 if self.name in _RMIA else bits_needed(alpha)
+        return 1.0 - alpha - 1e-12 if self.signal == "confidence" else bits_needed(alpha)
 
     def guess(self, alpha: float) -> NDArray[np.bool_]:
         """Who is called a member at level `alpha`, of shape (targets, samples)."""
@@ -149,8 +129,8 @@ def attack_models(
         With the signal ``loss``. LiRA reads ``logit-confidence`` and RMIA ``confidence`` where
         they are there, and derives them from losses otherwise.
     name : str
-        One of `MANY`: S, P, R, D, L, lira-online, lira-online-fixed, lira-offline,
-        lira-offline-fixed, rmia, rmia-offline.
+        One of `canary.membership.many_attacks.MANY`: S, P, R, D, L, lira-online,
+        lira-online-fixed, lira-offline, lira-offline-fixed, rmia, rmia-offline.
     targets : array_like of int, optional
         Rows of `table` that are attacked; all unless given.
     shadow : SignalTable, or a sequence with one for each target, optional
@@ -182,33 +162,31 @@ def attack_models(
     InputError
         If there is no such attack, model or signal, nothing to compare with, a loss is NaN, a
         judged sample is a member of every reference (for online attacks: or of none), a class
-        has no shadow point, or the tables do not fit.
+        has no shadow point, a target is among its references under another name, or the tables
+        do not fit.
 
     Notes
     -----
     Among the models of a table a target does without some references, so that members and
     nonmembers are compared with equally many, on every split; see
-    `canary.membership.matching`. How many is decided by the flags of all samples that are
-    judged, so select them first. Shadow tables serve as they are, and a note says where the
-    number of references tells members from nonmembers.
+    `canary.membership.matching`, also for what that needs to make noise look alike. How many is
+    decided by the flags of all samples that are judged, so select them first. Shadow tables serve
+    as they are, and a note says where the number of references tells members from nonmembers.
 
     For K models and n samples O(nK log(nK)) time. Beside the table and the result memory is
-    for some hundred thousand numbers, for S for one class, for P and RMIA for one model.
+    for some hundred thousand numbers, for S for one class, for P and RMIA for one model, and a
+    byte or two for each score.
     """
     where = "attack"
-    if name not in MANY:
-        raise InputError(
-            f"there is no attack {name!r}", cure=f"name one of {', '.join(MANY)}", where=where
-        )
+    kind = many_attack(name, where)
     check_rule(rule, where)
 
     def judge(bench: References) -> Floats:
         if name in LOSS_TESTS:
             return LOSS_TESTS[name](bench, rule, None)
-        if name in _LIRA:
-            online, fixed = _LIRA[name]
-            return lira(bench, online=online, fixed=fixed)
-        return rmia(bench, online=_RMIA[name], gamma=gamma, a=a)
+        if kind.signal == "logit-confidence":
+            return lira(bench, online=kind.inside, fixed=kind.fixed)
+        return rmia(bench, online=kind.inside, gamma=gamma, a=a)
 
     done = _each(
         table,
@@ -222,7 +200,8 @@ def attack_models(
     )
     benches = [bench for bench, _ in done]
     chosen = np.concatenate([bench.targets for bench in benches])
-    telling = _counts_that_tell(name, benches)
+    repeats = tuple(dict.fromkeys(note for bench in benches for note in bench.repeats))
+    telling = repeats + _counts_that_tell(name, benches)
     scores = done[0][1] if len(done) == 1 else np.concatenate([found for _, found in done])
     return ManyScores(
         name=name,
@@ -230,7 +209,7 @@ def attack_models(
         member=table.member[chosen],
         judged=benches[0].judged,
         targets=tuple(chosen.tolist()),
-        models_trained=0 if name == "P" else sum(map(_trained, benches)),
+        models_trained=sum(map(_trained, benches)) if kind.others else 0,
         notes=_notes(table, benches) + telling,
         blind=not telling
         and _blind(
@@ -306,9 +285,10 @@ def _each(
     most: int | None,
 ) -> list[tuple[References, Floats]]:
     """The judgement of all targets together, or of each with its own shadow."""
-    if shadow is None and name in _OF_A_TARGET:
+    kind = MANY_ATTACKS[name]
+    if shadow is None and kind.own:
         raise InputError(
-            f"attack {name} needs {_OF_A_TARGET[name]}",
+            f"attack {name} needs {kind.own}",
             cure="give their table by shadow=",
             where=table.source,
         )
@@ -335,17 +315,17 @@ def _each(
             references=references,
             population=population,
             most=most,
-            aligned=name not in ("S", "P"),
-            alone=name == "P",
+            aligned=kind.outside,
+            alone=not kind.others,
         )
-        if one is not None and name in _OF_A_TARGET and len(bench.targets) > 1:
+        if one is not None and kind.own and len(bench.targets) > 1:
             raise InputError(
                 f"attack {name} on {len(bench.targets)} targets with the models of one",
                 cure="give a list with a table for each target",
                 where=one.source,
             )
-        if name not in ("S", "P"):
-            bench.check(name, inside=name == "rmia" or _LIRA.get(name, (False,))[0])
+        if kind.outside:
+            bench.check(name, inside=kind.inside)
         done.append((bench, judge(bench)))
     return done
 
@@ -375,7 +355,8 @@ def _blind(name: str, *, shadow: bool, population: bool) -> bool:
     """
     if name == "L":
         return False
-    return (shadow or name in ("S", "P")) and (population or name not in ("P", *_RMIA))
+    kind = MANY_ATTACKS[name]
+    return (shadow or not kind.outside) and (population or not kind.points)
 
 
 def _counts_that_tell(name: str, benches: list[References]) -> tuple[str, ...]:
@@ -383,7 +364,7 @@ def _counts_that_tell(name: str, benches: list[References]) -> tuple[str, ...]:
     found: list[tuple[float, int, Estimate, float]] = []
     targets = sum(len(bench.targets) for bench in benches)
     for bench in benches:
-        if bench.source is bench.table or name in ("S", "P"):
+        if bench.source is bench.table or not MANY_ATTACKS[name].outside:
             continue
         count = np.concatenate([bench.counts(part) for part in bench.parts()])[bench.judged]
         if (count == count[0]).all():

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
-from canary.membership.many import MANY, attack_models
-from canary.membership.repeats import check_two_models
+from canary.membership.many import attack_models
+from canary.membership.many_attacks import MANY
+from canary.membership.repeats import check_references
+from canary.membership.sharing import check_two_models, shared_rows
 from canary.membership.thresholds import learn_thresholds
 from canary.signals.definitions import SIGNALS
 from canary.signals.table import SignalTable
@@ -25,6 +27,7 @@ __all__ = [
     "Thresholding",
     "applicable",
     "attack",
+    "shadow_is_blind",
     "shadow_rows",
     "shadow_samples",
 ]
@@ -72,7 +75,8 @@ class AttackScores:
     notes : tuple of str
         What a reader has to know.
     blind : bool
-        Whether the scores were made without a look at who is a member of the target.
+        Whether the scores were made without a look at who is a member of the target: not by
+        a shadow that holds samples of the target.
     """
 
     name: str
@@ -80,8 +84,8 @@ class AttackScores:
     scores: NDArray[np.float64]
     guess: NDArray[np.bool_] | None
     thresholds: NDArray[np.float64] | None
-    notes: tuple[str, ...] = ()
-    blind: bool = True
+    notes: tuple[str, ...]
+    blind: bool
 
 
 def applicable(table: SignalTable) -> list[str]:
@@ -134,7 +138,7 @@ def attack(
     ------
     InputError
         If there is no such attack, signal, target or shadow, the shadow has another number
-        of classes, or it is the target itself (`canary.membership.repeats.shared_rows`).
+        of classes, or it is the target itself (`canary.membership.sharing.shared_rows`).
     EstimationError
         If the shadow has no members or no nonmembers.
 
@@ -175,9 +179,9 @@ def attack(
     sign = (TEXT_SIGNALS if table.of_texts else SIGNALS)[signal].sign
     scores = sign * table.signal(signal)[target]
     if how is None:
-        return AttackScores(name, signal, scores, scores > 0, None)
+        return AttackScores(name, signal, scores, scores > 0, None, (), blind=True)
     if table.of_texts and shadow is None and table.models == 1:
-        return AttackScores(name, signal, scores, None, None)
+        return AttackScores(name, signal, scores, None, None, (), blind=True)
     values, member, label = shadow_samples(table, signal, shadow=shadow, target=target)
     per_class = how == "class"
     learned = learn_thresholds(
@@ -197,6 +201,7 @@ def attack(
         margin >= 0,
         sign * learned.values,
         _notes(np.flatnonzero(learned.pooled & seen)),
+        blind=shadow_is_blind(table, shadow=shadow, target=target),
     )
 
 
@@ -221,6 +226,11 @@ def shadow_samples(
         keep = label < table.classes
         return values[keep], source.member[rows].ravel()[keep], label[keep]
     return values, source.member[rows].ravel(), label
+
+
+def shadow_is_blind(table: SignalTable, *, shadow: SignalTable | None, target: int) -> bool:
+    """Whether what is learned on the shadow tells nothing of who is a member of the target."""
+    return shadow is None or not shared_rows(table, shadow, row=target).sure
 
 
 def shadow_rows(
@@ -250,6 +260,8 @@ def shadow_rows(
             cure="give a table of shadow models by shadow=",
             where=table.source,
         )
+    if "loss" in table.values:
+        check_references(table, np.array([target]), None, np.array(rows))
     return table, rows
 
 

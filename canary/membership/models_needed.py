@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.fleet_intervals import FEWEST, groups_of
-from canary.membership.many import MANY
+from canary.membership.many_attacks import MANY_ATTACKS
+from canary.membership.references import References, resolve
 from canary.signals.table import SignalTable
 from canary.statistics.checks import positive_integer
 from canary.statistics.numbers import plural
@@ -25,11 +26,7 @@ ALL = ("S", "P", "R", "lira-online", "lira-offline", "rmia")
 MANY_MODELS = 64
 """From so many on LiRA has a variance for each sample."""
 
-_OFFLINE = ("S", "P", "R", "lira-offline", "rmia-offline")
-_ONLINE = {"lira-online", "lira-online-fixed", "rmia"}
-_OF_A_TARGET = ("D", "L")
-_NO_REFERENCES = ("S", "P")
-_SHOWN = 3
+_OFFLINE = (*(name for name in ALL if not MANY_ATTACKS[name].inside), "rmia-offline")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +45,12 @@ class Needs:
     @property
     def inside(self) -> bool:
         """Whether an attack needs models that were trained on a sample."""
-        return any(name in _ONLINE for name in self.names)
+        return any(MANY_ATTACKS[name].inside for name in self.names)
 
     @property
     def outside(self) -> bool:
         """Whether an attack needs models that were trained without a sample."""
-        return any(name not in _NO_REFERENCES for name in self.names)
+        return any(MANY_ATTACKS[name].outside for name in self.names)
 
 
 def chosen_attacks(
@@ -81,14 +78,15 @@ def chosen_attacks(
         least = positive_integer(least, "least", where, cure="give a number of models, 2 say")
     everything = asked.strip() == "all"
     names = list(ALL)
-    if everything and not _known(table.member, targets, least):
+    if everything and not _known(table, targets, least):
         names = list(_OFFLINE)
         notes.append(
             "Some samples are members of no other model, so all has the attacks that need none: "
             "rmia-offline for rmia, and no lira-online"
         )
     if everything and table.models < MANY_MODELS:
-        names = [f"{name}-fixed" if name.startswith("lira") else name for name in names]
+        fixed = {name: f"{name}-fixed" for name in names}
+        names = [fixed[name] if fixed[name] in MANY_ATTACKS else name for name in names]
         notes.append(
             f"LiRA has one variance for all samples, as there are fewer than {MANY_MODELS} models"
         )
@@ -96,7 +94,7 @@ def chosen_attacks(
         names = list(dict.fromkeys(name.strip() for name in asked.split(",")))
         _check_names(names)
     needs = Needs(tuple(names), np.ones(table.samples, np.bool_))
-    if table.models < 2 and needs.names != ("P",):
+    if table.models < 2 and any(MANY_ATTACKS[name].others for name in needs.names):
         raise InputError(
             "one model, and attacks compare it with others",
             cure="give the outputs of several models on the same samples; the attack P alone "
@@ -112,9 +110,11 @@ def chosen_attacks(
                 f"{plural(least, 'model')} were trained without them"
                 + (", or on them" if needs.inside else "")
             )
-    for name in needs.names:
-        if name not in _NO_REFERENCES:
-            _check_compared(table, name, needs.judged, targets)
+    if needs.outside:
+        bench = _compared(table, targets, needs.judged)
+        for name in needs.names:
+            if MANY_ATTACKS[name].outside:
+                bench.check(name, inside=MANY_ATTACKS[name].inside, least=True)
     return needs, notes
 
 
@@ -141,17 +141,25 @@ def left_out_safely(table: SignalTable, needs: Needs) -> bool:
     return True
 
 
-def _known(member: Flags, targets: NDArray[np.intp], least: int | None) -> bool:
+def _known(table: SignalTable, targets: NDArray[np.intp], least: int | None) -> bool:
     """Whether the samples are members of other models, as far as `least` does not drop them."""
     if least is None:
-        return not _alone(member, targets, inside=True).any()
-    return bool(((member.sum(axis=0) >= least) & ((~member).sum(axis=0) >= least)).any())
+        return not _compared(table, targets, np.ones(table.samples, np.bool_)).alone("inside").any()
+    inside = table.member.sum(axis=0)
+    return bool(((inside >= least) & (table.models - inside >= least)).any())
 
 
-def _alone(member: Flags, targets: NDArray[np.intp], *, inside: bool) -> Flags:
-    """The samples that have no model of a kind beside some target; that is none to itself."""
-    flags = member if inside else ~member
-    return np.asarray(flags.sum(axis=0) <= flags[targets].any(axis=0))
+def _compared(table: SignalTable, targets: NDArray[np.intp], judged: Flags) -> References:
+    """What the targets are compared with on the judged samples."""
+    return resolve(
+        table,
+        "all",
+        targets=targets,
+        shadow=None,
+        references=None,
+        population=None if judged.all() else ~judged,
+        alone=True,
+    )
 
 
 def _judged(table: SignalTable, needs: Needs, least: int) -> Flags:
@@ -173,39 +181,15 @@ def _judged(table: SignalTable, needs: Needs, least: int) -> Flags:
 
 def _check_names(names: Sequence[str]) -> None:
     for name in names:
-        if name in _OF_A_TARGET:
+        if name in MANY_ATTACKS and MANY_ATTACKS[name].own:
             raise InputError(
                 f"attack {name} needs models of each target's own",
                 cure="do it from Python: attack_models(table, ..., shadow=), as "
                 "docs/many-models.md shows",
                 where="attacks",
             )
-        if name not in MANY:
-            able = ", ".join(one for one in MANY if one not in _OF_A_TARGET)
+        if name not in MANY_ATTACKS:
+            able = ", ".join(name for name, kind in MANY_ATTACKS.items() if not kind.own)
             raise InputError(
                 f"there is no attack {name!r}", cure=f"name some of {able}; or all", where="attacks"
             )
-
-
-def _check_compared(
-    table: SignalTable, name: str, judged: Flags, targets: NDArray[np.intp]
-) -> None:
-    for inside in (False, True) if name in _ONLINE else (False,):
-        bad = np.flatnonzero(_alone(table.member, targets, inside=inside) & judged)
-        if not len(bad):
-            continue
-        shown = ", ".join(map(str, bad[:_SHOWN]))
-        more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
-        train = "on" if inside else "without"
-        cure = (
-            f"give more models, each sample in about half of them: {table.models} are too few"
-            if 2 * len(bad) > int(judged.sum())
-            else f"leave such samples away with --least 2 (least=2), or train more models {train} "
-            "them"
-        )
-        raise InputError(
-            f"attack {name} compares a sample with other models that were trained {train} it, and "
-            f"{len(bad):,} of {int(judged.sum()):,} samples ({shown}{more}) have none",
-            cure=f"{cure}; the attacks S and P need none",
-            where=table.source,
-        )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
-from canary.membership.metric import NEURAL, AttackScores, shadow_rows
+from canary.membership.metric import NEURAL, AttackScores, shadow_is_blind, shadow_rows
 from canary.models.classifier import GradientFeatures
 from canary.signals.table import SignalTable
 
@@ -132,7 +132,8 @@ def neural_attack(
         if few and name == "neural-per-class"
         else ()
     )
-    return AttackScores(name, "outputs", scores, scores > 0, None, notes)
+    blind = shadow_is_blind(table, shadow=shadow, target=target)
+    return AttackScores(name, "outputs", scores, scores > 0, None, notes, blind)
 
 
 def white_box_attack(
@@ -195,7 +196,8 @@ def white_box_attack(
     rng = np.random.default_rng(seed)
     net = _Networks(given, shadow.member[0], [np.arange(len(given))], rng)
     scores = net.scores(ours)
-    return AttackScores("white-box", "gradients", scores, scores > 0, None)
+    blind = shadow_is_blind(table, shadow=shadow, target=0)
+    return AttackScores("white-box", "gradients", scores, scores > 0, None, (), blind)
 
 
 class _Networks:

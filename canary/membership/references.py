@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
-from canary.membership.matching import Matching, places
+from canary.membership.matching import kept, random_order
+from canary.membership.repeats import check_references
+from canary.membership.sharing import check_two_models
 from canary.signals.table import SignalTable, check_tied, positions
 
 __all__ = ["Compared", "Kind", "References", "resolve"]
@@ -76,6 +78,8 @@ class References:
         Samples of `table` that are set aside as population points.
     most : int or None
         How many references a sample may have in attacks R, D and L.
+    repeats : tuple of str
+        What to say of references that may be a target, or hold its samples.
     """
 
     table: SignalTable
@@ -85,6 +89,7 @@ class References:
     own: Places
     population: Flags | None
     most: int | None = None
+    repeats: tuple[str, ...] = ()
 
     @property
     def judged(self) -> Flags:
@@ -110,16 +115,19 @@ class References:
         flags = self._flagged(part, kind)
         wanted = self._own_flags(flags).astype(np.int64)
         if self.source is self.table:
-            counts = flags.sum(axis=0) - wanted
-            place = 1.0 - self._places[part] if kind == "inside" else self._places[part]
-            member = self.table.member[:, part][self.targets]
-            kept = self._matching(kind).kept(counts, member, place)
-            wanted += np.where(self.judged[part], counts - kept, 0)
+            wanted += self._without(kind)[:, part]
         return Compared(flags, self._next(flags, wanted))
 
     def counts(self, part: slice) -> Ints:
         """How many references that were not trained on them the samples of a part have."""
         return np.asarray(self._flagged(part, "limited").sum(axis=0))
+
+    def most_compared(self) -> int:
+        """The most references, not trained on it, with which a judged sample is compared."""
+        return max(
+            int(self.compared(part, "limited").count[:, self.judged[part]].max(initial=0))
+            for part in self.parts()
+        )
 
     def _flagged(self, part: slice, kind: Kind) -> Flags:
         outside = ~self.source.member[:, part][self.rows]
@@ -150,28 +158,38 @@ class References:
             found[step] = np.where(step < wanted, at, -1)
         return found
 
-    def _matching(self, kind: Kind) -> Matching:
-        if kind not in self._matchings:
-            self._matchings[kind] = Matching.of(
-                self._counts(kind), len(self.targets), len(self.rows)
-            )
-        return self._matchings[kind]
-
-    def _counts(self, kind: Kind) -> Iterator[tuple[Ints, Flags]]:
-        for part in self.parts():
-            flags, judged = self._flagged(part, kind), self.judged[part]
-            counts = flags.sum(axis=0) - self._own_flags(flags)
-            yield counts[:, judged], self.table.member[:, part][self.targets][:, judged]
+    def _without(self, kind: Kind) -> Ints:
+        """How many of the others each target does without; shape (targets, samples)."""
+        if kind not in self._matched:
+            small = np.min_scalar_type(len(self.rows))
+            found = np.empty((len(self.targets), self.table.samples), small)
+            for part in self.parts():
+                flags = self._flagged(part, kind)
+                found[:, part] = flags.sum(axis=0) - self._own_flags(flags)
+            order = random_order(self.table.samples)
+            order = order[self.judged[order]]
+            for target, row in enumerate(self.targets):
+                counts = found[target].astype(np.int64)
+                member = self.table.member[row]
+                found[target] = counts - kept(counts, member, order, falling=kind == "inside")
+            self._matched[kind] = found
+        return self._matched[kind]
 
     @cached_property
-    def _matchings(self) -> dict[Kind, Matching]:
+    def _matched(self) -> dict[Kind, NDArray[Any]]:
         return {}
 
-    @cached_property
-    def _places(self) -> Floats:
-        return places(self.table.samples)
+    def alone(self, kind: Kind) -> Flags:
+        """The samples that have no reference of a kind beside some target; shape (samples,)."""
+        mine = self.own[self.own >= 0]
+        found = np.empty(self.table.samples, np.bool_)
+        for part in self.parts():
+            flags = self._flagged(part, kind)
+            # One that is a target is none to itself.
+            found[part] = flags.sum(axis=0) <= flags[mine].any(axis=0)
+        return found
 
-    def check(self, name: str, *, inside: bool) -> None:
+    def check(self, name: str, *, inside: bool, least: bool = False) -> None:
         """An InputError if a sample that is judged has no reference left of a kind.
 
         Parameters
@@ -181,27 +199,31 @@ class References:
         inside : bool
             Whether references that were trained on the sample are needed, beside those that
             were not.
+        least : bool
+            Whether such samples can be left away by their number of models.
         """
-        mine = self.own[self.own >= 0]
+        judged = int(self.judged.sum())
         kinds: tuple[Kind, ...] = ("outside", "inside") if inside else ("outside",)
         for kind in kinds:
-            alone = np.empty(self.table.samples, np.bool_)
-            for part in self.parts():
-                flags = self._flagged(part, kind)
-                # One that is a target is none to itself.
-                alone[part] = flags.sum(axis=0) <= flags[mine].any(axis=0)
-            bad = np.flatnonzero(alone & self.judged)
-            if len(bad):
-                shown = ", ".join(map(str, bad[:_SHOWN]))
-                more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
-                who, train = ("members", "without") if kind == "outside" else ("nonmembers", "on")
-                raise InputError(
-                    f"attack {name}: samples {shown}{more} are {who} of every model that they "
-                    "could be compared with",
-                    cure=f"train more models {train} them, or leave them "
-                    "away by table.select(samples=...)",
-                    where=self.source.source,
+            bad = np.flatnonzero(self.alone(kind) & self.judged)
+            if not len(bad):
+                continue
+            shown = ", ".join(map(str, bad[:_SHOWN]))
+            more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
+            who, train = ("members", "without") if kind == "outside" else ("nonmembers", "on")
+            away = "--least 2 (least=2)" if least else "table.select(samples=...)"
+            cure = f"train more models {train} them, or leave them away by {away}"
+            if self.source is self.table and 2 * len(bad) > judged:
+                cure = (
+                    f"give more models, each sample in about half of them: {len(self.rows)} are "
+                    "too few"
                 )
+            raise InputError(
+                f"attack {name}: {len(bad):,} of {judged:,} samples ({shown}{more}) are {who} of "
+                "every model that they could be compared with",
+                cure=f"{cure}; the attacks S and P need none",
+                where=self.source.source,
+            )
 
 
 def resolve(
@@ -233,7 +255,8 @@ def resolve(
     ------
     InputError
         If there is no such model, none to compare with, or the two tables do not fit: other
-        samples, or models that belong to another target.
+        samples, models that belong to another target, or a target among its own references
+        (`canary.membership.repeats.check_references`).
     """
     chosen = _rows(targets, table, "targets")
     source = table if shadow is None else shadow
@@ -261,6 +284,11 @@ def resolve(
             check_tied(shadow, table, row=int(row))
     for one, used in ((table, chosen), (source, rows)):
         _check_losses(one, used)
+    repeats = check_references(table, chosen, shadow, rows)
+    if shadow is not None and name == "S":  # whose samples may stand in another order
+        beside = shadow if references is None else shadow.select(models=rows)
+        for row in chosen:
+            repeats += check_two_models(table, beside, row=int(row))
     if most is not None and most < 1:
         raise InputError(
             f"most is {most!r}, expected 1 or more",
@@ -277,7 +305,8 @@ def resolve(
                 cure="leave samples that are judged",
                 where=table.source,
             )
-    return References(table, chosen, source, rows, own.astype(np.intp), flags, most)
+    repeats = tuple(dict.fromkeys(repeats))
+    return References(table, chosen, source, rows, own.astype(np.intp), flags, most, repeats)
 
 
 def _rows(given: ArrayLike | None, table: SignalTable, what: str) -> Places:

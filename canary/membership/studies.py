@@ -10,11 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.membership.across import Spread, evaluate_models
-from canary.membership.many import (
-    MANY,
-    attack_models,
-    loss_thresholds,
-)
+from canary.membership.many import attack_models, loss_thresholds
+from canary.membership.many_attacks import many_attack
 from canary.membership.references import resolve
 from canary.signals.table import SignalTable, positions
 from canary.statistics.tails import Rule
@@ -236,7 +233,8 @@ def growth(
     ----------
     table : SignalTable
     name : str
-        One of `MANY`. Of P the population points are counted, of all others the models.
+        One of `canary.membership.many_attacks.MANY`. Of P the population points are counted,
+        of all others the models.
     sizes : sequence of int
     targets : array_like of int
         The models that are attacked; the references are drawn among all others. With a
@@ -261,8 +259,7 @@ def growth(
     rows = positions(targets, table.models, "targets", table.source)
     wanted = sorted({int(size) for size in sizes})
     what = "population points" if name == "P" else "models"
-    if name not in MANY:
-        raise InputError(f"there is no attack {name!r}", cure=f"name one of {', '.join(MANY)}")
+    kind = many_attack(name, "growth")
     if name == "P":
         free = np.flatnonzero(~table.member[rows].any(axis=0))
     elif shadow is None:
@@ -279,10 +276,13 @@ def growth(
     judged = np.ones(table.samples, np.bool_)
     if name == "P":
         judged[order[: wanted[-1]]] = False
-    elif name != "S":
+    elif kind.outside:
         sources = [table] if shadow is None else _all(shadow)
         judged = np.logical_and.reduce(
-            [_can_be_judged(source.member[order[: wanted[0]]], name) for source in sources]
+            [
+                _can_be_judged(source.member[order[: wanted[0]]], inside=kind.inside)
+                for source in sources
+            ]
         )
     if not judged.any():
         raise InputError(
@@ -291,7 +291,7 @@ def growth(
             where="growth",
         )
     few, others = table, shadow
-    if name not in ("S", "P"):
+    if kind.outside:
         few, others = table.select(samples=judged), _of_samples(shadow, judged)
     found = []
     for size in wanted:
@@ -319,7 +319,6 @@ def _of_samples(
     return [one.select(samples=chosen) for one in shadow]
 
 
-def _can_be_judged(member: NDArray[np.bool_], name: str) -> NDArray[np.bool_]:
-    both = name in ("lira-online", "lira-online-fixed", "rmia")
+def _can_be_judged(member: NDArray[np.bool_], *, inside: bool) -> NDArray[np.bool_]:
     outside = ~member.all(axis=0)
-    return np.asarray(outside & member.any(axis=0) if both else outside)
+    return np.asarray(outside & member.any(axis=0) if inside else outside)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +16,11 @@ from canary.membership.evaluation import Evaluation, Part, evaluate, evaluate_by
 from canary.membership.guessing import Guesses, leakage, precision_recall
 from canary.membership.metric import ATTACKS, NEURAL, AttackScores, applicable, attack
 from canary.membership.privacy import AttackEpsilon, attack_epsilon
-from canary.membership.repeats import check_two_models
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability
+from canary.membership.sharing import check_two_models
 from canary.membership.smoothing import chosen_risk_scores
 from canary.records.versions import versions
+from canary.scoring.batcher import Stage
 from canary.signals.checking import check_members
 from canary.signals.table import SignalTable
 from canary.statistics.checks import check_confidence
@@ -295,7 +296,7 @@ def survey(
     coins: bool = False,
     guesses: int | None = None,
     delta: float = 0.0,
-    done: Callable[[int], object] = lambda count: None,
+    stage: Stage = lambda name, total: lambda count: None,
 ) -> Survey:
     """Attack a target by what a shadow teaches, and score the risk of its samples.
 
@@ -320,8 +321,8 @@ def survey(
         the shadow's data were chosen without regard to that. Then the attacks bound epsilon.
     guesses, delta
         Of that bound, as in `canary.membership.privacy.attack_epsilon`.
-    done : callable
-        Told of every attack that is done.
+    stage : callable
+        Told ``attacks`` and how many there are; gives what is told of every one that is done.
 
     Raises
     ------
@@ -364,6 +365,7 @@ def survey(
                 "nonmembers in the shadow: their risk scores rest on all classes together"
             )
     attacked = []
+    done = stage("attacks", len(names))
     for name in names:
         found = attack(target, name, shadow=shadow, seed=seed)
         evaluation = evaluate(found, member, confidence=confidence)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from canary.membership.survey import (
 )
 from canary.membership.words import FOLDS, WordsAlone, words_alone
 from canary.records.versions import versions
+from canary.scoring.batcher import Stage
 from canary.signals.text_measuring import TextTable
 from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import probability
@@ -194,7 +195,7 @@ def survey_texts(
     fprs: Sequence[float] | None = None,
     confidence: float = 0.95,
     seed: int = 0,
-    done: Callable[[int], object] = lambda count: None,
+    stage: Stage = lambda name, total: lambda count: None,
 ) -> TextSurvey:
     """Every attack that the signals allow, and what words alone tell.
 
@@ -211,8 +212,9 @@ def survey_texts(
     confidence : float
     seed : int
         Of the halves, the folds and the permutations.
-    done : callable
-        Told of every attack and fold that is done.
+    stage : callable
+        Told ``attacks`` and how many there are, with the folds of the bag of words; gives what
+        is told of every one that is done.
 
     Raises
     ------
@@ -232,12 +234,12 @@ def survey_texts(
         )
     rates, notes = rates_of(fprs, int((~member).sum()))
     chosen = [texts[at] for at in measured.kept.tolist()]
+    names = [name for name in TEXT_ATTACKS if name in table.values]
+    done = stage("attacks", FOLDS + len(names))
     words = words_alone(chosen, member, seed=seed, confidence=confidence, done=done)
     teaching, judged = _halves(member, seed)
     attacked = []
-    for name in TEXT_ATTACKS:
-        if name not in table.values:
-            continue
+    for name in names:
         found = attack(table, name)
         learned = attack(table.select(samples=judged), name, shadow=table.select(samples=teaching))
         assert learned.guess is not None

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -176,10 +177,13 @@ def word_scores(
     Notes
     -----
     Words (letters, digits and underscores, in lower case) that stand in two texts at least,
-    and of these the 4,096 that stand in most; ``1 + log(count)`` of each, rows of length 1;
+    and of these the 4,096 that stand in most; of words in equally many texts those with the
+    smaller digest. ``1 + log(count)`` of each, rows of length 1;
     ridge regression of the flag with a penalty of ``|w|**2``, `FOLDS`-fold cross-validation.
     A text that stands several times teaches once, and all its copies are in one fold. Words
-    are not weighted by their rarity: what tells two sources apart is often common.
+    are not weighted by their rarity: what tells two sources apart is often common. Texts are
+    taken in an order of their own, so that nothing follows from the order in which they are
+    given, as from files of members first.
 
     The regression is linear in the flags, so that one factorisation for each fold serves all
     permutations: O(k^3 + k^2 permutations) for each, with k the smaller of texts and words,
@@ -215,16 +219,13 @@ class _Texts:
     @classmethod
     def of(cls, texts: Sequence[str], member: NDArray[np.bool_], seed: int) -> _Texts:
         check_enough_texts(texts, member)
-        known: dict[tuple[str, bool], int] = {}
-        which = [
-            known.setdefault((text, flag), len(known))
-            for text, flag in zip(texts, member.tolist(), strict=True)
-        ]
+        given = list(zip(texts, member.tolist(), strict=True))
+        known = {one: number for number, one in enumerate(sorted(set(given)))}
         different = [text for text, _ in known]
         flags = np.array([flag for _, flag in known])
         fold = _folds(different, flags, seed)
         counts = [Counter(_WORD.findall(text.lower())) for text in different]
-        return cls(_features(counts), fold, flags, np.array(which))
+        return cls(_features(counts), fold, flags, np.array([known[one] for one in given]))
 
 
 def _folds(texts: Sequence[str], member: NDArray[np.bool_], seed: int) -> NDArray[np.int64]:
@@ -239,13 +240,25 @@ def _folds(texts: Sequence[str], member: NDArray[np.bool_], seed: int) -> NDArra
     return fold
 
 
+def _vocabulary(counts: list[Counter[str]]) -> list[str]:
+    """The words that stand in most texts; ties by digest, which knows no order and no flags.
+
+    Ties by the first text that has the word would keep words of members, who come first.
+    """
+    spread = Counter(word for bag in counts for word in bag)
+    several = [word for word, texts in spread.items() if texts >= _LEAST_TEXTS]
+    return sorted(several, key=lambda word: (-spread[word], _digest(word)))[:_MOST_WORDS]
+
+
+def _digest(word: str) -> bytes:
+    return blake2b(word.encode(), digest_size=8).digest()
+
+
 def _features(counts: list[Counter[str]]) -> Any:
     """Sparse rows of the texts, of length 1; flags have no part in it."""
     from scipy.sparse import csr_array
 
-    spread = Counter(word for bag in counts for word in bag)
-    common = [word for word, texts in spread.most_common(_MOST_WORDS) if texts >= _LEAST_TEXTS]
-    columns = {word: number for number, word in enumerate(common)}
+    columns = {word: number for number, word in enumerate(_vocabulary(counts))}
     at: list[int] = []
     values: list[float] = []
     ends = [0]

@@ -435,7 +435,7 @@ class Spread(Protocol):
     """A model that is kept several times, so that as many batches are computed at once."""
 
     @property
-    def lanes(self) -> int:
+    def workers(self) -> int:
         """How many times it is kept."""
         ...
 

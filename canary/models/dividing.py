@@ -1,4 +1,4 @@
-"""Which lane computes which node of a batch, and what one lane alone would have computed."""
+"""Which worker computes which node of a batch, and what one worker alone would have computed."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ __all__ = ["divided", "rows_below"]
 Ints = NDArray[np.int64]
 
 _RUN = 8
-"""Nodes side by side that stay together: they share ancestors. Fewer are not worth a lane."""
+"""Nodes side by side that stay together: they share ancestors. Fewer are not worth a worker."""
 
 _UNEVEN = 1.5
-"""A lane gives nodes away if it has so many times its share: elsewhere they cost more."""
+"""A worker gives nodes away if it has so many times its share: elsewhere they cost more."""
 
 
-def divided(lanes: Ints, room: Ints) -> Ints:
-    """The lane of each node of a batch.
+def divided(workers: Ints, room: Ints) -> Ints:
+    """The worker of each node of a batch.
 
-    Nodes stay where their states are, unless that lane has far more than its share: then it
+    Nodes stay where their states are, unless that worker has far more than its share: then it
     gives the excess away, in runs spread over all that it has, so that the children of any
     part of the batch are spread as well. What stands nowhere fills the others up. A batch of
-    a few nodes goes to one lane as far as its states let it.
+    a few nodes goes to one worker as far as its states let it.
 
     Parameters
     ----------
-    lanes : int64 array of shape (n,)
+    workers : int64 array of shape (n,)
         Where the state below each node is; -1 for nowhere.
     room : int64 array of shape (k,)
-        How many more states each lane can hold.
+        How many more states each worker can hold.
 
     Returns
     -------
     int64 array of shape (n,), from 0 to k - 1
     """
-    n, k = len(lanes), len(room)
-    to = lanes.copy()
-    held = np.bincount(lanes[lanes >= 0], minlength=k)
+    n, k = len(workers), len(room)
+    to = workers.copy()
+    held = np.bincount(workers[workers >= 0], minlength=k)
     if n < 2 * _RUN:
-        to[lanes < 0] = np.lexsort((room, held))[-1]
+        to[workers < 0] = np.lexsort((room, held))[-1]
         return to
     share = max(-(-n // k), _RUN)
-    for lane in np.flatnonzero(held > _UNEVEN * share):
-        own = np.flatnonzero(lanes == lane)
+    for worker in np.flatnonzero(held > _UNEVEN * share):
+        own = np.flatnonzero(workers == worker)
         part = (len(own) - share) / len(own)
         run = np.arange(len(own)) // _RUN
         given = np.floor((run + 1) * part) > np.floor(run * part)
         to[own[given]] = -1
-        held[lane] -= np.count_nonzero(given)
+        held[worker] -= np.count_nonzero(given)
     free = np.flatnonzero(to < 0)
     wanted = np.maximum(share - held, 0)
-    # Lanes in turn, each as often as it has room for below its share.
+    # Workers in turn, each as often as it has room for below its share.
     turn = np.repeat(np.arange(k), wanted)
     number = np.arange(len(turn)) - np.repeat(np.cumsum(wanted) - wanted, wanted)
     order = turn[np.argsort((number + 0.5) / wanted[turn], kind="stable")]

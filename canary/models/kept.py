@@ -47,7 +47,7 @@ class _Open:
     """A walker and the name of this opening of it: handles of another are not its own."""
 
     walker: Walker
-    life: str
+    incarnation: str
 
 
 class KeptModel:
@@ -70,7 +70,7 @@ class KeptModel:
             "facts": facts.to_dict(),
             "versions": versions(),
             "moments": isinstance(self._model, TellsMoments),
-            "place": f"{platform.node()}/{facts.device}/{of_it}",
+            "hardware": f"{platform.node()}/{facts.device}/{of_it}",
         }
 
     def memory(self) -> tuple[int, int]:
@@ -88,11 +88,11 @@ class KeptModel:
         found = self._model.moments(Rows(**_own(rows)))
         return found.log_probs, found.means, found.deviations
 
-    def open(self, *, walker: int, life: str, **opening: Any) -> dict[str, Any]:
+    def open(self, *, walker: int, incarnation: str, **opening: Any) -> dict[str, Any]:
         """Have the walker of this number open, and tell what its owner must know of it."""
-        at = self._at(walker, life, opening)
+        at = self._at(walker, incarnation, opening)
         return {
-            "life": at.life,
+            "incarnation": at.incarnation,
             "room": at.walker.room,
             "context_log_probs": at.walker.context_log_probs,
             "tells": isinstance(at.walker, TellsQueries),
@@ -102,7 +102,7 @@ class KeptModel:
         self,
         *,
         walker: int,
-        life: str,
+        incarnation: str,
         opening: dict[str, Any],
         released: Any,
         nodes: dict[str, Any],
@@ -111,14 +111,14 @@ class KeptModel:
     ) -> dict[str, Any]:
         """`Walker.expand`, after states were let go.
 
-        In a new life no state is held, so that all handles are stale, and the states below
+        In a new incarnation no state is held, so that all handles are stale, and the states below
         the nodes are computed again.
         """
-        at = self._at(walker, life, opening)
+        at = self._at(walker, incarnation, opening)
         at.walker.release(np.array(released))
         found = at.walker.expand(Nodes(**_own(nodes)), Children(**_own(tokens)), keep=keep)
         return {
-            "life": at.life,
+            "incarnation": at.incarnation,
             "room": at.walker.room,
             "path_log_probs": found.path_log_probs,
             "log_probs": found.log_probs,
@@ -126,10 +126,10 @@ class KeptModel:
             "queries": found.queries,
         }
 
-    def release(self, *, walker: int, life: str, released: Any) -> dict[str, Any] | None:
+    def release(self, *, walker: int, incarnation: str, released: Any) -> dict[str, Any] | None:
         """`Walker.release`, and the room after it; None where the walker is another."""
         at = self._open.get(walker)
-        if at is None or at.life != life:
+        if at is None or at.incarnation != incarnation:
             return None
         at.walker.release(np.array(released))
         return {"room": at.walker.room}
@@ -138,14 +138,14 @@ class KeptModel:
         self,
         *,
         walker: int,
-        life: str,
+        incarnation: str,
         opening: dict[str, Any],
         nodes: Any,
         held: Any,
         degrees: Any,
     ) -> Any:
         """`TellsQueries.most_queries`."""
-        at = self._at(walker, life, opening)
+        at = self._at(walker, incarnation, opening)
         return most_queries(at.walker, Nodes(**_own(nodes)), np.array(held), np.array(degrees))
 
     def close(self, *, walker: int) -> None:
@@ -154,10 +154,10 @@ class KeptModel:
         if at is not None:
             at.walker.__exit__(None, None, None)
 
-    def _at(self, walker: int, life: str, opening: dict[str, Any]) -> _Open:
-        """The walker in this life; in a new one if it has none, or another."""
+    def _at(self, walker: int, incarnation: str, opening: dict[str, Any]) -> _Open:
+        """The walker in this incarnation; in a new one if it has none, or another."""
         at = self._open.get(walker)
-        if at is not None and at.life == life:
+        if at is not None and at.incarnation == incarnation:
             return at
         self.close(walker=walker)
         context = Context(**_own(opening["context"]))

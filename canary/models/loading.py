@@ -66,7 +66,7 @@ def load(
     source_text : str, optional
         What a sequence-to-sequence model reads; needed for one, and for nothing else.
     workers : RayWorkers, optional
-        Actors of a cluster (`canary.workers.cluster`) that each load the model, from a
+        Workers of a cluster (`canary.workers.cluster`) that each load the model, from a
         folder at the same path on all machines or by its hub id, and compute in the place
         of this process. What comes back is a context manager, whose end is theirs.
 

@@ -32,7 +32,7 @@ from canary.models.slab import assembled
 from canary.models.slots import NONE, Slots
 from canary.records.versions import versions
 from canary.tokens.base import Tokenizer
-from canary.workers.actors import Actors, Call
+from canary.workers.keeping import Call, KeepingWorkers
 
 if TYPE_CHECKING:
     from canary.workers.cluster import RayWorkers
@@ -49,7 +49,7 @@ class SpreadModel:
 
     Parameters
     ----------
-    actors : Actors
+    workers : KeepingWorkers
         Each keeps a `canary.models.kept.KeptModel`.
     tokenizer : Tokenizer
         Of the same model, in this process.
@@ -59,16 +59,20 @@ class SpreadModel:
     """
 
     def __init__(
-        self, actors: Actors, tokenizer: Tokenizer, facts: ModelFacts, sharing: Sequence[int]
+        self,
+        workers: KeepingWorkers,
+        tokenizer: Tokenizer,
+        facts: ModelFacts,
+        sharing: Sequence[int],
     ) -> None:
-        self._actors, self.tokenizer, self.facts = actors, tokenizer, facts
+        self._workers, self.tokenizer, self.facts = workers, tokenizer, facts
         self._sharing = sharing
         self._walkers = itertools.count()
 
     @property
-    def lanes(self) -> int:
+    def workers(self) -> int:
         """How many workers keep it."""
-        return self._actors.count
+        return self._workers.count
 
     def score(self, rows: Rows) -> FloatArray:
         """See `canary.models.base.LanguageModel.score`."""
@@ -76,29 +80,29 @@ class SpreadModel:
 
     def score_each(self, batches: Sequence[Rows]) -> list[FloatArray]:
         """See `canary.models.base.Spread.score_each`."""
-        return self._actors.ask([Call("score", vars(rows)) for rows in batches])
+        return self._workers.ask([Call("score", vars(rows)) for rows in batches])
 
     def moments_each(self, batches: Sequence[Rows]) -> list[Moments]:
         """See `canary.models.base.Spread.moments_each`."""
         return [
             Moments(*found)
-            for found in self._actors.ask([Call("moments", vars(rows)) for rows in batches])
+            for found in self._workers.ask([Call("moments", vars(rows)) for rows in batches])
         ]
 
     def open(self, context: Context, *, memory_bytes: int) -> SpreadWalker:
         """A walker at every worker, with an equal part of `memory_bytes` each."""
-        opening = {"context": vars(context), "memory_bytes": memory_bytes // self.lanes}
-        return SpreadWalker(self._actors, next(self._walkers), opening)
+        opening = {"context": vars(context), "memory_bytes": memory_bytes // self.workers}
+        return SpreadWalker(self._workers, next(self._walkers), opening)
 
     def memory(self) -> Memory:
         """Of all workers together, as if each had as little as the one that has least."""
-        found = _of_all(self._actors, "memory")
+        found = _of_all(self._workers, "memory")
         least = min(free // n for (free, _), n in zip(found, self._sharing, strict=True))
-        return Memory(self.lanes * least, max(held for _, held in found))
+        return Memory(self.workers * least, max(held for _, held in found))
 
     def close(self) -> None:
         """End the workers."""
-        self._actors.close()
+        self._workers.close()
 
     def __enter__(self) -> Self:
         return self
@@ -141,15 +145,15 @@ def spread_model(workers: RayWorkers, tokenizer: Tokenizer, about: dict[str, Any
     """
     from canary.models.kept import keep
 
-    actors = Actors(workers, keep, about)
+    kept = KeepingWorkers(workers, keep, about)
     try:
-        return spread_over(actors, tokenizer)
+        return spread_over(kept, tokenizer)
     except BaseException:
-        actors.close()
+        kept.close()
         raise
 
 
-def spread_over(actors: Actors, tokenizer: Tokenizer) -> SpreadModel:
+def spread_over(workers: KeepingWorkers, tokenizer: Tokenizer) -> SpreadModel:
     """The model that all of some workers keep.
 
     Raises
@@ -158,16 +162,16 @@ def spread_over(actors: Actors, tokenizer: Tokenizer) -> SpreadModel:
         If the workers have different models, or other versions of the software than this
         process.
     """
-    found = _of_all(actors, "about")
+    found = _of_all(workers, "about")
     _check_versions([one["versions"] for one in found])
     facts = _facts([one["facts"] for one in found])
-    places = [one["place"] for one in found]
+    hardware = [one["hardware"] for one in found]
     kind = _TellingModel if found[0]["moments"] else SpreadModel
-    return kind(actors, tokenizer, facts, [places.count(place) for place in places])
+    return kind(workers, tokenizer, facts, [hardware.count(one) for one in hardware])
 
 
-def _of_all(actors: Actors, method: str) -> list[Any]:
-    return actors.ask([Call(method, to=lane) for lane in range(actors.count)])
+def _of_all(workers: KeepingWorkers, method: str) -> list[Any]:
+    return workers.ask([Call(method, to=worker) for worker in range(workers.count)])
 
 
 class SpreadWalker:
@@ -175,7 +179,7 @@ class SpreadWalker:
 
     Parameters
     ----------
-    actors : Actors
+    workers : KeepingWorkers
     number : int
         Of this walker among those of the model.
     opening : dict
@@ -188,30 +192,30 @@ class SpreadWalker:
     worker, or the node given to another, and is computed again.
     """
 
-    def __init__(self, actors: Actors, number: int, opening: dict[str, Any]) -> None:
-        self._actors, self._number, self._opening = actors, number, opening
-        k = actors.count
-        found = actors.ask([self._call("open", lane, "", **opening) for lane in range(k)])
+    def __init__(self, workers: KeepingWorkers, number: int, opening: dict[str, Any]) -> None:
+        self._workers, self._number, self._opening = workers, number, opening
+        k = workers.count
+        found = workers.ask([self._call("open", worker, "", **opening) for worker in range(k)])
         self.context_log_probs: FloatArray = found[0]["context_log_probs"]
         self._tells = bool(found[0]["tells"])
-        self._lives: list[str] = [one["life"] for one in found]
+        self._incarnations: list[str] = [one["incarnation"] for one in found]
         self._rooms: Ints = np.array([one["room"] for one in found], np.int64)
         self._released: list[list[Ints]] = [[] for _ in range(k)]
-        # Which lane has the state of each slot (NONE: none any more), and its handle there.
+        # Which worker has the state of each slot (NONE: none any more), and its handle there.
         self._slots = Slots(max(int(self._rooms.sum()), 1))
-        self._lane, self._handle = np.full((2, self._slots.capacity), NONE, np.int64)
+        self._worker, self._handle = np.full((2, self._slots.capacity), NONE, np.int64)
 
     @property
     def room(self) -> int:
         """How many more nodes can be held."""
-        due = [lane for lane, parts in enumerate(self._released) if parts]
+        due = [worker for worker, parts in enumerate(self._released) if parts]
         calls = [
-            self._call("release", lane, self._lives[lane], released=self._taken(lane))
-            for lane in due
+            self._call("release", worker, self._incarnations[worker], released=self._taken(worker))
+            for worker in due
         ]
-        for lane, found in zip(due, self._asked(due, calls), strict=True):
+        for worker, found in zip(due, self._asked(due, calls), strict=True):
             if found is not None:
-                self._rooms[lane] = found["room"]
+                self._rooms[worker] = found["room"]
         return int(self._rooms.sum())
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
@@ -220,29 +224,33 @@ class SpreadWalker:
         slots = self._standing(nodes, lengths)
         stands = slots != NONE
         at = np.where(stands, slots, 0)
-        lanes = np.where(stands, self._lane[at], NONE)
-        to = divided(lanes, self._rooms)
-        handles = np.where(to == lanes, self._handle[at], NONE)
-        parts = [np.flatnonzero(to == lane) for lane in range(self._actors.count)]
-        asked = [lane for lane, part in enumerate(parts) if len(part)]
+        before = np.where(stands, self._worker[at], NONE)
+        to = divided(before, self._rooms)
+        handles = np.where(to == before, self._handle[at], NONE)
+        parts = [np.flatnonzero(to == worker) for worker in range(self._workers.count)]
+        asked = [worker for worker, part in enumerate(parts) if len(part)]
         calls = [
-            self._expanding(lane, nodes, handles, parts[lane], tokens, keep=keep) for lane in asked
+            self._expanding(worker, nodes, handles, parts[worker], tokens, keep=keep)
+            for worker in asked
         ]
         found = self._asked(asked, calls)
-        lost = [one["life"] != self._lives[lane] for lane, one in zip(asked, found, strict=True)]
-        for lane, one in zip(asked, found, strict=True):
-            self._rooms[lane] = one["room"]
-            if one["life"] != self._lives[lane]:
-                self._lose(lane, one["life"])
+        lost = [
+            one["incarnation"] != self._incarnations[worker]
+            for worker, one in zip(asked, found, strict=True)
+        ]
+        for worker, one in zip(asked, found, strict=True):
+            self._rooms[worker] = one["room"]
+            if one["incarnation"] != self._incarnations[worker]:
+                self._lose(worker, one["incarnation"])
         path, held, queries = np.zeros(len(nodes)), np.full(len(nodes), NONE, np.int64), 0
         priced = []
-        for lane, one, anew in zip(asked, found, lost, strict=True):
-            part = parts[lane]
+        for worker, one, anew in zip(asked, found, lost, strict=True):
+            part = parts[worker]
             path[part] = one["path_log_probs"]
             priced.append((part, one["log_probs"]))
-            held[part] = self._kept(lane, one["handles"], lengths[part])
+            held[part] = self._kept(worker, one["handles"], lengths[part])
             own = part[stands[part]]
-            if anew or (lanes[own] != lane).any():
+            if anew or (before[own] != worker).any():
                 depths = self._slots.depth[slots[own]]
                 other = part[~stands[part]]
                 queries += int((lengths[own] - depths).sum())
@@ -255,9 +263,9 @@ class SpreadWalker:
         """Let go of states; -1 and stale handles are ignored."""
         slots = self._slots.resolve(np.unique(np.asarray(handles, np.int64)))
         slots = slots[slots != NONE]
-        for lane in np.unique(self._lane[slots]):
-            if lane != NONE:
-                self._released[lane].append(self._handle[slots[self._lane[slots] == lane]])
+        for worker in np.unique(self._worker[slots]):
+            if worker != NONE:
+                self._released[worker].append(self._handle[slots[self._worker[slots] == worker]])
         self._slots.drop(slots)
 
     def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> Ints:
@@ -265,8 +273,8 @@ class SpreadWalker:
         if not self._tells:
             return np.asarray(nodes.lengths, np.int64) - held
         given = {"nodes": vars(nodes), "held": held, "degrees": degrees}
-        call = self._call("most_queries", 0, self._lives[0], opening=self._opening, **given)
-        found: Ints = self._actors.ask([call])[0]
+        call = self._call("most_queries", 0, self._incarnations[0], opening=self._opening, **given)
+        found: Ints = self._workers.ask([call])[0]
         return found
 
     def __enter__(self) -> Self:
@@ -279,23 +287,25 @@ class SpreadWalker:
         trace: TracebackType | None,
     ) -> None:
         if kind is None:  # else the workers may be gone, and soon will be
-            lanes = range(self._actors.count)
-            self._actors.ask([Call("close", {"walker": self._number}, lane) for lane in lanes])
+            workers = range(self._workers.count)
+            self._workers.ask(
+                [Call("close", {"walker": self._number}, worker) for worker in workers]
+            )
 
-    def _asked(self, lanes: Sequence[int], calls: Sequence[Call]) -> list[Any]:
+    def _asked(self, workers: Sequence[int], calls: Sequence[Call]) -> list[Any]:
         try:
-            return self._actors.ask(calls)
+            return self._workers.ask(calls)
         except BaseException:
-            for lane in lanes:  # what they hold now nobody knows
-                self._lose(lane, "")
+            for worker in workers:  # what they hold now nobody knows
+                self._lose(worker, "")
             raise
 
-    def _call(self, method: str, lane: int, life: str, **given: Any) -> Call:
-        return Call(method, {"walker": self._number, "life": life, **given}, lane)
+    def _call(self, method: str, worker: int, incarnation: str, **given: Any) -> Call:
+        return Call(method, {"walker": self._number, "incarnation": incarnation, **given}, worker)
 
     def _expanding(
         self,
-        lane: int,
+        worker: int,
         nodes: Nodes,
         handles: Ints,
         part: Ints,
@@ -311,10 +321,10 @@ class SpreadWalker:
         }
         return self._call(
             "expand",
-            lane,
-            self._lives[lane],
+            worker,
+            self._incarnations[worker],
             opening=self._opening,
-            released=self._taken(lane),
+            released=self._taken(worker),
             nodes=given,
             tokens=vars(tokens.take(part)),
             keep=keep,
@@ -327,27 +337,27 @@ class SpreadWalker:
         unusable = (depths >= nodes.priced) | (depths >= lengths)
         return np.where(unusable, NONE, slots)
 
-    def _kept(self, lane: int, handles: Ints, lengths: Ints) -> Ints:
-        """Handles of this walker for those of a lane."""
+    def _kept(self, worker: int, handles: Ints, lengths: Ints) -> Ints:
+        """Handles of this walker for those of a worker."""
         which = np.flatnonzero(handles != NONE)
-        if len(which) > self._slots.free:  # of lanes that lost states which are still named
-            self._released[lane].append(handles[which[self._slots.free :]])
+        if len(which) > self._slots.free:  # of workers that lost states which are still named
+            self._released[worker].append(handles[which[self._slots.free :]])
             which = which[: self._slots.free]
         slots = self._slots.take(0, np.full(len(which), NONE, np.int64))
         self._slots.depth[slots] = lengths[which]
-        self._lane[slots], self._handle[slots] = lane, handles[which]
+        self._worker[slots], self._handle[slots] = worker, handles[which]
         own = np.full(len(handles), NONE, np.int64)
         own[which] = self._slots.handles(slots)
         return own
 
-    def _lose(self, lane: int, life: str) -> None:
-        """The states of a lane are gone."""
-        self._lane[self._lane == lane] = NONE
-        self._released[lane], self._lives[lane] = [], life
+    def _lose(self, worker: int, incarnation: str) -> None:
+        """The states of a worker are gone."""
+        self._worker[self._worker == worker] = NONE
+        self._released[worker], self._incarnations[worker] = [], incarnation
 
-    def _taken(self, lane: int) -> Ints:
-        """What a lane may let go of, told once."""
-        parts, self._released[lane] = self._released[lane], []
+    def _taken(self, worker: int) -> Ints:
+        """What a worker may let go of, told once."""
+        parts, self._released[worker] = self._released[worker], []
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
 

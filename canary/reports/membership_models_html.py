@@ -19,7 +19,7 @@ from canary.statistics.numbers import count, plural
 
 if TYPE_CHECKING:
     from canary.membership.across import Across, Agreement
-    from canary.membership.models_survey import AttackedModels, ModelsSurvey
+    from canary.membership.models_result import AttackedModels, ModelsSurvey
     from canary.membership.studies import Growth
     from canary.statistics.roc import OperatingPoint
 

@@ -38,13 +38,20 @@ from canary.scoring.tuner import BatchTuner
 __all__ = ["Batcher", "Progress", "Stage", "row_sums"]
 
 Progress = Callable[[int], None]
-"""Called with the number of tokens that were just computed."""
+"""Called with the number of tokens that were just computed.
+
+Of rows these are all that are scored: with those of the context, which are no queries, where a
+row is scored from its start. Of a walk they are its queries.
+"""
 
 Stage = Callable[[str, int], Progress]
-"""Told the name of a stage and the tokens it takes at most; gives what to tell of them."""
+"""Told the name of a stage and the tokens it takes at most; gives what to tell of them.
+
+Where texts are rewritten (`canary.signals.neighbours.REWRITING`) it is texts that are told.
+"""
 
 _DEEP = 64  # tokens below the context for which a batch leaves room
-_PER_LANE = 2  # batches that are asked for together: each lane has the next at hand
+_PER_WORKER = 2  # batches that are asked for together: each worker has the next at hand
 _BYTES_PER_LOGIT = 12  # a logit, its float32 copy and room for the normaliser
 
 
@@ -59,11 +66,11 @@ class Batcher:
         within ``model.facts.noise_bits``. A model that is kept several times (`Spread`) has
         a batch of rows in each, and divides a batch of nodes.
     progress : callable, optional
-        Told the number of queries after each batch.
+        Told after each batch how many tokens it took; see `Progress`.
 
     Notes
     -----
-    Queries are those of batches that were answered. What was computed of a batch before memory
+    Tokens are those of batches that were answered. What was computed of a batch before memory
     ran out is not known, and is not counted.
     """
 
@@ -82,13 +89,13 @@ class Batcher:
         spread = model if isinstance(model, Spread) else None
         here = model.facts.device == "cpu" and spread is None
         self._clock = time.thread_time if here else time.perf_counter
-        self._spread, lanes = spread, spread.lanes if spread else 1
-        self._at_once = _PER_LANE * lanes if spread else 1
-        self._progress = progress or (lambda queries: None)
+        self._spread, workers = spread, spread.workers if spread else 1
+        self._at_once = _PER_WORKER * workers if spread else 1
+        self._progress = progress or (lambda tokens: None)
         memory = model.memory()
         logits = memory.free_bytes // (_BYTES_PER_LOGIT * model.facts.vocabulary)
-        self._tokens = _tuner(batch_size, start=2048, limit=logits // lanes)
-        self._nodes = _tuner(batch_size, start=64 * lanes, limit=logits)
+        self._tokens = _tuner(batch_size, start=2048, limit=logits // workers)
+        self._nodes = _tuner(batch_size, start=64 * workers, limit=logits)
         self._fixed_rows = batch_size
         self._most_probable = math.exp(model.facts.excess_nats)
         self._held_tokens = memory.free_bytes // (4 * max(memory.bytes_per_held_token, 1))
@@ -205,9 +212,9 @@ class Batcher:
         return max(1, self._tokens.size // max(int(longest), 1))
 
     def _next_parts(self, order: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[Any]:
-        """The rows of the next batches: one, or some for each lane of a model that has them."""
+        """The rows of the next batches: one, or some for each worker of a model that has them."""
         parts: list[NDArray[np.int64]] = []
-        # So few rows that one batch would take them are for all lanes, too.
+        # So few rows that one batch would take them are for all workers, too.
         most = len(order) if self._fixed_rows else -(-len(order) // self._at_once)
         at = 0
         while at < len(order) and len(parts) < self._at_once:

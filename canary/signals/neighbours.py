@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 from canary.scoring.batcher import Stage
 
-__all__ = ["Rewriter", "mean_of", "rewritten"]
+__all__ = ["REWRITING", "Rewriter", "mean_of", "rewritten"]
+
+REWRITING = "rewriting"
+"""With what the names of stages begin that count texts, and not tokens."""
 
 
 class Rewriter(Protocol):
@@ -38,7 +41,7 @@ def rewritten(
 ) -> Iterator[list[str]]:
     """`count` times all texts, each time with other words replaced; without the first `begin`."""
     for number in range(begin, count):
-        done = stage(f"rewriting {number + 1}", len(texts))
+        done = stage(f"{REWRITING} {number + 1}", len(texts))
         copies = rewriter.rewrite(texts, share=share, rng=np.random.default_rng((seed, number)))
         done(len(texts))
         yield copies

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import InputError
 from canary.records.fields import brief
 
-__all__ = ["Origin", "SignalTable", "check_tied", "positions"]
+__all__ = ["Origin", "SignalTable", "check_tied", "numbers_there", "positions"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class SignalTable:
         Where it comes from, for messages and reports.
     missing : mapping of int to str
         Models that could not be trained or gave no numbers, by their number in the fleet,
-        and why. They have no row; the rows are those of the others, in order.
+        and why. They have no row.
     origin : Origin or None
         Fingerprints of data and models, where they are known.
     of_texts : bool
@@ -71,6 +72,8 @@ class SignalTable:
         all.
     outputs : ndarray of float32 of shape (models, samples, classes) or None
         Log-probabilities of all classes, in nats, where they were kept.
+    numbers : tuple of int
+        Of each row's model in its fleet; those that are not missing, in order, unless given.
     """
 
     values: Mapping[str, NDArray[np.float64]]
@@ -83,6 +86,7 @@ class SignalTable:
     origin: Origin | None = None
     of_texts: bool = False
     outputs: NDArray[np.float32] | None = None
+    numbers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         shapes = {value.shape for value in self.values.values()} | {self.member.shape}
@@ -91,6 +95,14 @@ class SignalTable:
                 f"a table of shapes {sorted(shapes)} with {len(self.label)} labels",
                 cure="give signals and members of shape (models, samples), and a label for each "
                 "sample",
+                where=self.source,
+            )
+        if not self.numbers:
+            object.__setattr__(self, "numbers", numbers_there(self.models, self.missing))
+        elif len(self.numbers) != self.models:
+            raise InputError(
+                f"{len(self.numbers)} numbers of {self.models} models",
+                cure="give the number of each row's model in its fleet",
                 where=self.source,
             )
         if self.outputs is not None and self.outputs.shape[:2] != self.member.shape:
@@ -159,10 +171,16 @@ class SignalTable:
             origin=None if self.origin is None else self.origin.part(rows, columns, self.samples),
             values={name: value[at] for name, value in self.values.items()},
             member=self.member[at],
+            numbers=tuple(self.numbers[row] for row in rows),
             label=self.label[columns],
             group=None if self.group is None else self.group[columns],
             outputs=None if self.outputs is None else self.outputs[at],
         )
+
+
+def numbers_there(models: int, missing: Mapping[int, str]) -> tuple[int, ...]:
+    """The numbers in a fleet of so many models that are not missing, the first ones."""
+    return tuple(islice((number for number in count() if number not in missing), models))
 
 
 def check_tied(references: SignalTable, target: SignalTable, *, row: int = 0) -> None:

@@ -166,7 +166,7 @@ def measure_texts(
         there when it is started again in the same way; who is a member may change. No text
         is kept. The folder stays (`canary.records.shards.discard_run`).
     stage : Stage
-        Progress.
+        Progress, in tokens; of what is rewritten (`REWRITING`), in texts.
 
     Returns
     -------

@@ -12,7 +12,7 @@ from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, real_array
 from canary.statistics.roc import Estimate
 
-__all__ = ["Correlation", "correlation"]
+__all__ = ["Correlation", "correlation", "differ_enough"]
 
 _FEWEST = 4
 
@@ -77,7 +77,7 @@ def correlation(x: ArrayLike, y: ArrayLike, *, confidence: float = 0.95) -> Corr
             where=where,
         )
     n = len(one)
-    if n < _FEWEST or (one == one[0]).all() or (other == other[0]).all():
+    if not differ_enough(one, other):
         raise EstimationError(
             f"{n} pairs of numbers, or one side is constant",
             cure=f"give at least {_FEWEST} pairs that differ on both sides",
@@ -94,6 +94,11 @@ def correlation(x: ArrayLike, y: ArrayLike, *, confidence: float = 0.95) -> Corr
     return Correlation(
         _interval(ranks, most, (1.0 + bound * bound / 2.0) / (n - 3), confidence), line, n
     )
+
+
+def differ_enough(x: NDArray[np.float64], y: NDArray[np.float64]) -> bool:
+    """Whether `correlation` can say something of them: four pairs, and no side constant."""
+    return len(x) >= _FEWEST and not ((x == x[0]).all() or (y == y[0]).all())
 
 
 def _ranks(x: NDArray[np.float64]) -> NDArray[np.float64]:

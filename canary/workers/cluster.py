@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from canary.errors import InputError, MissingExtraError, ServerError
@@ -22,13 +22,15 @@ _PATIENCE = 10.0
 
 _KINDS = ("CPU", "GPU")
 
+_OF_A_CONNECTION = ("address", "processors", "environment")
+
 
 @dataclass(frozen=True, kw_only=True)
 class RayWorkers:
-    """Workers of a Ray cluster.
+    """Workers of a Ray cluster: they train a fleet (`run`), or keep a model (`canary.load`).
 
-    What all jobs share is put into the cluster's store once. A group of jobs is one task of
-    Ray; never more than `in_flight` of them wait or run at a time. A group whose worker
+    What all jobs of a fleet share is put into the cluster's store once. A group of jobs is one
+    task of Ray; never more than `in_flight` of them wait or run at a time. A group whose worker
     process or machine dies is given to another; so many times that it lost its worker and
     one, each of its jobs is `Lost`. What a task raises is raised here, and the rest is
     cancelled.
@@ -40,25 +42,39 @@ class RayWorkers:
         ``auto`` for the cluster that this machine belongs to, ``local`` for one that is
         started here and stopped at the end.
     at_once : int
-        Jobs that a task is given together.
+        For fleets alone: jobs that a task is given together.
     cpus, gpus : float
-        What each group, or each actor, takes of a machine. A part of a GPU is a share of its
+        What each worker takes of a machine. A part of a GPU is a share of its
         memory that Ray counts and does not enforce.
     threads : int
         Threads of each worker process, for torch and numpy alike. The same number gives the
         same numbers as this process with as many.
     retries : int
-        How often a group, or the call of an actor, is given to another worker.
+        How often a group of jobs, or a call, is given to another worker.
     in_flight : int, optional
-        Twice what the cluster's processors can run at once, if not given.
+        For fleets alone: groups that wait or run; twice what the cluster's processors can run
+        at once, if not given.
     processors : int, optional
-        With ``local``, how many the cluster has; as many as the machine has if not given.
-    actors : int, optional
-        Workers that each keep a model (`canary.load`); as many as the cluster has room for if
+        With ``local`` alone: how many the cluster has; as many as the machine has if not given.
+    workers : int, optional
+        For `canary.load` alone: how many keep the model; as many as the cluster has room for if
         not given.
     environment : mapping
         Ray's ``runtime_env``: ``working_dir`` or ``py_modules`` bring the modules of your
         training functions to other machines, ``pip`` what they need there.
+
+    Raises
+    ------
+    InputError
+        If a setting is out of its range, or `processors` are given for another cluster than
+        ``local``; when the workers are used, if a setting of the other use was given.
+
+    Notes
+    -----
+    A process has one connection to Ray. One that the caller made (``ray.init``) is used, and
+    stays: it decides in the place of `address` and `processors`. `cpus`, `gpus`, `threads` and
+    the ``env_vars`` of `environment` count there as well; the rest of `environment` is refused,
+    since Ray takes it when it connects.
     """
 
     address: str = "local"
@@ -69,7 +85,7 @@ class RayWorkers:
     retries: int = 3
     in_flight: int | None = None
     processors: int | None = None
-    actors: int | None = None
+    workers: int | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -79,7 +95,7 @@ class RayWorkers:
             "retries": 0,
             "in_flight": 1,
             "processors": 1,
-            "actors": 1,
+            "workers": 1,
         }
         low = [
             f"{name}={value}"
@@ -92,6 +108,31 @@ class RayWorkers:
                 cure="give an address, at least 1 of jobs, threads and processors, more than 0 "
                 "cpus, and 0 or more of gpus and retries",
                 where="RayWorkers",
+            )
+        if self.processors is not None and self.address != "local":
+            raise InputError(
+                f"processors={self.processors}, and the cluster is there already",
+                cure="leave processors out: they are of a cluster that is started here (local); "
+                "cpus says what each worker takes",
+                where="RayWorkers",
+            )
+
+    def refuse(self, *others: str, cure: str) -> None:
+        """Refuse settings of another use, which this one would pass over.
+
+        Raises
+        ------
+        InputError
+            If one of them was given.
+        """
+        given = [
+            f"{one.name}={value}"
+            for one in fields(self)
+            if one.name in others and (value := getattr(self, one.name)) != one.default
+        ]
+        if given:
+            raise InputError(
+                f"{', '.join(given)} would change nothing here", cure=cure, where="RayWorkers"
             )
 
     @property
@@ -108,9 +149,16 @@ class RayWorkers:
         ------
         MissingExtraError
             If Ray is not installed.
+        InputError
+            If `workers` was given.
         ServerError
             If the cluster cannot be reached, or has no machine that a group fits on.
         """
+        self.refuse(
+            "workers",
+            cure="leave workers out: they keep a model (canary.load); in_flight says how many "
+            "groups of a fleet wait or run at a time",
+        )
         with self.connected() as ray:
             self.room(ray)
             yield from self._run(ray, task, shared, jobs)
@@ -120,7 +168,9 @@ class RayWorkers:
     ) -> Iterator[tuple[int, Plain | Lost]]:
         held = ray.put(dict(shared))
         # Without Ray's own retries: it would not say how many there were.
-        remote = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=0)(task)
+        remote = ray.remote(
+            num_cpus=self.cpus, num_gpus=self.gpus, max_retries=0, runtime_env=self.variables()
+        )(task)
         waiting = [(numbers, self.retries) for numbers in groups(len(jobs), self.at_once)][::-1]
         most = self.in_flight or 2 * max(int(ray.cluster_resources()["CPU"] / self.cpus), 1)
         running: dict[Any, tuple[range, int]] = {}
@@ -154,14 +204,17 @@ class RayWorkers:
         ------
         MissingExtraError
             If Ray is not installed.
+        InputError
+            If there is one that would have had to be made in another way.
         ServerError
             If the cluster cannot be reached.
         """
         ray = _ray()
         if ray.is_initialized():
+            self._check_connection()
             yield ray
             return
-        about: dict[str, Any] = {"runtime_env": self.surroundings()}
+        about: dict[str, Any] = {"runtime_env": self.runtime_env()}
         if self.address == "local":
             about |= {"address": "local", "include_dashboard": False, "num_cpus": self.processors}
         else:
@@ -172,19 +225,49 @@ class RayWorkers:
                 ray.init(configure_logging=False, log_to_driver=False, **about)
         except (ConnectionError, OSError, RuntimeError, ValueError) as error:
             raise self._unreachable(error) from error
+        _MADE[:] = [self]
         try:
             yield ray
         finally:
+            _MADE.clear()
             ray.shutdown()
 
-    def surroundings(self) -> dict[str, Any]:
-        """What worker processes begin with: Ray's ``runtime_env``."""
+    def _check_connection(self) -> None:
+        """Refuse what a connection that is there cannot be given any more."""
+        # Of the caller's nothing is known but that it was not made with this environment.
+        made = _MADE[0] if _MADE else replace(self, environment={})
+        changed = [
+            name
+            for name in _OF_A_CONNECTION
+            if self._of_connection(name) != made._of_connection(name)
+        ]
+        if changed:
+            raise InputError(
+                f"{', '.join(changed)} of a connection to Ray, and this process has one already",
+                cure="leave what uses it first; or give the same as before, and working_dir and "
+                "the like of a connection of your own as ray.init(runtime_env=...)",
+                where="RayWorkers",
+            )
+
+    def _of_connection(self, name: str) -> Any:
+        """A setting as far as it is told when Ray connects, and not to each worker."""
+        value = getattr(self, name)
+        if name != "environment":
+            return value
+        return {key: part for key, part in value.items() if key != "env_vars"}
+
+    def runtime_env(self) -> dict[str, Any]:
+        """What Ray is given when it connects, under this name."""
+        return {**self.environment, **self.variables()}
+
+    def variables(self) -> dict[str, Any]:
+        """What of it each worker is given, so that it holds on any connection."""
         variables = {
             **{f"{name}_NUM_THREADS": str(self.threads) for name in ("OMP", "MKL", "OPENBLAS")},
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             **self.environment.get("env_vars", {}),
         }
-        return {**self.environment, "env_vars": variables}
+        return {"env_vars": variables}
 
     def _check_answers(self) -> None:
         """Find out in seconds whether anybody listens; Ray itself asks for minutes."""
@@ -206,7 +289,7 @@ class RayWorkers:
         )
 
     def room(self, ray: Any) -> int:
-        """How many groups or actors the machines of the cluster hold at once.
+        """How many workers the machines of the cluster hold at once.
 
         Raises
         ------
@@ -214,8 +297,8 @@ class RayWorkers:
             If not one fits on any machine: it would wait for ever.
         """
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        places = sum(self._places(machine) for machine in machines)
-        if not places:
+        fitting = sum(self._fitting(machine) for machine in machines)
+        if not fitting:
             most = [max((node.get(kind, 0) for node in machines), default=0) for kind in _KINDS]
             raise ServerError(
                 f"no machine of the cluster has {self.cpus:g} processors and {self.gpus:g} GPUs; "
@@ -223,9 +306,9 @@ class RayWorkers:
                 cure="ask for fewer, or start a worker node that has them",
                 where=self.address,
             )
-        return places
+        return fitting
 
-    def _places(self, machine: Mapping[str, float]) -> int:
+    def _fitting(self, machine: Mapping[str, float]) -> int:
         """How many fit on one machine."""
         fitting = machine.get("CPU", 0) / self.cpus
         if self.gpus:
@@ -261,6 +344,10 @@ def told(error: BaseException, workers: int) -> str:
     """How many workers died at something, and of what the last."""
     kind = type(error).__name__
     return f"{workers} worker{'s' if workers > 1 else ''} died at it, the last by {kind}"
+
+
+_MADE: list[RayWorkers] = []
+"""Who made the connection that this process has; nobody where there is none, or the caller did."""
 
 
 @contextmanager

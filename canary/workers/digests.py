@@ -102,7 +102,7 @@ def digest(value: Any, where: str) -> str:
     ------
     InputError
         If it is made of something that cannot be told from another of its kind; the message
-        says how it is reached.
+        says how it is reached. If importing a module that it is made of raises.
 
     Notes
     -----
@@ -111,6 +111,11 @@ def digest(value: Any, where: str) -> str:
     their class and what `copy` would take of them. Not seen: what is reached by a name that
     is only known when the function runs (`getattr`, `import_module`), files that it reads,
     and variables of the environment.
+
+    **Modules are imported**: those of your own that a function imports when it runs are imported
+    now, so that what they do at import is done in this process, whether or not the function would
+    ever come there. Where that raises `ImportError` or `AttributeError` the import counts as
+    absent. Functions are not called.
     """
     return _Digester(where).whole(value)
 
@@ -350,7 +355,12 @@ class _Digester:
             found.append(self._code(part, space, package) if inner else self.of(part))
         if space is not None:
             found += [self._variable(path, space) for path in sorted(set(variables(code)))]
-        for name, parts in imports(code, package):
+        try:
+            named = [*imports(code, package)]
+        except ImportError:
+            with self._within(f"an import of {code.co_name}"):
+                self._refuse("relative, and of no package", "import it by its whole name")
+        for name, parts in named:
             if known := library(name):
                 found.append((known, name, parts))
             else:
@@ -381,6 +391,13 @@ class _Digester:
                 value = getattr(value, part)
         except (ImportError, AttributeError):
             return name, part, "absent"
+        except (Exception, SystemExit) as error:
+            with self._within(name):
+                self._refuse(
+                    f"a module that cannot be imported here ({type(error).__name__}: {error})",
+                    "mend it, and keep what it shall do as a program below "
+                    "`if __name__ == '__main__':`; the digest imports what the function would",
+                )
         with self._within(f"{name}.{part}".rstrip(".")):
             return name, part, self.of(value)
 

@@ -189,7 +189,9 @@ def sorted_attack(target: SignalTable, shadow: SignalTable) -> dict[str, float]:
     net = memguard.train_defender(theirs, torch.from_numpy(shadow.member[0]), seed=0)
     with torch.no_grad():
         scores = net(ours.softmax(1).sort(1).values)[:, 0].double().numpy()
-    return reached(AttackScores("sorted", "outputs", scores, scores > 0, None), target)
+    return reached(
+        AttackScores("sorted", "outputs", scores, scores > 0, None, (), blind=True), target
+    )
 
 
 def white_box(

@@ -21,7 +21,8 @@ import numpy as np
 import scipy.stats
 from spread import peak_mib, spread
 
-from canary.membership.many import MANY, attack_models
+from canary.membership.many import attack_models
+from canary.membership.many_attacks import MANY
 from canary.signals.table import SignalTable
 
 

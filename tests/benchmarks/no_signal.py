@@ -2,20 +2,26 @@
 
     python tests/benchmarks/no_signal.py [--models 8 16 32] [--seeds 20] [--effect 0]
     python tests/benchmarks/no_signal.py --points 10 30 100 --seeds 2000
+    python tests/benchmarks/no_signal.py --kinds 0.5 0.8
 
-Makes tables of losses that know nothing of members (continuous, of two values, or all equal) on
-splits of `--samples` samples, attacks every model by the others, and gives the mean AUC over
-models and seeds, for each split and each number of models: of the attack that is furthest from
-0.5 in units of its standard error, as canary compares (`matched`) and as it would without the
-target alone (`target only`, the same models by `shadow=`). Splits: `halves`; halves with one
-model missing, or two; `subsets` of a half and of a fifth; coins; coins for an odd number of
-models; leave-one-out. Samples that fewer than three models know, or fewer than three do not, are
-left away where the split is random. With `--effect D` members are D deviations of the noise more
-likely, on a Gaussian toy whose best test has an AUC of Phi(D / sqrt 2); then the mean AUC of each
-attack is given. One JSON line.
+Makes tables of losses that know nothing of members (continuous, with noise of another size for
+each sample, of two values, or all equal) on splits of `--samples` samples, attacks every model by
+the others, and gives the mean AUC over models and seeds, for each split and each number of models:
+of the attack that is furthest from 0.5 in units of its standard error, as canary compares
+(`matched`) and as it would without the target alone (`target only`, the same models by `shadow=`).
+Splits: `halves`; halves with one model missing, or two; `subsets` of a half and of a fifth; coins;
+coins for an odd number of models; leave-one-out. Samples that fewer than three models know, or
+fewer than three do not, are left away where the split is random. With `--effect D` members are D
+deviations of the noise more likely, on a Gaussian toy whose best test has an AUC of Phi(D / sqrt
+2); then the mean AUC of each attack is given. One JSON line.
 
 With `--points N` a model of N members and N nonmembers, which are the population, is attacked by
 P and RMIA on noise, and beside them stands the AUC of the bare loss: mean and standard error.
+
+With `--kinds S` there are two kinds of samples, easy ones (logits of mean 4 and deviation 0.5) and
+hard ones (of mean 0 and deviation 3), and a share S of the first kind's samples and 1 - S of the
+other's are members of the target, which is one of 16 models; the others are coins. Mean AUC on
+noise and standard error: what comes of a split that was not drawn without regard to the samples.
 """
 
 from __future__ import annotations
@@ -41,6 +47,7 @@ SPLITS = (
     *("halves", "one missing", "two missing", "subsets of half", "subsets of a fifth"),
     *("coins", "odd coins", "leave-one-out"),
 )
+LOSSES = ("continuous", "uneven", "two values", "equal")
 
 
 def members(split, models, samples, seed):
@@ -65,7 +72,10 @@ def members(split, models, samples, seed):
 def table_of(member, losses, effect, seed):
     rng = np.random.default_rng([seed, len(member), 2])
     logit = 2 * rng.normal(size=member.shape[1]) + effect * member
-    logit = logit + rng.normal(size=member.shape)
+    noise = rng.normal(size=member.shape)
+    if losses == "uneven":
+        noise *= np.exp(rng.normal(size=member.shape[1]))
+    logit = logit + noise
     if losses == "two values":
         logit = np.where(logit > 0, 3.0, -1.0)
     if losses == "equal":
@@ -106,7 +116,7 @@ def measured(split, models, options, how):
     few = {"targets": range(4)} if options.effect and how is matched else {}
     for seed in range(seeds):
         member = members(split, models, options.samples, seed)
-        for losses in ("continuous",) if options.effect else ("continuous", "two values", "equal"):
+        for losses in ("continuous",) if options.effect else LOSSES:
             table = table_of(member, losses, options.effect, seed)
             for name, more in ATTACKS:
                 try:
@@ -143,6 +153,30 @@ def by_points(points, seeds):
     }
 
 
+def by_kind(share, seeds, samples=800):
+    """Mean AUC and standard error of each attack where one kind of samples is mostly members."""
+    found: dict[str, list[float]] = {}
+    for seed in range(seeds):
+        rng = np.random.default_rng([seed, int(1000 * share)])
+        quiet = rng.random(samples) < 0.5
+        member = rng.random((16, samples)) < 0.5
+        member[0] = rng.random(samples) < np.where(quiet, share, 1 - share)
+        known = member[1:].sum(axis=0)
+        some = (known >= 3) & (known <= 12)
+        member, quiet = member[:, some], quiet[some]
+        logit = np.where(quiet, 4.0, 0.0)
+        logit = logit + rng.normal(size=member.shape) * np.where(quiet, 0.5, 3.0)
+        label = np.zeros(len(quiet), np.int64)
+        table = SignalTable({"loss": np.logaddexp(0, -logit)}, member, label, 1)
+        for name, more in ATTACKS:
+            auc = areas(attack_models(table, name, targets=[0], **more))
+            found.setdefault(" ".join((name, *more.values())), []).append(auc)
+    return {
+        key: (round(float(np.mean(v)), 4), round(float(np.std(v)) / seeds**0.5, 4))
+        for key, v in found.items()
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--models", type=int, nargs="+", default=[8, 16, 32])
@@ -151,11 +185,14 @@ def main() -> None:
     parser.add_argument("--effect", type=float, default=0.0)
     parser.add_argument("--splits", nargs="+", default=SPLITS)
     parser.add_argument("--points", type=int, nargs="+", default=[])
+    parser.add_argument("--kinds", type=float, nargs="+", default=[])
     options = parser.parse_args()
     result: dict[str, object] = {"benchmark": "no_signal"}
     for points in options.points:
         result[f"{points} points"] = by_points(points, options.seeds)
-    for split in options.splits if not options.points else ():
+    for share in options.kinds:
+        result[f"{share} of a kind"] = by_kind(share, options.seeds)
+    for split in () if options.points or options.kinds else options.splits:
         for models in options.models:
             for name, how in (("matched", matched), ("target only", target_only)):
                 found = measured(split, models, options, how)

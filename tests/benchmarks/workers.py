@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--alone", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    workers = RayWorkers(address=options.ray, actors=options.workers)
+    workers = RayWorkers(address=options.ray, workers=options.workers)
     found: dict[str, object] = {"benchmark": "workers", "workers": options.workers}
     with tempfile.TemporaryDirectory() as name:
         lstm, gpt2 = Path(name, "lstm"), Path(name, "gpt2")

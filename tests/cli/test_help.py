@@ -46,9 +46,9 @@ from canary.gate.planning import plan
 from canary.gate.verdict import Policy
 from canary.membership.forgetting import forgotten
 from canary.membership.models_survey import LEVELS, survey_models
-from canary.membership.risk import Scale
+from canary.membership.risk import BINS, Scale
 from canary.membership.smoothing import chosen_risk_scores
-from canary.membership.survey import survey
+from canary.membership.survey import FPRS, survey
 from canary.membership.text_survey import survey_texts
 from canary.models.torch_support import dtype_named
 from canary.reports.plotting import Kind
@@ -169,5 +169,14 @@ def test_choices_are_those_of_the_functions():
     assert get_args(many_models.RuleName) == get_args(Rule)
     levels = inspect.signature(many_models.models).parameters["levels"].default
     assert tuple(map(float, levels.split(","))) == LEVELS
+    for name, option, default in (
+        ("membership attack", "--fpr", FPRS),
+        ("membership attack", "--bins", (BINS,)),
+        ("membership models", "--fpr", FPRS),
+        ("membership text", "--fpr", FPRS),
+    ):
+        (told,) = (one.help for one in COMMANDS[name].params if option in one.opts)
+        shown = re.search(r"\[default: ([\d.,]+)", told)[1]
+        assert tuple(map(float, shown.split(","))) == default
     for name in get_args(DtypeName):
         assert str(dtype_named(name)) == f"torch.{name}"

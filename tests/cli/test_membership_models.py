@@ -237,9 +237,12 @@ def test_a_fleet_is_attacked_in_its_folder(command, fleet):
     rows = found["most_vulnerable_samples"]
     assert all(kept[row["sample"]] for row in rows)
     assert [row["label"] for row in rows] == [fleet.label[row["sample"]] for row in rows]
-    # Its third row is model 3.
+    assert [model["model"] for model in found["models"]] == [0, 2, 3, 5, 6, 7, 8, 9]
+    assert sorted(found["most_vulnerable_models"]) == [0, 2, 3, 5, 6, 7, 8, 9]
     one = command(*words, "--target", "3").document
-    assert one["targets"] == [2]
+    assert one["targets"] == one["most_vulnerable_models"] == [3]
+    of = one["attacks"][0]["targets"][0]
+    assert (of["model"], of["name"]) == (3, "model 3")
     gone = command(*words, "--target", "4")
     assert gone.code == 2
     assert "--target: model 4 is missing: ValueError: no such luck" in gone.err
@@ -248,7 +251,10 @@ def test_a_fleet_is_attacked_in_its_folder(command, fleet):
 BAD = {
     "one file": (FILES[:1], "1 file: one model, and attacks compare it with others; give the"),
     "twice": ([*FILES, FILES[2]], "model2.npz: is given twice; give one file for each model"),
-    "too few": (FILES[:2], "attack R compares a sample with other models that were trained with"),
+    "too few": (
+        FILES[:2],
+        "attack R: 236 of 300 samples (0, 2, 3, 4, 7 and 231 more) are members",
+    ),
     "folder": ([".", *FILES], ".: is a folder, and stands beside others"),
     "no fleet": (["."], ".: is no folder in which a fleet keeps its results; give the folder"),
     "absent": ([*FILES, "model9.npz"], "model9.npz: cannot be read"),
@@ -325,8 +331,8 @@ def test_samples_that_no_model_is_without_can_be_left_away(command, place):
     words = ("membership", "models", *FILES, *OUT, "--attacks", "R,rmia")
     outcome = command(*words)
     assert outcome.code == 2
-    assert "without it, and 4 of 300 samples (5, 9, 11 and 1 more) have none" in outcome.err
-    assert "leave such samples away with --least 2 (least=2)" in outcome.err
+    assert "attack R: 4 of 300 samples (5, 9, 11, 40) are members of every model" in outcome.err
+    assert "or leave them away by --least 2 (least=2); the attacks S and P" in outcome.err
     outcome = command(*words, "--least", "2", "--json")
     assert outcome.code == 0, outcome.err
     assert outcome.document["samples_judged"] == 296
@@ -347,7 +353,7 @@ def test_samples_that_no_model_knows_have_the_attacks_that_need_none(command, pl
     assert any("are members of no other model" in note for note in found["notes"])
     outcome = command(*words, "--attacks", "rmia")
     assert outcome.code == 2
-    assert "trained on it, and 30 of 300 samples (0, 1, 2 and 27 more) have none" in outcome.err
+    assert "rmia: 30 of 300 samples (0, 1, 2, 3, 4 and 25 more) are nonmembers of" in outcome.err
     least = command(*words, "--least", "2", "--json").document
     assert [one["name"] for one in least["attacks"]] == ATTACKS
 

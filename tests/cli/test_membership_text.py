@@ -13,6 +13,7 @@ from masked_models import bert, word_piece
 from texts_and_models import random_words, write_texts
 
 import canary
+from canary.cli.console import Bars
 from canary.signals.text import TEXT_SIGNALS
 from canary.signals.text_files import read_texts
 from canary.signals.text_measuring import measure_texts
@@ -66,7 +67,20 @@ def test_numbers_are_those_of_the_functions(command, model, other, texts):
     assert Path("report/membership.json").stat().st_mode & 0o077 == 0
 
 
-def test_a_masked_model_rewrites(command, model, texts, tmp_path):
+@pytest.fixture
+def units(monkeypatch):
+    """What each stage of a command counts, by its name."""
+    told, stage = {}, Bars.stage
+
+    def listening(self, name, total, *, unit="tokens"):
+        told[name] = unit
+        return stage(self, name, total, unit=unit)
+
+    monkeypatch.setattr(Bars, "stage", listening)
+    return told
+
+
+def test_a_masked_model_rewrites(command, model, texts, units, tmp_path):
     """Words of letters alone are rewritten; the attack joins the others."""
     words = sorted({word for text in texts for word in text.split()})
     tokenizer = word_piece(words)
@@ -82,6 +96,9 @@ def test_a_masked_model_rewrites(command, model, texts, tmp_path):
     assert [one["name"] for one in found["attacks"]] == ["neighbourhood"]
     assert (found["masked"]["name"], found["neighbours"], found["masked_share"]) == ("bert", 2, 0.4)
     assert "By the attack neighbourhood members were not told" in outcome.err
+    assert units.pop("attacks") == "rounds"
+    assert [units.pop(f"rewriting {number}") for number in (1, 2)] == ["texts"] * 2
+    assert set(units.values()) == {"tokens"}
     assert "2 of each text, 40 % of the words" in Path("report/report.html").read_text()
 
 

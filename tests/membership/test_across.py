@@ -55,7 +55,7 @@ def test_samples_with_infinite_scores_golden():
     scores = np.array([[-np.inf, np.inf], [-np.inf, 0.0], [0.0, 0.0]])
     member = np.array([[True, True], [False, False], [False, False]])
     judged = np.array([True, True])
-    found = sample_auc(ManyScores("R", scores, member, judged, (0, 1, 2), 2))
+    found = sample_auc(ManyScores("R", scores, member, judged, (0, 1, 2), 2, (), False))
     assert found.auc.tolist() == [0.25, 1.0]
     assert found.most_vulnerable(1).tolist() == [1]
 
@@ -64,8 +64,8 @@ def test_agreement_by_hand_golden():
     judged = np.ones(4, np.bool_)
     member = np.array([[True, True, False, False]])
     # At 1/2 a bit is needed.
-    first = ManyScores("R", np.array([[2.0, 0.5, 2.0, 0.0]]), member, judged, (0,), 1)
-    second = ManyScores("S", np.array([[2.0, 2.0, 0.0, 0.0]]), member, judged, (0,), 1)
+    first = ManyScores("R", np.array([[2.0, 0.5, 2.0, 0.0]]), member, judged, (0,), 1, (), False)
+    second = ManyScores("S", np.array([[2.0, 2.0, 0.0, 0.0]]), member, judged, (0,), 1, (), False)
     found = agreement([first, second], alpha=0.5)
     assert found.names == ("truth", "R", "S")
     assert found.members.tolist() == [[1, 0.5, 1], [0.5, 1, 0.5], [1, 0.5, 1]]
@@ -86,7 +86,8 @@ def test_rates_are_those_of_guesses(table):
 def test_losses_behind_a_threshold_oracle(table, name):
     own = name in ("D", "L")
     one = table.select(models=[5]) if own else table
-    shadow, target = (table, 0) if own else (None, 5)
+    others = np.delete(np.arange(table.models), 5)
+    shadow, target = (table.select(models=others), 0) if own else (None, 5)
     for sample in (0, 7, 31):
         found = null_losses(one, name, target=target, sample=sample, alpha=0.4, shadow=shadow)
         expected = np.sort(null_of(one, name, target, sample, shadow=shadow))

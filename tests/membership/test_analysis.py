@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from canary.errors import EstimationError, InputError
-from canary.membership.analysis import by_risk, class_risks, feature_distances, sensitivity
+from canary.membership.analysis import (
+    by_risk,
+    class_risks,
+    feature_distances,
+    possible_class_risks,
+    sensitivity,
+)
 from canary.membership.risk import RiskScores, risk_scores
 from canary.signals.measuring import measure
 from canary.signals.table import SignalTable
@@ -41,6 +47,27 @@ def test_class_risks_golden():
     assert found.correlation.rank.value == 1
     with pytest.raises(EstimationError, match="0 pairs of numbers"):
         class_risks(table, risks([*np.abs(score), 1.0]))
+
+
+def test_possible_class_risks_are_none_where_there_are_too_few_classes_and_hide_no_error():
+    rng = np.random.default_rng(3)
+
+    def made(classes):
+        values = {"correctness": (rng.random((1, 400)) < 0.7).astype(float)}
+        return SignalTable(values, rng.random((1, 400)) < 0.5, np.arange(400) % classes, classes)
+
+    of_all = risks(rng.random(400))
+    four = made(4)
+    assert possible_class_risks(made(3), of_all) is None
+    assert possible_class_risks(four, risks(np.full(400, 0.5))) is None
+    found = possible_class_risks(four, of_all, confidence=0.8)
+    assert found is not None
+    assert found.correlation == class_risks(four, of_all, confidence=0.8).correlation
+    for table in (made(3), four):
+        with pytest.raises(EstimationError, match="confidence must lie between 0 and 1"):
+            possible_class_risks(table, of_all, confidence=95)
+        with pytest.raises(InputError, match="numbers of 399 samples for 400"):
+            possible_class_risks(table, risks(rng.random(399)))
 
 
 def test_classes_that_generalize_badly_are_at_risk_theory():

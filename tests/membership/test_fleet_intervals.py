@@ -35,6 +35,17 @@ def test_each_model_is_left_out_oracle():
     counted = []
     assert over_fleets(table, "P", groups=2, done=counted.append).groups == 2
     assert counted == [1, 1, 1]
+    counted.clear()
+    given = over_fleets(
+        table,
+        "R",
+        fprs=[0.1, 0.5],
+        rule="linear",
+        confidence=0.9,
+        across=whole,
+        done=counted.append,
+    )
+    assert (given, counted) == (found, [1] * 6)
     assert found.auc_at(0.99) == over_fleets(table, "R", rule="linear", confidence=0.99).auc
 
 

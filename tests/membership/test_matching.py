@@ -15,7 +15,7 @@ from scipy.stats import t as student
 
 from canary.membership.across import evaluate_models
 from canary.membership.many import attack_models
-from canary.membership.matching import Matching, places
+from canary.membership.matching import kept, random_order
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -24,44 +24,54 @@ import no_signal
 NUMBERS = st.lists(st.integers(0, 6), min_size=1, max_size=8)
 
 
-def matching(members, nonmembers):
-    counts = np.array([members + nonmembers])
-    member = np.arange(counts.size)[None, :] < len(members)
-    return Matching.of([(counts, member)], 1, 6), counts, member
+def matched(members, nonmembers, *, models=6):
+    """What members and nonmembers keep, of references outside and inside; with random orders."""
+    counts = np.array(members + nonmembers)
+    member = np.arange(counts.size) < len(members)
+    order = random_order(counts.size)
+    both = np.stack(
+        [kept(counts, member, order), kept(models - counts, member, order, falling=True)]
+    )
+    assert (both <= [counts, models - counts]).all()
+    return both[:, member], both[:, ~member]
+
+
+def shares(found):
+    """Share of samples with at most so many; shape (numbers,)."""
+    return (found[:, None] <= np.arange(7)).mean(axis=0)
 
 
 @given(NUMBERS, NUMBERS)
 def test_both_kinds_keep_numbers_of_one_law_property(members, nonmembers):
-    """Of both kinds of references together, and no rule that takes some away keeps more."""
-    outside, counts, member = matching(members, nonmembers)
-    inside, others, _ = matching([6 - c for c in members], [6 - c for c in nonmembers])
-    grid = (np.arange(3000) + 0.5) / 3000
-    laws = {True: np.zeros((7, 7)), False: np.zeros((7, 7))}
-    for at, (c, kind) in enumerate(zip(counts[0], member[0], strict=True)):
-        size = member.sum() if kind else (~member).sum()
-        ones = np.full((1, len(grid)), kind)
-        kept = outside.kept(np.full((1, len(grid)), c), ones, grid)[0]
-        also = inside.kept(np.full((1, len(grid)), others[0, at]), ones, 1 - grid)[0]
-        assert (kept <= c).all()
-        assert (also <= others[0, at]).all()
-        np.add.at(laws[bool(kind)], (kept, also), 1 / (size * len(grid)))
-    # The grid is off by a step at each of at most six numbers; one sample of eight is 0.125.
-    np.testing.assert_allclose(laws[True], laws[False], atol=0.002)
-    u = (np.arange(3000) + 0.5) / 3000
-    most = np.minimum(*(np.quantile(k, u, method="inverted_cdf") for k in (members, nonmembers)))
-    assert laws[True].sum(axis=1) @ np.arange(7) == pytest.approx(most.mean(), abs=0.01)
+    """To half a sample in each table, and no rule that takes some away keeps more."""
+    ones, others = matched(members, nonmembers)
+    half = 0.5 / min(len(members), len(nonmembers)) + 1e-12
+    largest = np.maximum(shares(np.array(members)), shares(np.array(nonmembers)))
+    for at in (0, 1):
+        np.testing.assert_allclose(shares(ones[at]), shares(others[at]), atol=half)
+    assert (np.abs(shares(ones[0]) - largest) <= 0.5 / len(members) + 1e-12).all()
+    assert (np.abs(shares(others[0]) - largest) <= 0.5 / len(nonmembers) + 1e-12).all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=12))
+def test_equally_many_of_both_kinds_agree_wholly_property(pairs):
+    """Pairs of a number outside and one inside, too, of every table."""
+    ones, others = matched(*map(list, zip(*pairs, strict=True)))
+    assert sorted(zip(*ones.tolist(), strict=True)) == sorted(zip(*others.tolist(), strict=True))
+    fewer = np.minimum(*(np.sort(kind) for kind in zip(*pairs, strict=True)))
+    np.testing.assert_array_equal(np.sort(ones[0]), fewer)
 
 
 def test_halves_lose_one_and_coins_nearly_none_golden():
-    half, counts, member = matching([4] * 5, [3] * 7)
-    assert (half.kept(counts, member, places(12)) == 3).all()
+    for found in matched([4] * 5, [3] * 7):
+        assert (found[0] == 3).all()
     rng = np.random.default_rng(0)
-    counts, member = rng.binomial(15, 0.5, (1, 20_000)), rng.random((1, 20_000)) < 0.5
-    found = Matching.of([(counts, member)], 1, 15)
-    lost = counts - found.kept(counts, member, places(20_000))
-    assert lost.mean() < 0.03
-    alone = Matching.of([(counts, member & False)], 1, 15)
-    assert (alone.kept(counts, member & False, places(20_000)) == counts).all()
+    counts, member = rng.binomial(15, 0.5, 20_000), rng.random(20_000) < 0.5
+    order = random_order(20_000)
+    assert (counts - kept(counts, member, order)).mean() < 0.03
+    assert (kept(counts, member & False, order) == counts).all()
+    aside = order[:10_000]
+    assert (kept(counts, member, aside)[order[10_000:]] == counts[order[10_000:]]).all()
 
 
 EVERY = [
@@ -70,7 +80,7 @@ EVERY = [
 ]
 
 
-@pytest.mark.parametrize("losses", ["continuous", "two values", "equal"])
+@pytest.mark.parametrize("losses", no_signal.LOSSES)
 @pytest.mark.parametrize("split", ["one missing", "subsets of a fifth", "odd coins"])
 def test_noise_is_no_signal_on_any_split_theory(split, losses):
     member = no_signal.members(split, 8, 40_000 if "fifth" in split else 8000, 0)
@@ -93,6 +103,16 @@ def test_noise_is_no_signal_coverage(split, models):
     surely = student.ppf(1 - 0.0005 / len(found), options.seeds - 1)
     for name, (auc, error) in found.items():
         assert abs(auc - 0.5) <= surely * error + 1e-9, (name, auc, error)
+
+
+def test_scores_that_are_no_ranks_need_a_split_without_regard_to_the_samples():
+    """Members are mostly of the easy kind of samples. A rank does not know kinds."""
+    found = no_signal.by_kind(0.8, 6)
+    rank, error = found["R empirical"]
+    assert abs(rank - 0.5) < 4 * error
+    assert found["rmia-offline"][0] > 0.53
+    without_regard = no_signal.by_kind(0.5, 6)
+    assert all(abs(auc - 0.5) < 0.03 for auc, _ in without_regard.values())
 
 
 def test_what_the_number_of_references_told():

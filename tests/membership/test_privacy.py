@@ -10,7 +10,8 @@ from many_models import halves, random_table, table_of
 
 import canary
 from canary.errors import EstimationError
-from canary.membership.many import MANY, attack_models
+from canary.membership.many import attack_models
+from canary.membership.many_attacks import MANY
 from canary.membership.privacy import attack_epsilon
 from canary.statistics.epsilon import epsilon_lower_bound
 

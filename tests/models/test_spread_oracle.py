@@ -27,8 +27,8 @@ from canary.scoring.batcher import Batcher
 from canary.search.enumerate import enumerate_leaves
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
-from canary.workers.actors import Actors, Call
 from canary.workers.cluster import RayWorkers
+from canary.workers.keeping import Call, KeepingWorkers
 
 CODE = "T: {digit:3}."
 
@@ -44,8 +44,8 @@ def spread(monkeypatch):
     def of(name, workers=2, retries=3, make=keep_named, **ray):
         module = ray_of(cpus=float(workers), **ray)
         monkeypatch.setitem(sys.modules, "ray", module)
-        actors = Actors(RayWorkers(retries=retries), make, {"name": name})
-        model = spread_over(actors, build(name).tokenizer)
+        kept = KeepingWorkers(RayWorkers(retries=retries), make, {"name": name})
+        model = spread_over(kept, build(name).tokenizer)
         model.ray = module
         return model
 
@@ -130,16 +130,16 @@ def test_a_walk_that_was_interrupted_goes_on(spread):
         twice = np.repeat(paths, 2, axis=1).tolist()
         below = conformance._nodes(twice, handles=held.handles)
         wanted = walker.expand(below, tokens, keep=False)
-        ask = model._actors.ask
+        ask = model._workers.ask
 
         def stopped(calls):
             ask(calls)
             raise KeyboardInterrupt
 
-        model._actors.ask = stopped
+        model._workers.ask = stopped
         with pytest.raises(KeyboardInterrupt):
             walker.expand(below, tokens)
-        model._actors.ask = ask
+        model._workers.ask = ask
         found = walker.expand(below, tokens, keep=False)
         np.testing.assert_allclose(found.log_probs, wanted.log_probs, atol=1e-5)
         assert found.queries == wanted.queries == 40
@@ -147,7 +147,7 @@ def test_a_walk_that_was_interrupted_goes_on(spread):
         assert walker.room == room
 
 
-# Which lane computes what.
+# Which worker computes what.
 
 
 def test_nodes_stay_with_their_states_unless_a_lane_has_too_many():
@@ -160,16 +160,16 @@ def test_nodes_stay_with_their_states_unless_a_lane_has_too_many():
     assert np.bincount(to[:32], minlength=2).tolist() == [16, 16]  # all over the batch
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 3, 7])
-def test_whatever_stands_nowhere_fills_up_the_others(lanes):
-    rng = np.random.default_rng(lanes)
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+def test_whatever_stands_nowhere_fills_up_the_others(workers):
+    rng = np.random.default_rng(workers)
     for n in (0, 1, 15, 16, 100, 1000):
-        given = np.where(rng.random(n) < 0.5, rng.integers(0, lanes, n), -1)
-        to = divided(given, np.full(lanes, 9))
-        assert ((to >= 0) & (to < lanes)).all()
+        given = np.where(rng.random(n) < 0.5, rng.integers(0, workers, n), -1)
+        to = divided(given, np.full(workers, 9))
+        assert ((to >= 0) & (to < workers)).all()
         if n >= 16:
-            share = max(-(-n // lanes), 8)
-            assert np.bincount(to, minlength=lanes).max() <= 1.5 * share + 8
+            share = max(-(-n // workers), 8)
+            assert np.bincount(to, minlength=workers).max() <= 1.5 * share + 8
         else:
             assert (to == given)[given >= 0].all()
             assert len(set(to[given < 0].tolist())) <= 1
@@ -265,7 +265,7 @@ def test_a_cluster_that_fails_is_told(spread):
 def test_no_room_is_said_before_anything_waits(spread, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", ray_of())
     with pytest.raises(ServerError, match="room for 2 workers of 1 processors .* and 3 were"):
-        Actors(RayWorkers(actors=3), keep_named, {"name": "lstm"})
+        KeepingWorkers(RayWorkers(workers=3), keep_named, {"name": "lstm"})
     model = spread("lstm", deaths=0)
     model.ray.nodes = lambda: [{"Alive": True, "Resources": {"CPU": 1.0}}]
     model.ray.left = 1
@@ -294,7 +294,7 @@ def test_memory_is_divided_among_those_who_share_it(spread):
     model = spread("table", workers=4)
     here = build("table").memory()
     assert model.memory().free_bytes == here.free_bytes  # four workers on one machine
-    assert model.lanes == 4
+    assert model.workers == 4
     assert isinstance(model, Spread)
 
 
@@ -323,11 +323,11 @@ def test_batches_that_do_not_fit_are_halved(spread):
 
 
 def test_calls_go_where_they_are_sent(spread):
-    actors = spread("table", workers=3)._actors
-    assert actors.ask([]) == []
-    found = actors.ask([Call("about", to=2), Call("memory"), Call("about", to=0)])
+    kept = spread("table", workers=3)._workers
+    assert kept.ask([]) == []
+    found = kept.ask([Call("about", to=2), Call("memory"), Call("about", to=0)])
     assert found[0] == found[2]
-    assert len(actors.ask([Call("memory")] * 20)) == 20
+    assert len(kept.ask([Call("memory")] * 20)) == 20
     assert sys.modules["ray"].most == 2  # never more wait or run at one
-    actors.close()
-    assert actors.count == 0
+    kept.close()
+    assert kept.count == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -31,8 +33,17 @@ def test_rows_and_columns_golden(table):
     assert (part.label.tolist(), part.group.tolist()) == ([0, 1], ["a", "b"])
     assert (part.classes, part.source, part.missing) == (3, "here", {7: "NaN"})
     assert part.origin.models == ("z", "x")
+    assert part.numbers == (2, 0)
     part.values["loss"][:] = -1
     assert table.signal("loss").min() == 0
+
+
+def test_rows_keep_their_numbers_in_the_fleet(table):
+    some = replace(table, missing={1: "NaN", 2: "died"}, numbers=())
+    assert some.numbers == (0, 3, 4)
+    assert some.select(models=[1]).numbers == some.select(models=[1]).select().numbers == (3,)
+    with pytest.raises(InputError, match="2 numbers of 3 models; give the number of each row"):
+        replace(some, numbers=(0, 3))
 
 
 def test_other_samples_are_other_data(table):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import scipy.stats
 
-from canary.membership.matching import places
+from canary.membership.matching import random_order
 from canary.signals.table import SignalTable
 
 
@@ -79,14 +80,19 @@ def lacking(table, target, sample, *, inside):
     """How many models of a kind a target does without, so that both kinds have equally many."""
     alike = table.member == inside
     counts = alike.sum(axis=0) - alike[target]
-    member = table.member[target]
-    mine, theirs = (counts[member == flag] for flag in (member[sample], not member[sample]))
-    count, place = counts[sample], places(table.samples)[sample]
-    place = 1 - place if inside else place
-    here = (mine < count).sum() + place * (mine == count).sum()
-    shares = {q: (theirs <= q).sum() * len(mine) for q in range(table.models + 1)}
-    other = min((q for q in shares if shares[q] > here * len(theirs)), default=count)
-    return int(alike[target, sample]) + int(count - min(count, other))
+    order = random_order(table.samples).tolist()
+    # From the fewest models without to the most, whichever kind is asked for.
+    known = table.member.sum(axis=0) - table.member[target]
+    ranked = {
+        flag: sorted((z for z in order if table.member[target, z] == flag), key=lambda z: -known[z])
+        for flag in (False, True)
+    }
+    flag = bool(table.member[target, sample])
+    mine, theirs = ranked[flag], ranked[not flag]
+    share = Fraction(2 * mine.index(sample) + 1, 2 * len(mine))
+    partner = theirs[math.floor(share * len(theirs))]
+    fewest = min(counts[sample], counts[partner])
+    return int(alike[target, sample]) + int(counts[sample] - fewest)
 
 
 def p_value(loss, null, rule, common):

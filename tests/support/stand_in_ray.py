@@ -44,7 +44,7 @@ def ray_of(*, init=None, deaths=0, every=0, cpus=2.0):
     What crosses to an actor and back is copied, and arrays come out of it read-only.
     """
     ray = ModuleType("ray")
-    ray.told, ray.left, ray.most, ray.calls, ray.actors = {}, deaths, 0, 0, []
+    ray.told, ray.options, ray.left, ray.most, ray.calls, ray.actors = {}, {}, deaths, 0, 0, []
     running = {}
 
     def start(**about):
@@ -61,6 +61,8 @@ def ray_of(*, init=None, deaths=0, every=0, cpus=2.0):
         return ticket
 
     def remote(**options):
+        ray.options = options
+
         def of(task):
             if not isinstance(task, type):
                 return SimpleNamespace(remote=lambda *given: submit(task, given))

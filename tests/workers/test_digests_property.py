@@ -279,6 +279,29 @@ def test_a_refusal_says_how_it_is_reached():
     assert "options" in caught.value.cure
 
 
+FAULTY = (
+    ("raise ValueError('odd')", "import faulty", r"faulty is a .* \(ValueError: odd\); mend it"),
+    ("raise SystemExit(2)", "from faulty import x", r"cannot be imported .* \(SystemExit: 2\)"),
+    ("def __getattr__(name): return {}[name]", "from faulty import x", r"\(KeyError: 'x'\)"),
+)
+
+
+@pytest.mark.parametrize(("source", "way", "told"), FAULTY)
+def test_a_module_that_fails_when_it_is_imported_is_refused(
+    source, way, told, tmp_path, monkeypatch
+):
+    (tmp_path / "faulty.py").write_text(f"{source}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "faulty", raising=False)
+    with pytest.raises(InputError, match=told):
+        of(f"def train(task):\n    {way}\n")
+
+
+def test_a_relative_import_outside_of_any_package_is_refused():
+    with pytest.raises(InputError, match="an import of train is relative, .* its whole name"):
+        of("def train(task):\n    from . import x\n")
+
+
 HELPERS = """
 RATES = {"one", "two", "three", "four", "five"}
 TABLE = frozenset({("a", 1), ("b", 2), ("c", 3)})

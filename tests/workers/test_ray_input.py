@@ -15,6 +15,7 @@ from canary.fleet.running import Fleet
 from canary.fleet.splits import subsets
 from canary.workers.base import Lost
 from canary.workers.cluster import RayWorkers
+from canary.workers.keeping import KeepingWorkers
 
 
 def fleet(train=fleets.means, models=3):
@@ -119,13 +120,84 @@ def test_functions_that_cannot_be_imported_do_not_cross(train):
         fleet(train).run(workers=RayWorkers())
 
 
+def connected(module, monkeypatch, made=()):
+    """Ray, connected already: by canary for these workers, or by the caller."""
+    module.is_initialized = lambda: True
+    monkeypatch.setattr("canary.workers.cluster._MADE", [*made])
+
+
+@pytest.mark.parametrize("run", ["fleet", "keeping"])
+def test_what_only_a_new_connection_can_be_given_is_refused_on_another(run, ray, monkeypatch):
+    connected(ray(), monkeypatch)
+    bringing = RayWorkers(environment={"working_dir": ".", "env_vars": {"A": "1"}})
+    with pytest.raises(InputError, match=r"environment of a connection .* ray\.init\(runtime_env"):
+        use(run, bringing)
+
+
+def use(run, workers):
+    if run == "fleet":
+        return fleet().run(workers=workers)
+    return KeepingWorkers(workers, dict, {})
+
+
+@pytest.mark.parametrize("run", ["fleet", "keeping"])
+def test_variables_and_threads_count_on_a_connection_of_the_caller(run, ray, monkeypatch):
+    module = ray()
+    connected(module, monkeypatch)
+    use(run, RayWorkers(address="other:6379", threads=3, environment={"env_vars": {"A": "1"}}))
+    assert not module.told  # nothing was connected
+    given = module.options["runtime_env"]["env_vars"]
+    assert (given["A"], given["OMP_NUM_THREADS"]) == ("1", "3")
+
+
+def test_all_of_the_environment_goes_to_a_connection_that_is_made(ray):
+    module = ray()
+    fleet().run(workers=RayWorkers(environment={"working_dir": ".", "env_vars": {"A": "1"}}))
+    given = module.told["runtime_env"]
+    assert (given["working_dir"], given["env_vars"]["A"]) == (".", "1")
+
+
+def test_a_second_use_joins_the_connection_of_the_first_or_is_refused(ray, monkeypatch):
+    first = RayWorkers(address="local", processors=2, environment={"working_dir": "."})
+    connected(ray(), monkeypatch, made=[first])
+    assert not fleet().run(workers=first).missing
+    with pytest.raises(InputError, match="^RayWorkers: address, processors of a connection"):
+        fleet().run(workers=RayWorkers(address="auto", environment={"working_dir": "."}))
+    with pytest.raises(InputError, match="^RayWorkers: environment of a connection"):
+        fleet().run(workers=RayWorkers(processors=2))
+
+
+def test_a_connection_that_was_left_binds_nobody(ray, monkeypatch):
+    module = ray()
+    fleet().run(workers=RayWorkers(environment={"working_dir": "."}))
+    module.is_initialized = lambda: True
+    assert not fleet().run(workers=RayWorkers(address="auto")).missing
+
+
+UNUSED = (
+    ("fleet", {"workers": 2}, "workers=2 would change nothing here; leave workers out"),
+    ("keeping", {"at_once": 2}, "at_once=2 would change nothing here; leave them out"),
+    ("keeping", {"in_flight": 2, "at_once": 3}, "at_once=3, in_flight=2 would change nothing"),
+)
+
+
+@pytest.mark.parametrize(("run", "options", "told"), UNUSED)
+def test_settings_of_the_other_use_are_refused(run, options, told, ray):
+    module = ray()
+    with pytest.raises(InputError, match=told):
+        use(run, RayWorkers(**options))
+    assert not module.told
+
+
 WRONG = (
     {"at_once": 0},
     {"retries": -1},
     {"in_flight": 0},
     {"cpus": 0},
     {"gpus": -1},
+    {"workers": 0},
     {"address": ""},
+    {"processors": 2, "address": "auto"},
 )
 
 

@@ -92,7 +92,7 @@ def kill(tmp_path, folder):
 
 
 def kept(folder, variables=None, **options):
-    there = RayWorkers(environment={"env_vars": variables or {}}, **options)
+    there = RayWorkers(processors=2, environment={"env_vars": variables or {}}, **options)
     return load(folder, factory=FACTORY, workers=there)
 
 
@@ -103,7 +103,7 @@ def test_rows_are_scored_to_the_last_bit_when_a_worker_is_killed(folder, kill):
     variables, mark = kill(5)
     here = load(folder, factory=FACTORY)
     with kept(folder, variables) as model:
-        assert model.lanes == 2
+        assert model.workers == 2
         assert model.facts == here.facts
         there = Batcher(model, batch_size=8).score(rows)
     assert mark.exists()
@@ -145,7 +145,7 @@ def test_what_a_worker_cannot_load_is_told_as_it_is(folder, tmp_path):
 @pytest.mark.usefixtures("_cluster")
 def test_a_call_that_always_kills_ends_with_an_error(folder):
     with pytest.raises(ServerError, match="2 workers died at it, the last by ActorDied"):
-        kept(folder, {"KILL_AT": "1:"}, retries=1, actors=1)
+        kept(folder, {"KILL_AT": "1:"}, retries=1, workers=1)
 
 
 def command(*words, **variables):

@@ -12,7 +12,7 @@ from canary.errors import ServerError
 from canary.workers.base import Plain
 from canary.workers.cluster import RayWorkers, deaths, told
 
-__all__ = ["Actors", "Call"]
+__all__ = ["Call", "KeepingWorkers"]
 
 _AHEAD = 2
 """Calls that wait or run at one worker: it has the next when it is done with one."""
@@ -43,7 +43,7 @@ class Call:
     to: int | None = None
 
 
-class Actors:
+class KeepingWorkers:
     """Workers that each keep what `make` gave them.
 
     A worker that dies is replaced, and its calls are made again: what answers a call must
@@ -61,6 +61,8 @@ class Actors:
 
     Raises
     ------
+    InputError
+        If `at_once` or `in_flight` was given, which are for fleets.
     MissingExtraError
         If Ray is not installed.
     ServerError
@@ -73,11 +75,17 @@ class Actors:
     """
 
     def __init__(self, workers: RayWorkers, make: Callable[..., Any], about: Plain) -> None:
+        workers.refuse(
+            "at_once",
+            "in_flight",
+            cure="leave them out: they are for fleets; workers says how many keep the model, each "
+            "with two batches at most",
+        )
         self._workers, self._make, self._about = workers, make, dict(about)
         self._held = ExitStack()
         self._ray = self._held.enter_context(workers.connected())
         try:
-            self._keepers = [self._started() for _ in range(self._wanted())]
+            self._actors = [self._started() for _ in range(self._wanted())]
         except BaseException:
             self._held.close()
             raise
@@ -85,7 +93,7 @@ class Actors:
     @property
     def count(self) -> int:
         """How many workers there are."""
-        return len(self._keepers)
+        return len(self._actors)
 
     def ask(self, calls: Sequence[Call]) -> list[Any]:
         """What is answered to each call, in their order.
@@ -109,13 +117,13 @@ class Actors:
                 self._check_room()
                 continue
             (ticket,) = ready
-            number, _, left, keeper = running.pop(ticket)
+            number, _, left, actor = running.pop(ticket)
             try:
                 answers[number] = self._ray.get(ticket)
             except deaths(self._ray) as error:
                 if not left:
                     raise self._given_up(error) from error
-                self._replace(keeper)
+                self._replace(actor)
                 todo.appendleft((number, calls[number], left - 1))
             except self._ray.exceptions.RayTaskError as error:
                 raise error.cause from error
@@ -125,14 +133,14 @@ class Actors:
 
     def close(self) -> None:
         """End the workers; a second time does nothing."""
-        for keeper in self._keepers:
-            self._ray.kill(keeper)
-        self._keepers = []
+        for actor in self._actors:
+            self._ray.kill(actor)
+        self._actors = []
         self._held.close()
 
     def _send(self, todo: deque[Any], running: dict[Any, Any]) -> None:
         """Make as many calls as find a worker with little to do, the first ones first."""
-        loads = [0] * len(self._keepers)
+        loads = [0] * len(self._actors)
         for _, call, _, _ in running.values():
             loads[call.to] += 1
         later = []
@@ -145,15 +153,15 @@ class Actors:
                     break  # all have enough
                 continue
             loads[to] += 1
-            keeper = self._keepers[to]
-            ticket = keeper.call.remote(call.method, dict(call.given))
-            running[ticket] = number, replace(call, to=to), left, keeper
+            actor = self._actors[to]
+            ticket = actor.call.remote(call.method, dict(call.given))
+            running[ticket] = number, replace(call, to=to), left, actor
         todo.extendleft(reversed(later))
 
     def _wanted(self) -> int:
         """How many workers there shall be."""
         fitting = self._workers.room(self._ray)
-        wanted = self._workers.actors or fitting
+        wanted = self._workers.workers or fitting
         if wanted > fitting:
             raise ServerError(
                 f"the cluster has room for {fitting} workers of {self._workers.cpus:g} processors "
@@ -170,21 +178,21 @@ class Actors:
             # Without Ray's own: it would not say how many there were.
             max_restarts=0,
             max_task_retries=0,
-            runtime_env={"env_vars": self._workers.surroundings()["env_vars"]},
-        )(_Keeper)
+            runtime_env=self._workers.variables(),
+        )(_Actor)
         return kind.remote(self._make, self._about)
 
-    def _replace(self, keeper: Any) -> None:
+    def _replace(self, actor: Any) -> None:
         """Put another in the place of a worker that died, unless that was done already."""
-        if keeper not in self._keepers:
+        if actor not in self._actors:
             return
         self._check_room()
-        self._ray.kill(keeper)  # where only its machine was out of reach, it would keep its place
-        self._keepers[self._keepers.index(keeper)] = self._started()
+        self._ray.kill(actor)  # where only its machine was out of reach, it would keep its place
+        self._actors[self._actors.index(actor)] = self._started()
 
     def _check_room(self) -> None:
         """Refuse to wait for a worker that can start nowhere."""
-        if self._workers.room(self._ray) < len(self._keepers):
+        if self._workers.room(self._ray) < len(self._actors):
             raise ServerError(
                 "a worker died, and the machines that are left have no room for another",
                 cure="start again with fewer workers; what was finished is kept where a command "
@@ -209,7 +217,7 @@ class Actors:
         )
 
 
-class _Keeper:
+class _Actor:
     """Runs in a worker."""
 
     def __init__(self, make: Callable[..., Any], about: Plain) -> None:

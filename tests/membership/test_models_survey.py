@@ -1,0 +1,48 @@
+"""All attacks on all models of a table: what is said of the result, and of models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from many_models import halves, random_table, table_of
+
+from canary.membership.models_survey import survey_models
+
+
+@pytest.fixture
+def seldom():
+    """Losses of samples, all but two of them 0: R's evidence ends at a bit."""
+    rng = np.random.default_rng(0)
+    loss = np.zeros((8, 60))
+    for sample, rows in enumerate(rng.permuted(np.tile(np.arange(8), (60, 1)), axis=1)[:, :2]):
+        loss[rows, sample] = rng.random(2) + 0.1
+    return table_of(loss, halves(rng, 8, 60))
+
+
+def silent(found):
+    return [note for note in found.notes if note.startswith("Attack R calls nobody")]
+
+
+def test_levels_of_r_end_where_its_references_do_theory(seldom):
+    found = survey_models(seldom, attacks="R", fprs=[0.3], alphas=[0.25])
+    assert found.attacked[0].scores.scores.max() <= 1.0
+    assert silent(found) == []
+    # Three references: the least level is 1 / (3 + 1), whatever the scores reach.
+    found = survey_models(seldom, attacks="R", fprs=[0.3], alphas=[0.24])
+    (note,) = silent(found)
+    assert "at a level below 0.25: so few models say no more" in note
+
+
+def test_the_gaussian_rule_has_no_least_level():
+    table = random_table(np.random.default_rng(0), models=8, samples=60)
+    found = survey_models(table, attacks="R", rule="gaussian", alphas=[1e-9])
+    assert silent(found) == []
+
+
+@pytest.mark.parametrize(("again", "said"), [(1, "1 model has"), (2, "2 models have")])
+def test_models_that_say_the_same_are_counted(again, said):
+    rng = np.random.default_rng(0)
+    loss = (rng.random((8, 40)) < 0.4).astype(float)
+    loss[1 : 1 + again] = loss[0]
+    found = survey_models(table_of(loss, halves(rng, 8, 40)), attacks="P")
+    assert any(note.startswith(f"{said} the losses of another") for note in found.notes)
