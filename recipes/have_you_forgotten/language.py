@@ -65,11 +65,13 @@ def train(texts: list[str], tokenizer: Tokenizer, *, name: str, epochs: int) -> 
 
 
 def descend(model: nn.Module, texts: list[str], tokenizer: Tokenizer, *, epochs: int) -> nn.Module:
-    """Some epochs of Adam, whose rate falls to 0."""
+    """Some epochs of Adam, whose rate rises for a tenth of the steps (two or more), and falls."""
     rows = encoded(texts, tokenizer)
     step = torch.optim.Adam(model.parameters(), lr=RATE)
     count = epochs * -(-len(rows) // BATCH)
-    fall = torch.optim.lr_scheduler.OneCycleLR(step, RATE, total_steps=count, pct_start=0.1)
+    # A rise of exactly one step divides by zero.
+    rise = max(0.1, 2 / count)
+    fall = torch.optim.lr_scheduler.OneCycleLR(step, RATE, total_steps=count, pct_start=rise)
     model.train()
     for _ in range(epochs):
         for part in torch.randperm(len(rows)).split(BATCH):

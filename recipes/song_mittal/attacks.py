@@ -7,6 +7,7 @@ What is found goes to WORK/seed-S/attacks.json, from which `table.py` makes the 
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 from dataclasses import replace
@@ -17,10 +18,11 @@ import memguard
 import numpy as np
 import torch
 import train
+import works
 from data import DATASETS
 
 import canary
-from canary.errors import CanaryError
+from canary.errors import CanaryError, InputError
 from canary.membership.metric import AttackScores
 from canary.membership.neural import white_box_attack
 from canary.signals.gradients import gradient_features
@@ -43,7 +45,7 @@ def attacked(
     seed: Path, x: np.ndarray, y: np.ndarray, *, outputs_alone: bool = False
 ) -> dict[str, Any]:
     """All that is found of the models of a seed, without gradients if `outputs_alone`."""
-    kept = [name for name in train.DEFENCES if (seed / name / "shadow.json").is_file()]
+    kept = defences(seed)
     targets = {name: read(seed / name / "target.npz") for name in kept}
     shadows = {name: read(seed / name / "shadow.npz") for name in kept}
     plain = shadows["undefended"]
@@ -82,6 +84,18 @@ def attacked(
         if look["epochs"] in CURVE
     ]
     return {"rows": found, "curves": curves, "facts": of_training(seed, kept)}
+
+
+def defences(seed: Path) -> list[str]:
+    """Those whose target and shadow are trained."""
+    found = [name for name in train.DEFENCES if (seed / name / "shadow.json").is_file()]
+    if "undefended" not in found:
+        raise InputError(
+            "holds no undefended target and shadow",
+            cure="run train.py with this --work and as many --seeds",
+            where=str(seed),
+        )
+    return found
 
 
 def stopped(
@@ -210,18 +224,31 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     try:
-        x, y = DATASETS[options.dataset].read(options.data)
+        run(options)
     except CanaryError as error:
         raise SystemExit(f"attacks.py: {error}") from None
+
+
+def run(options: argparse.Namespace) -> None:
+    x, y = DATASETS[options.dataset].read(options.data)
+    works.check(options.work, train.identity(options.dataset, x, y))
     for number in range(options.seeds):
         seed = options.work / f"seed-{number}"
-        if not (seed / "attacks.json").is_file():
-            began = time.process_time()
-            found = attacked(seed, x, y, outputs_alone=options.outputs_alone)
-            found["facts"]["dataset"] = options.dataset
-            (seed / "attacks.json").write_text(json.dumps(found))
-            spent = time.process_time() - began
-            print(f"seed {number}: attacked ({spent:.1f} s)", flush=True)
+        how = {
+            "dataset": options.dataset,
+            "defences": defences(seed),
+            "outputs alone": options.outputs_alone,
+        }
+        path = seed / "attacks.json"
+        if path.is_file() and how.items() <= facts(path)["facts"].items():
+            print(f"seed {number}: attacked before", flush=True)
+            continue
+        began = time.process_time()
+        found = attacked(seed, x, y, outputs_alone=options.outputs_alone)
+        found["facts"] |= how
+        path.write_text(json.dumps(found))
+        spent = time.process_time() - began
+        print(f"seed {number}: attacked ({spent:.1f} s)", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
-"""The figures, from what `table.py` and `risk.py` wrote beside this file.
+"""The figures, from what `table.py` and `risk.py` wrote into the folder of --out.
 
-    python figures.py --data DATA --work WORK
+    python figures.py --data DATA --work WORK [--out WORK]
 
 DATA and WORK are those of Location30: the features of figure 9 are those of its first seed's
-network. Writes defences.svg, risk.svg and why.svg, with what lies there of other data sets.
+network. Writes defences.svg, risk.svg and why.svg there, with what lies there of other data sets.
+Figure 9 needs scikit-learn, which canary does not.
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +20,7 @@ import matplotlib as mpl
 import numpy as np
 import torch
 import train
+import works
 
 mpl.use("Agg")
 
@@ -25,8 +29,9 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from risk import GRID, WORDS
-from sklearn.manifold import TSNE
-from table import HERE, NAMES, SETS
+from table import NAMES, SETS
+
+from canary.errors import CanaryError, InputError
 
 SHOWN = 5
 """Classes of least, and of most, risk in figure 9."""
@@ -147,6 +152,8 @@ def draw_why(found: dict[str, Any], seed: Path, data: Path) -> Figure:
 
 def embedding(axes: Iterable[Axes], found: dict[str, Any], seed: Path, data: Path) -> None:
     """Last hidden layer by t-SNE: members left, others right; the riskiest classes are crosses."""
+    from sklearn.manifold import TSNE
+
     x, y = DATASETS["location30"].read(data)
     with np.load(seed / "undefended" / "target.npz") as held:
         record, member = held["record"], held["member"]
@@ -173,14 +180,39 @@ def embedding(axes: Iterable[Axes], found: dict[str, Any], seed: Path, data: Pat
 
 def main() -> None:
     parser = train.arguments(__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=HERE)
+    parser.add_argument("--out", type=Path, help="folder of results and figures; WORK without it")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    try:
+        run(options)
+    except CanaryError as error:
+        raise SystemExit(f"figures.py: {error}") from None
+
+
+def check(work: Path, out: Path) -> None:
+    """Refuse to begin where something is missing, and say what makes it."""
+    works.check(work, {"data set": "location30", "schedule": works.ORDINARY})
+    for script, name in (("table.py", "location30.json"), ("risk.py", "location30-risk.json")):
+        if not (out / name).is_file():
+            raise InputError(
+                "no such file",
+                cure=f"run {script} with this --work and --out first",
+                where=str(out / name),
+            )
+    if importlib.util.find_spec("sklearn") is None:
+        raise InputError(
+            "figure 9 needs scikit-learn", cure="pip install scikit-learn", where="figures.py"
+        )
+
+
+def run(options: argparse.Namespace) -> None:
+    out = options.out or options.work
+    check(options.work, out)
     attacked, risks = (
         {
-            name: json.loads((options.out / f"{name}{suffix}.json").read_text())
+            name: json.loads((out / f"{name}{suffix}.json").read_text())
             for name in SETS
-            if (options.out / f"{name}{suffix}.json").is_file()
+            if (out / f"{name}{suffix}.json").is_file()
         }
         for suffix in ("", "-risk")
     )
@@ -193,7 +225,7 @@ def main() -> None:
             for axis in figure.axes:
                 axis.spines[["top", "right"]].set_visible(False)
             figure.tight_layout()
-            figure.savefig(options.out / f"{name}.svg", metadata={"Date": None})
+            figure.savefig(out / f"{name}.svg", metadata={"Date": None})
             plt.close(figure)
 
 

@@ -2,7 +2,8 @@
 
     python of_paper.py
 
-Reads what `table.py` wrote beside this file. Means and 95 % intervals over seeds, in percent.
+Reads NAME.json of --out, or those beside this file. Means and 95 % intervals over seeds, of three
+seeds or fewer means (least to most), in percent.
 """
 
 from __future__ import annotations
@@ -107,7 +108,12 @@ def main() -> None:
     sets = {
         name: json.loads(path.read_text())["rows"] for name, path in paths.items() if path.is_file()
     }
+    if not sets:
+        names = " or ".join(path.name for path in paths.values())
+        raise SystemExit(f"of_paper.py: {folder}: no {names}; run table.py first")
     regularized = {name: rows for name, rows in sets.items() if REGULARIZED in rows}
+    print("Ours: mean ± half of the 95 % interval over seeds;")
+    print("of three seeds or fewer mean (least to most).", end="\n\n")
     for made, of in (
         (table_1, sets),
         (table_2, regularized),

@@ -1,9 +1,10 @@
 """Section 4 of the paper on what `train.py` and `variants.py` kept: risk scores, and why.
 
-    python risk.py --work WORK [--name location30]
+    python risk.py --work WORK [--out WORK]
 
-Writes NAME-risk.json beside this file and prints table 6 and others of README.md. Means and 95 %
-intervals over the seeds; curves of all seeds together.
+Writes NAME-risk.json into the folder of --out, where NAME is the data set, and prints table 6 and
+others of README.md. Means and 95 % intervals over the seeds, of three seeds or fewer mean, least
+and most; curves of all seeds together.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from typing import Any
 import attacks
 import numpy as np
 import torch
+import works
 from scipy.special import expit
-from table import HERE, NAMES, line, percent, summed
+from table import NAMES, line, percent, remark, shown, summed
 
 import canary
+from canary.errors import CanaryError
 from canary.membership.analysis import by_risk, class_risks, sensitivity
 from canary.membership.guessing import leakage, precision_recall, risk_at
 from canary.membership.risk import RiskScores, reliability, risk_scores
@@ -204,6 +207,7 @@ def results(work: Path) -> dict[str, Any]:
     seeds = sorted(work.glob("seed-*"), key=lambda path: int(path.name.removeprefix("seed-")))
     found: dict[str, list[Judged]] = {}
     for seed in seeds:
+        attacks.defences(seed)  # or it says what to run first
         for name, target, shadow in models(seed):
             found.setdefault(name, []).append(judged(target, shadow))
     plain = found["undefended"]
@@ -281,18 +285,29 @@ def table_of_architectures(found: dict[str, Any]) -> list[str]:
 
 
 def plain_number(value: list[float]) -> str:
-    return " ± ".join(f"{part:.2f}" for part in value)
+    return shown([f"{part:.2f}" for part in value])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=HERE)
-    parser.add_argument("--name", default="location30")
+    parser.add_argument("--out", type=Path, help="folder of the results; WORK without it")
+    parser.add_argument("--name", help="of the results; the data set without it")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    try:
+        run(options)
+    except CanaryError as error:
+        raise SystemExit(f"risk.py: {error}") from None
+
+
+def run(options: argparse.Namespace) -> None:
+    name = works.name_of(options.work, options.name)
     found = results(options.work)
-    (options.out / f"{options.name}-risk.json").write_text(json.dumps(found, indent=1) + "\n")
+    out = options.out or options.work
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}-risk.json").write_text(json.dumps(found, indent=1) + "\n")
+    print(remark(found["seeds"]), end="\n\n")
     tables = (table_6, table_of_trust, table_of_priors, table_of_causes, table_of_architectures)
     for one in tables:
         print("\n".join(one(found)), end="\n\n")

@@ -1,9 +1,10 @@
 """The tables of a data set, from what `attacks.py` found.
 
-    python table.py --work WORK [--name location30]
+    python table.py --work WORK [--out WORK]
 
-Writes NAME.json beside this file and prints tables of README.md: mean and 95 % interval over the
-seeds, in percent. `of_paper.py` and `figures.py` read it.
+Writes NAME.json into the folder of --out, where NAME is the data set, or `published`, and prints
+tables of README.md: mean and 95 % interval over the seeds, of three seeds or fewer mean, least
+and most, in percent. `of_paper.py` and `figures.py` read it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import works
 from scipy.stats import t as student
 
 import canary
+from canary.errors import CanaryError, InputError
 
 HERE = Path(__file__).parent
 PAPER = {
@@ -54,11 +57,17 @@ NAMES = {
 }
 
 
+FEW = 3
+"""Seeds of which no interval is given: Student's would leave the numbers that there can be."""
+
+
 def summed(values: list[float]) -> list[float]:
-    """Mean and half of the 95 % interval over seeds; of one seed the value alone."""
+    """Mean and half of the 95 % interval over seeds; of `FEW` or fewer mean, least and most."""
     middle = statistics.mean(values)
     if len(values) == 1:
         return [round(middle, 5)]
+    if len(values) <= FEW:
+        return [round(value, 5) for value in (middle, min(values), max(values))]
     half = student.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     return [round(middle, 5), round(float(half), 5)]
 
@@ -94,11 +103,11 @@ def gain(rows: list[dict[str, Any]], name: str) -> list[float] | None:
     return summed([strongest(one[other]) - strongest(one[name]) for one in rows])
 
 
-def results(seeds: list[dict[str, Any]]) -> dict[str, Any]:
+def results(dataset: str, seeds: list[dict[str, Any]]) -> dict[str, Any]:
     rows = [seed["rows"] for seed in seeds]
     curves = [seed["curves"] for seed in seeds]
     return {
-        "dataset": seeds[0]["facts"]["dataset"],
+        "dataset": dataset,
         "seeds": len(seeds),
         "epsilon": summed([s["facts"]["epsilon"] for s in seeds]) if "dp-sgd" in rows[0] else None,
         "rows": {
@@ -121,7 +130,21 @@ def results(seeds: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def percent(value: list[float]) -> str:
-    return " ± ".join(f"{100 * part:.1f}" for part in value)
+    return shown([f"{100 * part:.1f}" for part in value])
+
+
+def shown(parts: list[str]) -> str:
+    """What `summed` gave, written out: mean ± half, or mean (least to most)."""
+    if len(parts) == 3:
+        return f"{parts[0]} ({parts[1]} to {parts[2]})"
+    return " ± ".join(parts)
+
+
+def remark(seeds: int) -> str:
+    """What stands beside the means."""
+    if seeds > FEW:
+        return f"Mean ± half of the 95 % interval over {seeds} seeds."
+    return f"Mean (least to most) of {seeds} seeds." if seeds > 1 else "One seed."
 
 
 def line(cells: Iterable[str]) -> str:
@@ -175,9 +198,12 @@ def table_of_attacks(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def table_of_shadows(work: Path) -> list[str]:
-    """How sure undefended models are of their members: median entropy, mean over seeds."""
-    lines = [line(("", "members", "others", "test")), line(("---", "---:", "---:", "---:"))]
+def medians(work: Path) -> dict[str, list[float]]:
+    """How sure undefended models are: median entropy of members and of others; test accuracy.
+
+    Means over seeds, in nats and in percent.
+    """
+    found = {}
     for role in SIZES:
         paths = sorted(work.glob(f"seed-*/undefended/{role}.npz"))
         seen = []
@@ -186,25 +212,65 @@ def table_of_shadows(work: Path) -> list[str]:
             right = table.signal("correctness")[0]
             parts = (entropy[member], entropy[~member])
             seen.append([*map(np.median, parts), 100 * right[~member].mean()])
-        lines.append(line((role, *(f"{value:.2f}" for value in np.mean(seen, axis=0)))))
+        found[role] = [round(float(value), 5) for value in np.mean(seen, axis=0)]
+    return found
+
+
+def table_of_shadows(found: dict[str, Any]) -> list[str]:
+    heads = ("", "median entropy of members (nats)", "of others", "test accuracy")
+    lines = [line(heads), line(("---", "---:", "---:", "---:"))]
+    for role, values in found["median entropy"].items():
+        lines.append(line((role, *(f"{value:.2f}" for value in values))))
     return lines
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=HERE)
-    parser.add_argument("--name", default="location30")
+    parser.add_argument("--out", type=Path, help="folder of the results; WORK without it")
+    parser.add_argument("--name", help="of the results; the data set without it")
     options = parser.parse_args()
-    paths = sorted(options.work.glob("seed-*/attacks.json"))
-    found = results([json.loads(path.read_text()) for path in paths])
+    try:
+        run(options)
+    except CanaryError as error:
+        raise SystemExit(f"table.py: {error}") from None
+
+
+def attacked(work: Path) -> list[dict[str, Any]]:
+    """What was found of each seed."""
+    paths = sorted(work.glob("seed-*/attacks.json"))
+    if len(paths) != len(list(work.glob("seed-*"))):
+        raise InputError(
+            f"{len(paths)} of {len(list(work.glob('seed-*')))} seeds are attacked",
+            cure="run attacks.py with this --work and as many --seeds first",
+            where=str(work),
+        )
+    found = [json.loads(path.read_text()) for path in paths]
+    for path, one in zip(paths, found, strict=True):
+        if one["rows"].keys() != found[0]["rows"].keys():
+            raise InputError(
+                "other defences were attacked than in the first seed",
+                cure="train them in every seed, and run attacks.py again",
+                where=str(path),
+            )
+    return found
+
+
+def run(options: argparse.Namespace) -> None:
+    name = works.name_of(options.work, options.name)
+    dataset = works.check(options.work, {})["data set"]
+    found = results(dataset, attacked(options.work))
+    found["median entropy"] = medians(options.work)
     if found["dataset"].startswith("synthetic"):
         print(f"SYNTHETIC records ({found['dataset']}): the numbers say nothing of any data\n")
-    (options.out / f"{options.name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    out = options.out or options.work
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    print(remark(found["seeds"]), end="\n\n")
     tables = [table_of_defences, table_of_attacks]
     for table in [table_4, *tables] if found["dataset"] == "location30" else tables:
         print("\n".join(table(found)), end="\n\n")
-    print("\n".join(table_of_shadows(options.work)))
+    print("\n".join(table_of_shadows(found)))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 DATA is the folder with the data set's files (README.md says where they come from). Of every
 seed and defence a target and a shadow are trained, on records drawn anew; what they say of
 their members and of others goes to WORK/seed-S/DEFENCE, where a run that was broken off goes
-on. `attacks.py` attacks them.
+on. A WORK is of one data set and one schedule. `attacks.py` attacks the models.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ import memguard
 import networks
 import numpy as np
 import torch
+import works
 from data import DATASETS, DataSet, Sizes
 from safetensors.torch import load_file, save_file
 
 from canary.errors import CanaryError, InputError
+from canary.fleet.fingerprints import print_of
 
 DELTA = 1e-4
 DEFENCES: dict[str, dict[str, float]] = {
@@ -184,11 +186,27 @@ def run(given: argparse.Namespace, dataset: DataSet) -> None:
             cure="pip install opacus, or leave it out of --defences",
             where="--defences",
         )
+    if unknown := [name for name in defences if name not in DEFENCES]:
+        raise InputError(
+            f"unknown defence {unknown[0]!r}",
+            cure=f"use {', '.join(DEFENCES)}",
+            where="--defences",
+        )
     every = dataset.every
     if given.published:
         DEFENCES["undefended"] = {"epochs": 200, "momentum": 0.0}
         every = 10.0
     x, y = dataset.read(given.data)
+    about = {
+        **identity(given.dataset, x, y),
+        "schedule": works.PUBLISHED if given.published else works.ORDINARY,
+        "sizes": dataset.sizes,
+        "epochs": dataset.epochs,
+        "every": every,
+        **DEFENCES,
+    }
+    works.begin(given.work, about)
+    trained_now = 0
     for seed in range(given.seeds):
         parts = split(len(x), seed, dataset.sizes)
         for defence in defences:
@@ -201,10 +219,18 @@ def run(given: argparse.Namespace, dataset: DataSet) -> None:
                 how = {"seed": 3 * seed + number, "epochs": dataset.epochs, "every": every}
                 began = time.process_time()
                 job(x, y, parts, home=home, role=role, **how)
+                trained_now += 1
                 spent = time.process_time() - began
                 print(
                     f"seed {seed}: {defence}, {role} ({spent:.1f} s of processor time)", flush=True
                 )
+    if not trained_now:
+        print(f"nothing to train: {given.work} has all of these models")
+
+
+def identity(dataset: str, x: np.ndarray, y: np.ndarray) -> dict[str, str]:
+    """What a WORK must have in common with a script that reads it."""
+    return {"data set": dataset, "fingerprint of the data": print_of(x, y)}
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ import networks
 import numpy as np
 import torch
 import train
+import works
 from data import DATASETS, DataSet
 from networks import Architecture
 
@@ -95,6 +96,8 @@ def main() -> None:
     dataset, seed = DATASETS[given.dataset], given.work / "seed-0"
     try:
         x, y = dataset.read(given.data)
+        same = {**train.identity(given.dataset, x, y), "schedule": works.ORDINARY}
+        works.check(given.work, same)
         lacking(seed, x, y, dataset)
         if x.ndim == 2:
             of_architectures(seed, x, y, dataset)
