@@ -62,7 +62,7 @@ def swapped_flags(table: SignalTable, what: str) -> tuple[str, ...]:
     which = "is" if table.models == 1 else f"has {len(found)} of {table.models} models that are"
     return (
         f"The {what} {which} {'better' if by_accuracy else 'surer'} on nonmembers than on members "
-        f"({found[0]}), and training makes no model so: member may be swapped. It is 1 for "
-        "samples that the model was trained on and 0 for others. If it is right, members and "
-        "nonmembers are not from the same source",
+        f"({found[0]}), and training makes no model so: the flags member may be swapped. They are "
+        "1 for samples that the model was trained on and 0 for others. If they are right, members "
+        "and nonmembers are not from the same source",
     )

@@ -190,8 +190,8 @@ def calibration_sentence(found: Reliability, *, confidence: float) -> str:
         "A risk score should be the share of members among samples of such scores. In the mean "
         f"over the samples it is {error.value:.3f} away from that ({error.lower:.3f} to "
         f"{error.upper:.3f} at {percent_of(confidence, digits=None)} confidence); 0 would be "
-        "right. Samples of such scores are those of the same tenth of the way from 0 to 1. Each "
-        f"tenth that has samples counted alike, the root mean square is {found.rmse:.3f}."
+        "right. Samples of such scores are those of the same tenth of the way from 0 to 1. Over "
+        f"the tenths, each counted alike, the root mean square is {found.rmse:.3f}."
     )
 
 

@@ -176,14 +176,18 @@ def _tiles(found: ModelsSurvey) -> list[tuple[str, str, str]]:
     tiles = [
         ("Strongest attack", percent_of(best.auc.value), f"{mean} of {best.name}; 50 % is a coin")
     ]
-    if best.points:
-        realised = _mean_fpr(best.points[0])
+    if found.fprs:
+        at = found.fprs.index(min(found.fprs))
+        surest = max(found.attacked, key=lambda one: one.tpr[at].value)
+        realised = _mean_fpr(surest.points[at])
+        k = len(found.attacked)
+        chosen = "" if k == 1 else f"; the best of {k} attacks there, so a little flattered"
         tiles.append(
             (
                 "Surest guesses",
-                f"{percent_of(best.tpr[0].value)} of members",
-                f"found while {percent_of(realised, digits=None)} of nonmembers are called "
-                "members by mistake",
+                f"{percent_of(surest.tpr[at].value)} of members",
+                f"found by {surest.name} while {percent_of(realised, digits=None)} of nonmembers "
+                f"are called members by mistake{chosen}",
             )
         )
     if several:

@@ -151,6 +151,18 @@ def test_the_answer_pays_for_the_number_of_attacks(command, place, table):
     assert "Members can be told" in page
 
 
+def test_surest_guesses_are_those_of_the_attack_that_is_surest(command, place):
+    words = ("--attacks", "S,R,rmia", "--fpr", "0.1,0.02", "--json")
+    found = command("membership", "models", *FILES, *OUT, *words).document
+    assert [point["asked_fpr"] for point in found["attacks"][0]["tpr_at_fpr"]] == [0.1, 0.02]
+    rates = {one["name"]: one["tpr_at_fpr"][1]["tpr"]["value"] for one in found["attacks"]}
+    surest = max(rates, key=rates.get)
+    page = " ".join(Path("report/report.html").read_text().split())
+    assert f"{100 * rates[surest]:.1f} % of members" in page
+    assert f"found by {surest} while" in page
+    assert "the best of 3 attacks there, so a little flattered" in page
+
+
 def test_report_is_for_its_owner_and_has_every_part(command, place, drawn):
     outcome = command("membership", "models", *FILES, *OUT, "--attacks", "all")
     assert outcome.code == 0

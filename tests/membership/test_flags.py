@@ -28,7 +28,7 @@ def test_only_the_wrong_way_round_is_noted(name):
     assert swapped_flags(table(values, member, name), "target") == ()
     (note,) = swapped_flags(table(values, ~member, name), "target")
     assert note.startswith(f"The target is {'better' if name == 'correctness' else 'surer'} on")
-    assert "It is 1 for samples that the model was trained on and 0 for others" in note
+    assert "They are 1 for samples that the model was trained on and 0 for others" in note
 
 
 def test_each_model_is_judged_by_itself():

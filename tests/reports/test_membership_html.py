@@ -56,7 +56,7 @@ def test_swapped_flags_are_noted_of_target_and_of_shadow(found):
 
     assert not any("swapped" in note for note in found.notes)
     again = survey(swapped(found.target), swapped(found.shadow), attacks="correctness")
-    notes = [note for note in again.notes if "member may be swapped" in note]
+    notes = [note for note in again.notes if "the flags member may be swapped" in note]
     assert [note[:10] for note in notes] == ["The target", "The shadow"]
     right = found.target.signal("correctness")[0][~found.target.member[0]].mean()
     assert f"right on {100 * right:.1f} % of members and 100.0 % of nonmembers" in notes[0]
