@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from canary.workers.base import Plain
 __all__ = ["Kept", "checkpoint_path", "table_of_folder"]
 
 _FLEET = "fleet"
+_BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError)
+"""Raised by a file that is damaged (RecordError is a ValueError), or holds something else."""
 
 
 def checkpoint_path(folder: Path, key: str) -> Path:
@@ -59,17 +62,13 @@ class Kept:
             return None
         if self.weights and not checkpoint_path(self.run.folder, key).is_file():
             return None
-        try:
-            values = _arrays(series[0], key)
-            outputs = _arrays(beside[0], key)["outputs"] if self.outputs else None
-            state = series[0].state
+        with _told(series):
+            state, values = _held(series, key)
             classes, seconds = int(state["classes"]), float(state["seconds"])
-        except (KeyError, TypeError, ValueError, OSError, EOFError) as error:
-            raise RecordError(
-                f"is no result of this model ({error})",
-                cure="remove it, and the model is trained again",
-                where=str(self.run.folder / key),
-            ) from error
+        outputs = None
+        if self.outputs:
+            with _told(beside):
+                outputs = _held(beside, key)[1]["outputs"]
         return {"values": values, "outputs": outputs, "classes": classes, "seconds": seconds}
 
     def put(self, key: str, result: Plain) -> None:
@@ -99,7 +98,7 @@ class Kept:
             "data": data,
             "split": print_of(member, label),
         }
-        if not len(series) or series[len(series) - 1].state != about:
+        if not len(series) or not _says(series, about):
             series.append(about, _packed({"member": member, "label": label}))
 
 
@@ -142,19 +141,19 @@ def table_of_folder(
             cure="run the fleet in this folder again (what is finished is not trained again)",
             where=str(place),
         )
-    last = series[len(series) - 1]
     try:
+        last = series[len(series) - 1]
         arrays = _unpacked(last)
         member, label = arrays["member"], arrays["label"]
         keys, data = list(last.state["keys"]), str(last.state["data"])
         if member.dtype != np.bool_ or member.shape != (len(keys), len(label)):
             raise ValueError(f"flags of shape {member.shape} of {len(keys)} models")
         missing = {int(number): str(why) for number, why in last.state["missing"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError, OSError, EOFError) as error:
+    except (*_BROKEN, AttributeError) as error:
         raise RecordError(
-            f"does not say what its models were trained on ({error})",
-            cure="run the fleet in this folder again",
-            where=str(place),
+            f"does not say what its models were trained on ({_reason(error)})",
+            cure="run the fleet in this folder again (what is finished is not trained again)",
+            where=str(series.path(len(series) - 1)),
         ) from error
     there = list(numbers_there(len(keys) - len(missing), missing))
     values: dict[str, list[NDArray[np.float64]]] = {}
@@ -186,10 +185,37 @@ def _beside(key: str) -> str:
     return f"{key}-outputs"
 
 
-def _arrays(shard: Shard, key: str) -> dict[str, NDArray[Any]]:
+def _held(series: Series, key: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """State and arrays of a model's file."""
+    shard = series[0]
     if shard.state["key"] != key:
-        raise ValueError("of another model")
-    return _unpacked(shard)
+        raise ValueError("it is of another model")
+    return shard.state, _unpacked(shard)
+
+
+@contextmanager
+def _told(series: Series) -> Iterator[None]:
+    """What is wrong with a model's file is told with the cure that costs no other model."""
+    try:
+        yield
+    except _BROKEN as error:
+        raise RecordError(
+            f"is no result of this model ({_reason(error)})",
+            cure="remove this file and run the fleet again: this model alone is trained again",
+            where=str(series.path(0)),
+        ) from error
+
+
+def _says(series: Series, about: Plain) -> bool:
+    """Whether the last fleet is this one; a damaged file is none."""
+    try:
+        return series[len(series) - 1].state == about
+    except RecordError:
+        return False
+
+
+def _reason(error: Exception) -> str:
+    return f"it {error.problem}" if isinstance(error, RecordError) else str(error)
 
 
 def _unpacked(shard: Shard) -> dict[str, NDArray[Any]]:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import InputError, ModelError
 from canary.fleet.fingerprints import model_key, model_seed, print_of
 from canary.fleet.keeping import Kept, checkpoint_path
+from canary.fleet.refusing import refusal
 from canary.fleet.splits import Drawn, Split, soft_labelled
 from canary.fleet.working import train_and_measure
 from canary.models.training import Training
@@ -265,7 +266,8 @@ class Fleet:
         InputError
             If the workers do not fit to the training.
         RecordError
-            If the folder is of another configuration (which is named), or a file is damaged.
+            If the folder is of another configuration (what differs is named), or a file is
+            damaged.
         ModelError
             If every model is missing.
         OutputError
@@ -330,7 +332,7 @@ class Fleet:
         if folder is None:
             yield None
             return
-        with open_run(folder, self.configuration) as run:
+        with open_run(folder, self.configuration, refusal=refusal) as run:
             yield Kept(run, weights=self.checkpoints, outputs=self.keep_outputs)
 
     def _results(

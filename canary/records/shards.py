@@ -20,7 +20,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,10 +34,12 @@ __all__ = [
     "KIND",
     "MANIFEST",
     "SCHEMA",
+    "Difference",
     "Pace",
     "Run",
     "Series",
     "Shard",
+    "differences",
     "discard_run",
     "finished_pieces",
     "open_run",
@@ -85,7 +87,7 @@ class Series:
             raise RecordError(
                 "is missing, while a later one is there",
                 cure=f"restore it, or remove {folder} to begin anew",
-                where=str(self._path(gap)),
+                where=str(self.path(gap)),
             )
         self._count = len(numbers)
 
@@ -103,7 +105,7 @@ class Series:
         RecordError
             If the file is damaged.
         """
-        path = self._path(number)
+        path = self.path(number)
         try:
             head, _, body = path.read_bytes().partition(b"\n")
             about = json.loads(head)
@@ -126,14 +128,15 @@ class Series:
         state = dict(state)
         about = {"state": state, "bytes": len(body), "crc32": _checksum(state, body)}
         head = json.dumps(about, allow_nan=False) + "\n"
-        path = self._path(self._count)
+        path = self.path(self._count)
         try:
             atomic_write(path, head.encode() + body, private=True)
         except OutputError as error:
             raise _resumable(error, path) from error
         self._count += 1
 
-    def _path(self, number: int) -> Path:
+    def path(self, number: int) -> Path:
+        """Where the shard of that number lies, or would."""
         return self.folder / f"{self._name}.{number:08d}.shard"
 
     def _damaged(self, path: Path) -> RecordError:
@@ -218,8 +221,54 @@ def finished_pieces(folder: str | os.PathLike[str]) -> int:
     return sum(1 for _ in place.glob("*.shard")) if (place / MANIFEST).exists() else 0
 
 
+@dataclass(frozen=True)
+class Difference:
+    """Where two identities differ.
+
+    Parameters
+    ----------
+    path : tuple of str
+        Names that lead to it, from the outermost in.
+    before, now : object
+        Plain JSON; None where there is nothing.
+    """
+
+    path: tuple[str, ...]
+    before: object
+    now: object
+
+
+def differences(before: object, now: object, path: tuple[str, ...] = ()) -> list[Difference]:
+    """Where two pieces of plain JSON differ; mappings are looked into, lists are not.
+
+    >>> differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
+    [Difference(path=('a', 'c'), before=2, now=3)]
+    """
+    if isinstance(before, dict) and isinstance(now, dict):
+        inside = (
+            differences(before.get(name), now.get(name), (*path, name))
+            for name in {**before, **now}
+        )
+        return [one for some in inside for one in some]
+    return [] if before == now else [Difference(path, before, now)]
+
+
+def _unfinished(found: Sequence[Difference]) -> tuple[str, str]:
+    """Problem and cure, where a run cannot go on."""
+    told = ", ".join(map(_told, found))
+    return (
+        f"an unfinished run in it was begun with another {told}",
+        "start it as it was begun and it goes on, or remove the folder to begin anew",
+    )
+
+
 @contextmanager
-def open_run(folder: str | os.PathLike[str], identity: Mapping[str, Any]) -> Iterator[Run]:
+def open_run(
+    folder: str | os.PathLike[str],
+    identity: Mapping[str, Any],
+    *,
+    refusal: Callable[[Sequence[Difference]], tuple[str, str]] = _unfinished,
+) -> Iterator[Run]:
     """Begin a run in `folder`, or go on with the one that was begun there.
 
     A run that raises before its first piece is finished leaves nothing behind.
@@ -231,6 +280,8 @@ def open_run(folder: str | os.PathLike[str], identity: Mapping[str, Any]) -> Ite
     identity : mapping
         Plain JSON under names for people. All of it must be what it was when the run
         was begun.
+    refusal : callable
+        From what differs to problem and cure, for a folder that is more than one run.
 
     Raises
     ------
@@ -250,7 +301,7 @@ def open_run(folder: str | os.PathLike[str], identity: Mapping[str, Any]) -> Ite
                 path.unlink(missing_ok=True)
         manifest = place / MANIFEST
         if manifest.exists():
-            _check(load_document(manifest, KIND, SCHEMA), identity, place)
+            _check(load_document(manifest, KIND, SCHEMA), identity, place, refusal)
         else:
             _clear(place)
             dump_document(manifest, KIND, SCHEMA, {"identity": dict(identity)}, private=True)
@@ -302,7 +353,12 @@ def _held(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _check(manifest: Mapping[str, Any], identity: Mapping[str, Any], folder: Path) -> None:
+def _check(
+    manifest: Mapping[str, Any],
+    identity: Mapping[str, Any],
+    folder: Path,
+    refusal: Callable[[Sequence[Difference]], tuple[str, str]],
+) -> None:
     begun = manifest.get("identity")
     if not isinstance(begun, dict):
         raise RecordError(
@@ -311,18 +367,14 @@ def _check(manifest: Mapping[str, Any], identity: Mapping[str, Any], folder: Pat
             where=str(folder / MANIFEST),
         )
     now = json.loads(json.dumps(identity))  # tuples become lists, as they did in the file
-    changed = [name for name in {**begun, **now} if begun.get(name) != now.get(name)]
-    if changed:
-        told = ", ".join(_difference(name, begun.get(name), now.get(name)) for name in changed)
-        raise RecordError(
-            f"an unfinished run in it was begun with another {told}",
-            cure="start it as it was begun and it goes on, or remove the folder to begin anew",
-            where=str(folder),
-        )
+    if found := differences(begun, now):
+        problem, cure = refusal(found)
+        raise RecordError(problem, cure=cure, where=str(folder))
 
 
-def _difference(name: str, before: object, now: object) -> str:
-    shown = (_shown(before), _shown(now))
+def _told(found: Difference) -> str:
+    name = ".".join(found.path)
+    shown = (_shown(found.before), _shown(found.now))
     if None in shown or shown[0] == shown[1]:
         return name
     return f"{name} ({shown[0]} then, {shown[1]} now)"

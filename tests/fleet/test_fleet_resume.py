@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+import types
+from dataclasses import dataclass
 from pathlib import Path
 
 import fleets
@@ -71,18 +73,69 @@ def test_another_seed_or_split_is_kept_apart(change, tmp_path, marks):
 
 
 OTHER = {
-    "options": {"told": {"rate": 2}},
-    "training": {"train": fleets.deadly, "told": {}},
-    "outputs": {"outputs": "probs"},
-    "signals": {"signals": ["loss"]},
+    "option rate.first (1 then, 2 now)": {"told": {"rate": {"first": 2, "last": 0}}},
+    "option layers ([8, 4] then, none now)": {"told": {"layers": None}},
+    "training function ('fleets:counted' then, 'fleets:deadly' now)": {"train": fleets.deadly},
+    "outputs ('logits' then, 'probs' now)": {"outputs": "probs"},
+    "signals (none then, ['loss'] now)": {"signals": ["loss"]},
 }
+TOLD = {"rate": {"first": 1, "last": 0}, "layers": [8, 4]}
+CURE = "name another folder, or give what these models were trained with (they stay as they are)"
 
 
 @pytest.mark.parametrize("named", OTHER)
-def test_a_folder_of_another_configuration_is_refused_by_name(named, tmp_path, marks):
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_folder_of_another_configuration_is_refused_by_what_differs(
+    named, finished, tmp_path, marks
+):
+    fleet(marks, told=TOLD).run(folder=tmp_path / "kept")
+    if not finished:
+        next((tmp_path / "kept").glob("fleet.*")).unlink()
+    other = {**OTHER[named]}
+    other["told"] = TOLD | other.get("told", {})
+    with pytest.raises(RecordError) as refused:
+        fleet(marks, **other).run(folder=tmp_path / "kept")
+    words = f"kept: it keeps models of another configuration: {named}; {CURE}"
+    assert str(refused.value).endswith(words)
+
+
+def test_a_changed_function_is_told_as_one(tmp_path, marks, monkeypatch):
     fleet(marks).run(folder=tmp_path / "kept")
-    with pytest.raises(RecordError, match=rf"begun with another {named}"):
-        fleet(marks, **OTHER[named]).run(folder=tmp_path / "kept")
+    changed = types.FunctionType(fleets.deadly.__code__, fleets.counted.__globals__)
+    changed.__module__, changed.__qualname__ = "fleets", "counted"
+    told = r"configuration: the training function \(its code or what it captures\) changed; name"
+    with pytest.raises(RecordError, match=told):
+        fleet(marks, changed).run(folder=tmp_path / "kept")
+
+
+@dataclass(frozen=True)
+class Networks:
+    """A training of two fields."""
+
+    rate: float
+    build: object
+
+    def __call__(self, task):
+        return self.build(task)
+
+
+def constant(task):
+    return np.full((len(task.samples), 3), 0.5)
+
+
+def other(task):
+    return np.full((len(task.samples), 3), 0.25)
+
+
+def test_fields_of_a_training_are_named_with_both_values(tmp_path, marks):
+    fleet(marks, Networks(0.5, constant)).run(folder=tmp_path / "kept")
+    with pytest.raises(RecordError) as refused:
+        fleet(marks, Networks(0.25, other)).run(folder=tmp_path / "kept")
+    name = f"{__name__}:"
+    assert (
+        "rate of the training (0.5 then, 0.25 now); "
+        f"build of the training ('{name}constant' then, '{name}other' now); name"
+    ) in str(refused.value)
 
 
 def test_a_folder_of_other_data_is_refused(tmp_path, marks):
@@ -91,7 +144,7 @@ def test_a_folder_of_other_data_is_refused(tmp_path, marks):
     other = Fleet(
         fleets.counted, data, subsets(30), 4, 0, outputs="logits", options={"folder": str(marks)}
     )
-    with pytest.raises(RecordError, match="another data"):
+    with pytest.raises(RecordError, match="another configuration: data: other samples or labels;"):
         other.run(folder=tmp_path / "kept")
 
 
@@ -99,12 +152,29 @@ def test_a_damaged_result_is_named_and_removing_it_mends(tmp_path, marks):
     whole = fleet(marks).run(folder=tmp_path / "kept")
     path = next((tmp_path / "kept").glob(f"{whole.origin.models[2]}*"))
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(RecordError, match="is damaged"):
-        fleet(marks).run(folder=tmp_path / "kept")
+    words = "remove this file and run the fleet again: this model alone is trained again"
+    for read in (lambda folder: fleet(marks).run(folder=folder), table_of_folder):
+        with pytest.raises(RecordError) as refused:
+            read(tmp_path / "kept")
+        told = f"{path}: is no result of this model (it is damaged); {words}"
+        assert str(refused.value) == told
     path.unlink()
     again = fleet(marks).run(folder=tmp_path / "kept")
     assert (whole.signal("loss") == again.signal("loss")).all()
     assert trained(marks) == [0, 1, 2, 2, 3]
+
+
+def test_a_damaged_record_of_the_fleet_is_mended_by_the_next_run(tmp_path, marks):
+    whole = fleet(marks).run(folder=tmp_path / "kept")
+    path = tmp_path / "kept" / "fleet.00000000.shard"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(RecordError) as refused:
+        table_of_folder(tmp_path / "kept")
+    told = f"{path}: does not say what its models were trained on (it is damaged); run the fleet"
+    assert str(refused.value).startswith(told)
+    fleet(marks).run(folder=tmp_path / "kept")
+    assert trained(marks) == [0, 1, 2, 3]
+    assert table_of_folder(tmp_path / "kept").origin == whole.origin
 
 
 def test_a_result_under_another_models_name_is_refused(tmp_path, marks):
