@@ -134,23 +134,18 @@ class Fleet:
         """What all models of the fleet have in common, as plain data under names for people.
 
         The training and its options, the data (as a fingerprint), what is kept of each model,
-        and the versions of the software.
+        and the versions of the software. All are as they were when the fleet was made.
         """
-        return {
-            "training": described(self.train, "train"),
-            "options": plain(dict(self.options), "options"),
-            "data": self._data,
-            "outputs": self.outputs,
-            "signals": None if self.signals is None else list(self.signals),
-            **{f"version of {name}": number for name, number in versions().items()},
-        }
+        return self._configured()
 
     @cached_property
     def drawn(self) -> Drawn:
         """Which model is trained on which samples."""
         if callable(self.split):
-            return self.split(self._y, self.n_models, self.seed)
-        member = np.asarray(self.split)
+            drawn = self.split(self._y, self.n_models, self.seed)
+            soft = None if drawn.soft is None else np.array(drawn.soft)
+            return replace(drawn, member=np.array(drawn.member), soft=soft)
+        member = np.array(self.split)  # a copy: what is asked for is what was given
         if member.dtype != np.bool_ or member.shape != (self.n_models, len(self._y)):
             raise InputError(
                 f"a split of {member.dtype} of shape {member.shape}",
@@ -207,6 +202,7 @@ class Fleet:
         InputError
             If the table is not this fleet's, has no such row, or holds no outputs.
         """
+        self._check_unchanged()
         origin = table.origin
         if not 0 <= row < table.models:
             raise InputError(
@@ -264,7 +260,8 @@ class Fleet:
         Raises
         ------
         InputError
-            If the workers do not fit to the training.
+            If the workers do not fit to the training. If the data, the options or the training
+            were changed after the fleet was made.
         RecordError
             If the folder is of another configuration (what differs is named), or a file is
             damaged.
@@ -274,6 +271,7 @@ class Fleet:
             If the folder cannot be written to, or another process is at work in it.
         """
         workers = workers or Here()
+        self._check_unchanged()
         self._check_workers(workers)
         if self.checkpoints and folder is None:
             raise InputError(
@@ -292,6 +290,9 @@ class Fleet:
 
     @cached_property
     def _y(self) -> NDArray[np.int64]:
+        return self._labels()
+
+    def _labels(self) -> NDArray[np.int64]:
         if len(self.data) not in {2, 3}:
             raise InputError(
                 f"data of {len(self.data)} arrays",
@@ -309,9 +310,31 @@ class Fleet:
             )
         return labels.astype(np.int64)
 
-    @cached_property
+    @property
     def _data(self) -> str:
-        return print_of(np.asarray(self.data[0]), self._y)
+        return str(self.configuration["data"])
+
+    def _configured(self) -> dict[str, Any]:
+        return {
+            "training": described(self.train, "train"),
+            "options": plain(dict(self.options), "options"),
+            "data": print_of(np.asarray(self.data[0]), self._labels()),
+            "outputs": self.outputs,
+            "signals": None if self.signals is None else list(self.signals),
+            **{f"version of {name}": number for name, number in versions().items()},
+        }
+
+    def _check_unchanged(self) -> None:
+        """Refuse what was changed in place: results would be kept under what it was before."""
+        now = self._configured()
+        changed = [name for name, before in self.configuration.items() if now[name] != before]
+        if changed:
+            raise InputError(
+                f"{' and '.join(changed)} changed after the fleet was made",
+                cure="make the Fleet after all changes, and a new one after each; global variables "
+                "that training itself changes belong inside of its function",
+                where=_WHERE,
+            )
 
     def _rows(self, number: int) -> NDArray[np.int64]:
         return np.flatnonzero(self.drawn.member[number])

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch.func import functional_call, stack_module_state, vmap
 
 from canary.errors import InputError, OutOfMemory, UnsupportedError
+from canary.models.torch_constants import difference
 from canary.models.torch_dropout import with_own_dropout
 from canary.models.torch_support import inference, input_device, pick_device, viewed
 from canary.models.training import Trained, TrainingTask
@@ -126,7 +127,8 @@ class TorchTraining:
         ------
         UnsupportedError
             If the module draws random numbers otherwise than by `torch.nn.Dropout`, or does
-            what `torch.func.vmap` cannot do for many models.
+            what `torch.func.vmap` cannot do for many models. If the modules differ in more
+            than the values of weights and buffers.
         OutOfMemory
             If they do not fit on the device together.
         """
@@ -154,6 +156,9 @@ class TorchTraining:
         data = _Data.of(tasks[0], device)
         modules = [self._built(task.seed).to(device).train() for task in tasks]
         skeleton = modules[0]
+        for other in modules[1:]:
+            if part := difference(skeleton, other):
+                raise _unlike(part)
         draws = with_own_dropout(skeleton)
         weights, buffers = stack_module_state(modules)
         weights = {name: _by_columns(value) for name, value in weights.items()}
@@ -341,4 +346,14 @@ def _alone(why: str, part: str) -> UnsupportedError:
         cure="train them one by one (leave at_once out); or build the model without it, and with "
         "torch.nn.Dropout where it is to drop",
         where=f"TorchTraining: {part}",
+    )
+
+
+def _unlike(part: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{part} differs from model to model and is neither weight nor buffer, so models trained "
+        "at once would all have that of the first",
+        cure="give a tensor to register_buffer, and build everything else alike for all models; "
+        "or train them one by one (leave at_once out)",
+        where="TorchTraining: build",
     )
