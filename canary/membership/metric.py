@@ -182,7 +182,8 @@ def attack(
         return AttackScores(name, signal, scores, scores > 0, None, (), blind=True)
     if table.of_texts and shadow is None and table.models == 1:
         return AttackScores(name, signal, scores, None, None, (), blind=True)
-    values, member, label = shadow_samples(table, signal, shadow=shadow, target=target)
+    source, rows, notes = shadow_rows(table, shadow=shadow, target=target)
+    values, member, label = _samples(source, rows, signal, table.classes)
     per_class = how == "class"
     learned = learn_thresholds(
         sign * values,
@@ -200,7 +201,7 @@ def attack(
         margin if per_class else scores,
         margin >= 0,
         sign * learned.values,
-        _notes(np.flatnonzero(learned.pooled & seen)),
+        notes + _notes(np.flatnonzero(learned.pooled & seen)),
         blind=shadow_is_blind(table, shadow=shadow, target=target),
     )
 
@@ -219,11 +220,17 @@ def shadow_samples(
     table: SignalTable, signal: str, *, shadow: SignalTable | None, target: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]:
     """Signal, member and label of all samples of all shadow models, behind each other."""
-    source, rows = shadow_rows(table, shadow=shadow, target=target)
+    source, rows, _ = shadow_rows(table, shadow=shadow, target=target)
+    return _samples(source, rows, signal, table.classes)
+
+
+def _samples(
+    source: SignalTable, rows: list[int], signal: str, classes: int
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]:
     values = source.signal(signal)[rows].ravel()
     label = np.tile(source.label, len(rows))
-    if label.max() >= table.classes:  # of losses, which do not tell their classes
-        keep = label < table.classes
+    if label.max() >= classes:  # of losses, which do not tell their classes
+        keep = label < classes
         return values[keep], source.member[rows].ravel()[keep], label[keep]
     return values, source.member[rows].ravel(), label
 
@@ -235,8 +242,8 @@ def shadow_is_blind(table: SignalTable, *, shadow: SignalTable | None, target: i
 
 def shadow_rows(
     table: SignalTable, *, shadow: SignalTable | None, target: int
-) -> tuple[SignalTable, list[int]]:
-    """The table of the shadows, and which of its models they are."""
+) -> tuple[SignalTable, list[int], tuple[str, ...]]:
+    """The table of the shadows, which of its models they are, and what to say of them."""
     source = table if shadow is None else shadow
     if source.of_texts != table.of_texts:
         raise InputError(
@@ -251,8 +258,8 @@ def shadow_rows(
             where=source.source,
         )
     if shadow is not None:
-        check_two_models(table, shadow, row=target)
-        return shadow, list(range(shadow.models))
+        notes = check_two_models(table, shadow, row=target)
+        return shadow, list(range(shadow.models)), notes
     rows = [row for row in range(table.models) if row != target]
     if not rows:
         raise InputError(
@@ -261,8 +268,8 @@ def shadow_rows(
             where=table.source,
         )
     if "loss" in table.values:
-        check_references(table, np.array([target]), None, np.array(rows))
-    return table, rows
+        return table, rows, check_references(table, np.array([target]), None, np.array(rows))
+    return table, rows, ()
 
 
 def _margin(scores: NDArray[np.float64], at: NDArray[np.float64]) -> NDArray[np.float64]:

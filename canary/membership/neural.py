@@ -94,7 +94,7 @@ def neural_attack(
             cure=f"name one of {', '.join(NEURAL)}",
             where="neural_attack",
         )
-    source, rows = shadow_rows(table, shadow=shadow, target=target)
+    source, rows, notes = shadow_rows(table, shadow=shadow, target=target)
     theirs = _kept(source)[rows].reshape(-1, source.classes)
     ours = _kept(table)[target]
     label = np.tile(source.label, len(rows))
@@ -124,7 +124,7 @@ def neural_attack(
             at = asked[start : start + _ROWS]
             scores[at] = net.scores(_vectors(ours[at], table.label[at], table.classes))
     few = int(pooled[np.unique(table.label)].sum())
-    notes = (
+    notes += (
         (
             f"{few} of {table.classes} classes have fewer than {_LEAST} members or nonmembers in "
             "the shadow: the network of all classes serves there",
@@ -191,13 +191,13 @@ def white_box_attack(
             cure="train the shadow with the target's architecture",
             where="white_box_attack",
         )
-    shadow_rows(table, shadow=shadow, target=0)
+    notes = shadow_rows(table, shadow=shadow, target=0)[2]
     given, ours = _seen(shadow, shadow_features), _seen(table, features)
     rng = np.random.default_rng(seed)
     net = _Networks(given, shadow.member[0], [np.arange(len(given))], rng)
     scores = net.scores(ours)
     blind = shadow_is_blind(table, shadow=shadow, target=0)
-    return AttackScores("white-box", "gradients", scores, scores > 0, None, (), blind)
+    return AttackScores("white-box", "gradients", scores, scores > 0, None, notes, blind)
 
 
 class _Networks:

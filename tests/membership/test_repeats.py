@@ -91,7 +91,7 @@ def test_a_model_that_stands_twice_in_a_table_is_no_reference_to_itself(name):
 
 def test_a_target_is_known_by_its_fingerprint():
     table = replace(noise(), origin=Origin("data", tuple("abcdefgh")))
-    other = replace(noise(samples=300), values={"loss": 1.01 * noise().signal("loss")})
+    other = replace(noise(samples=300), values={"loss": 2 * noise().signal("loss")})
     other = replace(other, origin=Origin("data", tuple("ijklmnca")))
     for targets, words in (([0], "model 7 .* model 0 .*by its fing"), ([2], "model 6 .* model 2")):
         with pytest.raises(InputError, match=words):
@@ -140,3 +140,41 @@ def test_nothing_is_found_in_noise_by_the_same_table_read_again_regression(name)
     noisy = replace(given, values={"loss": rng.exponential(1, given.member.shape)})
     with pytest.raises(InputError, match="are one model|are of one model"):
         canary.attack(noisy.select(models=[0]), name, shadow=noisy.select())
+
+
+@pytest.mark.parametrize("saved", [np.float32, np.float16, lambda x: x.round(3)])
+def test_a_model_that_was_saved_with_fewer_digits_is_found_regression(saved):
+    """Such a copy was taken for another model by the survey of many models."""
+    rng = np.random.default_rng(4)
+    logits = rng.normal(size=(6, 300, 4))
+    logits = np.concatenate([logits, saved(logits[2:3])])
+    table = canary.measure(
+        [*logits], y=rng.integers(0, 4, 300), member=rng.random((7, 300)) < 0.5, outputs="logits"
+    )
+    loss = table.signal("loss")
+    assert repeated_models({"models": loss}) == [Repeat(("models", 2), ("models", 6), certain=True)]
+    assert repeated_models({"models": loss}, nearly=False) == []
+    assert repeated_models({"one": loss[:6], "two": loss[6:]}, may_be_one={("one", "two")}) == []
+    with pytest.raises(InputError, match="are one model"):
+        attack_models(table, "R", targets=[6])
+
+
+@pytest.mark.parametrize("apart", [1e-5, 1e-3, 0.1])
+def test_models_that_are_all_close_to_each_other_are_not_one(apart):
+    """As those that leave out one member each, and linear models of many samples."""
+    rng = np.random.default_rng(5)
+    common = rng.exponential(size=400)
+    models = common * np.exp(apart * rng.normal(size=(12, 400)))
+    assert repeated_models({"models": models}) == []
+    assert repeated_models({"models": np.vstack([models, models[:1].astype(np.float32)])}) == (
+        [Repeat(("models", 0), ("models", 12), certain=True)] if apart == 0.1 else []
+    )
+
+
+@pytest.mark.parametrize("said", [0.0, 1e-7, 0.3, np.inf])
+def test_models_of_few_losses_are_close_and_not_one(said):
+    rng = np.random.default_rng(6)
+    hard = np.where(rng.random((5, 400)) < 0.9, said, 4.0)
+    hard[1] = hard[0]
+    hard[1, 0] = 4.0 if hard[0, 0] == said else said
+    assert repeated_models({"models": hard}) == []
