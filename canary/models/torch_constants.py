@@ -91,7 +91,7 @@ class _Comparison:
         if type(one) in _PLAIN:
             return repr(one) == repr(two)  # knows nan
         if isinstance(one, CodeType):
-            return one == two
+            return bool(one == two)
         if isinstance(one, set | frozenset):
             return bool(one == two)
         return self._compound(one, two)

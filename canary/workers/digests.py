@@ -110,7 +110,8 @@ def digest(value: Any, where: str) -> str:
     defined do not count; the order of a mapping does, of a set it does not. Objects count by
     their class and what `copy` would take of them. Not seen: what is reached by a name that
     is only known when the function runs (`getattr`, `import_module`), files that it reads,
-    and variables of the environment.
+    variables of the environment, annotations, and what was set in modules of libraries.
+    A module of one's own that is reached as a whole counts by its code and its plain variables.
 
     **Modules are imported**: those of your own that a function imports when it runs are imported
     now, so that what they do at import is done in this process, whether or not the function would
@@ -264,7 +265,7 @@ class _Digester:
         )
 
     def _module(self, value: ModuleType) -> str:
-        """A module as a whole: by the code that makes it."""
+        """A module as a whole: by the code that makes it, and its plain variables as they are."""
         if known := library(value.__name__):
             return _mark("library", known, value.__name__)
         return self._referred(value.__name__, lambda: self._module_parts(value))
@@ -279,7 +280,12 @@ class _Digester:
             code = None
         if code is None:
             self._refuse(f"the module {value.__name__} as a whole", "name what you need of it")
-        return self._code(code, None, str(value.__package__ or ""))
+        found = [
+            (name, self._inside(name, part))
+            for name, part in sorted(vars(value).items())
+            if name not in _OF_A_PLACE and name != "__builtins__" and _plain(part)
+        ]
+        return _mark("module", self._code(code, None, str(value.__package__ or "")), *found)
 
     def _class(self, value: type) -> str:
         if known := library(value.__module__):
@@ -479,6 +485,21 @@ def _of_user(part: object) -> bool:
     if isinstance(part, FunctionType):
         return not _of_library(part)
     return isinstance(part, property | staticmethod | classmethod | functools.cached_property)
+
+
+def _plain(value: Any, deep: int = 8) -> bool:
+    """Whether a value is numbers, text, arrays, or containers of these."""
+    torch: Any = sys.modules.get("torch")
+    if type(value) in (bool, int, float, complex, str, bytes, type(None)):
+        return True
+    if type(value) is np.ndarray or isinstance(value, np.generic):
+        return not value.dtype.hasobject
+    if torch is not None and type(value) is torch.Tensor:
+        return bool(value.layout is torch.strided and not value.is_meta)
+    if type(value) not in (list, tuple, set, frozenset, dict) or not deep:
+        return False
+    held = [*value, *value.values()] if isinstance(value, dict) else value
+    return all(_plain(part, deep - 1) for part in held)
 
 
 def _importable(value: Any) -> bool:
