@@ -85,13 +85,12 @@ class _Comparison:
         if isinstance(one, torch.Tensor):
             return _form(one) == _form(two) and _equal(one.detach().cpu(), two.detach().cpu())
         if isinstance(one, np.ndarray) and not one.dtype.hasobject:
-            return (
-                one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes()
-            )
+            forms = [(str(part.dtype), part.shape, part.tobytes()) for part in (one, two)]
+            return forms[0] == forms[1]
         if type(one) in _PLAIN:
             return repr(one) == repr(two)  # knows nan
         if isinstance(one, CodeType):
-            return one == two
+            return bool(one == two)
         if isinstance(one, set | frozenset):
             return bool(one == two)
         return self._compound(one, two)

@@ -16,7 +16,7 @@ import importlib
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ContextDecorator, contextmanager
+from contextlib import contextmanager
 from enum import Enum
 from types import (
     BuiltinFunctionType,
@@ -36,6 +36,7 @@ import numpy as np
 from canary.errors import InputError
 from canary.workers.bytecode import imports, variables
 from canary.workers.libraries import constant_of_library, library, named_in_library
+from canary.workers.wrappers import all_of_library, held_by_wrapper, library_of, opaque_context
 
 __all__ = ["digest"]
 
@@ -110,7 +111,8 @@ def digest(value: Any, where: str) -> str:
     defined do not count; the order of a mapping does, of a set it does not. Objects count by
     their class and what `copy` would take of them. Not seen: what is reached by a name that
     is only known when the function runs (`getattr`, `import_module`), files that it reads,
-    and variables of the environment.
+    variables of the environment, annotations, and what was set in modules of libraries.
+    A module of one's own that is reached as a whole counts by its code and its plain variables.
 
     **Modules are imported**: those of your own that a function imports when it runs are imported
     now, so that what they do at import is done in this process, whether or not the function would
@@ -264,7 +266,7 @@ class _Digester:
         )
 
     def _module(self, value: ModuleType) -> str:
-        """A module as a whole: by the code that makes it."""
+        """A module as a whole: by the code that makes it, and its plain variables as they are."""
         if known := library(value.__name__):
             return _mark("library", known, value.__name__)
         return self._referred(value.__name__, lambda: self._module_parts(value))
@@ -279,7 +281,12 @@ class _Digester:
             code = None
         if code is None:
             self._refuse(f"the module {value.__name__} as a whole", "name what you need of it")
-        return self._code(code, None, str(value.__package__ or ""))
+        found = [
+            (name, self._inside(name, part))
+            for name, part in sorted(vars(value).items())
+            if name not in _OF_A_PLACE and name != "__builtins__" and _plain(part)
+        ]
+        return _mark("module", self._code(code, None, str(value.__package__ or "")), *found)
 
     def _class(self, value: type) -> str:
         if known := library(value.__module__):
@@ -314,16 +321,16 @@ class _Digester:
     def _function(self, value: FunctionType) -> str:
         if not _importable(value):
             return self._function_parts(value)
-        if _of_library(value):
-            return _mark("function", _of_function(value), _name(value))
+        if all_of_library(value):
+            return _mark("function", library_of(value), _name(value))
         return self._referred(_name(value), lambda: self._function_parts(value))
 
     def _function_parts(self, value: FunctionType, *, own: bool = False) -> str:
-        known = _of_function(value)
+        known = library_of(value)
         space = None if known else value.__globals__
         label = value.__qualname__.rpartition("<locals>.")[2]
         with self._within("" if own else label):
-            if known and (held := _held_by_wrapper(value)) is not None:
+            if known and (held := held_by_wrapper(value)) is not None:
                 return _mark("wrapper", known, value.__code__.co_qualname, self._unordered(held))
             return _mark(
                 "function",
@@ -333,7 +340,7 @@ class _Digester:
                 self._inside("a default", value.__kwdefaults__),
                 self._inside("its attributes", dict(sorted(vars(value).items()))),
                 *(
-                    (name, self._inside(f"the captured {name}", _context(cell) or cell))
+                    (name, self._inside(f"the captured {name}", opaque_context(cell) or cell))
                     for name, cell in zip(
                         value.__code__.co_freevars, value.__closure__ or (), strict=True
                     )
@@ -441,44 +448,26 @@ _WAYS: tuple[tuple[tuple[type, ...], Callable[[_Digester, Any], str]], ...] = (
 )
 
 
-def _of_function(value: FunctionType) -> str:
-    return library(str(value.__globals__.get("__name__")))
-
-
-def _held_by_wrapper(value: FunctionType) -> list[Any] | None:
-    """The functions that a library calls from a wrapper which fills with other things in use."""
-    place = str(value.__globals__.get("__name__"))
-    if place == "functools" and "registry" in vars(value):  # singledispatch
-        return list(vars(value)["registry"].items())
-    if place.startswith("torch._dynamo.") and "__wrapped__" in vars(value):  # torch.compile
-        return [vars(value)["__wrapped__"]]
-    return None
-
-
-def _context(cell: CellType) -> Any:
-    """The class of a captured context of a library that has a lock or the like; else None."""
-    try:
-        held = cell.cell_contents
-    except ValueError:
-        return None
-    if not isinstance(held, ContextDecorator) or not library(type(held).__module__):
-        return None
-    opaque = any(
-        type(part).__module__ == "_thread" for part in getattr(held, "__dict__", {}).values()
-    )
-    return type(held) if opaque else None
-
-
-def _of_library(value: FunctionType) -> bool:
-    """Whether a library made all of it: what its decorators make of your own bears your name."""
-    return bool(_of_function(value) and library(str(value.__module__)))
-
-
 def _of_user(part: object) -> bool:
     """Whether something in an enum is there beside its members and what they bring."""
     if isinstance(part, FunctionType):
-        return not _of_library(part)
+        return not all_of_library(part)
     return isinstance(part, property | staticmethod | classmethod | functools.cached_property)
+
+
+def _plain(value: Any, deep: int = 8) -> bool:
+    """Whether a value is numbers, text, arrays, or containers of these."""
+    torch: Any = sys.modules.get("torch")
+    if type(value) in (bool, int, float, complex, str, bytes, type(None)):
+        return True
+    if type(value) is np.ndarray or isinstance(value, np.generic):
+        return not value.dtype.hasobject
+    if torch is not None and type(value) is torch.Tensor:
+        return bool(value.layout is torch.strided and not value.is_meta)
+    if type(value) not in (list, tuple, set, frozenset, dict) or not deep:
+        return False
+    held = [*value, *value.values()] if isinstance(value, dict) else value
+    return all(_plain(part, deep - 1) for part in held)
 
 
 def _importable(value: Any) -> bool:
