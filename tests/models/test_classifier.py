@@ -212,5 +212,9 @@ def test_estimators_of_scikit_learn(data):
     other = ensemble.RandomForestClassifier(20, random_state=1).fit(x[member], y[member])
     prints = [as_classifier(one, None).fingerprint for one in (forest, again, other)]
     assert prints[0] == prints[1] != prints[2]
-    found = canary.evaluate(canary.attack(table, "confidence", shadow=by_hand), member)
+    with pytest.raises(InputError, match="they are of one model"):
+        canary.attack(table, "confidence", shadow=by_hand)
+    elsewhere = ensemble.RandomForestClassifier(20, random_state=1).fit(x[~member], y[~member])
+    shadow = canary.measure(elsewhere, x, y, member=~member)
+    found = canary.evaluate(canary.attack(table, "confidence", shadow=shadow), member)
     assert found.auc.lower > 0.6
