@@ -26,8 +26,8 @@ __all__ = [
     "attack_columns",
     "calibration_sentence",
     "class_risk_sentence",
-    "ends_of",
     "epsilon_sentence",
+    "in_lines",
     "interval_of",
     "membership_sentence",
     "not_told",
@@ -232,15 +232,18 @@ def attack_columns(found: Survey | TextSurvey) -> tuple[str, ...]:
 
 
 def attack_cells(one: Attacked, *, intervals: bool = True) -> tuple[str, ...]:
-    """An attack in a row: its name, and its numbers, with their intervals where asked."""
+    """An attack in a row: its name, and its numbers, with their intervals where asked.
+
+    Intervals stand on a line of their own, so that three rates fit on a page.
+    """
     if not intervals:
         numbers = (one.accuracy, one.evaluation.auc, *(p.tpr for p in one.points))
         return one.attack.name, *(percent_of(number.value) for number in numbers)
     return (
         one.attack.name,
-        interval_of(one.accuracy),
-        interval_of(one.evaluation.auc),
-        *(f"{interval_of(p.tpr)} at {percent_of(p.fpr, digits=None)}" for p in one.points),
+        in_lines(one.accuracy),
+        in_lines(one.evaluation.auc),
+        *(in_lines(point.tpr, fpr=point.fpr) for point in one.points),
     )
 
 
@@ -361,11 +364,16 @@ def _facts(table: SignalTable) -> dict[str, str]:
 
 def interval_of(found: Estimate) -> str:
     """``61.0 % (58.2 to 63.7)``."""
-    return f"{percent_of(found.value)} {ends_of(found)}"
+    return f"{percent_of(found.value)} {_ends_of(found)}"
 
 
-def ends_of(found: Estimate) -> str:
-    """``(58.2 to 63.7)``."""
+def in_lines(found: Estimate, *, fpr: float | None = None) -> str:
+    """``61.0 %``, ``at 1 %`` where it is a rate, and ``(58.2 to 63.7)`` in a line below."""
+    at = "" if fpr is None else f" at {percent_of(fpr, digits=None)}"
+    return f"{percent_of(found.value)}{at}\n{_ends_of(found)}"
+
+
+def _ends_of(found: Estimate) -> str:
     return f"({100 * found.lower:.1f} to {100 * found.upper:.1f})"
 
 

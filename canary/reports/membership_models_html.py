@@ -12,7 +12,7 @@ import numpy as np
 from canary.records.files import atomic_write
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.many_figures import draw_many
-from canary.reports.membership_html import ends_of, interval_of, not_told, percent_of, up_to
+from canary.reports.membership_html import in_lines, interval_of, not_told, percent_of, up_to
 from canary.reports.pages import page, software
 from canary.reports.palette import SERIES
 from canary.statistics.numbers import count, plural
@@ -145,7 +145,7 @@ def model_cells(one: AttackedModels, *, intervals: bool = True) -> tuple[str, ..
     spread = one.across.auc
     several = (percent_of(spread.sd),) if spread.count > 1 else ()
     rates = (
-        f"{percent_of(tpr.value)} at {percent_of(_mean_fpr(points), digits=None)}\n{ends_of(tpr)}"
+        in_lines(tpr, fpr=_mean_fpr(points))
         for tpr, points in zip(one.tpr, one.points, strict=True)
     )
     return one.name, count(one.scores.models_trained), interval_of(one.auc), *several, *rates
@@ -313,7 +313,7 @@ def _vulnerable(found: ModelsSurvey) -> list[tuple[str, ...]]:
                 count(one.roc.members),
                 count(one.roc.nonmembers),
                 *(
-                    f"{percent_of(rate.value)}\n{ends_of(rate)}"
+                    in_lines(rate)
                     for rate in (one.auc, *(points[place].tpr for points in best.points))
                 ),
             )

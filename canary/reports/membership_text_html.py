@@ -13,6 +13,7 @@ from canary.reports.membership_figures import draw_roc
 from canary.reports.membership_html import (
     attack_cells,
     attack_columns,
+    in_lines,
     interval_of,
     not_told,
     percent_of,
@@ -151,17 +152,13 @@ def _cells(
     found: TextSurvey, curve: Roc, auc: Estimate, rates: list[float], *, intervals: bool
 ) -> Iterator[str]:
     """AUC, and the TPRs; none at a rate below one of the different nonmembers."""
-    yield interval_of(auc) if intervals else percent_of(auc.value)
+    yield in_lines(auc) if intervals else percent_of(auc.value)
     for rate in rates:
         if rate * curve.nonmembers < 1:
             yield "none"
             continue
         point = curve.tpr_at_fpr(rate, confidence=found.confidence)
-        yield (
-            f"{interval_of(point.tpr)} at {percent_of(point.fpr, digits=None)}"
-            if intervals
-            else percent_of(point.tpr.value)
-        )
+        yield in_lines(point.tpr, fpr=point.fpr) if intervals else percent_of(point.tpr.value)
 
 
 def _tiles(found: TextSurvey) -> list[tuple[str, str, str]]:
