@@ -100,15 +100,16 @@ def moments(logits: Floats, compared: Compared) -> Moments:
     compared : Compared
     """
     flags, left = compared.flags, compared.count
-    count = flags.sum(axis=0)
-    centre = np.where(flags, logits, 0.0).sum(axis=0) / np.maximum(count, 1)
-    apart = np.where(flags, logits - centre, 0.0)
-    own = compared.left_out(apart, 0.0)
+    count, mask = flags.sum(axis=0), flags.astype(np.float64)
+    centre = np.einsum("ij,ij->j", logits, mask) / np.maximum(count, 1)
+    apart = logits - centre
+    apart *= mask
+    own, inner = compared.left_out(apart, 0.0), np.einsum("ij,ij->j", apart, apart)
     first = apart.sum(axis=0) - own.sum(axis=0)
-    second = np.einsum("ij,ij->j", apart, apart) - np.einsum("kij,kij->ij", own, own)
+    second = inner - np.einsum("kij,kij->ij", own, own)
     shift = first / np.maximum(left, 1)
     squares = second - left * shift * shift
-    whole = np.einsum("ij,ij->j", apart, apart) + count * centre * centre
+    whole = inner + count * centre * centre
     return Moments(left, centre + shift, without_rounding(squares, whole))
 
 

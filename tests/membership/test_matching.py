@@ -16,6 +16,7 @@ from scipy.stats import t as student
 from canary.membership.across import evaluate_models
 from canary.membership.many import attack_models
 from canary.membership.matching import kept, random_order
+from canary.membership.references import resolve
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -150,3 +151,30 @@ def test_population_attack_orders_as_the_loss_property(population, members):
     higher = score[~member] - score[member][:, None]
     np.testing.assert_array_equal(np.sign(higher), np.sign(below))
     assert (score[capped == max(population)] == 0).all()
+
+
+@pytest.mark.parametrize("kind", ["outside", "inside", "limited"])
+def test_few_targets_go_without_the_references_that_many_would_oracle(kind):
+    """A target by itself is looked up another way than all of them at once."""
+    rng = np.random.default_rng(3)
+    member = rng.random((9, 400)) < rng.choice([0.3, 0.5, 0.8], 400)
+    table = table_of(rng.exponential(size=member.shape), member)
+    every = resolved(table, range(9)).compared(slice(0, 400), kind)
+    for row in range(9):
+        one = resolved(table, [row]).compared(slice(0, 400), kind)
+        depth = len(one.less)
+        np.testing.assert_array_equal(one.less[:, 0], every.less[:depth, row])
+        assert (every.less[depth:, row] == -1).all()
+        np.testing.assert_array_equal(one.count[0], every.count[row])
+
+
+def resolved(table, targets):
+    return resolve(
+        table,
+        "R",
+        targets=list(targets),
+        shadow=None,
+        references=None,
+        population=None,
+        most=3,
+    )
