@@ -13,7 +13,7 @@ from canary.membership.evaluation import Evaluation
 from canary.membership.losstests import row_ranks
 from canary.membership.many import ManyScores
 from canary.statistics.checks import check_confidence
-from canary.statistics.roc import roc
+from canary.statistics.roc import Estimate, roc
 from canary.statistics.tails import check_level
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Spread",
     "agreement",
     "evaluate_models",
+    "mean_estimate",
     "rates",
     "sample_auc",
 ]
@@ -69,6 +70,18 @@ class Spread:
         # Sums of equal numbers round.
         least, most = float(found.min()), float(found.max())
         return cls(min(max(float(found.mean()), least), most), sd, least, most, len(found))
+
+
+def mean_estimate(found: Sequence[Estimate]) -> Estimate:
+    """The mean over targets of values, and of the ends of their intervals.
+
+    The standard error of a mean is at most the mean of the standard errors, whatever the
+    targets share: so the interval is not too narrow.
+    """
+    value, lower, upper = (
+        Spread.of([getattr(one, end) for one in found]).mean for end in ("value", "lower", "upper")
+    )
+    return Estimate(value, lower, upper)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
-from canary.membership.across import Across, Spread, evaluate_models
+from canary.membership.across import Across, evaluate_models, mean_estimate
 from canary.membership.many import attack_models
 from canary.signals.table import SignalTable
 from canary.statistics.checks import check_confidence, positive_integer
@@ -192,10 +192,8 @@ def _estimate(error: float, groups: int, own: Sequence[Estimate], confidence: fl
     """The mean with its interval over fleets; with the models' own where all parts agree."""
     from scipy.special import stdtrit
 
-    value, lower, upper = (
-        Spread.of([getattr(one, end) for one in own]).mean for end in ("value", "lower", "upper")
-    )
+    found = mean_estimate(own)
     if not error:
-        return Estimate(value, lower, upper)
+        return found
     half = -float(stdtrit(groups - 1, (1.0 - confidence) / 2.0)) * error
-    return Estimate(value, max(value - half, 0.0), min(value + half, 1.0))
+    return Estimate(found.value, max(found.value - half, 0.0), min(found.value + half, 1.0))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.membership.across import Across, Agreement, Rates, SampleAuc, Spread
+from canary.membership.across import Across, Agreement, Rates, SampleAuc, Spread, mean_estimate
 from canary.membership.fleet_intervals import OverFleets
 from canary.membership.many import ManyScores
 from canary.membership.studies import Growth
@@ -20,7 +19,7 @@ from canary.signals.table import SignalTable
 from canary.statistics.roc import Estimate, OperatingPoint
 from canary.statistics.tails import Rule
 
-__all__ = ["KIND", "SCHEMA", "AttackedModels", "ModelsSurvey", "mean_estimate"]
+__all__ = ["KIND", "SCHEMA", "AttackedModels", "ModelsSurvey"]
 
 KIND = "canary membership models"
 SCHEMA = 1
@@ -278,14 +277,6 @@ class ModelsSurvey:
             },
             "notes": list(one.scores.notes),
         }
-
-
-def mean_estimate(found: Sequence[Estimate]) -> Estimate:
-    """Means of values and of ends: an interval of the mean that is not too narrow."""
-    value, lower, upper = (
-        float(np.mean([getattr(one, end) for one in found])) for end in ("value", "lower", "upper")
-    )
-    return Estimate(value, lower, upper)
 
 
 def _spread(found: Spread) -> dict[str, float | int]:

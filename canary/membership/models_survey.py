@@ -8,11 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
-from canary.membership.across import SampleAuc, agreement, evaluate_models, rates, sample_auc
+from canary.membership.across import (
+    SampleAuc,
+    agreement,
+    evaluate_models,
+    mean_estimate,
+    rates,
+    sample_auc,
+)
 from canary.membership.fleet_intervals import FEWEST, groups_of, over_fleets
 from canary.membership.many import ManyScores, attack_models
 from canary.membership.models_needed import chosen_attacks, left_out_safely
-from canary.membership.models_result import AttackedModels, ModelsSurvey, mean_estimate
+from canary.membership.models_result import AttackedModels, ModelsSurvey
 from canary.membership.references import resolve
 from canary.membership.repeats import repeated_models
 from canary.membership.studies import Growth, growth
@@ -259,8 +266,8 @@ def _repeats(table: SignalTable, names: Sequence[str]) -> list[str]:
         if repeat.certain:
             one, two = names[repeat.first[1]], names[repeat.second[1]]
             raise InputError(
-                f"says of every sample what {one} says: the two are one model, and an attack "
-                "would learn the flags that it is judged by",
+                f"says of every sample what {one} says, but for rounding: the two are one model, "
+                "and an attack would learn the flags that it is judged by",
                 cure="give each model once",
                 where=two,
             )
