@@ -288,7 +288,7 @@ RequestTimeout = Annotated[
     typer.Option(
         "--request-timeout",
         metavar="SECONDS",
-        help="How long an answer of a server is waited for.  [default: 120]",
+        help="How long the whole answer of a server may take.  [default: 120]",
     ),
 ]
 TopK = Annotated[

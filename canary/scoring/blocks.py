@@ -16,6 +16,7 @@ __all__ = ["Block", "Meter", "Watch", "read_blocks"]
 _CHARACTERS = 2**18
 _TEXTS = 2**12
 _HASH_BYTES = 2**20
+_LINE_BYTES = 2**26
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,15 @@ def read_blocks(source: Path, column: str, offset: int, line: int) -> Iterator[B
     lines = JsonLines(source)
     with source.open("rb") as file:
         file.seek(offset)
-        for raw in file:
+        for raw in iter(lambda: file.readline(_LINE_BYTES + 1), b""):
             block.offset += len(raw)
             block.line += 1
+            if len(raw) > _LINE_BYTES:
+                raise CorpusError(
+                    f"the line has more than {_LINE_BYTES / 1e6:,.0f} MB",
+                    cure="split its text into several lines",
+                    where=place(source, block.line),
+                )
             record = lines.read(raw, block.line)
             if record is None:
                 continue

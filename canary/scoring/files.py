@@ -33,6 +33,7 @@ __all__ = ["ScoredFile", "parts_of", "score_file"]
 _SERIES = "scores"
 _SHARD_BYTES = 2**24
 _SHARD_SECONDS = 2.0
+_TOKENS = 2**20  # of windows at once
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,9 @@ def score_file(
 
     Notes
     -----
-    Memory holds a block of about 260,000 characters (or one longer text) and its tokens,
-    and up to 16 MiB of records. A kill costs the work of about 2 seconds, or one block.
+    Memory holds a block of about 260,000 characters (or one longer text, up to 4,000,000) and
+    its tokens, and up to 16 MiB of records. A kill costs the work of about 2 seconds, or one
+    block.
     The disk must hold the result twice for a moment.
     """
     batch_size = check_running(start_token=start_token, context=context, batch_size=batch_size)
@@ -182,7 +184,7 @@ def _lines(source: Path, offset: int) -> int:
     """How many lines follow an offset."""
     with source.open("rb") as file:
         file.seek(offset)
-        return sum(1 for _ in file)
+        return sum(part.count(b"\n") for part in iter(lambda: file.read(2**20), b""))
 
 
 def _check_target(target: Path, source: Path) -> None:
@@ -293,24 +295,40 @@ class _Scorer:
 
     def score(self, block: Block) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Bits and number of priced tokens of each text of a block."""
-        windows: list[tuple[int, ...]] = []
-        starts: list[int] = []
-        counts = []
-        for line, ids in zip(block.lines, self._encode(block), strict=True):
-            before = len(windows)
-            for window, start in self._windows(ids, line):
-                windows.append(window)
-                starts.append(start)
-            counts.append(len(windows) - before)
-        rows = Rows.of(windows, starts)
-        self.meter.begin(block.offset, int(rows.scored.sum()))
-        sums = -row_sums(self.batcher.score(rows), rows) / LN2
-        first = np.cumsum([0, *counts[:-1]])  # every text has a window, so no sum is empty
-        # Minus 0.0 is what a text without a priced token would get.
-        bits: NDArray[np.float64] = np.add.reduceat(sums, first) + 0.0
-        tokens: NDArray[np.int64] = np.add.reduceat(rows.scored, first)
+        encoded = self._encode(block)
+        bits, tokens = np.zeros(len(encoded)), np.zeros(len(encoded), np.int64)
+        self.meter.begin(block.offset, sum(max(len(ids) - 1, 0) for ids in encoded))
+        for owners, rows in self._rows(block, encoded):
+            # Minus 0.0 is what a text without a priced token would get, but for the sum.
+            sums = -row_sums(self.batcher.score(rows), rows) / LN2
+            np.add.at(bits, owners, sums)
+            np.add.at(tokens, owners, rows.scored)
         self.meter.reach(block.offset)
         return bits, tokens
+
+    def _rows(
+        self, block: Block, encoded: list[tuple[int, ...]]
+    ) -> Iterator[tuple[list[int], Rows]]:
+        """The windows of the texts of a block, some at a time, and to which text each belongs.
+
+        All at once they are longer than the texts: by the window, where all of it but a token
+        overlaps.
+        """
+        owners: list[int] = []
+        parts: list[tuple[int, ...]] = []
+        starts: list[int] = []
+        held = 0
+        for at, (line, ids) in enumerate(zip(block.lines, encoded, strict=True)):
+            for part, start in self._windows(ids, line):
+                owners.append(at)
+                parts.append(part)
+                starts.append(start)
+                held += len(part)
+                if held >= _TOKENS:
+                    yield owners, Rows.of(parts, starts)
+                    owners, parts, starts, held = [], [], [], 0
+        if parts:
+            yield owners, Rows.of(parts, starts)
 
     def _windows(self, ids: tuple[int, ...], line: int) -> Iterator[tuple[tuple[int, ...], int]]:
         """Parts of a text that the model takes, and where pricing starts in each."""

@@ -10,6 +10,9 @@ from canary.tokens.candidates import CandidateEncoder
 
 __all__ = ["encode_placed", "windows"]
 
+# Of one text: its tokens take some 200 bytes each while they are made.
+_MOST_CHARACTERS = 4_000_000
+
 
 def windows(
     ids: tuple[int, ...], *, limit: int, overlap: int, start: int = 1
@@ -33,10 +36,18 @@ def encode_placed(
     Raises
     ------
     CorpusError
-        If a text holds what is no character.
+        If a text holds what is no character, or is too long to be held as tokens.
     ModelError
         If the tokenizer cannot represent a text.
     """
+    for at, text in enumerate(texts):
+        if len(text) > _MOST_CHARACTERS:
+            raise CorpusError(
+                f"the text has {len(text):,} characters, at most {_MOST_CHARACTERS:,} are scored "
+                "as one",
+                cure="split it into several texts",
+                where=place(at),
+            )
     try:
         return encoder.encode(texts)
     except (ModelError, UnicodeEncodeError, TypeError):

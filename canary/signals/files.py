@@ -8,6 +8,7 @@ lists, or one for each class named ``logits_0``, ``logits_1`` and so on.
 
 from __future__ import annotations
 
+import io
 import lzma
 import math
 import os
@@ -15,6 +16,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,6 +46,12 @@ _LAST_CHARACTER = 0x10FFFF
 
 _BYTES = 1 << 25
 """Of the numbers of a piece, as float64."""
+
+_MOST_BYTES = 1 << 30
+"""Of what has to be held whole: a row, an array beside the outputs, outputs by columns."""
+
+_HEADER_BYTES = 1 << 14  # numpy refuses headers of more than 10,000
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others unpack without bound
 
 
 def pieces_of(
@@ -126,8 +134,8 @@ def _npz(path: Path, needed: Names) -> tuple[Outputs, Iterator[Piece]]:
             beside = [*needed, *(["group"] if "group" in names else [])]
             lengths = {}
             for name in (kind, *beside):
-                with archive.open(f"{name}.npy") as file:
-                    shape, _, _ = _header(file, name, path)
+                with _array(archive, name, path, whole=name in beside) as (shape, _, _, _):
+                    pass
                 lengths[name] = shape[0] if shape else 0
     except InputError:
         raise
@@ -149,13 +157,52 @@ def _npz_pieces(path: Path, kind: Outputs, beside: list[str]) -> Iterator[Piece]
             yield Piece(outputs, labels[part], member[part], None if group is None else group[part])
 
 
-def _header(file: IO[bytes], name: str, path: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns come first, and dtype of an array at the start of `file`."""
-    version = np.lib.format.read_magic(file)
+@contextmanager
+def _array(
+    archive: zipfile.ZipFile, name: str, path: Path, *, whole: bool
+) -> Iterator[tuple[tuple[int, ...], bool, np.dtype[Any], IO[bytes]]]:
+    """Shape, whether columns come first, and dtype of an array; and its numbers, to be read.
+
+    The member holds as many bytes as these come to. What has to be held `whole`, or is by
+    columns, is refused where it is too large, before any of it is unpacked.
+    """
+    info = archive.getinfo(f"{name}.npy")
+    if info.compress_type not in _PACKED:
+        raise ValueError(f"{name} is compressed as numpy does not compress")
+    with archive.open(info) as file:
+        head = io.BytesIO(file.read(_HEADER_BYTES))
+        shape, fortran, dtype = _header(head, name, path)
+        size = math.prod(shape) * dtype.itemsize
+        found = info.file_size - head.tell()
+        if found != size:
+            raise InputError(
+                f"{name} holds {found:,} bytes, and its header (shape {shape}, type {dtype}) "
+                f"says {size:,}",
+                cure="write it again with numpy.savez",
+                where=str(path),
+            )
+        by_columns = fortran and len(shape) > 1
+        held = size if whole or by_columns else size // max(shape[0] if shape else 1, 1)
+        if held > _MOST_BYTES:
+            raise InputError(
+                f"{name} takes {held / 1e9:,.1f} GB, at most {_MOST_BYTES / 1e9:.1f} GB can be "
+                f"held{' of outputs by columns' if by_columns else ''}",
+                cure="save it by rows (numpy.ascontiguousarray), which are read in pieces"
+                if by_columns
+                else "split the file, or write it again",
+                where=str(path),
+            )
+    with archive.open(info) as file:
+        file.read(head.tell())
+        yield shape, fortran, dtype, file
+
+
+def _header(head: io.BytesIO, name: str, path: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(head)
     if version == (1, 0):
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(head)
     else:
-        shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(head)
     if dtype.hasobject:
         raise InputError(
             f"holds pickled objects in {name}, which are never loaded: to unpickle is to run "
@@ -169,16 +216,14 @@ def _header(file: IO[bytes], name: str, path: Path) -> tuple[tuple[int, ...], bo
 
 
 def _whole(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
-    with archive.open(f"{name}.npy") as file:
-        shape, _, dtype = _header(file, name, path)
+    with _array(archive, name, path, whole=True) as (shape, _, dtype, file):
         if len(shape) != 1:
             raise InputError(
                 f"{name} has the shape {shape}, expected one entry per sample",
                 cure="save it as an array of one dimension",
                 where=str(path),
             )
-        # What is there, not what the header speaks of: it may be any number.
-        array = np.frombuffer(file.read(), dtype)
+        array = np.frombuffer(file.read(shape[0] * dtype.itemsize), dtype)
     if len(array) != shape[0]:
         raise EOFError(f"{name} holds {len(array)} of {shape[0]} entries")
     if dtype.kind == "U":  # numpy takes any number for a character, and fails later
@@ -189,10 +234,10 @@ def _whole(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
 
 
 def _rows(archive: zipfile.ZipFile, name: str, path: Path) -> Iterator[NDArray[Any]]:
-    with archive.open(f"{name}.npy") as file:
-        shape, fortran, dtype = _header(file, name, path)
+    with _array(archive, name, path, whole=False) as (shape, fortran, dtype, file):
         if fortran and len(shape) > 1:  # rows are scattered over the whole of it
-            whole = np.frombuffer(file.read(), dtype).reshape(shape, order="F")
+            content = file.read(math.prod(shape) * dtype.itemsize)
+            whole = np.frombuffer(content, dtype).reshape(shape, order="F")
             step = _rows_of(shape)
             yield from (whole[at : at + step] for at in range(0, len(whole), step))
             return

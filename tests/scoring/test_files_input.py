@@ -12,7 +12,8 @@ import pytest
 from small_models import build, table_model
 
 from canary.errors import CanaryError, CorpusError, InputError, ModelError, OutputError
-from canary.scoring import blocks, files
+from canary.models.base import Rows
+from canary.scoring import blocks, files, windows
 from canary.scoring.files import score_file
 from canary.scoring.texts import score
 
@@ -179,3 +180,47 @@ def test_memory_does_not_grow_with_the_file(monkeypatch):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] < 1.2 * peaks[1] + 50_000
+
+
+def test_a_text_that_is_too_long_to_be_held_as_tokens_is_refused(monkeypatch):
+    """One line of 105 MB took 20.8 GB."""
+    write("short", "x" * 101)
+    monkeypatch.setattr(windows, "_MOST_CHARACTERS", 100)
+    with pytest.raises(CorpusError, match=r"texts.jsonl:2: the text has 101 .* split it into sev"):
+        score_file(table_model(), "texts.jsonl", "scores.jsonl", overlap=3)
+    monkeypatch.setattr(blocks, "_LINE_BYTES", 50)
+    with pytest.raises(CorpusError, match=r"texts.jsonl:2: the line has more than .* split its"):
+        score_file(table_model(), "texts.jsonl", "scores.jsonl", overlap=3)
+
+
+def test_a_line_that_is_too_long_is_not_read_to_its_end(monkeypatch):
+    Path("texts.jsonl").write_bytes(b'{"text": "' + b"x" * 50_000_000)
+    monkeypatch.setattr(blocks, "_LINE_BYTES", 1000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorpusError, match=r"texts.jsonl:1: the line has more than"):
+            score_file(table_model(), "texts.jsonl", "scores.jsonl")
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_windows_are_held_a_few_at_a_time_oracle(monkeypatch):
+    """With all but one token of each shared they are far longer than the text together."""
+    write("", "ab" * 60, "a", "0123456789" * 20, "b")
+    model = table_model()
+    model.facts = replace(model.facts, length_limit=16)
+    score_file(model, "texts.jsonl", "scores.jsonl", start_token="\n", overlap=15)
+    whole, seen, rows_of = records(), [], Rows.of.__func__
+
+    def spied(cls, parts, starts=1):
+        seen.append(sum(map(len, parts)))
+        return rows_of(cls, parts, starts)
+
+    monkeypatch.setattr(files, "_TOKENS", 100)
+    monkeypatch.setattr(Rows, "of", classmethod(spied))
+    score_file(model, "texts.jsonl", "scores.jsonl", start_token="\n", overlap=15)
+    assert max(seen) < 100 + 16
+    assert sum(seen) > 10 * 120
+    assert [r["tokens"] for r in records()] == [r["tokens"] for r in whole]
+    assert [r["px_bits"] for r in records()] == pytest.approx([r["px_bits"] for r in whole])

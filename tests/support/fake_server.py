@@ -4,12 +4,13 @@
         load(server.url, tokenizer=...)
 
 A fault is a function of the server, the number of the request to ``/completions`` (from 1)
-and the right answer; it gives another answer: a document, a `Status`, bytes, or None after
-which the connection is closed without a word.
+and the right answer; it gives another answer: a document, a `Status`, bytes, None after
+which the connection is closed without a word, or a function that writes to it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from dataclasses import dataclass, field
@@ -137,6 +138,11 @@ def _handler(server):
         def _give(self, answer):
             if answer is None:
                 self.close_connection = True
+                return
+            if callable(answer):
+                self.close_connection = True
+                with contextlib.suppress(OSError):
+                    answer(self.wfile.write)
                 return
             code, headers = 200, {}
             if isinstance(answer, Status):

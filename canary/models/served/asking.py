@@ -114,8 +114,8 @@ class Asking:
         Raises
         ------
         ServerError
-            If the server fails, refuses, or is another than at the beginning. Answers that
-            were vouched for until then are kept.
+            If the server fails, refuses, or is another than at the beginning. It says how many
+            answers are kept: those that were vouched for until then.
         """
         found: dict[Question, Floats] = {}
         todo: list[tuple[Question, bytes, dict[str, Any]]] = []
@@ -153,9 +153,11 @@ class Asking:
                 got.append((key, found[question]))
             if failed is not None:
                 raise failed
-        except BaseException:
+        except BaseException as error:
             if got and self._same_still(hurried=True):
                 self._answers.add(got)
+            if isinstance(error, ServerError):
+                error.cure += f": {self._kept()}"
             raise
         if not self._same_still(hurried=False):
             raise ServerError(
@@ -166,6 +168,10 @@ class Asking:
             )
         self._answers.add(got)
         return found
+
+    def _kept(self) -> str:
+        kept = len(self._answers)
+        return f"{kept:,} answers are kept and not asked for again" if kept else "no answer is kept"
 
     def _same_still(self, *, hurried: bool) -> bool:
         self._probed += 1

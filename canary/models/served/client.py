@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import random
 import re
@@ -21,6 +22,7 @@ from typing import Any
 
 from canary.errors import InputError, MissingExtraError, RequestsSpentError, ServerError
 from canary.models.served.endpoint import Endpoint
+from canary.models.served.exchange import Reply, exchange, most_bytes
 from canary.models.served.wire import read_json
 from canary.records.fields import brief
 
@@ -28,10 +30,15 @@ __all__ = ["Client", "RefusedError"]
 
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-_CONNECT_SECONDS, _HURRIED_SECONDS = 10.0, 5.0
+_ABSENT = frozenset({404, 405, 501})
+_HURRIED_SECONDS = 5.0
 _SHOWN = 300
 _BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
 _NEEDED = ("httpx2", "tenacity")
+_UNTRUSTED = (
+    "use a server that answers only what it is asked (it may ignore max_tokens or logprobs), "
+    "uncompressed"
+)
 
 
 class RefusedError(ServerError):
@@ -44,7 +51,7 @@ class _PassingError(ServerError):
     def __init__(self, problem: str, *, where: str, pause: float | None = None) -> None:
         super().__init__(
             problem,
-            cure="check the server and start again: every answer so far is kept",
+            cure="check the address and that the server works, and start again",
             where=where,
         )
         self.pause = pause
@@ -170,27 +177,28 @@ class Client:
         where = f"{self._endpoint.base}{path}"
         wait = self._endpoint.timeout if seconds is None else seconds
         self._count(where, last=last)
-        failure, response = "", None
-        try:
-            response = self._client.request(method, where, json=body, timeout=self._timeout(wait))
-        except self._http.TimeoutException:
-            failure = f"did not answer within {wait:g} s"
-        except (self._http.RequestError, self._http.InvalidURL) as error:
-            failure = f"cannot be reached ({self._scrub(str(error) or type(error).__name__)})"
-        # Outside of the except clauses: the library's errors hold the request and its key.
-        if response is None:
-            raise _PassingError(failure, where=where)
-        if response.status_code == 200:
+        reply = exchange(
+            self._http,
+            self._client,
+            method,
+            where,
+            body=body,
+            seconds=wait,
+            most=most_bytes(body),
+        )
+        if reply.body is None:
+            problem = self._scrub(reply.problem)
+            if reply.passing:
+                raise _PassingError(problem, where=where)
+            raise ServerError(problem, cure=_UNTRUSTED, where=where)
+        if reply.code == 200:
             try:
-                return read_json(response.text, self._scrub)
+                return read_json(reply.body, self._scrub)
             except (ValueError, RecursionError):
-                failure = "gave an answer that is no whole JSON"
-            raise _PassingError(failure, where=where)
-        said = f": {brief(self._scrub(_words(response.text)), _SHOWN)}" if quote else ""
-        raise self._failure(response, said, where, trying=trying)
-
-    def _timeout(self, seconds: float) -> Any:
-        return self._http.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
+                pass
+            raise _PassingError("gave an answer that is no whole JSON", where=where)
+        said = f": {brief(self._scrub(_words(reply.body)), _SHOWN)}" if quote else ""
+        raise self._failure(reply, said, where, trying=trying)
 
     def _count(self, where: str, *, last: bool) -> None:
         with self._lock:
@@ -203,13 +211,13 @@ class Client:
                 raise RequestsSpentError(
                     f"has been sent {self._sent:,} requests of the {self._endpoint.max_requests:,} "
                     "that are allowed, and one is kept back to see whether it is the same model",
-                    cure="start again with a larger --max-requests: every answer so far is kept",
+                    cure="start again with a larger --max-requests",
                     where=where,
                 )
             self._sent += 1
 
-    def _failure(self, response: Any, said: str, where: str, *, trying: bool) -> ServerError:
-        code = response.status_code
+    def _failure(self, reply: Reply, said: str, where: str, *, trying: bool) -> ServerError:
+        code = reply.code
         if code in {401, 403}:
             name = self._endpoint.key_env
             cure = (
@@ -219,11 +227,11 @@ class Client:
             )
             return ServerError(f"wants a valid key ({code}{said})", cure=cure, where=where)
         if code in _PASSING and not (trying and code == 500):
-            pause = _retry_after(response.headers.get("retry-after"))
+            pause = _retry_after(reply.retry_after)
             if pause is not None and pause > self._endpoint.patience:
                 return ServerError(
                     f"asks to be left alone for {pause:,.0f} s ({code}{said})",
-                    cure="start again after that: every answer so far is kept",
+                    cure="start again after that",
                     where=where,
                 )
             return _PassingError(f"failed ({code}{said})", where=where, pause=pause)
@@ -231,6 +239,13 @@ class Client:
             return ServerError(
                 f"sends its callers elsewhere ({code}), and a key is not sent there",
                 cure="give the address that it sends to",
+                where=where,
+            )
+        if trying and code in _ABSENT:
+            return ServerError(
+                f"has no completions API for this model ({code}{said})",
+                cure="a server that only chats cannot be audited: use one that gives "
+                "log-probabilities at /v1/completions (vLLM does)",
                 where=where,
             )
         return RefusedError(
@@ -302,10 +317,10 @@ def _retry_after(header: str | None) -> float | None:
     if header is None:
         return None
     try:
-        return max(float(header), 0.0)
+        pause = float(header)
     except ValueError:
-        pass
-    try:
-        return max(parsedate_to_datetime(header).timestamp() - time(), 0.0)
-    except ValueError:
-        return None
+        try:
+            pause = parsedate_to_datetime(header).timestamp() - time()
+        except (ValueError, OverflowError):
+            return None
+    return None if math.isnan(pause) else max(pause, 0.0)

@@ -45,7 +45,7 @@ class Endpoint:
     in_flight : int
         Most requests at once.
     timeout : float
-        Seconds after which an answer is no longer waited for.
+        Seconds for a whole answer, from the connection to its last byte.
     patience : float
         Seconds that the server may ask to be left alone (``Retry-After``); more end the run.
     attempts : int

@@ -32,6 +32,10 @@ _MISCOUNTED = (
     f"{_TOKENIZER}; if it is that one, the server cuts prompts off, puts tokens before some of "
     "them only, or counts wrongly: use one that does not"
 )
+_NO_START = (
+    "turn that off on the server (a start token is sent with the others, see --start-token); if "
+    "it puts none there, it counts wrongly: use a server that does not"
+)
 _CUT = (
     "it was sent the numbers of tokens, so no tokenizer is the cause: the server cuts prompts "
     "off, puts tokens before some of them only, or counts wrongly; use one that does not"
@@ -139,14 +143,17 @@ class Manner:
             )
         for place, (said, token) in enumerate(zip(told, ids, strict=False)):
             if not self.texts.is_token(said, token):
+                if place == 0 and self._fits(told[1:], ids):
+                    raise self._odd("puts a token before a prompt that was not sent", _NO_START)
                 raise self._odd(
                     f"makes other tokens of a prompt: number {place + 1} of {n} is another",
                     _TOKENIZER if self.as_text else _SHOWN,
                 )
         if choice.log_probs[0] is not None:
             raise self._odd(
-                "gives the first token of all a log-probability, which no token before it explains",
-                "use a server whose first one is null, as vLLM's is",
+                "gives the first token of all a log-probability: it puts a token before a prompt "
+                "that was not sent, or the number is not of this token",
+                f"{_NO_START}; the number of the first token is null then, as vLLM's is",
             )
         values = choice.log_probs[self.shown + 1 : self.shown + n]
         if None in values:
@@ -167,9 +174,25 @@ class Manner:
         return 2 * self.texts.tokenizer.size * math.exp(least_told(choice))
 
     def told_of(self, choice: Choice, tokens: int) -> Manner:
-        """The manner, with what the first answer about so many tokens tells besides."""
+        """The manner, with what the first answer about so many tokens tells besides.
+
+        Raises
+        ------
+        ServerError
+            If token ids were sent, and the server read others besides.
+        """
         read = choice.prompt_tokens
-        return replace(self, build=choice.build, hidden=None if read is None else read - tokens)
+        hidden = None if read is None else read - tokens
+        if hidden and not self.as_text:
+            raise self._odd(
+                f"says that it read {read} tokens (usage.prompt_tokens) where {tokens} were sent",
+                f"it puts tokens of its own before a prompt: {_NO_START}" if hidden > 0 else _CUT,
+            )
+        return replace(self, build=choice.build, hidden=hidden)
+
+    def _fits(self, told: Sequence[str], ids: Sequence[int]) -> bool:
+        """Whether what a server tells begins with these tokens."""
+        return len(told) >= len(ids) and all(map(self.texts.is_token, told, ids))
 
     def _odd(self, problem: str, cure: str) -> ServerError:
         return ServerError(problem, cure=cure, where=self.where)

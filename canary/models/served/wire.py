@@ -169,7 +169,7 @@ def read_choice(answer: Any, *, where: str) -> Choice:
         else:
             tokens, log_probs, top = _by_kind(found)
         return Choice(model, build, prompt_tokens, tokens, log_probs, top)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ServerError(
             f"gave an answer that cannot be read ({type(error).__name__})",
             cure="give the address of an OpenAI-compatible server (…/v1)",

@@ -1,0 +1,187 @@
+"""A server that cannot be trusted costs bounded time and memory, and is named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+
+import pytest
+from fake_server import FakeServer, Status
+from served_things import load_served
+from small_models import build, character_tokenizer
+
+import canary
+from canary.errors import CanaryError, ServerError
+from canary.models.base import Rows
+from canary.models.served.endpoint import Endpoint
+
+ROWS = Rows.of([[1, 2, 3, 4]])
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+def drip(write, first, forever):
+    write(first)
+    for _ in range(600):
+        time.sleep(0.05)
+        write(forever)
+
+
+def body_by_bytes(write):
+    drip(write, HEAD + b"Content-Length: 100000\r\n\r\n", b" ")
+
+
+def headers_by_bytes(write):
+    drip(write, HEAD, b"X: y\r\n")
+
+
+def informed_forever(write):
+    drip(write, b"", b"HTTP/1.1 102 Processing\r\n\r\n")
+
+
+@pytest.mark.parametrize("dripping", [body_by_bytes, headers_by_bytes, informed_forever])
+def test_a_server_that_drips_is_left_when_the_time_is_over(tmp_path, dripping):
+    """Each byte comes within the time; the whole answer would take half a minute and more."""
+    fault = {}
+    with FakeServer(build("table"), fault=lambda s, n, a: fault.get("now", a)) as server:
+        model = load_served(server, tmp_path, timeout=0.5, attempts=2)
+        fault["now"] = dripping
+        began = time.monotonic()
+        with pytest.raises(ServerError, match=r"did not give its whole answer within 0\.5 s"):
+            model.score(ROWS)
+        assert time.monotonic() - began < 15
+
+
+def test_an_answer_without_end_is_cut(tmp_path):
+    written = [0]
+
+    def endless(write):
+        write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        part = b" " * 65536
+        for _ in range(10**5):
+            write(b"10000\r\n" + part + b"\r\n")
+            written[0] += len(part)
+
+    with (
+        FakeServer(build("table"), fault=lambda s, n, a: endless) as server,
+        pytest.raises(ServerError, match="sent more than 8 MB in answer to one request; use a"),
+    ):
+        load_served(server, tmp_path, attempts=2)
+    assert written[0] < 100_000_000  # what was under way, besides the 8 MB
+
+
+def test_a_long_row_may_have_a_long_answer(tmp_path):
+    """The bound grows with the tokens and with how many of the likeliest were asked for."""
+    from canary.models.served.exchange import most_bytes
+
+    assert most_bytes({"prompt": [0] * 100_000, "logprobs": 5}) >= 100_000 * 6 * 1000
+
+
+def test_a_compressed_answer_is_refused(tmp_path):
+    """It was asked not to, and a gigabyte fits into a megabyte."""
+    packed = gzip.compress(b" " * 10**7)
+    fault = Status(200, packed, {"Content-Encoding": "gzip"})
+    with (
+        FakeServer(build("table"), fault=lambda s, n, a: fault) as server,
+        pytest.raises(ServerError, match=r"compresses its answer, though it was asked not to"),
+    ):
+        load_served(server, tmp_path, attempts=2)
+
+
+@pytest.mark.parametrize("number", [f"-1{'0' * 400}", f"1{'0' * 400}", "1e400", '"x"', "[]"])
+def test_a_number_beyond_all_floats_is_no_log_probability(tmp_path, number):
+    def fault(server, count, answer):
+        values = answer["choices"][0]["logprobs"]["token_logprobs"]
+        values[2] = "HERE"
+        return json.dumps(answer).replace('"HERE"', number).encode()
+
+    with (
+        FakeServer(build("table"), fault=fault) as server,
+        pytest.raises(ServerError, match="gave an answer that cannot be read"),
+    ):
+        load_served(server, tmp_path)
+
+
+@pytest.mark.parametrize("header", ["nan", "Fri, 20 Nov 9999 00:00:00 GMT", "x", "-1"])
+def test_a_pause_that_is_no_number_of_seconds(tmp_path, header):
+    fault = Status(503, "busy", {"Retry-After": header})
+    with (
+        FakeServer(build("table"), fault=lambda s, n, a: fault) as server,
+        pytest.raises(ServerError, match=r"failed \(503|asks to be left alone"),
+    ):
+        load_served(server, tmp_path, attempts=2)
+
+
+def prepending(shown, counted):
+    """A server that puts a start token before the token ids that it is sent."""
+
+    def fault(server, number, answer):
+        lists = answer["choices"][0]["logprobs"]
+        if len(lists["tokens"]) > 1:
+            if shown:
+                lists["tokens"].insert(0, "token_id:0")
+                lists["token_logprobs"].insert(0, None)
+            lists["token_logprobs"][int(shown)] = -1.25
+        if counted:
+            answer["usage"]["prompt_tokens"] += 1
+        else:
+            del answer["usage"]
+        return answer
+
+    return fault
+
+
+@pytest.mark.parametrize("top_k", [None, 5])
+@pytest.mark.parametrize("shown", [True, False])
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_server_that_prepends_a_token_is_said_to(tmp_path, shown, counted, top_k):
+    if top_k and not counted:
+        pytest.skip("an answer without an echo shows nothing of it")
+    message = r"puts (a token|tokens of its own) before a prompt.*turn that off on the server"
+    with (
+        FakeServer(build("table"), fault=prepending(shown, counted)) as server,
+        pytest.raises(ServerError, match=message),
+    ):
+        load_served(server, tmp_path, top_k=top_k)
+
+
+@pytest.mark.parametrize("top_k", [None, 5])
+@pytest.mark.parametrize("code", [404, 405, 501])
+def test_a_server_that_only_chats_is_said_to(tmp_path, code, top_k):
+    fault = Status(code, {"detail": "Not Found"})
+    with (
+        FakeServer(build("table"), fault=lambda s, n, a: fault) as server,
+        pytest.raises(
+            ServerError,
+            match=rf"has no completions API .*\({code}: 'Not Found'\); a server that only chats",
+        ),
+    ):
+        load_served(server, tmp_path, top_k=top_k)
+
+
+def test_nothing_is_said_to_be_kept_where_nobody_answered(tmp_path):
+    with FakeServer(build("table")) as server:
+        url = server.url
+    with pytest.raises(ServerError) as caught:
+        canary.load(Endpoint(url, answers=tmp_path, attempts=1), tokenizer=character_tokenizer())
+    assert "kept" not in str(caught.value)
+    assert "check the address" in str(caught.value)
+
+
+@pytest.mark.parametrize(("fine", "kept"), [(70, "64 answers are kept"), (30, "no answer is kept")])
+def test_how_many_answers_are_kept_is_said_as_it_is(tmp_path, fine, kept):
+    """When the server goes, the probe that vouches for the last of them cannot be asked for."""
+    left = [10**9]
+
+    def fault(server, number, answer):
+        left[0] -= 1
+        return answer if left[0] > 0 else Status(500)
+
+    rows = Rows.of([[1, 2, a, b] for a in range(10) for b in range(10)])
+    with FakeServer(build("table"), fault=fault) as server:
+        model = load_served(server, tmp_path, attempts=1)
+        left[0] = fine
+        with pytest.raises(CanaryError, match=kept):
+            model.score(rows)
+        again = len(model._asking._answers)
+    assert kept.startswith(str(again) if again else "no")
