@@ -68,6 +68,11 @@ class Batcher:
     progress : callable, optional
         Told after each batch how many tokens it took; see `Progress`.
 
+    Attributes
+    ----------
+    batch_size : int or None
+        As given.
+
     Notes
     -----
     Tokens are those of batches that were answered. What was computed of a batch before memory
@@ -96,7 +101,7 @@ class Batcher:
         logits = memory.free_bytes // (_BYTES_PER_LOGIT * model.facts.vocabulary)
         self._tokens = _tuner(batch_size, start=2048, limit=logits // workers)
         self._nodes = _tuner(batch_size, start=64 * workers, limit=logits)
-        self._fixed_rows = batch_size
+        self.batch_size = batch_size
         self._most_probable = math.exp(model.facts.excess_nats)
         self._held_tokens = memory.free_bytes // (4 * max(memory.bytes_per_held_token, 1))
 
@@ -192,7 +197,7 @@ class Batcher:
                 if most == 1:
                     raise
                 longest = max(int(lengths[order[at]]), 1)
-                self._tokens.shrink(most * (1 if self._fixed_rows else longest))
+                self._tokens.shrink(most * (1 if self.batch_size else longest))
                 continue
             if all(len(part) == self._row_count(lengths[part[0]]) for part in parts):
                 self._tokens.observe(self._tokens.size, self._clock() - began)
@@ -207,15 +212,15 @@ class Batcher:
 
     def _row_count(self, longest: int) -> int:
         """Rows of a batch whose longest has so many tokens."""
-        if self._fixed_rows:
-            return min(self._fixed_rows, self._tokens.size)
+        if self.batch_size:
+            return min(self.batch_size, self._tokens.size)
         return max(1, self._tokens.size // max(int(longest), 1))
 
     def _next_parts(self, order: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[Any]:
         """The rows of the next batches: one, or some for each worker of a model that has them."""
         parts: list[NDArray[np.int64]] = []
         # So few rows that one batch would take them are for all workers, too.
-        most = len(order) if self._fixed_rows else -(-len(order) // self._at_once)
+        most = len(order) if self.batch_size else -(-len(order) // self._at_once)
         at = 0
         while at < len(order) and len(parts) < self._at_once:
             part = order[at : at + min(self._row_count(lengths[order[at]]), most)]

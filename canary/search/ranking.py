@@ -38,6 +38,10 @@ __all__ = ["Ranking", "leaf_numbers", "rank_by_bounds", "rank_by_rows", "rank_by
 
 Ints = NDArray[np.int64]
 
+_BATCHES_PER_RANGE = 256
+"""Full batches of leaves, about, between two places where a walk of fixed batches is cut: small
+batches at the ends of a range cost some percent, and a kill costs one range at most."""
+
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
@@ -66,6 +70,9 @@ def rank_by_tree(
     not grow with the space. With `shards`, finished ranges of leaves are kept there and not
     walked again; each range costs the few nodes above its ends once more.
 
+    What a batch holds decides how its numbers are rounded. With a fixed batch size the walk is
+    cut at the same leaves in each run, stopped or not, so its numbers are the same to the bit.
+
     Raises
     ------
     ModelError
@@ -83,11 +90,16 @@ def rank_by_tree(
         priced = Priced(own / LN2, np.full(len(own), context))
         check_agreement(batcher, priced, rows, noise_bits)
 
+        grain = (batcher.batch_size or 0) * _BATCHES_PER_RANGE
+
         def count(census: Census, start: int, stop: int) -> int:
             spent = 0
-            for leaves, more in enumerate_leaves(tree, walker, batcher, start=start, stop=stop):
-                census.add(leaves.costs / LN2, leaves.bounds(), leaves.index)
-                spent += more
+            while start < stop:
+                end = min((start // grain + 1) * grain, stop) if grain else stop
+                for leaves, more in enumerate_leaves(tree, walker, batcher, start=start, stop=end):
+                    census.add(leaves.costs / LN2, leaves.bounds(), leaves.index)
+                    spent += more
+                start = end
             return spent
 
         return _rank(
@@ -99,6 +111,7 @@ def rank_by_tree(
             noise_bits=noise_bits,
             keep=keep,
             shards=shards,
+            grain=grain or 1,
         )
 
 
@@ -139,6 +152,7 @@ def rank_by_rows(
         noise_bits=noise_bits,
         keep=keep,
         shards=shards,
+        grain=ROWS_AT_ONCE,
     )
 
 
@@ -215,11 +229,14 @@ def _rank(
     noise_bits: float,
     keep: Ints | None,
     shards: Series | None,
+    grain: int,
 ) -> Ranking:
     """Count candidates ``0..size-1`` in one go, or in ranges that are kept as they finish.
 
     Counts over ranges side by side add up, so a range is finished for good: what is
     kept of it is its end, its counts, its histogram and the costs asked for by `keep`.
+    How many candidates a range holds depends on time; that each ends at a multiple of `grain`
+    does not.
     """
     if shards is None:
         census = Census(canaries.px_bits, index, noise_bits=noise_bits, keep=keep)
@@ -234,7 +251,7 @@ def _rank(
         done, queries = shard.state["stop"], queries + shard.state["queries"]
     pace = Pace()
     while done < size:
-        stop = min(done + pace.items, size)
+        stop = min(max((done + pace.items) // grain, done // grain + 1) * grain, size)
         part, began = census.part(), time.perf_counter()
         spent = count(part, done, stop)
         seconds = time.perf_counter() - began

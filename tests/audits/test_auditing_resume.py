@@ -14,6 +14,7 @@ from canary.audits.auditing import audit
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import RecordError
 from canary.formats.format import Format
+from canary.search import ranking
 
 METHODS = {
     "enumeration": {"budget": 10_000},
@@ -58,7 +59,7 @@ def numbers():
 
 @pytest.mark.parametrize("kind", METHODS)
 @pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.slow)])
-def test_killed_at_random_moments_gives_the_same_numbers(nursery, place, kind, kills):
+def test_killed_at_random_moments_gives_the_same_numbers(nursery, place, kind, kills, monkeypatch):
     found = []
 
     def check():
@@ -75,12 +76,11 @@ def test_killed_at_random_moments_gives_the_same_numbers(nursery, place, kind, k
         **job(place, kind),
     )
     # And those of an audit in one piece, in this process.
+    monkeypatch.setattr(ranking, "_BATCHES_PER_RANGE", 2)  # as in the others
     options = {"batch_size": 64, **METHODS[kind]}
     whole = audit(build("table"), CanarySet.load("canaries.json"), **options).to_dict()
-    for ours, theirs in zip(found[0]["formats"], whole["formats"], strict=True):
+    for theirs in whole["formats"]:
         del theirs["seconds"]
-        # Each range walks the few nodes above its ends once more.
-        assert 0 <= ours.pop("queries") - theirs.pop("queries") <= 60
     assert {name: found[0][name] for name in whole} == json.loads(json.dumps(whole))
 
 
