@@ -20,9 +20,9 @@ class CombinedP:
     p_value : float
         Probability of exposures at least as large in sum if none was learned.
     statistic : float
-        The test statistic, after the correction if there was one.
+        The test statistic, ``-2 sum ln p``, after the correction if there was one.
     degrees_of_freedom : int
-        Of the chi-square distribution it is compared with.
+        Of the chi-square distribution that it is compared with unless the draws are shared.
     count : int
         Canaries in the group.
     shared_draws : int or None

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import EstimationError
 from canary.statistics.checks import positive_integer, real_array
 from canary.statistics.combined import CombinedP
+from canary.statistics.urn import MOST, urn_tails
 
 __all__ = ["fisher", "fisher_tails", "holm"]
 
@@ -46,14 +47,17 @@ def fisher(p_values: ArrayLike, *, shared_draws: SupportsIndex | None = None) ->
     Notes
     -----
     ``T = -2 sum ln p = 2 ln 2 sum(exposure)`` is stochastically at most chi-square with
-    ``2 k`` degrees of freedom [1]_. p-values from the same ``n`` draws rise and fall
-    together, which leaves the mean of ``T`` at ``2 k`` and multiplies its variance by
-    ``1 + g``, ``g = k / n``; so the statistic that is compared is [2]_
+    ``2 k`` degrees of freedom [1]_, if the p-values are independent. Those from the same
+    ``n`` draws rise and fall together. Where all are ``(1 + hits) / (1 + n)``, for at most
+    100 canaries, the p-value is exact (`canary.statistics.urn`).
+
+    Elsewhere, as where some canaries were ranked for certain, the dependence leaves the mean
+    of ``T`` at ``2 k`` and multiplies its variance by ``1 + g``, ``g = k / n``; so the
+    statistic that is compared is [2]_
 
         (T + 2 k (sqrt(1 + g) - 1)) / sqrt(1 + g)
 
-    The correction is asymptotic; at level 1 % the null rate was seen to stay near 1 % for
-    8 and 64 canaries and 200 to 20,000 draws.
+    That is asymptotic: where draws are few it alarms too rarely.
 
     References
     ----------
@@ -75,10 +79,15 @@ def fisher(p_values: ArrayLike, *, shared_draws: SupportsIndex | None = None) ->
         cure = "give the number of draws, or None for p-values from exact ranks"
         draws = positive_integer(shared_draws, "shared_draws", where, cure=cure)
     k = len(p)
-    statistic = _corrected(-2.0 * math.fsum(np.log(p)) + 0.0, k, draws)  # no -0.0
+    statistic = -2.0 * math.fsum(np.log(p)) + 0.0  # no -0.0
+    if draws is not None and _are_shares(p, draws):
+        tail = urn_tails(p, draws)
+    else:
+        statistic = float(_corrected(statistic, k, draws))
+        tail = _tail(np.asarray(statistic), k)
     return CombinedP(
-        p_value=float(_tail(np.asarray(statistic), k)),
-        statistic=float(statistic),
+        p_value=float(tail),
+        statistic=statistic,
         degrees_of_freedom=2 * k,
         count=k,
         shared_draws=draws,
@@ -100,6 +109,8 @@ def fisher_tails(p_values: Floats, *, shared_draws: int | None = None) -> Floats
     float64 array of shape (...)
     """
     k = p_values.shape[-1]
+    if shared_draws is not None and _are_shares(p_values, shared_draws):
+        return urn_tails(p_values, shared_draws)
     statistic = -2.0 * np.log(p_values).sum(axis=-1)
     return _tail(np.asarray(_corrected(statistic, k, shared_draws)), k)
 
@@ -159,6 +170,14 @@ def _p_values(given: ArrayLike, where: str) -> Floats:
             where=where,
         )
     return p
+
+
+def _are_shares(p_values: Floats, draws: int) -> bool:
+    """Whether all are ``(1 + hits) / (1 + draws)``, of no more canaries than are counted out."""
+    if p_values.shape[-1] > MOST:
+        return False
+    shares = p_values * (1 + draws)
+    return bool((np.abs(shares - np.rint(shares)) < 1e-6).all() and (shares > 0.5).all())
 
 
 def _corrected(statistic: float | Floats, k: int, draws: int | None) -> float | Floats:

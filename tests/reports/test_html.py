@@ -356,7 +356,7 @@ def test_words_of_ranks_golden(audits, pages):
     certain = "the rank lies between two bounds for certain"
     assert (ended in ranks, ended in both, ended in exact) == (True, False, False)
     assert (certain in ranks, certain in both, certain in exact) == (True, False, False)
-    shared = "corrected for the draws that they share"
+    shared = "accounts for the draws that they share"
     assert (shared in ranks, shared in both) == (False, True)
     by_importance = "importance draws ): so come the ranks with about before them"
     assert (by_importance in ranks, by_importance in both, by_importance in exact) == (

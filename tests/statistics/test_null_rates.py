@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from canary.statistics.pvalues import fisher_tails, holm
+from canary.statistics.pvalues import fisher, fisher_tails, holm
 
 LEVEL = 0.01
 SPREAD = 3.5  # standard errors
@@ -64,20 +64,34 @@ def check_shared_draws(canaries, groups, draws, audits):
     rate = alarms((1 + hits) / (1 + draws), groups, draws).mean()
     assert rate <= 0.015
     # So few that the level of 1 % itself is kept, but for the luck of the simulation.
-    assert rate <= LEVEL + SPREAD * np.sqrt(LEVEL / audits)
+    luck = SPREAD * np.sqrt(LEVEL / audits)
+    assert rate <= LEVEL + luck
+    if groups == 1:  # several share their draws, so that Holm keeps more than the level
+        assert rate >= 0.95 * LEVEL - luck
     return rate
 
 
 @pytest.mark.parametrize("groups", [1, 4])
-@pytest.mark.parametrize("draws", [200, 2_000, 20_000])
+@pytest.mark.parametrize("draws", [20, 50, 200, 2_000, 20_000])
 @pytest.mark.parametrize("canaries", [8, 64])
 def test_shared_draws_theory(canaries, draws, groups):
-    assert check_shared_draws(canaries, groups, draws, 5_000) >= 0.001
+    check_shared_draws(canaries, groups, draws, 5_000)
+
+
+@pytest.mark.parametrize("draws", [20, 50, 200])
+def test_some_that_were_ranked_for_certain_beside_shared_draws_theory(draws):
+    """Those below all draws may be: which of the two ways is taken depends on luck, too."""
+    rng, canaries = np.random.default_rng(draws), 8
+    shares = np.sort(rng.random((5_000, canaries)), axis=1)
+    hits = (rng.random((5_000, 1, draws)) <= shares[:, :, None]).sum(axis=-1)
+    p = np.where(shares < 1 / (1 + draws), shares, np.minimum((2 + hits) / (1 + draws), 1.0))
+    found = np.array([fisher(row, shared_draws=draws).p_value for row in p])
+    assert (found <= LEVEL).mean() <= LEVEL + SPREAD * np.sqrt(LEVEL / 5_000)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 2, 4, 8])
-@pytest.mark.parametrize("draws", [200, 500, 1_000, 2_000, 5_000, 10_000, 20_000])
+@pytest.mark.parametrize("draws", [20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000])
 @pytest.mark.parametrize("canaries", [8, 16, 32, 64])
 def test_shared_draws_grid_theory(canaries, draws, groups):
     check_shared_draws(canaries, groups, draws, 50_000)
