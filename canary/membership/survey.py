@@ -25,6 +25,7 @@ from canary.scoring.batcher import Stage
 from canary.signals.checking import check_members
 from canary.signals.table import SignalTable
 from canary.statistics.checks import check_confidence
+from canary.statistics.operating import nonmembers_for_lower_end
 from canary.statistics.roc import Estimate, OperatingPoint, check_rate
 
 __all__ = [
@@ -292,27 +293,36 @@ def names_of(table: SignalTable, asked: str, *, shadow: SignalTable | None = Non
     return list(dict.fromkeys(names))
 
 
-def rates_of(fprs: Sequence[float] | None, nonmembers: int) -> tuple[list[float], list[str]]:
+def rates_of(
+    fprs: Sequence[float] | None, nonmembers: int, *, confidence: float | None = None
+) -> tuple[list[float], list[str]]:
     """The false positive rates that are looked at, and what to say of them.
 
-    Those that were asked for; or those of `FPRS` of which a nonmember at least is left.
+    Those that were asked for; or those of `FPRS` of which a nonmember at least is left. With
+    a `confidence` the rates whose intervals have no lower end above 0 are named.
 
     Raises
     ------
     EstimationError
         If a rate that was asked for is below one nonmember.
     """
-    if fprs is not None:
-        for rate in fprs:
-            check_rate(rate, nonmembers)
-        return list(fprs), []
-    chosen = [rate for rate in FPRS if rate * nonmembers >= 1]
-    if len(chosen) == len(FPRS):
-        return chosen, []
-    return chosen, [
-        f"With {nonmembers:,} nonmembers no false positive rate below {1 / nonmembers:.2g} "
-        "can be seen, so none is shown"
-    ]
+    chosen, notes = list(FPRS if fprs is None else fprs), []
+    if fprs is None:
+        chosen = [rate for rate in FPRS if rate * nonmembers >= 1]
+        if len(chosen) < len(FPRS):
+            notes.append(
+                f"With {nonmembers:,} nonmembers no false positive rate below "
+                f"{1 / nonmembers:.2g} can be seen, so none is shown"
+            )
+    for rate in chosen:
+        check_rate(rate, nonmembers)
+        needed = 1 if confidence is None else nonmembers_for_lower_end(rate, confidence=confidence)
+        if nonmembers < needed:
+            notes.append(
+                f"The interval of a TPR at an FPR of {rate:g} starts at 0 with {nonmembers:,} "
+                f"nonmembers, whatever the attack finds: a lower end takes {needed:,}"
+            )
+    return chosen, notes
 
 
 def survey(
@@ -372,7 +382,7 @@ def survey(
     for table in (target, shadow):
         check_members(table.member, table.source)
     member = target.member[0]
-    chosen, notes = rates_of(fprs, int((~member).sum()))
+    chosen, notes = rates_of(fprs, int((~member).sum()), confidence=confidence)
     shared = check_two_models(target, shadow)
     notes.extend(shared)
     notes.extend((*swapped_flags(target, "target"), *swapped_flags(shadow, "shadow")))
@@ -505,6 +515,7 @@ def _point(point: OperatingPoint) -> dict[str, Any]:
     return {
         "asked_fpr": point.asked_fpr,
         "fpr": point.fpr,
+        "fpr_interval": dict(zip(("lower", "upper"), point.fpr_interval, strict=True)),
         "tpr": estimate_fields(point.tpr),
         "threshold": number_field(point.threshold),
         "true_positives": point.true_positives,

@@ -271,6 +271,7 @@ def surest_tiles(found: Survey | TextSurvey) -> list[tuple[str, str, str]]:
     if best is None:
         return []
     point, tpr = best.point, best.point.tpr
+    least, most = (100 * end for end in point.fpr_interval)
     chosen = (
         ""
         if best.attacks == 1
@@ -282,7 +283,7 @@ def surest_tiles(found: Survey | TextSurvey) -> list[tuple[str, str, str]]:
             f"{percent_of(tpr.value)} of members",
             f"({100 * tpr.lower:.1f} to {100 * tpr.upper:.1f} %) found by {best.name} while "
             f"{point.false_positives} of {count(point.nonmembers)} nonmembers are called members "
-            f"by mistake{chosen}",
+            f"by mistake ({least:.2g} to {most:.2g} % of all there could be){chosen}",
         )
     ]
 
