@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.analysis import ClassRisks, possible_class_risks
+from canary.membership.association import check_shadow
 from canary.membership.evaluation import Evaluation, Part, evaluate, evaluate_by
 from canary.membership.flags import swapped_flags
 from canary.membership.guessing import Guesses, leakage, precision_recall
 from canary.membership.metric import ATTACKS, NEURAL, AttackScores, applicable, attack
 from canary.membership.privacy import AttackEpsilon, attack_epsilon
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability
-from canary.membership.sharing import check_two_models
 from canary.membership.smoothing import chosen_risk_scores
 from canary.records.versions import versions
 from canary.scoring.batcher import Stage
@@ -157,9 +157,17 @@ class Survey:
         """The attack of the highest balanced accuracy; the first, of equal ones."""
         return max(self.attacked, key=lambda a: a.accuracy.value)
 
-    def told_apart(self) -> bool:
-        """Whether some attack is better than a coin, allowing for how many were tried."""
-        return self.corrected().lower > 0.5
+    @property
+    def blind(self) -> bool:
+        """Whether no attack was taught by samples or splits that the target shares."""
+        return all(one.attack.blind for one in self.attacked)
+
+    def told_apart(self) -> bool | None:
+        """Whether some attack is better than a coin, allowing for how many were tried.
+
+        None where the attacks are not blind: they may owe it to what they know of the answers.
+        """
+        return self.corrected().lower > 0.5 if self.blind else None
 
     @property
     def epsilon(self) -> tuple[str, AttackEpsilon] | None:
@@ -218,6 +226,7 @@ class Survey:
             "confidence": self.confidence,
             "seed": self.seed,
             "strongest": self.strongest.attack.name,
+            "blind": self.blind,
             "told_apart": self.told_apart(),
             "corrected_balanced_accuracy": estimate_fields(self.corrected()),
             "surest": surest_fields(self.surest()),
@@ -383,7 +392,7 @@ def survey(
         check_members(table.member, table.source)
     member = target.member[0]
     chosen, notes = rates_of(fprs, int((~member).sum()), confidence=confidence)
-    shared = check_two_models(target, shadow)
+    shared = check_shadow(target, shadow)
     notes.extend(shared)
     notes.extend((*swapped_flags(target, "target"), *swapped_flags(shadow, "shadow")))
     _check_coins(shared, coins=coins, guesses=guesses, delta=delta)
@@ -465,8 +474,8 @@ def _check_coins(shared: Sequence[str], *, coins: bool, guesses: int | None, del
         return
     if shared:
         raise InputError(
-            "target and shadow share samples, so the attacks know coins that they are to guess",
-            cure="leave these samples out of the shadow",
+            f"from the shadow the attacks know coins that they are to guess. {shared[0]}",
+            cure="train the shadow on other samples, or leave coins=True (--coin-flips) out",
             where="survey",
         )
 

@@ -78,7 +78,9 @@ def render(found: Survey) -> str:
         _TEMPLATE,
         name=name,
         tone="memorized" if told else "undecided",
-        label="Members can be told" if told else "Members were not told",
+        label={True: "Members can be told", False: "Members were not told", None: "Undecided"}[
+            told
+        ],
         sentence=membership_sentence(found),
         tiles=_tiles(found),
         notes=list(found.notes),
@@ -125,6 +127,12 @@ def membership_sentence(found: Survey) -> str:
     best, k = found.corrected(), len(found.attacked)
     name = found.strongest.attack.name
     interval = f"{percent_of(best.lower)} to {percent_of(best.upper)}"
+    if not found.blind:
+        return (
+            "Nothing follows for an attacker from outside: the shadow knows who is a member of the "
+            f"target. The attack {name} had {percent_of(best.value)} balanced accuracy, partly by "
+            "that knowledge."
+        )
     if found.told_apart():
         return (
             f"Whoever has a similar model tells members of the training data from others with "
