@@ -33,6 +33,7 @@ SMALL = {
     "skewnormal": ["--draws", "500", "--rounds", "1"],
     "startup": ["--runs", "1"],
     "toolbox": ["--samples", "500", "--classes", "3", "--fpr", "0.1", "--against"],
+    "tpr_intervals": ["--runs", "2", "--samples", "20", "--bootstrap", "1"],
     "workers": ["--alone", "--digits", "2", "2", "--texts", "10", "--rounds", "1"],
     "tree": ["--rounds", "1", "--vocabulary", "2000"],
 }

@@ -197,9 +197,9 @@ def risk(
     modified_entropy, risk.
     """
     from canary.membership.analysis import possible_class_risks
+    from canary.membership.association import check_shadow
     from canary.membership.flags import swapped_flags
     from canary.membership.risk import reliability
-    from canary.membership.sharing import check_two_models
     from canary.membership.smoothing import chosen_risk_scores
     from canary.membership.survey import class_risk_fields, risk_columns
     from canary.records.files import atomic_writer
@@ -218,7 +218,7 @@ def risk(
     ours, theirs = (measure(place) for place in (target, shadow))
     for table in (ours, theirs):
         check_members(table.member, table.source)
-    notes = check_two_models(ours, theirs)
+    notes = check_shadow(ours, theirs)
     notes += (*swapped_flags(ours, "target"), *swapped_flags(theirs, "shadow"))
     found = chosen_risk_scores(
         ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least, smooth=smooth

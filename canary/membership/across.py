@@ -126,7 +126,7 @@ class Across:
         EstimationError
             If `fpr` is below one nonmember of a target.
         """
-        return Spread.of([one.tpr_at_fpr(fpr).tpr.value for one in self.evaluations])
+        return Spread.of([one.roc.tpr_value(fpr) for one in self.evaluations])
 
     def most_vulnerable(self) -> tuple[int, ...]:
         """The targets, those of the highest AUC first."""

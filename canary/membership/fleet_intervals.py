@@ -123,10 +123,10 @@ def over_fleets(
 
     Where all parts agree that has no width: an AUC of 1 in every part would be 1 to 1, and a TPR
     of 0 would be 0 to 0, however few samples there are. Then the interval goes from the mean of
-    the lower ends to the mean of the upper ends of the models' own intervals (DeLong's, Clopper
-    and Pearson's), which know how many samples there are and always have a width; it covers more
-    often than `confidence` says. Elsewhere it is not widened by them: they speak of other samples,
-    and it covers other fleets already. Rates of few members come in steps, so that
+    the lower ends to the mean of the upper ends of the models' own intervals (`Roc.auc`,
+    `Roc.tpr_at_fpr`), which know how many samples there are and always have a width; it covers
+    more often than `confidence` says. Elsewhere it is not widened by them: they speak of other
+    samples, and it covers other fleets already. Rates of few members come in steps, so that
     intervals of a TPR cover more often than they say, too. The cost is that of G + 1 attacks.
 
     References

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
+from canary.membership.association import associated, check_shadow, shadow_is_blind
 from canary.membership.many import attack_models
 from canary.membership.many_attacks import MANY
 from canary.membership.repeats import check_references
-from canary.membership.sharing import check_two_models, shared_rows
 from canary.membership.thresholds import learn_thresholds
 from canary.signals.definitions import SIGNALS
 from canary.signals.table import SignalTable
@@ -27,7 +27,6 @@ __all__ = [
     "Thresholding",
     "applicable",
     "attack",
-    "shadow_is_blind",
     "shadow_rows",
     "shadow_samples",
 ]
@@ -76,7 +75,7 @@ class AttackScores:
         What a reader has to know.
     blind : bool
         Whether the scores were made without a look at who is a member of the target: not by
-        a shadow that holds samples of the target.
+        a shadow that holds samples of the target, or whose split goes with the target's.
     """
 
     name: str
@@ -235,11 +234,6 @@ def _samples(
     return values, source.member[rows].ravel(), label
 
 
-def shadow_is_blind(table: SignalTable, *, shadow: SignalTable | None, target: int) -> bool:
-    """Whether what is learned on the shadow tells nothing of who is a member of the target."""
-    return shadow is None or not shared_rows(table, shadow, row=target).sure
-
-
 def shadow_rows(
     table: SignalTable, *, shadow: SignalTable | None, target: int
 ) -> tuple[SignalTable, list[int], tuple[str, ...]]:
@@ -258,8 +252,7 @@ def shadow_rows(
             where=source.source,
         )
     if shadow is not None:
-        notes = check_two_models(table, shadow, row=target)
-        return shadow, list(range(shadow.models)), notes
+        return shadow, list(range(shadow.models)), check_shadow(table, shadow, row=target)
     rows = [row for row in range(table.models) if row != target]
     if not rows:
         raise InputError(
@@ -267,9 +260,11 @@ def shadow_rows(
             cure="give a table of shadow models by shadow=",
             where=table.source,
         )
+    found = associated(table, None, row=target)
+    notes: tuple[str, ...] = () if found is None else (found.note(),)
     if "loss" in table.values:
-        return table, rows, check_references(table, np.array([target]), None, np.array(rows))
-    return table, rows, ()
+        notes += check_references(table, np.array([target]), None, np.array(rows))
+    return table, rows, notes
 
 
 def _margin(scores: NDArray[np.float64], at: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -259,6 +259,9 @@ class ModelsSurvey:
                         {
                             "asked_fpr": points[place].asked_fpr,
                             "fpr": points[place].fpr,
+                            "fpr_interval": dict(
+                                zip(("lower", "upper"), points[place].fpr_interval, strict=True)
+                            ),
                             "tpr": estimate_fields(points[place].tpr),
                         }
                         for points in one.points

@@ -122,10 +122,11 @@ def survey_models(
     for row in rows:
         check_members(few.member[row], called[row])
     nonmembers = int((~few.member[rows]).sum(axis=1).min())
-    rates_seen, said = rates_of(fprs, nonmembers)
-    notes += said
     whole = len(rows) == few.models
     fleets = whole and left_out_safely(few, needs)
+    # Intervals over fleets have ends of their own.
+    rates_seen, said = rates_of(fprs, nonmembers, confidence=None if fleets else confidence)
+    notes += said
     if whole and not fleets:
         notes.append(_no_fleets(few))
     done = stage("attacks", len(needs.names) * (2 + (groups_of(few.models) if fleets else 0)))

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
-from canary.membership.metric import NEURAL, AttackScores, shadow_is_blind, shadow_rows
+from canary.membership.association import shadow_is_blind
+from canary.membership.metric import NEURAL, AttackScores, shadow_rows
 from canary.models.classifier import GradientFeatures
 from canary.signals.table import SignalTable
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
+from canary.membership.association import check_shadow
 from canary.membership.matching import kept, random_order
 from canary.membership.repeats import check_references
-from canary.membership.sharing import check_two_models
 from canary.signals.table import SignalTable, check_tied, positions
 
 __all__ = ["Compared", "Kind", "References", "resolve"]
@@ -300,7 +300,7 @@ def resolve(
     if shadow is not None and name == "S":  # whose samples may stand in another order
         beside = shadow if references is None else shadow.select(models=rows)
         for row in chosen:
-            repeats += check_two_models(table, beside, row=int(row))
+            repeats += check_shadow(table, beside, row=int(row))
     if most is not None and most < 1:
         raise InputError(
             f"most is {most!r}, expected 1 or more",

@@ -12,19 +12,20 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.analysis import ClassRisks, possible_class_risks
+from canary.membership.association import check_shadow
 from canary.membership.evaluation import Evaluation, Part, evaluate, evaluate_by
 from canary.membership.flags import swapped_flags
 from canary.membership.guessing import Guesses, leakage, precision_recall
 from canary.membership.metric import ATTACKS, NEURAL, AttackScores, applicable, attack
 from canary.membership.privacy import AttackEpsilon, attack_epsilon
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability
-from canary.membership.sharing import check_two_models
 from canary.membership.smoothing import chosen_risk_scores
 from canary.records.versions import versions
 from canary.scoring.batcher import Stage
 from canary.signals.checking import check_members
 from canary.signals.table import SignalTable
 from canary.statistics.checks import check_confidence
+from canary.statistics.operating import nonmembers_for_lower_end
 from canary.statistics.roc import Estimate, OperatingPoint, check_rate
 
 __all__ = [
@@ -156,9 +157,17 @@ class Survey:
         """The attack of the highest balanced accuracy; the first, of equal ones."""
         return max(self.attacked, key=lambda a: a.accuracy.value)
 
-    def told_apart(self) -> bool:
-        """Whether some attack is better than a coin, allowing for how many were tried."""
-        return self.corrected().lower > 0.5
+    @property
+    def blind(self) -> bool:
+        """Whether no attack was taught by samples or splits that the target shares."""
+        return all(one.attack.blind for one in self.attacked)
+
+    def told_apart(self) -> bool | None:
+        """Whether some attack is better than a coin, allowing for how many were tried.
+
+        None where the attacks are not blind: they may owe it to what they know of the answers.
+        """
+        return self.corrected().lower > 0.5 if self.blind else None
 
     @property
     def epsilon(self) -> tuple[str, AttackEpsilon] | None:
@@ -217,6 +226,7 @@ class Survey:
             "confidence": self.confidence,
             "seed": self.seed,
             "strongest": self.strongest.attack.name,
+            "blind": self.blind,
             "told_apart": self.told_apart(),
             "corrected_balanced_accuracy": estimate_fields(self.corrected()),
             "surest": surest_fields(self.surest()),
@@ -292,27 +302,36 @@ def names_of(table: SignalTable, asked: str, *, shadow: SignalTable | None = Non
     return list(dict.fromkeys(names))
 
 
-def rates_of(fprs: Sequence[float] | None, nonmembers: int) -> tuple[list[float], list[str]]:
+def rates_of(
+    fprs: Sequence[float] | None, nonmembers: int, *, confidence: float | None = None
+) -> tuple[list[float], list[str]]:
     """The false positive rates that are looked at, and what to say of them.
 
-    Those that were asked for; or those of `FPRS` of which a nonmember at least is left.
+    Those that were asked for; or those of `FPRS` of which a nonmember at least is left. With
+    a `confidence` the rates whose intervals have no lower end above 0 are named.
 
     Raises
     ------
     EstimationError
         If a rate that was asked for is below one nonmember.
     """
-    if fprs is not None:
-        for rate in fprs:
-            check_rate(rate, nonmembers)
-        return list(fprs), []
-    chosen = [rate for rate in FPRS if rate * nonmembers >= 1]
-    if len(chosen) == len(FPRS):
-        return chosen, []
-    return chosen, [
-        f"With {nonmembers:,} nonmembers no false positive rate below {1 / nonmembers:.2g} "
-        "can be seen, so none is shown"
-    ]
+    chosen, notes = list(FPRS if fprs is None else fprs), []
+    if fprs is None:
+        chosen = [rate for rate in FPRS if rate * nonmembers >= 1]
+        if len(chosen) < len(FPRS):
+            notes.append(
+                f"With {nonmembers:,} nonmembers no false positive rate below "
+                f"{1 / nonmembers:.2g} can be seen, so none is shown"
+            )
+    for rate in chosen:
+        check_rate(rate, nonmembers)
+        needed = 1 if confidence is None else nonmembers_for_lower_end(rate, confidence=confidence)
+        if nonmembers < needed:
+            notes.append(
+                f"The interval of a TPR at an FPR of {rate:g} starts at 0 with {nonmembers:,} "
+                f"nonmembers, whatever the attack finds: a lower end takes {needed:,}"
+            )
+    return chosen, notes
 
 
 def survey(
@@ -372,8 +391,8 @@ def survey(
     for table in (target, shadow):
         check_members(table.member, table.source)
     member = target.member[0]
-    chosen, notes = rates_of(fprs, int((~member).sum()))
-    shared = check_two_models(target, shadow)
+    chosen, notes = rates_of(fprs, int((~member).sum()), confidence=confidence)
+    shared = check_shadow(target, shadow)
     notes.extend(shared)
     notes.extend((*swapped_flags(target, "target"), *swapped_flags(shadow, "shadow")))
     _check_coins(shared, coins=coins, guesses=guesses, delta=delta)
@@ -455,8 +474,8 @@ def _check_coins(shared: Sequence[str], *, coins: bool, guesses: int | None, del
         return
     if shared:
         raise InputError(
-            "target and shadow share samples, so the attacks know coins that they are to guess",
-            cure="leave these samples out of the shadow",
+            f"from the shadow the attacks know coins that they are to guess. {shared[0]}",
+            cure="train the shadow on other samples, or leave coins=True (--coin-flips) out",
             where="survey",
         )
 
@@ -505,6 +524,7 @@ def _point(point: OperatingPoint) -> dict[str, Any]:
     return {
         "asked_fpr": point.asked_fpr,
         "fpr": point.fpr,
+        "fpr_interval": dict(zip(("lower", "upper"), point.fpr_interval, strict=True)),
         "tpr": estimate_fields(point.tpr),
         "threshold": number_field(point.threshold),
         "true_positives": point.true_positives,

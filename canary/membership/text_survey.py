@@ -245,7 +245,7 @@ def survey_texts(
             cure="give the texts that were measured",
             where="survey_texts",
         )
-    rates, notes = rates_of(fprs, int((~member).sum()))
+    rates, notes = rates_of(fprs, int((~member).sum()), confidence=confidence)
     chosen = [texts[at] for at in measured.kept.tolist()]
     names = [name for name in TEXT_ATTACKS if name in table.values]
     done = stage("attacks", FOLDS + len(names))

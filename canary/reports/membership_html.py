@@ -78,7 +78,9 @@ def render(found: Survey) -> str:
         _TEMPLATE,
         name=name,
         tone="memorized" if told else "undecided",
-        label="Members can be told" if told else "Members were not told",
+        label={True: "Members can be told", False: "Members were not told", None: "Undecided"}[
+            told
+        ],
         sentence=membership_sentence(found),
         tiles=_tiles(found),
         notes=list(found.notes),
@@ -125,6 +127,12 @@ def membership_sentence(found: Survey) -> str:
     best, k = found.corrected(), len(found.attacked)
     name = found.strongest.attack.name
     interval = f"{percent_of(best.lower)} to {percent_of(best.upper)}"
+    if not found.blind:
+        return (
+            "Nothing follows for an attacker from outside: the shadow knows who is a member of the "
+            f"target. The attack {name} had {percent_of(best.value)} balanced accuracy, partly by "
+            "that knowledge."
+        )
     if found.told_apart():
         return (
             f"Whoever has a similar model tells members of the training data from others with "
@@ -271,6 +279,7 @@ def surest_tiles(found: Survey | TextSurvey) -> list[tuple[str, str, str]]:
     if best is None:
         return []
     point, tpr = best.point, best.point.tpr
+    least, most = (100 * end for end in point.fpr_interval)
     chosen = (
         ""
         if best.attacks == 1
@@ -282,7 +291,7 @@ def surest_tiles(found: Survey | TextSurvey) -> list[tuple[str, str, str]]:
             f"{percent_of(tpr.value)} of members",
             f"({100 * tpr.lower:.1f} to {100 * tpr.upper:.1f} %) found by {best.name} while "
             f"{point.false_positives} of {count(point.nonmembers)} nonmembers are called members "
-            f"by mistake{chosen}",
+            f"by mistake ({least:.2g} to {most:.2g} % of all there could be){chosen}",
         )
     ]
 

@@ -222,7 +222,7 @@ def _models(
             )
         curve = roc(values, inside)
         for fpr in fprs:
-            curve.tpr_at_fpr(fpr)  # refuses what cannot be seen
+            curve.tpr_value(fpr)  # refuses what cannot be seen
         models.append(_Model(values, inside, called, fprs))
         rows.append(inside)
     return models, np.array(rows)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, real_array
+from canary.statistics.operating import tpr_interval
 from canary.statistics.shares import clopper_pearson, difference_interval
 
 __all__ = [
@@ -50,9 +51,12 @@ class OperatingPoint:
     ----------
     asked_fpr, fpr : float
         The rate that was asked for, and the largest not above it that a threshold reaches.
+    fpr_interval : tuple of float
+        Ends of the interval of the threshold's false positive rate among all nonmembers there
+        could be (Clopper-Pearson).
     tpr : Estimate
-        Share of the members that are called so, with its Clopper-Pearson interval for
-        this threshold.
+        Share of the members that are called so. The interval is that of the share at the rate
+        that was asked for: it allows for the choice of the threshold by these samples.
     threshold : float
         The least score that is called a member; infinite if none is and none could be.
     true_positives, false_positives, members, nonmembers : int
@@ -60,6 +64,7 @@ class OperatingPoint:
 
     asked_fpr: float
     fpr: float
+    fpr_interval: tuple[float, float]
     tpr: Estimate
     threshold: float
     true_positives: int
@@ -159,33 +164,61 @@ class Roc:
         fpr : float
             From 1 / nonmembers to 1.
         confidence : float
-            Of the interval, which is exact (Clopper-Pearson) for the threshold that these
-            samples chose.
+            Of both intervals.
 
         Raises
         ------
         EstimationError
             If `fpr` is less than one nonmember.
+
+        Notes
+        -----
+        The interval is that of `canary.statistics.operating.tpr_interval`. The one of Clopper
+        and Pearson for the threshold that these samples chose covers the rate at `fpr` in 25 to
+        90 % at 95 %: other nonmembers would choose another threshold.
         """
         check_confidence(confidence, "tpr_at_fpr")
+        check_rate(fpr, self.nonmembers)
         members, nonmembers = self.members, self.nonmembers
-        check_rate(fpr, nonmembers)
-        # Counts, so that 1 of 1,000 is no more than 0.001 whatever rounding says.
-        allowed = math.floor(fpr * nonmembers * (1.0 + 1e-12))
-        at = int(np.searchsorted(self.false_positives, allowed, side="right")) - 1
+        at = self._place(fpr)
         hits = int(self.true_positives[at]) if at >= 0 else 0
         false = int(self.false_positives[at]) if at >= 0 else 0
-        low, high = clopper_pearson(hits, members, (1.0 - confidence) / 2.0)
+        least, most = clopper_pearson(false, nonmembers, (1.0 - confidence) / 2.0)
+        ends = tpr_interval(self._members_above, members, nonmembers, fpr, confidence=confidence)
         return OperatingPoint(
             asked_fpr=fpr,
             fpr=false / nonmembers,
-            tpr=Estimate(hits / members, float(low), float(high)),
+            fpr_interval=(float(least), float(most)),
+            tpr=Estimate(hits / members, *ends),
             threshold=float(self.thresholds[at]) if at >= 0 else math.inf,
             true_positives=hits,
             false_positives=false,
             members=members,
             nonmembers=nonmembers,
         )
+
+    def tpr_value(self, fpr: float) -> float:
+        """The value of `tpr_at_fpr` without its interval: a search in a sorted array.
+
+        Raises
+        ------
+        EstimationError
+            If `fpr` is less than one nonmember.
+        """
+        check_rate(fpr, self.nonmembers)
+        at = self._place(fpr)
+        return int(self.true_positives[at]) / self.members if at >= 0 else 0.0
+
+    def _place(self, fpr: float) -> int:
+        """The last point whose rate is not above `fpr`, -1 if there is none."""
+        # Counts, so that 1 of 1,000 is no more than 0.001 whatever rounding says.
+        allowed = math.floor(fpr * self.nonmembers * (1.0 + 1e-12))
+        return int(np.searchsorted(self.false_positives, allowed, side="right")) - 1
+
+    def _members_above(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Members above the nonmember at each place from the highest down, from 1."""
+        points = np.searchsorted(self.false_positives, place, side="left")
+        return np.append(0, self.true_positives)[points]
 
 
 def roc(scores: ArrayLike, member: ArrayLike) -> Roc:

@@ -80,7 +80,7 @@ def test_other_fleets_are_covered_coverage():
 def test_parts_that_agree_are_no_proof_degenerate():
     """All parts with an AUC of 1 or a TPR of 0 have the width that so few samples leave."""
     perfect = fleet(0, 8, 60, effect=30.0)
-    found = over_fleets(perfect, "lira-online-fixed", fprs=[0.1])
+    found = over_fleets(perfect, "lira-online-fixed", fprs=[0.2])
     own = evaluate_models(attack_models(perfect, "lira-online-fixed"))
     auc = [one.auc for one in own.evaluations]
     assert found.auc.lower == pytest.approx(np.mean([one.lower for one in auc]))

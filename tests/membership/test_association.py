@@ -1,0 +1,152 @@
+"""A shadow of the target's own split is seen, and splits that have nothing to do with it pass."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import canary
+from canary.errors import CanaryError
+from canary.fleet.splits import halves
+from canary.membership.association import associated
+from canary.membership.privacy import attack_epsilon
+from canary.membership.survey import survey
+from canary.reports.membership_html import membership_sentence, render
+
+N, CLASSES = 1200, 10
+
+
+def noise(seed, labels, hardness, member):
+    """A model that learned nothing of its members, and finds the same samples hard as others."""
+    rng = np.random.default_rng(seed)
+    logits = (
+        rng.normal(size=(len(labels), CLASSES))
+        + (3 + 2 * hardness[:, None]) * np.eye(CLASSES)[labels]
+    )
+    return canary.measure(logits, y=labels, member=member, outputs="logits")
+
+
+def samples(seed, *, ordered=None):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, CLASSES, N)
+    if ordered is not None:
+        labels = np.arange(N) % CLASSES if ordered == "in turn" else np.sort(labels)
+    return labels, rng.normal(size=N), rng.random(N) < 0.5
+
+
+def pair(seed, flags, *, ordered=None):
+    """Target and shadow of the same samples, the shadow with other flags."""
+    labels, hardness, member = samples(seed, ordered=ordered)
+    return (
+        noise(seed + 1000, labels, hardness, member),
+        noise(seed + 2000, labels, hardness, flags(member, np.random.default_rng(seed + 3000))),
+    )
+
+
+SPLITS = {
+    "same": lambda member, rng: member,
+    "opposite": lambda member, rng: ~member,
+    "mostly the same": lambda member, rng: member ^ (rng.random(len(member)) < 0.4),
+}
+
+
+@pytest.mark.parametrize("ordered", [None, "in turn", "sorted"])
+@pytest.mark.parametrize("split", SPLITS)
+def test_splits_that_go_together_are_not_blind(split, ordered):
+    """Accuracies of .558 and bounds on epsilon above 0 came of pure noise."""
+    target, shadow = pair(1, SPLITS[split], ordered=ordered)
+    scores = canary.attack(target, "modified-entropy", shadow=shadow)
+    assert not scores.blind
+    words = "target's nonmembers" if split == "opposite" else "target's members"
+    assert any(words in note for note in scores.notes)
+    with pytest.raises(CanaryError, match="no bound on epsilon"):
+        attack_epsilon(scores, target.member[0], coins=True)
+
+
+def test_a_survey_says_that_it_is_no_outsiders_figure():
+    target, shadow = pair(2, SPLITS["same"])
+    found = survey(target, shadow, attacks="modified-entropy,correctness")
+    said = found.to_dict()
+    assert (said["blind"], said["told_apart"]) == (False, None)
+    assert "1,200 of 1,200 samples have the same flag in both" in " ".join(said["notes"])
+    assert "Nothing follows for an attacker from outside" in membership_sentence(found)
+    assert "Undecided" in render(found)
+    with pytest.raises(CanaryError, match="know coins that they are to guess"):
+        survey(target, shadow, attacks="loss", coins=True)
+
+
+def test_splits_at_random_pass_coverage():
+    """At 0.1 % a note in 400 pairs is usual, and four are not."""
+    target, shadow = pair(3, SPLITS["same"])
+    rng, found = np.random.default_rng(4), 0
+    for turn in range(400):
+        flags = rng.permuted(np.repeat([[True, False]], N // 2, axis=1), axis=1)[0]
+        if turn % 2:
+            flags = rng.random(N) < 0.5
+        shadow.member[0] = flags
+        found += associated(target, shadow) is not None
+    assert found <= 3
+
+
+def test_other_samples_pass_whatever_their_flags():
+    """Also where both files are sorted by class with the members of each class first."""
+    target, shadow = (pair(seed, SPLITS["same"])[0] for seed in (5, 6))
+    assert associated(target, shadow) is None
+    both = []
+    for seed in (7, 8):
+        labels, hardness, _ = np.arange(N) * CLASSES // N, *samples(seed)[1:]
+        first = np.arange(N) % (N // CLASSES) < N // CLASSES // 2
+        both.append(noise(seed, labels, hardness + first, first))
+    assert associated(*both) is None
+    assert canary.attack(both[0], "loss", shadow=both[1]).blind
+
+
+def test_losses_of_few_values_are_no_sign_of_the_same_samples_degenerate():
+    """Ties have no order: two models that are always right have the same losses."""
+    labels = np.zeros(N, np.int64)
+    flags = np.arange(N) < N // 2
+    both = [
+        canary.measure(
+            np.random.default_rng(seed).integers(0, 2, N) * 0.5,
+            y=labels,
+            member=flags,
+            outputs="losses",
+        )
+        for seed in (1, 2)
+    ]
+    assert associated(*both) is None
+
+
+@pytest.mark.parametrize("models", [2, 16])
+def test_models_of_one_table(models):
+    """Each sample in half of the models: the others tell; by coins they do not."""
+    labels, hardness, _ = samples(9)
+    balanced = halves()(labels, models, 0).member
+    coins = np.random.default_rng(1).random((models, N)) < 0.5
+    for member, blind in ((balanced, False), (coins, True)):
+        table = canary.measure(
+            [
+                noise(at, labels, hardness, flags).values["loss"][0]
+                for at, flags in enumerate(member)
+            ],
+            y=labels,
+            member=member,
+            outputs="losses",
+        )
+        assert canary.attack(table, "loss", target=1).blind is blind
+
+
+@pytest.mark.parametrize("samples_of", [4, 12, 2000, 40_000])
+def test_chance_of_common_members_oracle(samples_of):
+    """Against scipy's hypergeometric law, summed on both sides."""
+    from scipy.stats import hypergeom
+
+    from canary.membership.association import _fisher
+
+    members, drawn = samples_of // 2, samples_of // 3
+    law = hypergeom(samples_of, members, drawn)
+    for share in (0.01, 0.3, 0.5, 0.9):
+        hits = int(law.ppf(share))
+        exact = min(2 * min(law.cdf(hits), law.sf(hits - 1)), 1.0)
+        assert _fisher(hits, samples_of, members, drawn) == pytest.approx(exact, rel=0.15)
+    assert _fisher(0, samples_of, samples_of, drawn) == 1.0
