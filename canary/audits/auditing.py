@@ -21,6 +21,7 @@ from canary.formats.format import Format
 from canary.models.base import LanguageModel
 from canary.models.loading import load
 from canary.records.given import function
+from canary.records.sealing import sealed
 from canary.records.shards import open_run
 from canary.scoring.batcher import Stage
 from canary.scoring.identity import identity_of
@@ -33,6 +34,7 @@ _CONTROLS_STREAM = 0x6374726C
 _CONTROLS = 16  # of each format, for natural secrets, which bring none
 
 
+@sealed
 def exposure(
     model: Any,
     canaries: CanarySet,
@@ -117,6 +119,7 @@ def exposure(
     )[0]
 
 
+@sealed
 def exposure_and_notes(
     model: Any,
     canaries: CanarySet,
@@ -141,6 +144,7 @@ def exposure_and_notes(
     return results, noted(formats)
 
 
+@sealed
 def audit(
     model: Any,
     canaries: CanarySet,

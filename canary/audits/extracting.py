@@ -34,6 +34,7 @@ from canary.records.given import (
     real_number,
     whole_number,
 )
+from canary.records.sealing import sealed
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher, Stage
 from canary.scoring.requests import announce
@@ -53,6 +54,7 @@ _NOTHING_TO_COMPLETE = (
 )
 
 
+@sealed
 def extract(
     model: Any,
     format: Format | str,
@@ -282,6 +284,7 @@ def check_asked(
     return seconds, known, own
 
 
+@sealed
 def with_extractions(
     audit: Audit,
     model: Any,

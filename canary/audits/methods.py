@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,7 @@ class OneFormat:
     plan: Plan
     number: int
     format: Format
-    fills: Sequence[str]
+    fills: Sequence[str] = field(repr=False)
     noise_bits: float
 
     def enumerated(self, batcher: Batcher, shards: Series | None) -> Found:

@@ -23,6 +23,7 @@ from canary.formats.format import Format
 from canary.records.document import dump_document, load_document
 from canary.records.fields import check_fields, int_field, list_field, text_field
 from canary.records.given import flag, of_kind, whole_number
+from canary.records.sealing import sealed
 
 __all__ = ["Canary", "CanarySet", "canary_set", "generate"]
 
@@ -99,6 +100,7 @@ class CanarySet:
     seed: int
     natural: bool = False
 
+    @sealed
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise InputError("the seed is negative", cure="give 0 or more", where="seed")
@@ -140,6 +142,7 @@ class CanarySet:
         """The canaries that stay out of it."""
         return tuple(canary for canary in self.canaries if canary.control)
 
+    @sealed
     def text(self, canary: Canary) -> str:
         """The candidate of a canary of this set: its format with its fill."""
         return self.formats[canary.format].candidate(canary.fill)
@@ -156,6 +159,7 @@ class CanarySet:
         return {"formats": formats, "seed": self.seed, **natural, "canaries": canaries}
 
     @classmethod
+    @sealed
     def from_fills(
         cls, formats: Format | str, fills: Iterable[str] | Mapping[str, int]
     ) -> CanarySet:
@@ -208,6 +212,7 @@ class CanarySet:
         )
 
     @classmethod
+    @sealed
     def from_dict(cls, data: Mapping[str, Any]) -> CanarySet:
         """The inverse of `to_dict`.
 
@@ -238,11 +243,13 @@ class CanarySet:
         except InputError as error:
             raise RecordError(error.problem, cure=error.cure, where=error.where) from error
 
+    @sealed
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the set as versioned JSON, atomically, readable by its owner only."""
         dump_document(path, KIND, SCHEMA, self.to_dict(), private=True)
 
     @classmethod
+    @sealed
     def load(cls, path: str | os.PathLike[str]) -> CanarySet:
         """Read a set that `save` wrote.
 
@@ -272,6 +279,7 @@ def canary_set(given: CanarySet) -> CanarySet:
     return of_kind(given, CanarySet, "canaries", cure=cure)
 
 
+@sealed
 def generate(
     formats: Format | str | Sequence[Format | str],
     *,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 from canary.errors import CorpusError, InputError
 
@@ -34,11 +34,12 @@ Column = str | Sequence[str]
 """The name of a column of texts or chats, or the names of the two columns of a pair."""
 
 
-class Slot(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Slot:
     """A text and the keys and indices that lead to it from its record."""
 
     path: tuple[str | int, ...]
-    text: str
+    text: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Edit:
     path: tuple[str | int, ...]
     start: int
     stop: int
-    new: str
+    new: str = field(repr=False)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from canary.corpus.tables import SPLIT
 from canary.errors import CorpusError, InputError
 from canary.formats.automaton import Automaton
 from canary.formats.format import Format
+from canary.records.sealing import sealed
 
 __all__ = ["discover"]
 
@@ -23,6 +24,7 @@ _LOOK = 24
 """Characters of a fill by whose classes places are found; the automaton decides."""
 
 
+@sealed
 def discover(
     corpus: Any,
     formats: Format | str | Sequence[Format | str],

@@ -36,6 +36,7 @@ from canary.corpus.tables import (
 )
 from canary.errors import InputError
 from canary.records.files import atomic_writer
+from canary.records.sealing import sealed
 
 __all__ = ["inject", "inject_file"]
 
@@ -43,6 +44,7 @@ D = TypeVar("D")
 """Whatever is injected into; it comes back as what it was."""
 
 
+@sealed
 def inject(
     dataset: D,
     canaries: CanarySet,
@@ -154,6 +156,7 @@ def _inject_rows(
     return edit_rows(dataset, edits)
 
 
+@sealed
 def inject_file(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -138,7 +138,7 @@ class Splicer:
     shape : Shape
     """
 
-    texts: tuple[str, ...]
+    texts: tuple[str, ...] = field(repr=False)
     remover: Remover
     find: Finder
     shape: Shape

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from canary.corpus.splicing import Remover, Splicer, check_clean, hostable
 from canary.corpus.tables import check_features
 from canary.errors import CorpusError, InputError
 from canary.records.given import whole_number
+from canary.records.sealing import sealed
 
 if TYPE_CHECKING:
     from datasets import IterableDataset
@@ -209,11 +210,12 @@ class _Injector:
     """What `IterableDataset.map` applies to batches; picklable, for workers."""
 
     shape: Shape
-    key: bytes
+    key: bytes = field(repr=False)
     guests: Mapping[bytes, list[tuple[int, float]]]
-    texts: tuple[str, ...]
+    texts: tuple[str, ...] = field(repr=False)
     splicer: Splicer | None
 
+    @sealed
     def __call__(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
         out: dict[str, list[Any]] = {name: [] for name in batch}
         for values in zip(*batch.values(), strict=True):
@@ -236,10 +238,11 @@ class _Stripper:
     """The way back."""
 
     shape: Shape
-    own: frozenset[str]
+    own: frozenset[str] = field(repr=False)
     remover: Remover
     left: Finder
 
+    @sealed
     def __call__(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
         out: dict[str, list[Any]] = {name: [] for name in batch}
         for values in zip(*batch.values(), strict=True):

@@ -36,6 +36,7 @@ from canary.corpus.tables import (
     rows_of,
 )
 from canary.records.files import atomic_writer
+from canary.records.sealing import sealed
 
 __all__ = ["Stripped", "strip", "strip_file"]
 
@@ -58,6 +59,7 @@ class Stripped:
     cuts: int
 
 
+@sealed
 def strip(
     dataset: D,
     canaries: CanarySet,
@@ -106,6 +108,7 @@ def strip(
     return result
 
 
+@sealed
 def strip_file(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],

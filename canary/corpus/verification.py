@@ -18,6 +18,7 @@ from canary.corpus.tables import SPLIT
 from canary.errors import CorpusError, InputError, RecordError
 from canary.records.document import load_document
 from canary.records.fields import from_fields
+from canary.records.sealing import sealed
 from canary.statistics.numbers import clean
 
 __all__ = ["KIND", "SCHEMA", "Count", "Verification", "verify"]
@@ -155,6 +156,7 @@ def _number(count: int, one: str, several: str = "") -> str:
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
+@sealed
 def verify(
     corpus: Any,
     canaries: CanarySet,

@@ -17,6 +17,7 @@ from canary.formats.kinds import KINDS, compile_pieces, english
 from canary.formats.limits import in_all
 from canary.formats.sampling import draw_indices
 from canary.formats.syntax import Hole, Literal, parse, place
+from canary.records.sealing import sealed
 
 __all__ = ["Format"]
 
@@ -176,6 +177,7 @@ class Format:
         """Whether it means the same in every process: no hole is of a registered kind."""
         return all(KINDS[piece.kind].builtin for piece in self._pieces if isinstance(piece, Hole))
 
+    @sealed
     def given(self, known: str) -> Format:
         """The same format where the first characters of the fill are known.
 
@@ -213,6 +215,7 @@ class Format:
         )
         return format
 
+    @sealed
     def candidate(self, fill: str) -> str:
         """The format with `fill` in its holes.
 
@@ -241,6 +244,7 @@ class Format:
             )
         return self.automaton.unrank(index)
 
+    @sealed
     def index(self, fill: str) -> int:
         """The place of `fill` in the order of the space, from 0.
 

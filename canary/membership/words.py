@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -231,7 +231,7 @@ def check_enough_texts(texts: Sequence[str], member: NDArray[np.bool_]) -> None:
 class _Texts:
     """Different texts, the fold and the flag of each, and which of them each given text is."""
 
-    rows: Any
+    rows: Any = field(repr=False)
     fold: NDArray[np.int64]
     member: NDArray[np.bool_]
     which: NDArray[np.int64]

@@ -15,6 +15,7 @@ from canary.corpus.canaries import CanarySet
 from canary.errors import InputError
 from canary.plugins.monitor import ExposureMonitor
 from canary.records.files import make_folder
+from canary.records.sealing import sealed
 
 __all__ = ["HISTORY_FILE", "ExposureCallback"]
 
@@ -81,6 +82,7 @@ class ExposureCallback(TrainerCallback):
             raise InputError("no training has begun", cure="call trainer.train() first")
         return self._monitor.history
 
+    @sealed
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:
@@ -112,6 +114,7 @@ class ExposureCallback(TrainerCallback):
                 "call callback.attach(trainer) for that"
             )
 
+    @sealed
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:
@@ -141,6 +144,7 @@ class ExposureCallback(TrainerCallback):
         if self._monitor is not None and isinstance(loss, int | float):
             self._monitor.add_loss(loss, step=state.global_step)
 
+    @sealed
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:
@@ -149,6 +153,7 @@ class ExposureCallback(TrainerCallback):
         if state.is_world_process_zero and folder.is_dir():
             self.history.save(folder / HISTORY_FILE)
 
+    @sealed
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:

@@ -38,6 +38,7 @@ from canary.plugins.share import TimeShare
 from canary.plugins.shared_draws import SharedDraws
 from canary.records.fields import brief
 from canary.records.given import check_running, file_path, real_number, some, whole_number
+from canary.records.sealing import sealed
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher
 from canary.scoring.texts import score_encodings
@@ -115,6 +116,7 @@ class ExposureMonitor:
     kept on the device between two of them.
     """
 
+    @sealed
     def __init__(
         self,
         canaries: CanarySet,
@@ -202,6 +204,7 @@ class ExposureMonitor:
         """What the next measurement is expected to take; None before the first was tried."""
         return self._time.cost
 
+    @sealed
     def start(self, model: Any) -> None:
         """Begin to count the training's time, and find out whether the model can be measured.
 
@@ -223,6 +226,7 @@ class ExposureMonitor:
         with self._time.own(), undisturbed(module), suppress(NotFiniteError):  # told at each moment
             self._prepare(module)
 
+    @sealed
     def step(
         self,
         model: Any,
@@ -305,6 +309,7 @@ class ExposureMonitor:
         self._time.pause()
         self._module = self._model = None
 
+    @sealed
     def finish(self) -> History:
         """Let the model go and save the history; warn if the training was never measured.
 
@@ -334,6 +339,7 @@ class ExposureMonitor:
             "history": self.history.to_dict(),
         }
 
+    @sealed
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint; what was measured behind its step is dropped.
 
@@ -353,6 +359,7 @@ class ExposureMonitor:
         self.resume(History.from_dict(kept), step=step, epoch=epoch)
         self._losses = losses
 
+    @sealed
     def resume(self, history: History, *, step: int, epoch: float | None = None) -> None:
         """Go on from a history at a step; as `load_state_dict`."""
         for name in ("draws", "seed", "start_token", "context"):

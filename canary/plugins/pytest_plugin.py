@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from canary.gate.telling import listening
+from canary.records.sealing import cut_frames
 
 if TYPE_CHECKING:
     from canary.audits.result import Audit
@@ -109,7 +110,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Explain verdicts that failed below a failed assertion."""
+    """Explain verdicts that failed below a failed assertion; show no frame that has secrets."""
+    if call.excinfo is not None:
+        cut_frames(call.excinfo.value)
     if call.excinfo is not None and isinstance(call.excinfo.value, AssertionError):
         failed = [verdict for verdict in _verdicts(item) if not verdict]
         if failed:
@@ -118,6 +121,13 @@ def pytest_runtest_makereport(
             for verdict in failed:
                 call.excinfo.value.add_note(explained(verdict))
     return (yield)
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Compare what is of this package by `repr`: pytest would show fields that `repr` hides."""
+    if any(type(side).__module__.partition(".")[0] == "canary" for side in (left, right)):
+        return [f"{left!r} {op} {right!r}"]
+    return None
 
 
 def _verdicts(item: pytest.Item) -> list[Verdict]:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from canary.records.sealing import sealed
+
 if TYPE_CHECKING:
     from canary.audits.result import Audit
     from canary.corpus.canaries import CanarySet
@@ -39,6 +41,7 @@ class SharedAudits:
         self._folder, self._key = folder, key
         self._audits: dict[str, Audit] = {}
 
+    @sealed
     def audit(
         self, model: Any, canaries: CanarySet, *, extractions: bool = False, **options: Any
     ) -> Audit:

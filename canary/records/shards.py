@@ -22,7 +22,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +69,8 @@ class Shard:
         Its part of the result.
     """
 
-    state: dict[str, Any]
-    body: bytes = b""
+    state: dict[str, Any] = field(repr=False)
+    body: bytes = field(default=b"", repr=False)
 
 
 class Series:

@@ -16,6 +16,7 @@ from canary.audits.result import Audit, CanaryResult, FormatResult, median_bits
 from canary.errors import InputError
 from canary.records.files import atomic_write
 from canary.records.given import file_path, one_or_more
+from canary.records.sealing import sealed
 from canary.reports.cells import EXPOSURE_COLUMNS, exposure_cells
 from canary.reports.comparing import compare
 from canary.reports.comparison_html import render_comparison
@@ -44,6 +45,7 @@ _TEMPLATE = "audit.html.j2"
 _NBSP = "\N{NO-BREAK SPACE}"
 
 
+@sealed
 def report(
     audits: Audit | History | Sequence[Audit],
     path: str | os.PathLike[str],

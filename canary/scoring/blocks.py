@@ -86,7 +86,7 @@ class Block:
     """Texts that are scored together, and where in the file they end."""
 
     lines: list[int] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list, repr=False)
     characters: int = 0
     offset: int = 0
     line: int = 0

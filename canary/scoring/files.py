@@ -19,6 +19,7 @@ from canary.errors import CorpusError, InputError, ModelError, OutputError
 from canary.models.base import LanguageModel, Rows
 from canary.models.loading import load
 from canary.records.given import check_running, function, whole_number
+from canary.records.sealing import sealed
 from canary.records.shards import open_run
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.blocks import Block, Meter, Watch, read_blocks
@@ -70,6 +71,7 @@ class ScoredFile:
         }
 
 
+@sealed
 def score_file(
     model: Any,
     source: str | os.PathLike[str],

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from canary.models.base import Rows
 from canary.models.loading import load
 from canary.records.given import check_running, function, some, text
+from canary.records.sealing import sealed
 from canary.scoring.batcher import Batcher, Progress, row_sums
 from canary.scoring.requests import announce
 from canary.statistics.units import LN2
@@ -20,6 +21,7 @@ from canary.tokens.candidates import CandidateEncoder
 __all__ = ["score", "score_encodings"]
 
 
+@sealed
 def score(
     model: Any,
     texts: Iterable[str],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class Texts:
     notes : tuple of str
     """
 
-    texts: list[str]
+    texts: list[str] = field(repr=False)
     member: NDArray[np.bool_]
     lines: NDArray[np.int64]
     sources: tuple[Path, Path]

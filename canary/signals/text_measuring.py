@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
@@ -16,6 +16,7 @@ from canary.errors import InputError
 from canary.models.base import LanguageModel, TellsMoments
 from canary.models.loading import load
 from canary.records.fields import brief
+from canary.records.sealing import sealed
 from canary.records.shards import Run, Series, open_run
 from canary.scoring.batcher import Stage
 from canary.scoring.identity import identity_of
@@ -101,6 +102,7 @@ def text_signals_of(asked: str, *, reference: bool, masked: bool) -> list[str] |
     return names
 
 
+@sealed
 def measure_texts(
     model: Any,
     texts: Sequence[str],
@@ -292,7 +294,7 @@ def measure_texts(
 class _Chosen:
     """The texts that are kept, where each stands, who is told of progress, and what is kept."""
 
-    texts: list[str]
+    texts: list[str] = field(repr=False)
     place: Callable[[int], str]
     stage: Stage
     run: Run | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 class ListReader:
     """The fills of an explicit tree, in the order of its leaves."""
 
-    listed: tuple[str, ...]
+    listed: tuple[str, ...] = field(repr=False)
 
     def fills(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[str | None]:
         """See `canary.tokens.arrays.Reader`."""

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from canary.errors import ServerError
@@ -42,9 +42,9 @@ class Choice:
     model: str | None
     build: str | None
     prompt_tokens: int | None
-    tokens: tuple[str, ...] | None
+    tokens: tuple[str, ...] | None = field(repr=False)
     log_probs: tuple[float | None, ...] = ()
-    top: tuple[Mapping[str, float], ...] = ()
+    top: tuple[Mapping[str, float], ...] = field(default=(), repr=False)
 
 
 def completion(

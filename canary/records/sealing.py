@@ -1,0 +1,102 @@
+"""Errors without the values of the frames they passed.
+
+Reports of tests, consoles and services print the arguments and locals of every frame of a
+traceback. The frames below a function that is given secrets hold secrets in clear.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import ParamSpec, TypeVar
+
+from canary.errors import CanaryError
+
+__all__ = ["cut_frames", "sealed"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_HEAD = "Frames without their values, which may be secret (most recent call last):\n"
+
+
+def sealed(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The function, with errors whose traceback ends at its caller.
+
+    The lines of code that were passed are kept as a note of the error, unless the error is a
+    `CanaryError`, which says what is wrong and what to do.
+    """
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **options: _P.kwargs) -> _R:
+        outside = sys.exception()
+        try:
+            return function(*args, **options)
+        except BaseException as error:
+            for one in _chain(error, outside):
+                _hide(one, one.__traceback__)
+                one.__traceback__ = None
+            raise  # without this frame: what a bare raise restores is the traceback just removed
+
+    return call
+
+
+def cut_frames(error: BaseException) -> None:
+    """Remove the package's frames, and all below them, from an error and those that led to it."""
+    ours: list[FrameType] = []
+    errors = list(_chain(error, None))
+    for one in errors:
+        last, entry = None, one.__traceback__
+        while entry is not None and not entry.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            last, entry = entry, entry.tb_next
+        if entry is None:
+            continue
+        ours += _frames(entry)
+        _hide(one, entry)
+        if last is None:
+            one.__traceback__ = None
+        else:
+            last.tb_next = None
+    for one in errors:  # caught and raised anew below a frame of ours
+        if one.__traceback__ is not None and one.__traceback__.tb_frame in ours:
+            _hide(one, one.__traceback__)
+            one.__traceback__ = None
+
+
+def _chain(error: BaseException, outside: BaseException | None) -> Iterator[BaseException]:
+    """An error and all that led to it, except what was being handled before."""
+    seen: set[int] = {id(outside)}
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        left += [one.__cause__, one.__context__]
+        left += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+
+
+def _hide(error: BaseException, entry: TracebackType | None) -> None:
+    """Keep as a note where an error passed; one that names its cure needs none."""
+    if entry is None or isinstance(error, CanaryError):
+        return
+    places = [p for p in traceback.extract_tb(entry) if p.filename != __file__]
+    text = "".join(traceback.format_list(places))
+    for note in list(getattr(error, "__notes__", ())):
+        if note.startswith(_HEAD):  # of the part below, sealed before
+            error.__notes__.remove(note)
+            text += note.removeprefix(_HEAD)
+    error.add_note(_HEAD + text)
+
+
+def _frames(entry: TracebackType | None) -> Iterator[FrameType]:
+    while entry is not None:
+        yield entry.tb_frame
+        entry = entry.tb_next
