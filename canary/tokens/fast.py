@@ -70,6 +70,10 @@ class FastTokenizer:
         ids = tuple(encoding.ids)
         return ids[:before], ids[len(ids) - after :]
 
+    def part(self, text: str) -> tuple[int, ...]:
+        """The tokens of a text without those that it puts around it."""
+        return tuple(self._backend.encode(text, add_special_tokens=False).ids)
+
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Each text as tokens, special tokens included.
 
