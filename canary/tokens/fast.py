@@ -44,6 +44,9 @@ class FastTokenizer:
         if unknown is None and model.get("unk_id") is not None:  # Unigram names it by id
             unknown = self._backend.id_to_token(model["unk_id"])
         self._unknown = None if unknown is None else self._backend.token_to_id(unknown)
+        # Some name their end-of-text token as the unknown one: its own text is not unknown.
+        added = self._spec.get("added_tokens") or ()
+        self._known = {token["content"] for token in added if token["id"] == self._unknown}
         self._dropped: dict[str, bool] = {}
 
     @property
@@ -69,6 +72,10 @@ class FastTokenizer:
         after = next((i for i, flag in enumerate(special[::-1]) if not flag), 0)
         ids = tuple(encoding.ids)
         return ids[:before], ids[len(ids) - after :]
+
+    def part(self, text: str) -> tuple[int, ...]:
+        """The tokens of a text without those that it puts around it."""
+        return tuple(self._backend.encode(text, add_special_tokens=False).ids)
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Each text as tokens, special tokens included.
@@ -99,7 +106,9 @@ class FastTokenizer:
         if self._unknown is not None:
             for token, (start, stop) in zip(encoding.ids, spans, strict=True):
                 if token == self._unknown and start < stop:
-                    raise _unknown_characters(set(text[start:stop]))
+                    part = text[start:stop]
+                    if part.strip() not in self._known:
+                        raise _unknown_characters(set(part))
         # A model without an unknown token drops what it does not know. Spaces may go
         # into a normalizer or a neighbouring token; other characters may not.
         covered = bytearray(len(text))

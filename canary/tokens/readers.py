@@ -63,8 +63,10 @@ class GraphReader:
         What each token stands for.
     format : Format
     encoder : CandidateEncoder
+    head : str
+        What comes before the texts of the graph.
     before, after : int
-        Tokens before and after the text.
+        Tokens before and after those texts.
     canonical : bool
         Whether all leaves are known to be canonical; if not, fills are encoded again.
     """
@@ -73,6 +75,7 @@ class GraphReader:
     symbols: Mapping[int, tuple[str, ...]]
     format: Format
     encoder: CandidateEncoder
+    head: str
     before: int
     after: int
     canonical: bool
@@ -95,13 +98,14 @@ class GraphReader:
     def texts(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[tuple[str, ...]]:
         """See `canary.tokens.arrays.Reader`."""
         start, found = len(self.encoder.context) + len(self.format.prefix), []
+        suffix = len(self.format.suffix)
         for row in rows:
             inner = row[self.before : len(row) - self.after]
             symbols = [symbol for token in inner for symbol in self.symbols[token]]
             found.append(
                 tuple(
-                    text[start : len(text) - len(self.format.suffix)]
-                    for text in self.graph.spell(symbols)
+                    text[start : len(text) - suffix]
+                    for text in (self.head + rest for rest in self.graph.spell(symbols))
                 )
             )
         return found

@@ -5,17 +5,19 @@ from __future__ import annotations
 import functools
 import json
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from canary.formats.automaton import Automaton
-from canary.tokens.added import check_added
+from canary.tokens.added import Cut, between, find_cuts, without_head
 from canary.tokens.fast import FastTokenizer
 from canary.tokens.pattern import OddTextError, Pattern, UnknownRuleError, parse, runs, single
 from canary.tokens.scanner import Level
 
-__all__ = ["Rules", "read_rules"]
+__all__ = ["Rules", "cut_symbol", "read_rules"]
 
 Spec = Mapping[str, Any]
 
@@ -39,10 +41,17 @@ class Rules:
 
     Parameters
     ----------
+    head : str
+        What all texts begin with, up to the last added token before they differ. It changes
+        nothing that comes after it.
+    texts : Automaton
+        The rest of the texts.
+    cuts : mapping of int to Cut
+        Added tokens by the states of `texts` before them.
     normalized : mapping of str to str
         What each character of the texts becomes.
-    lead : str
-        Put before the text.
+    leads : mapping of int to str
+        The states at which a part begins that is tokenized alone, and what is put before it.
     levels : tuple of Level
         The pre-tokenizers.
     symbols : callable
@@ -55,8 +64,11 @@ class Rules:
         its text comes about only after normalizing and cutting, the model makes it.
     """
 
+    head: str
+    texts: Automaton
+    cuts: Mapping[int, Cut]
     normalized: Mapping[str, str]
-    lead: str
+    leads: Mapping[int, str]
     levels: tuple[Level, ...]
     symbols: Callable[[str], tuple[str, ...]]
     model: Spec
@@ -80,15 +92,22 @@ def read_rules(tokenizer: FastTokenizer, texts: Automaton) -> Rules:
         If it cannot represent a character.
     """
     spec = tokenizer.spec
-    alphabet = sorted(set(texts.chars))
-    normalized, lead = _normalizer(spec.get("normalizer"), texts, alphabet)
-    check_added(
-        spec.get("added_tokens") or (),
+    added = spec.get("added_tokens") or ()
+    given = [token for token in added if not token.get("normalized")]
+    head, texts, cuts = without_head(texts, find_cuts(given, texts, between(texts, [])))
+    parts = between(texts, cuts)
+    alphabet = sorted({c for a, b in parts for c in _chars(texts, a, b)})
+    normalized, lead = _normalizer(spec.get("normalizer"), texts, parts, alphabet)
+    leads = {start: lead for start, _ in parts}
+    cuts += find_cuts(
+        [token for token in added if token.get("normalized")],
         texts,
-        normalize=_normalizing(spec.get("normalizer")),
+        parts,
+        written=_normalizing(spec.get("normalizer")),
         spelled=normalized,
         lead=lead,
     )
+    leads = {cut.stop: "" for cut in cuts} | leads
     levels, bytes_ = _levels(spec.get("pre_tokenizer"))
     model = spec["model"]
     if model.get("continuing_subword_prefix") and model["type"] == "BPE":
@@ -105,7 +124,24 @@ def read_rules(tokenizer: FastTokenizer, texts: Automaton) -> Rules:
     if unknown is not None and usable.union(reached).issuperset(unknown):
         raise OddTextError("an unknown token that may stand in a candidate")
     first, within = _tokens(model, vocabulary, spelled, usable)
-    return Rules(normalized, lead, levels, spelled.__getitem__, model, first, within)
+    found = {cut.token for cut in cuts}
+    if not found.isdisjoint([*first.values(), *within.values()]):
+        raise UnknownRuleError("an added token that its model makes of other text, too")
+    first.update({(cut_symbol(number),): number for number in found})
+    by_state = {cut.start: cut for cut in cuts}
+    return Rules(
+        head, texts, by_state, normalized, leads, levels, spelled.__getitem__, model, first, within
+    )
+
+
+def cut_symbol(token: int) -> str:
+    """What an added token is in place of its text: no character, and no byte of one."""
+    return f"\0{token}"
+
+
+def _chars(texts: Automaton, start: int, stop: int) -> tuple[str, ...]:
+    """The characters between two states, as of `Cut`."""
+    return texts.chars[int(texts.offsets[start]) : int(texts.offsets[stop])]
 
 
 def _vocabulary(model: Spec) -> tuple[dict[str, int], str | None]:
@@ -176,7 +212,7 @@ def _symbols(
 
 
 def _normalizer(
-    spec: Spec | None, texts: Automaton, alphabet: list[str]
+    spec: Spec | None, texts: Automaton, parts: Sequence[tuple[int, int]], alphabet: list[str]
 ) -> tuple[dict[str, str], str]:
     """What each character becomes, and what is put before the text."""
     normalized, lead = {char: char for char in alphabet}, ""
@@ -186,7 +222,7 @@ def _normalizer(
             lead = part["prepend"] + lead
             continue
         if kind == "Strip":
-            _check_ends(texts, normalized, lead)
+            _check_ends(texts, parts, normalized, lead)
             continue
         literal = (part.get("pattern") or {}).get("String")
         if kind == "Replace" and literal is not None and len(literal) == 1:
@@ -246,9 +282,20 @@ _STANDS_ALONE: dict[str, Callable[[str], bool]] = {
 }
 
 
-def _check_ends(texts: Automaton, normalized: Mapping[str, str], lead: str) -> None:
-    into = [c for c, t in zip(texts.chars, texts.targets.tolist(), strict=True) if texts.final[t]]
-    first = [lead] if lead else [normalized[c] for c in texts.chars[: int(texts.offsets[1])]]
+def _check_ends(
+    texts: Automaton,
+    parts: Sequence[tuple[int, int]],
+    normalized: Mapping[str, str],
+    lead: str,
+) -> None:
+    ends = texts.final.copy()
+    ends[[stop for _, stop in parts]] = True
+    inside = np.zeros(len(texts.chars), np.bool_)
+    for start, stop in parts:
+        inside[texts.offsets[start] : texts.offsets[stop]] = True
+    into = {texts.chars[edge] for edge in np.flatnonzero(inside & ends[texts.targets]).tolist()}
+    begin = {c for start, _ in parts for c in _chars(texts, start, start + 1)}
+    first = [lead] if lead else [normalized[c] for c in begin]
     last = [normalized[c] for c in into]
     if any(not t or t[0].isspace() for t in first) or any(not t or t[-1].isspace() for t in last):
         raise UnknownRuleError("its normalizer Strip, where a text may begin or end with a space")

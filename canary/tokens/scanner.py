@@ -131,19 +131,24 @@ class Scanner:
     def __init__(self, levels: tuple[Level, ...]) -> None:
         self._levels = levels
         self.start: State = (FRESH,) * len(levels)
-        self._known: dict[tuple[State, str, bool], tuple[Outcome, ...]] = {}
+        self._known: dict[tuple[State, str, bool, bool], tuple[Outcome, ...]] = {}
 
-    def read(self, state: State, text: str, *, first: bool) -> tuple[Outcome, ...]:
-        """What reading the characters of `text` may mean; `first` at the text's beginning."""
-        key = (state, text, first)
+    def read(self, state: State, text: str, *, begins: bool, first: bool) -> tuple[Outcome, ...]:
+        """What reading the characters of `text` may mean.
+
+        `begins` at the beginning of a part that is tokenized alone, `first` at that of the
+        whole text.
+        """
+        key = (state, text, begins, first)
         if key not in self._known:
             found: list[Outcome] = [((), state)]
             for number, char in enumerate(text):
-                begins = first and number == 0
                 found = [
                     (read + more, after)
                     for read, between in found
-                    for more, after in self._feed(0, between, char, begins, begins)
+                    for more, after in self._feed(
+                        0, between, char, begins and not number, first and not number
+                    )
                 ]
             self._known[key] = tuple(found)
         return self._known[key]

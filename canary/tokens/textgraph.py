@@ -9,9 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.formats.automaton import Automaton
 from canary.tokens.pattern import OddTextError, UnknownRuleError
-from canary.tokens.rules import Rules
+from canary.tokens.rules import Rules, cut_symbol
 from canary.tokens.scanner import Scanner, State
 
 __all__ = ["TextGraph"]
@@ -47,13 +46,12 @@ class TextGraph:
     final: NDArray[np.bool_]
     levels: Ints
     names: tuple[str, ...]
-    _texts: Automaton
     _rules: Rules
     _scanner: Scanner
 
     @classmethod
-    def of(cls, texts: Automaton, rules: Rules) -> TextGraph:
-        """The graph of the texts of an automaton under the rules of a tokenizer.
+    def of(cls, rules: Rules) -> TextGraph:
+        """The graph of the texts for which the rules of a tokenizer were read.
 
         Raises
         ------
@@ -61,7 +59,7 @@ class TextGraph:
             If it takes more than a million edges, or a character may leave nothing that is
             no space: such a text cannot be encoded.
         """
-        scanner = Scanner(rules.levels)
+        texts, scanner = rules.texts, Scanner(rules.levels)
         numbers: dict[str, int] = {}
         places = {(0, scanner.start): 0}
         queue = [(0, scanner.start)]
@@ -77,24 +75,32 @@ class TextGraph:
             final.append(False)
             return len(edges) - 1
 
+        def place(state: int, scanned: State) -> int:
+            if (state, scanned) not in places:
+                places[state, scanned] = node()
+                queue.append((state, scanned))
+            return places[state, scanned]
+
         for state, scanned in queue:  # grows while it is read
-            here = places[state, scanned]
+            here, cut = places[state, scanned], rules.cuts.get(state)
+            if cut is not None:
+                if scanner.ends(scanned):
+                    symbol = numbers.setdefault(cut_symbol(cut.token), len(numbers))
+                    edges[here].append((symbol, True, place(cut.stop, scanner.start)))
+                continue
             final[here] = bool(texts.final[state]) and scanner.ends(scanned)
             for edge in range(int(texts.offsets[state]), int(texts.offsets[state + 1])):
                 target = int(texts.targets[edge])
-                for read, after in _read(rules, scanner, scanned, texts.chars[edge], state == 0):
-                    end = places.get((target, after))
-                    if end is None:
-                        end = places[target, after] = node()
-                        queue.append((target, after))
+                for read, after in _read(rules, scanner, scanned, texts.chars[edge], state):
+                    end = place(target, after)
                     if not read:
                         silent[here].append(end)
                         if not texts.chars[edge].isspace():
                             dropping.append(end)
                     at = here
-                    for k, (symbol, cut) in enumerate(read):
+                    for k, (name, begins) in enumerate(read):
                         to = end if k == len(read) - 1 else node()
-                        edges[at].append((numbers.setdefault(symbol, len(numbers)), cut, to))
+                        edges[at].append((numbers.setdefault(name, len(numbers)), begins, to))
                         at = to
                     total += len(read)
             if total > _MAX_EDGES:
@@ -102,7 +108,7 @@ class TextGraph:
         if dropping and not _leading_to_an_end(edges, silent, final).isdisjoint(dropping):
             raise OddTextError("a character that it leaves out")
         _pass_silently(edges, silent, final)
-        return cls._packed(edges, final, tuple(numbers), (texts, rules, scanner))
+        return cls._packed(edges, final, tuple(numbers), rules, scanner)
 
     @property
     def longest_piece(self) -> int:
@@ -119,7 +125,7 @@ class TextGraph:
 
     def spell(self, symbols: Sequence[str]) -> Iterator[str]:
         """The texts that the model gets as these symbols; nearly always one."""
-        texts, (state, begun, ways) = self._texts, self._beginning
+        texts, (state, begun, ways) = self._rules.texts, self._beginning
         pending = [
             (state, scanned, len(read), begun)
             for scanned, read in ways
@@ -127,11 +133,15 @@ class TextGraph:
         ]
         while pending:
             state, scanned, at, text = pending.pop()
+            if cut := self._rules.cuts.get(state):
+                if self._scanner.ends(scanned) and symbols[at : at + 1] == [cut_symbol(cut.token)]:
+                    pending.append((cut.stop, self._scanner.start, at + 1, text + cut.text))
+                continue
             if texts.final[state] and at == len(symbols) and self._scanner.ends(scanned):
                 yield text
             for edge in range(int(texts.offsets[state]), int(texts.offsets[state + 1])):
                 char = texts.chars[edge]
-                for read, after in _read(self._rules, self._scanner, scanned, char, state == 0):
+                for read, after in _read(self._rules, self._scanner, scanned, char, state):
                     end = at + len(read)
                     if tuple(symbols[at:end]) == tuple(symbol for symbol, _ in read):
                         pending.append((int(texts.targets[edge]), after, end, text + char))
@@ -139,15 +149,19 @@ class TextGraph:
     @cached_property
     def _beginning(self) -> tuple[int, str, list[tuple[State, tuple[str, ...]]]]:
         """What all texts begin with: the state after it, and how it may be read."""
-        texts, state, text = self._texts, 0, ""
+        texts, state, text = self._rules.texts, 0, ""
         ways: list[tuple[State, tuple[str, ...]]] = [(self._scanner.start, ())]
-        while not texts.final[state] and texts.offsets[state + 1] - texts.offsets[state] == 1:
+        while (
+            state not in self._rules.cuts
+            and not texts.final[state]
+            and texts.offsets[state + 1] - texts.offsets[state] == 1
+        ):
             edge = int(texts.offsets[state])
             char = texts.chars[edge]
             ways = [
                 (after, (*read, *(symbol for symbol, _ in more)))
                 for scanned, read in ways
-                for more, after in _read(self._rules, self._scanner, scanned, char, state == 0)
+                for more, after in _read(self._rules, self._scanner, scanned, char, state)
             ]
             state, text = int(texts.targets[edge]), text + char
         return state, text, ways
@@ -158,7 +172,8 @@ class TextGraph:
         edges: list[list[tuple[int, bool, int]]],
         final: list[bool],
         names: tuple[str, ...],
-        about: tuple[Automaton, Rules, Scanner],
+        rules: Rules,
+        scanner: Scanner,
     ) -> TextGraph:
         """Arrays of the nodes through which a text passes, sources before targets."""
         order = _backwards(edges)
@@ -189,7 +204,8 @@ class TextGraph:
             np.array([final[here] for here in kept], np.bool_),
             np.array(levels, np.int64),
             names,
-            *about,
+            rules,
+            scanner,
         )
 
 
@@ -198,10 +214,11 @@ def _read(
     scanner: Scanner,
     state: State,
     char: str,
-    first: bool,  # noqa: FBT001
+    at: int,
 ) -> list[tuple[list[tuple[str, bool]], State]]:
-    """What reading one character of a text gives the model: symbols, and the state after."""
-    text = (rules.lead if first else "") + rules.normalized[char]
+    """What reading one character at a state gives the model: symbols, and the state after."""
+    begins, first = at in rules.leads, at == 0 and not rules.head
+    text = rules.leads.get(at, "") + rules.normalized[char]
     return [
         (
             [
@@ -211,7 +228,7 @@ def _read(
             ],
             after,
         )
-        for read, after in scanner.read(state, text, first=first)
+        for read, after in scanner.read(state, text, begins=begins, first=first)
     ]
 
 

@@ -101,12 +101,11 @@ def _tree_by_rules(
     tokenizer = encoder.tokenizer
     if not isinstance(tokenizer, FastTokenizer):
         raise UnknownRuleError("a tokenizer that does not tell its rules")
-    texts = _texts(format, encoder.context)
-    rules = read_rules(tokenizer, texts)
+    rules = read_rules(tokenizer, _texts(format, encoder.context))
     text = encoder.context + format.prefix + format.unrank(0) + format.suffix
     before, after = tokenizer.template(text)
-    head = encoder.start + before
-    graph = TextGraph.of(texts, rules)
+    head = encoder.start + before + tokenizer.part(rules.head)
+    graph = TextGraph.of(rules)
     if rules.model["type"] == "Unigram" and spellings(graph) < format.size:
         # Its ties would make up for fills that are one text to it.
         raise OddTextError("fewer texts than there are fills")
@@ -126,7 +125,9 @@ def _tree_by_rules(
         after,
         canonical=exact,
         certificate=_certificate(format, rules, len(encodings), exact=exact),
-        reader=GraphReader(graph, symbols, format, encoder, len(head), len(after), exact),
+        reader=GraphReader(
+            graph, symbols, format, encoder, rules.head, len(head), len(after), exact
+        ),
     )
     numbers = tree.numbers([encoding.ids for encoding in encodings])
     if (numbers == MISSING).any() or len(np.unique(numbers)) < len(numbers):
@@ -153,7 +154,7 @@ def _machine(rules: Rules, first: Sequence[Symbols], within: Sequence[Symbols]) 
         )
     if kind == "Unigram":
         scores = {tuple(piece): float(score) for piece, score in rules.model["vocab"]}
-        return UnigramMachine(first, {token: scores[token] for token in rules.first})
+        return UnigramMachine(first, {token: scores.get(token, 0.0) for token in rules.first})
     if kind == "WordPiece":
         return wordpiece_machine(first, within)
     if kind == "WordLevel":

@@ -6,7 +6,7 @@ import numpy as np
 from fuzzing import attempt, cases, failed
 from hypothesis import given
 from hypothesis import strategies as st
-from random_tokenizers import KINDS, a_format, a_tokenizer, pick
+from random_tokenizers import KINDS, a_chat_tokenizer, a_format, a_tokenizer, pick
 
 from canary.tokens import tree as trees
 from canary.tokens.candidates import CandidateEncoder
@@ -65,3 +65,28 @@ def test_trees_by_rules(seed):
     tree = by_rules(format, encoder)
     if tree is not None:
         check(format, encoder, tree)
+
+
+def below_added_tokens(seed):
+    """The tree of a format that holds added tokens, or that comes after some; None without."""
+    rng = np.random.default_rng(seed)
+    backend, format, context = a_chat_tokenizer(rng, pick(rng, KINDS))
+    if backend is None:
+        return None
+    encoder = CandidateEncoder(as_tokenizer(backend), "<start>", context)
+    tree = by_rules(format, encoder)
+    if tree is not None:
+        check(format, encoder, tree)
+        added = {token["id"] for token in encoder.tokenizer.spec["added_tokens"]}
+        return not added.isdisjoint(tree.row(0)[1:])
+    return None
+
+
+@cases(3_000, default=25)
+@given(seed=st.integers(0, 2**63))
+def test_trees_below_added_tokens(seed):
+    below_added_tokens(seed)
+
+
+def test_trees_below_added_tokens_are_made():
+    assert sum(below_added_tokens(seed) is True for seed in range(100)) >= 20

@@ -124,7 +124,7 @@ def pieces_of(normalizer, pre_tokenizer, text):
     return [piece for piece, _ in pre_tokenizer.pre_tokenize_str(text) if piece]
 
 
-def a_tokenizer(rng, format, kind):
+def a_tokenizer(rng, format, kind, context=""):
     """One whose vocabulary comes from the texts of a format; None if those leave nothing."""
     from tokenizers import Tokenizer
 
@@ -134,7 +134,7 @@ def a_tokenizer(rng, format, kind):
     pieces = [
         piece
         for fill in fills
-        for piece in pieces_of(normalizer, pre_tokenizer, format.candidate(fill))
+        for piece in pieces_of(normalizer, pre_tokenizer, context + format.candidate(fill))
     ]
     if not pieces:
         return None
@@ -157,11 +157,11 @@ def a_tokenizer(rng, format, kind):
     return backend
 
 
-def _add(rng, backend, content):
+def _add(rng, backend, content, often=0.5):
     from tokenizers import AddedToken
 
     names = ("normalized", "single_word", "lstrip", "rstrip", "special")
-    flags = dict(zip(names, (bool(flag) for flag in rng.integers(2, size=5)), strict=True))
+    flags = dict(zip(names, (rng.random(5) < often).tolist(), strict=True))
     backend.add_tokens([AddedToken(content, **flags)])
 
 
@@ -231,3 +231,42 @@ def _byte_pairs(rng, kind, letters, pieces, parts):
 
 def _numbered(texts):
     return {text: number for number, text in enumerate(dict.fromkeys(texts))}
+
+
+SPECIAL = ("<s>", "<|im|>", "<|im|>a", "</s>", "EOS", "\n\n", " <p>", "é>", "AB")
+
+
+def a_chat_tokenizer(rng, kind):
+    """A tokenizer with added tokens, a context and a format that hold some of them."""
+    special = list(dict.fromkeys(pick(rng, SPECIAL) for _ in range(4)))
+    format, context = _a_chat_format(rng, special), ""
+    for _ in range(pick(rng, [0, 1, 2, 3])):
+        context += pick(rng, special) + pick(rng, ["", "a", "user\n", " B 1", "  ", "é"])
+    backend = a_tokenizer(rng, format, kind, context)
+    if backend is not None:
+        for content in special:
+            # Of what normalizes to nothing `tokenizers` finds no end.
+            if backend.normalizer is None or backend.normalizer.normalize_str(content):
+                _add(rng, backend, content, 0.25)
+        backend.add_special_tokens(["<start>"])
+    return backend, format, context
+
+
+def _a_chat_format(rng, special):
+    while True:
+        text = pick(rng, ["", "x ", " ", *special])
+        for _ in range(int(rng.integers(1, 4))):
+            letters = "|".join(map(re.escape, dict.fromkeys(word(rng, _USUAL, 2, 4))))
+            least = int(rng.integers(1, 4))
+            text += pick(rng, ["{digit:2}", f"{{re:({letters}){{{least},{least + 1}}}}}"])
+            for _ in range(pick(rng, [0, 1, 1, 2])):
+                text += pick(rng, ["", "", " ", "a", "1 "])
+                text += pick(rng, special) + pick(rng, ["", "", " ", "A", " 2"])
+        text += pick(rng, ["", "!"])
+        try:
+            format = Format(text)
+            format.check_prefix_free()
+        except FormatError:
+            continue
+        if 20 <= format.size <= 3_000:
+            return format

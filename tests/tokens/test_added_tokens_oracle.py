@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +12,10 @@ from tree_paths import paths
 
 from canary.errors import UnsupportedError
 from canary.formats.format import Format
-from canary.tokens.added import occurs_spelled
+from canary.tokens.added import between, find_cuts
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import FastTokenizer, as_tokenizer
-from canary.tokens.pattern import OddTextError
+from canary.tokens.pattern import UnknownRuleError
 from canary.tokens.rules import read_rules
 from canary.tokens.tree import compile_tree
 
@@ -44,17 +45,36 @@ def characters(normalizer=None, added=()):
 @settings(max_examples=300)
 @given(
     fills=st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=4, unique=True),
+    around=st.tuples(*[st.text("abc", max_size=4)] * 2),
     spelled=st.fixed_dictionaries({c: st.text("xy", max_size=3) for c in "abc"}),
     lead=st.text("xy", max_size=2),
-    part=st.text("xyz", max_size=5),
+    contents=st.lists(st.text("xyz", min_size=1, max_size=4), min_size=1, max_size=2, unique=True),
 )
-def test_texts_that_are_spelled_out_oracle(fills, spelled, lead, part) -> None:
-    texts = Format(f"{{choice:{'|'.join(fills)}}}").automaton
-    written = [lead + "".join(spelled[c] for c in fill) for fill in fills]
-    used = {c: spelled[c] for c in set("".join(fills))}
-    wanted = any(part in text for text in written)
-    # What a character alone is spells out a text, too: each stands in one.
-    assert occurs_spelled(texts, part, spelled=used, lead=lead) == wanted
+def test_where_added_tokens_cut_all_texts_oracle(fills, around, spelled, lead, contents) -> None:
+    """They cut what each text is written as at the places found; or one differs from another."""
+    texts = Format(f"{{choice:{'|'.join(around[0] + f + around[1] for f in fills)}}}").automaton
+    longest = re.compile("|".join(sorted(contents, key=len, reverse=True)))
+
+    def pieces(text):
+        written = lead + "".join(spelled[c] for c in text)
+        return [lead] * (not text) or longest.split(written), longest.findall(written)
+
+    tokens = [{"content": content, "id": k} for k, content in enumerate(contents)]
+    everywhere = between(texts, [])
+    try:
+        cuts = find_cuts(tokens, texts, everywhere, spelled=spelled, lead=lead)
+    except UnknownRuleError:
+        assert any(pieces(text)[1] for text in texts)
+        return
+    for text in texts:
+        rest, found = pieces(text)
+        assert found == [contents[cut.token] for cut in cuts]
+        if cuts:  # all texts are alike up to the first of them, and behind the last
+            assert (
+                lead * (cuts[0].start > 0) + "".join(spelled[c] for c in text[: cuts[0].start])
+                == rest[0]
+            )
+            assert text[cuts[0].start :].startswith(cuts[0].text)
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
@@ -81,7 +101,7 @@ def test_rules_refuse_where_an_added_token_is_found_oracle(normalizer: str, cont
         texts = Format("{re:x [abé ]{3}\\.}").automaton
         try:
             read_rules(tokenizer, texts)
-        except OddTextError:
+        except UnknownRuleError:
             assert found or single_word
         else:
             assert not found
@@ -94,7 +114,7 @@ def test_a_token_that_lower_case_makes_of_a_candidate_regression(flags) -> None:
 
     backend = characters("lower case", [AddedToken("SECRET", **flags)])
     encoder = CandidateEncoder(as_tokenizer(backend))
-    with pytest.raises(UnsupportedError, match="an added token that may stand"):
+    with pytest.raises(UnsupportedError, match="an added token that may be found in some"):
         compile_tree(Format("x {letter:6}."), encoder)
     small = Format("x {choice:s|z}ecre{letter:2}.")
     tree = compile_tree(small, encoder)
@@ -109,7 +129,7 @@ def test_a_token_that_the_mark_before_a_text_completes_regression() -> None:
 
     backend = characters("a mark before", [AddedToken("1234567", normalized=True)])
     encoder = CandidateEncoder(as_tokenizer(backend), "x")
-    with pytest.raises(UnsupportedError, match="an added token that may stand"):
+    with pytest.raises(UnsupportedError, match="an added token that may be found in some"):
         compile_tree(Format("{digit:7}."), encoder)
     # It takes the mark with it, so behind another text there is none.
     tree = compile_tree(Format("a {digit:7}."), encoder)

@@ -55,7 +55,7 @@ def test_longest_piece_oracle() -> None:
     encoder = word_pieces(100)
     format = Format("x {re:(a|-){1,7}}.")
     texts = Format("{re:x (a|-){1,7}\\.}").automaton
-    graph = TextGraph.of(texts, read_rules(encoder.tokenizer, texts))
+    graph = TextGraph.of(read_rules(encoder.tokenizer, texts))
     longest = max(len(part) for fill in format for part in fill.split("-"))
     assert graph.longest_piece == longest == 7
 

@@ -116,7 +116,7 @@ def cuts(levels, text):
         ways = [
             (read + more, after)
             for read, state in ways
-            for more, after in scanner.read(state, char, first=number == 0)
+            for more, after in scanner.read(state, char, begins=number == 0, first=number == 0)
         ]
     (read,) = [read for read, state in ways if scanner.ends(state)]
     pieces: list[str] = []
@@ -236,7 +236,7 @@ def test_normalizers_property(parts, text: str) -> None:
     spec["normalizer"] = {"type": "Sequence", "normalizers": parts}
     backend = Tokenizer.from_str(json.dumps(spec))
     rules = read_rules(FastTokenizer(backend), Format(f"{{choice:{text}}}").automaton)
-    found = rules.lead + "".join(rules.normalized[c] for c in text)
+    found = rules.leads[0] + "".join(rules.normalized[c] for c in text)
     assert found == backend.normalizer.normalize_str(text)
 
 
