@@ -198,7 +198,7 @@ def risk(
     """
     from canary.membership.analysis import possible_class_risks
     from canary.membership.association import check_shadow
-    from canary.membership.flags import swapped_flags
+    from canary.membership.doubts import doubts_of_pair
     from canary.membership.risk import reliability
     from canary.membership.smoothing import chosen_risk_scores
     from canary.membership.survey import class_risk_fields, risk_columns
@@ -219,7 +219,7 @@ def risk(
     for table in (ours, theirs):
         check_members(table.member, table.source)
     notes = check_shadow(ours, theirs)
-    notes += (*swapped_flags(ours, "target"), *swapped_flags(theirs, "shadow"))
+    notes += doubts_of_pair(ours, theirs)
     found = chosen_risk_scores(
         ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least, smooth=smooth
     )

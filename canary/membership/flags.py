@@ -56,7 +56,10 @@ def swapped_flags(table: SignalTable, what: str) -> tuple[str, ...]:
                     "% of nonmembers"
                 )
         elif roc(-row, inside).auc(confidence=confidence).upper < 0.5:
-            found.append("a higher loss on members than on nonmembers")
+            found.append(
+                "a higher loss on members than on nonmembers, as confidences in place of losses "
+                "have, too"
+            )
     if not found:
         return ()
     which = "is" if table.models == 1 else f"has {len(found)} of {table.models} models that are"

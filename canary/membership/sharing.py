@@ -16,7 +16,7 @@ from canary.errors import InputError
 from canary.signals.table import SignalTable
 from canary.statistics.numbers import plural
 
-__all__ = ["SharedRows", "check_two_models", "shared_rows"]
+__all__ = ["SharedRows", "check_two_models", "row_marks", "shared_rows"]
 
 _SURE = 1e-3
 """Chance of so many rows in both files, if they repeat as those within the files do."""
@@ -232,6 +232,11 @@ def _found(
     certain = shared > 0 and float(bdtrc(shared - 1, shared + within, chance)) < sure
     found = SharedRows(shared, int(once_a.sum()), int(once_b.sum()), certain)
     return found, at_a[once_a][first], at_b[once_b][second]
+
+
+def row_marks(table: SignalTable, row: int) -> NDArray[np.uint64]:
+    """A number for each sample by what a model said of it, and the label."""
+    return _marks([table.values[name][row] for name in sorted(table.values)], table.label)
 
 
 def _marks(columns: list[NDArray[np.float64]], label: NDArray[np.int64]) -> NDArray[np.uint64]:

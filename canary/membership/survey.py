@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.membership.analysis import ClassRisks, possible_class_risks
 from canary.membership.association import check_shadow
+from canary.membership.doubts import doubts_of_pair
 from canary.membership.evaluation import Evaluation, Part, evaluate, evaluate_by
-from canary.membership.flags import swapped_flags
 from canary.membership.guessing import Guesses, leakage, precision_recall
 from canary.membership.metric import ATTACKS, NEURAL, AttackScores, applicable, attack
 from canary.membership.privacy import AttackEpsilon, attack_epsilon
@@ -394,7 +394,7 @@ def survey(
     chosen, notes = rates_of(fprs, int((~member).sum()), confidence=confidence)
     shared = check_shadow(target, shadow)
     notes.extend(shared)
-    notes.extend((*swapped_flags(target, "target"), *swapped_flags(shadow, "shadow")))
+    notes.extend(doubts_of_pair(target, shadow))
     _check_coins(shared, coins=coins, guesses=guesses, delta=delta)
     if "modified-entropy" not in target.values:
         notes.append("Losses tell neither correctness nor entropies, nor risk scores")

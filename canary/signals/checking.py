@@ -77,7 +77,9 @@ def checked(piece: Piece, kind: Outputs, *, first: int, where: str) -> Piece:
         _check_logits(outputs, first, where)
     elif kind == "probs":
         _check_probs(outputs, labels, first, where)
-    return Piece(outputs, labels, _flags(piece.member, first, where), piece.group)
+    return Piece(
+        outputs, labels, _flags(piece.member, first, where), _groups(piece.group, first, where)
+    )
 
 
 def check_lengths(lengths: dict[str, int], where: str) -> int:
@@ -112,14 +114,38 @@ def check_members(member: NDArray[np.bool_], where: str) -> None:
         )
 
 
+def _groups(given: NDArray[Any] | None, first: int, where: str) -> NDArray[Any] | None:
+    """The groups as they are, or an InputError if they are numbers of no group."""
+    if given is None or given.dtype.kind not in "fc":
+        return given
+    bad = ~(np.isfinite(given) & (given == np.floor(given.real)))
+    if bad.any():
+        at = int(bad.argmax())
+        raise InputError(
+            f"sample {first + at} has the group {brief(given[at].item())}, expected a whole number "
+            "or a name",
+            cure="number the groups, or save them as text; give samples without one a group of "
+            "their own",
+            where=where,
+        )
+    return given
+
+
 def _labels(given: NDArray[Any], classes: int | None, first: int, where: str) -> NDArray[np.int64]:
+    if given.dtype.kind == "b" and classes is not None and classes > 2:
+        raise InputError(
+            f"labels are true or false beside outputs of {classes} classes",
+            cure="give the number of each sample's class, from 0; whether the model was right is "
+            "worked out from it",
+            where=where,
+        )
     whole = given.dtype.kind in "iub" or (
         given.dtype.kind == "f" and bool((np.floor(given) == given).all())
     )
     if not whole:
         raise InputError(
-            f"labels are of the type {given.dtype}, whole numbers were expected",
-            cure="number the classes from 0",
+            f"labels are {_unlike_labels(given, first)}, whole numbers were expected",
+            cure="number the classes from 0, and give one number for each sample",
             where=where,
         )
     with np.errstate(invalid="ignore"):  # beyond int64 they are out of any range
@@ -136,13 +162,22 @@ def _labels(given: NDArray[Any], classes: int | None, first: int, where: str) ->
     return labels
 
 
+def _unlike_labels(given: NDArray[Any], first: int) -> str:
+    """What labels are that are no whole numbers."""
+    if given.dtype.kind != "f":
+        return f"of the type {given.dtype}"
+    at = int((np.floor(given) != given).argmax())
+    return f"decimals (sample {first + at} has {brief(given[at].item())})"
+
+
 def _flags(given: NDArray[Any], first: int, where: str) -> NDArray[np.bool_]:
     member = given == 1 if given.dtype.kind in "biuf" else np.zeros(given.shape, np.bool_)
     bad = ~(member | (given == 0))
     if bad.any():
         at = int(bad.argmax())
+        flag = given[at : at + 1].tolist()[0]  # of texts and dates, too
         raise InputError(
-            f"sample {first + at} has the member flag {brief(given[at].item())}, expected 0 or 1",
+            f"sample {first + at} has the member flag {brief(flag)}, expected 0 or 1",
             cure="write 1 for samples that the model was trained on and 0 for the others",
             where=where,
         )

@@ -220,7 +220,9 @@ def _whole(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
         if len(shape) != 1:
             raise InputError(
                 f"{name} has the shape {shape}, expected one entry per sample",
-                cure="save it as an array of one dimension",
+                cure="save the number of each sample's class, as argmax(axis=1) of one-hot labels"
+                if name == "labels"
+                else "save it as an array of one dimension",
                 where=str(path),
             )
         array = np.frombuffer(file.read(shape[0] * dtype.itemsize), dtype)
@@ -324,12 +326,19 @@ def _table_pieces(
             outputs = np.column_stack([_numbers(held[name]) for name in chosen])
         labels = _numbers(held["labels"])
         member = _numbers(held["member"]) if "member" in needed else np.zeros(len(labels))
-        group = (
-            np.asarray(held["group"].to_pylist(), object).astype(str) if "group" in held else None
-        )
+        group = _named(held["group"]) if "group" in held else None
         yield Piece(outputs, labels, member, group)
     if empty:
         check_lengths({"labels": 0}, str(path))
+
+
+def _named(column: Any) -> NDArray[Any]:
+    """Groups: numbers that may not be whole as they are, to be checked, and others as text."""
+    import pyarrow.types as kinds
+
+    if kinds.is_floating(column.type) or (kinds.is_integer(column.type) and column.null_count):
+        return _numbers(column)
+    return np.asarray(column.to_pylist(), object).astype(str)
 
 
 def _numbers(column: Any) -> NDArray[Any]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -99,7 +102,31 @@ BAD = {
     ),
     "labels between": (
         {"probs": PROBS, "labels": LABELS + 0.5, "member": MEMBER},
-        "labels are of the type float64, whole numbers were expected",
+        r"labels are decimals \(sample 0 has \d.5\), whole numbers were expected",
+    ),
+    "labels of whether it was right": (
+        {"probs": PROBS, "labels": LABELS == 1, "member": MEMBER},
+        "labels are true or false beside outputs of 3 classes; give the number of each",
+    ),
+    "labels of one column for each class": (
+        {"probs": PROBS, "labels": np.eye(3)[LABELS], "member": MEMBER},
+        "expected one entry per sample; save the number of each sample's class, as argmax",
+    ),
+    "flags in words": (
+        {"probs": PROBS, "labels": LABELS, "member": np.where(MEMBER, "yes", "no")},
+        "sample 0 has the member flag '(yes|no)', expected 0 or 1",
+    ),
+    "flags between": (
+        {"probs": PROBS, "labels": LABELS, "member": MEMBER * 0.5 + 0.25},
+        "sample 0 has the member flag 0.[27]5, expected 0 or 1",
+    ),
+    "groups that are missing": (
+        {"probs": PROBS, **GOOD, "group": changed(LABELS, 7, np.nan, float)},
+        "sample 7 has the group nan, expected a whole number or a name; number the groups",
+    ),
+    "groups of a measurement": (
+        {"probs": PROBS, **GOOD, "group": LABELS + 0.25},
+        "has the group [0-9.]+25, expected a whole number or a name",
     ),
     "infinite label": (
         {"probs": PROBS, "labels": changed(LABELS, 7, np.inf, float), "member": MEMBER},
@@ -177,6 +204,30 @@ def test_bad_arrays_in_a_file(tmp_path, case):
         canary.measure(path)
     assert str(path) in str(refused.value)
     assert refused.value.cure
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "words"),
+    [
+        ("member", ["yes", "no"], "sample 0 has the member flag 'yes', expected 0 or 1"),
+        ("member", [0.75, 0.25], "sample 0 has the member flag 0.75, expected 0 or 1"),
+        ("labels", [True, False], "true or false beside outputs of 3 classes"),
+        ("group", [1.0, math.nan], "sample 1 has the group nan"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv"])
+def test_bad_columns_in_a_table_regression(tmp_path, name, column, values, words):
+    """Flags in words were an unforeseen AttributeError, and NaN a group of its own."""
+    columns = {
+        **{f"logits_{k}": [0.5 * k, 1.0] for k in range(3)},
+        "labels": [0, 1],
+        "member": [0, 1],
+        column: values,
+    }
+    write = pq.write_table if name == "a.parquet" else pa_csv.write_csv
+    write(pa.table(columns), tmp_path / name)
+    with pytest.raises(InputError, match=words):
+        canary.measure(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["logits", "labels", "member", "group"])

@@ -1,0 +1,96 @@
+"""Files that were put together wrongly get a note, and files that are as they should be none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import canary
+from canary.membership.doubts import doubts, doubts_of_pair
+from canary.membership.survey import survey
+
+N, CLASSES = 1000, 10
+
+
+def given(seed, *, gap=2.0, overfit=1.0, samples=N):
+    """Logits, labels and members of a model that learned."""
+    rng = np.random.default_rng(seed)
+    labels, member = rng.integers(0, CLASSES, samples), rng.random(samples) < 0.5
+    logits = rng.normal(size=(samples, CLASSES))
+    logits[np.arange(samples), labels] += gap + overfit * member
+    return logits, labels, member
+
+
+def table(logits, labels, member):
+    return canary.measure(logits, y=labels, member=member, outputs="logits")
+
+
+def shifted(logits, labels, member):
+    return logits, np.roll(labels, 1), member
+
+
+def right_or_wrong(logits, labels, member):
+    return logits, (logits.argmax(axis=1) == labels).astype(int), member
+
+
+def from_zero_to_one(logits, labels, member):
+    return logits, (labels + 1) % CLASSES, member
+
+
+def sorted_file(logits, labels, member):
+    """Members are the first half of a file that was sorted by class."""
+    order = np.argsort(labels, kind="stable")
+    return logits[order], labels[order], np.arange(len(labels)) < len(labels) // 2
+
+
+def with_copies(logits, labels, member):
+    """Some members are among the nonmembers once more."""
+    at = np.flatnonzero(member)[:20]
+    return (
+        np.concatenate([logits, logits[at]]),
+        np.concatenate([labels, labels[at]]),
+        np.concatenate([member, np.zeros(len(at), bool)]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (shifted, "labels are of other samples, in another order, or numbered otherwise"),
+        (from_zero_to_one, "labels are of other samples, in another order, or numbered otherwise"),
+        (right_or_wrong, "name 2 of 10 classes"),
+        (sorted_file, "not of the same classes"),
+        (with_copies, "40 samples of the target have the outputs and the label of a sample of the"),
+        (lambda logits, labels, member: (logits, labels, ~member), "may be swapped"),
+    ],
+)
+def test_wrong_files_are_doubted(wrong, words):
+    notes = doubts(table(*wrong(*given(0))), "target")
+    assert any(words in note for note in notes), notes
+    assert any(
+        note in survey(table(*wrong(*given(0))), table(*given(1)), attacks="loss").notes
+        for note in notes
+    )
+
+
+def test_files_as_they_should_be_are_not_doubted_coverage():
+    """Also of models that remember nothing, have seldom classes, or are always right."""
+    noted = []
+    for seed in range(60):
+        options = ({}, {"overfit": 0.0}, {"gap": 30.0}, {"samples": 60}, {"gap": 0.5})[seed % 5]
+        noted += doubts(table(*given(seed, **options)), "target")
+    assert not noted
+
+
+def test_hard_labels_are_no_copies_degenerate():
+    """Equal outputs are what rounding leaves, where most outputs are equal."""
+    logits, labels, member = given(3)
+    hard = table(np.round(logits.clip(-1, 1)) * 20, labels, member)
+    assert not any("copies" in note for note in doubts(hard, "target"))
+
+
+def test_a_shadow_of_another_data_set_is_doubted():
+    target, other, like = (table(*given(seed, gap=gap)) for seed, gap in ((4, 1), (5, 4), (6, 1)))
+    (note,) = doubts_of_pair(target, other)
+    assert "what is learned on so different a model may not fit" in note
+    assert doubts_of_pair(target, like) == ()
