@@ -171,33 +171,35 @@ def inject(
     """
     from canary.corpus.canaries import CanarySet
     from canary.corpus.injection import inject_file
+    from canary.records.parts import alone
 
     places = out.with_name(f"{out.name}.placements.json")
     check_outputs([out, places], inputs=[corpus, canaries])
     chosen = CanarySet.load(canaries)
-    with Bars() as bars:
-        placements = inject_file(
-            corpus,
-            out,
-            chosen,
-            column=columns_of(column),
-            seed=seed,
-            file_format=file_format,
-            mode=mode,
-            separators=separators_of(separators),
-            beside=beside_of(beside),
-            check=check,
-            progress=bars.file(corpus.name),
-        )
-    try:
-        placements.save(places)
-    except OutputError as error:
-        raise OutputError(
-            error.problem,
-            cure=f"mend that and inject again: {out} is whole, and the same seed puts every copy "
-            "at the same place",
-            where=str(places),
-        ) from error
+    with alone(out):  # the places, too, are of one run
+        with Bars() as bars:
+            placements = inject_file(
+                corpus,
+                out,
+                chosen,
+                column=columns_of(column),
+                seed=seed,
+                file_format=file_format,
+                mode=mode,
+                separators=separators_of(separators),
+                beside=beside_of(beside),
+                check=check,
+                progress=bars.file(corpus.name),
+            )
+        try:
+            placements.save(places)
+        except OutputError as error:
+            raise OutputError(
+                error.problem,
+                cure=f"mend that and inject again: {out} is whole, and the same seed puts every "
+                "copy at the same place",
+                where=str(places),
+            ) from error
     copies = sum(map(len, placements.lines.values()))
     now = (
         f"now {plural(placements.total_lines, 'record')}"

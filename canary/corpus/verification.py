@@ -69,11 +69,14 @@ class Verification:
         The column that was searched.
     records : int
         Records that were searched.
+    formats : tuple of str
+        The formats of the canary set; none where an earlier version wrote it.
     """
 
     canaries: tuple[Count, ...]
     column: str
     records: int
+    formats: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -125,6 +128,7 @@ class Verification:
             "ok": self.ok,
             "column": self.column,
             "records": self.records,
+            "formats": list(self.formats),
             "canaries": [
                 {key: value for key, value in asdict(count).items() if value is not None}
                 for count in self.canaries
@@ -143,7 +147,8 @@ class Verification:
         document = load_document(path, KIND, SCHEMA)
         try:
             counts = tuple(from_fields(Count, count) for count in document["canaries"])
-            return cls(counts, str(document["column"]), int(document["records"]))
+            formats = tuple(map(str, document.get("formats", ())))
+            return cls(counts, str(document["column"]), int(document["records"]), formats)
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(
                 f"is not a whole verification ({type(error).__name__}: {error})",
@@ -239,4 +244,5 @@ def verify(
         ),
         column=", ".join(names),
         records=count,
+        formats=tuple(format.text for format in canaries.formats),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -340,13 +340,12 @@ def _check_survived(verification: Verification, audits: Sequence[Audit]) -> None
                 cure="leave the verification out",
                 where="verification",
             )
-        mine = {c.id: c.repetitions for c in audit.canaries if not c.natural}
-        if mine.keys() - counts.keys() or any(
-            counts[name].expected != copies for name, copies in mine.items()
-        ):
+        mine = {c.id: c.repetitions for c in audit.canaries}
+        if differs := _other_set(verification, audit, mine):
             raise InputError(
-                "the verification is of another canary set than the audit",
-                cure="verify the corpus of the training with the set that was audited",
+                f"the verification is of another canary set than the audit: {differs}",
+                cure="verify the corpus of the training with the set that was audited "
+                "(canary verify --json)",
                 where="verification",
             )
         lost = [counts[name] for name in mine if not counts[name].ok]
@@ -361,6 +360,19 @@ def _check_survived(verification: Verification, audits: Sequence[Audit]) -> None
                 "train and audit again",
                 where="verification",
             )
+
+
+def _other_set(verification: Verification, audit: Audit, copies: Mapping[str, int]) -> str:
+    """In what a verification and an audit cannot be of the same canary set; "" if they can."""
+    theirs = {count.id: count.expected for count in verification.canaries}
+    if len(theirs) != len(copies):
+        return f"it has {count(len(theirs))} canaries and controls, the audit {count(len(copies))}"
+    if theirs != copies:
+        return "ids or numbers of copies differ"
+    if set(verification.formats) != {format.format for format in audit.formats}:
+        named = ", ".join(map(brief, verification.formats)) or "not named"
+        return f"the formats of the verification are {named}"
+    return ""
 
 
 def _notes(audits: Sequence[Audit]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from canary.errors import OutputError
+from canary.records.parts import begin_part
 
 __all__ = [
     "atomic_write",
@@ -37,7 +38,8 @@ def atomic_writer(
 
     The bytes go to a temporary file in the same folder, which is flushed to disk and
     renamed over `path`. When the block raises (Ctrl-C included) the temporary file is
-    removed and whatever stood at `path` before stays as it was.
+    removed and whatever stood at `path` before stays as it was. After a kill it stays, and
+    the next writer of `path` removes it (`canary.records.parts`).
 
     Only a file is replaced. Pipes and devices are refused, and so are symbolic links: one
     that was replaced would be lost, as ``/dev/stdout`` is to a careless root, and one that
@@ -57,17 +59,20 @@ def atomic_writer(
     ------
     OutputError
         If `path` is something else than a file, its folder does not exist or cannot be
-        written to, or the disk is full.
+        written to, the disk is full, or another process is writing `path`.
     """
     target = Path(path)
     bits = _permissions(private=private, like=like)
     handle, part = _begin(target)
     try:
         with os.fdopen(handle, "wb") as file:
-            yield file
-            _commit(file, part, target, bits)
+            try:
+                yield file
+                _commit(file, part, target, bits)
+            except BaseException:
+                part.unlink(missing_ok=True)  # while it is locked
+                raise
     except BaseException as error:
-        part.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             raise _unwritable(target, error) from error
         raise
@@ -84,20 +89,19 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         As `atomic_writer`.
     """
     handle, part = _begin(Path(path))
-    os.close(handle)
     part.unlink()
+    os.close(handle)
 
 
 def _begin(target: Path) -> tuple[int, Path]:
     """A new temporary file beside `target`, which must be a file or absent."""
     check_kind(target)
     try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.name}.", suffix=".part", dir=target.parent
-        )
+        return begin_part(target)
+    except OutputError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a NUL, half a surrogate pair
         raise _unwritable(target, error) from error
-    return handle, Path(name)
 
 
 def check_kind(target: Path) -> None:

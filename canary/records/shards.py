@@ -28,7 +28,13 @@ from typing import Any
 
 from canary.errors import OutputError, RecordError
 from canary.records.document import dump_document, load_document
-from canary.records.files import atomic_write, atomic_writer, check_kind, make_folder
+from canary.records.files import (
+    atomic_write,
+    atomic_writer,
+    check_kind,
+    folder_made,
+    make_folder,
+)
 
 __all__ = [
     "KIND",
@@ -290,8 +296,18 @@ def open_run(
     OutputError
         If the folder cannot be written to, or another process is at work in it.
     """
-    place = Path(folder)
-    make_folder(place.parent)
+    # A full disk leaves not even an empty folder.
+    with folder_made(Path(folder).parent), _opened(Path(folder), identity, refusal) as run:
+        yield run
+
+
+@contextmanager
+def _opened(
+    place: Path,
+    identity: Mapping[str, Any],
+    refusal: Callable[[Sequence[Difference]], tuple[str, str]],
+) -> Iterator[Run]:
+    """`open_run`, in a folder that is there."""
     with suppress(FileExistsError):
         place.mkdir(mode=0o700)
     make_folder(place)
@@ -304,7 +320,12 @@ def open_run(
             _check(load_document(manifest, KIND, SCHEMA), identity, place, refusal)
         else:
             _clear(place)
-            dump_document(manifest, KIND, SCHEMA, {"identity": dict(identity)}, private=True)
+            try:
+                dump_document(manifest, KIND, SCHEMA, {"identity": dict(identity)}, private=True)
+            except OutputError:
+                with suppress(OSError):
+                    place.rmdir()
+                raise
         try:
             yield Run(place)
         except BaseException:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from command_line import files
-from gate_audits import exact, extraction
+from gate_audits import TEXT, exact, extraction
 
 from canary.corpus.canaries import generate
 
@@ -105,6 +105,7 @@ LOST = {
     "schema": 1,
     "column": "text",
     "records": 5,
+    "formats": [TEXT],
     "canaries": [{"id": f"canary-{i}", "expected": 1, "found": 0} for i in range(1, 9)]
     + [{"id": f"control-{i}", "expected": 0, "found": 0} for i in range(1, 5)],
 }
@@ -164,9 +165,7 @@ def test_seeds_of_a_way_of_training(command, audits):
 
 
 def test_verification(command, audits):
-    chosen = generate(
-        "The code is {digit:6}", repetitions=[1], per_repetition=8, controls=4, seed=0
-    )
+    chosen = generate(TEXT, repetitions=[1], per_repetition=8, controls=4, seed=0)
     chosen.save("canaries.json")
     rows = [json.dumps({"text": chosen.text(c)}) + "\n" for c in chosen.injected]
     for name, kept in (("whole", rows), ("lost", rows[:-2])):

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from gate_audits import by_bits, of_groups
+from gate_audits import by_bits, of_groups, space
 
 from canary.corpus.canaries import generate
 from canary.corpus.verification import Verification, verify
@@ -21,7 +21,8 @@ def canaries():
 
 @pytest.fixture(scope="module")
 def audit():
-    return of_groups({2: by_bits([2.0] * 4), 0: by_bits([1.0] * 2)})
+    groups = {2: by_bits([2.0] * 4), 0: by_bits([1.0] * 2)}
+    return of_groups(groups, formats=[space("The code is {digit:6}")])
 
 
 def corpus(tmp_path, canaries, *, drop=0):
@@ -52,6 +53,24 @@ def test_another_set_is_refused(tmp_path, audit):
     found = verify(corpus(tmp_path, other), other)
     with pytest.raises(InputError, match="verification is of another canary set"):
         check(audit, max_exposure_bits=10, verification=found)
+
+
+def test_a_larger_set_is_another_one(tmp_path, canaries, audit):
+    """All of the audit's ids are in it, with as many copies each."""
+    other = generate("The code is {digit:6}", repetitions=[2], per_repetition=4, controls=3, seed=5)
+    found = verify(corpus(tmp_path, other), other)
+    with pytest.raises(InputError, match="has 7 canaries and controls, the audit 6; verify"):
+        check(audit, max_exposure_bits=10, verification=found)
+
+
+def test_a_set_of_another_format_is_another_one(tmp_path, canaries, audit):
+    other = generate("The pin is {digit:6}", repetitions=[2], per_repetition=4, controls=2, seed=0)
+    found = verify(corpus(tmp_path, other), other)
+    with pytest.raises(InputError, match="formats of the verification are 'The pin is"):
+        check(audit, max_exposure_bits=10, verification=found)
+    old = replace(verify(corpus(tmp_path, canaries), canaries), formats=())
+    with pytest.raises(InputError, match=r"are not named; verify .*canary verify --json"):
+        check(audit, max_exposure_bits=10, verification=old)
 
 
 def test_natural_secrets_have_none(tmp_path, canaries, audit):

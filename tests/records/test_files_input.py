@@ -120,10 +120,10 @@ def test_a_disk_that_fills(tmp_path, monkeypatch, number, step):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the device /dev/full")  # noqa: PTH110
 def test_a_device_that_is_really_full(tmp_path, monkeypatch):
-    def on_full(**options):
-        return os.open("/dev/full", os.O_WRONLY), str(tmp_path / "part")
+    def on_full(target):
+        return os.open("/dev/full", os.O_WRONLY), tmp_path / "part"
 
-    monkeypatch.setattr(files.tempfile, "mkstemp", on_full)
+    monkeypatch.setattr(files, "begin_part", on_full)
     with pytest.raises(OutputError, match="No space left"):
         atomic_write(tmp_path / "out", "x")
 

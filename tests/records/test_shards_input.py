@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from canary.errors import OutputError, RecordError
+from canary.records import files
 from canary.records.shards import Pace, Shard, discard_run, open_run
 
 IDENTITY = {"task": "test", "model": "ab" * 32, "formats": ["a", "b"], "seed": 0}
@@ -232,3 +233,13 @@ def test_only_a_file_is_replaced_by_the_result(tmp_path, kind):
             run.merge(series, target)
     assert target.lstat().st_mode & 0o170000 != 0o100000
     assert len(series) == 1
+
+
+def test_a_full_disk_leaves_no_empty_folder(tmp_path, monkeypatch):
+    def on_full(target):
+        return os.open("/dev/full", os.O_WRONLY), tmp_path / "part"
+
+    monkeypatch.setattr(files, "begin_part", on_full)
+    with pytest.raises(OutputError, match="No space left"), open_run(tmp_path / "a" / "parts", {}):
+        pytest.fail("it was begun")
+    assert not list(tmp_path.iterdir())
