@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from canary.membership.evaluation import evaluate as evaluate
     from canary.membership.forgetting import forgotten as forgotten
     from canary.membership.metric import attack as attack
+    from canary.models.doctor import doctor as doctor
     from canary.models.loading import load as load
     from canary.reports.html import report as report
     from canary.reports.plotting import plot as plot
@@ -44,6 +45,7 @@ _HOMES = {
     "audit": "canary.audits.auditing",
     "check": "canary.gate.checking",
     "discover": "canary.corpus.discovery",
+    "doctor": "canary.models.doctor",
     "evaluate": "canary.membership.evaluation",
     "exposure": "canary.audits.auditing",
     "extract": "canary.audits.extracting",
@@ -69,6 +71,7 @@ __all__ = [
     "audit",
     "check",
     "discover",
+    "doctor",
     "evaluate",
     "exposure",
     "extract",

@@ -18,6 +18,8 @@ from canary.corpus.canaries import Canary, CanarySet
 from canary.errors import EstimationError
 from canary.formats.format import Format
 from canary.models.base import LanguageModel
+from canary.models.english import note_on_english
+from canary.models.examining import notes_on_model
 from canary.records.shards import Run
 from canary.scoring.batcher import Stage
 from canary.scoring.requests import announce
@@ -71,14 +73,20 @@ class Auditor:
         announce(self.below.model, lambda: self._rows(canaries))
         found: dict[str, CanaryResult] = {}
         formats = []
+        on_model = self._notes_on_model()
         for number, format in enumerate(canaries.formats):
             mine = [c for c in canaries if c.format == number]
             results, about = self._measure_format(number, format, mine)
             found.update((c.id, result) for c, result in zip(mine, results, strict=True))
-            formats.append(about)
+            formats.append(replace(about, notes=(*about.notes, *on_model)))
         if canaries.natural:
             found = {k: replace(result, natural=not result.control) for k, result in found.items()}
         return tuple(found[c.id] for c in canaries), tuple(formats)
+
+    def _notes_on_model(self) -> tuple[str, ...]:
+        """What is to be known of the model, whatever the format."""
+        english = note_on_english(self.below.model)
+        return (*notes_on_model(self.below.model), *([english] if english else []))
 
     def _rows(self, canaries: CanarySet) -> int:
         """How many candidates are priced as whole rows."""

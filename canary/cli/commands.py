@@ -13,6 +13,7 @@ from canary.cli import (
     after_training,
     before_training,
     deciding,
+    doctoring,
     extracting,
     forgetting,
     many_models,
@@ -55,6 +56,11 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
     (
         before_training.discover,
         'discover mail.jsonl "{digit:3}-{digit:3}-{digit:4}" --column body --out found.json',
+    ),
+    (
+        doctoring.doctor,
+        "doctor ./model",
+        "doctor ./model --factory mymodel.py:build --start-token $'\\n' --json",
     ),
     (after_training.score, "score ./model texts.jsonl --column text --out scores.jsonl"),
     (
@@ -185,6 +191,6 @@ def _root(
     """Test whether a trained language model has memorized its training data.
 
     Put canaries into a corpus (plan, generate, inject, verify; strip and discover), train as
-    always, measure (score, audit, exposure, extract, report, plot), and decide (check). For
+    always, measure (doctor, score, audit, exposure, extract, report, plot), and decide (check). For
     classifiers, and for texts: membership. After unlearning: forgotten.
     """

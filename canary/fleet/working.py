@@ -86,16 +86,19 @@ def _trained(train: Training, tasks: list[TrainingTask]) -> list[Any]:
     together = getattr(train, "together", None)
     if len(tasks) == 1 or together is None:
         return [_attempt(train, task) for task in tasks]
+    found: list[Any] | None = None
     try:
         found = list(together(tasks))
     except OutOfMemory:
-        half = len(tasks) // 2
-        return _trained(train, tasks[:half]) + _trained(train, tasks[half:])
+        pass  # halved below, where the error and what did not fit are gone
     except UnsupportedError:
         raise
     except Exception:
         # One of them spoils it for all: one by one it shows which.
         return [_attempt(train, task) for task in tasks]
+    if found is None:
+        half = len(tasks) // 2
+        return _trained(train, tasks[:half]) + _trained(train, tasks[half:])
     if len(found) != len(tasks):
         raise InputError(
             f"{len(found)} models of {len(tasks)} tasks",

@@ -15,6 +15,7 @@ explains.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +33,31 @@ from canary.models.base import (
 from canary.models.noise import CEILING
 from canary.statistics.units import LN2
 
-__all__ = ["CHECKS"]
+__all__ = ["CHECKS", "TOKENS", "WHOLE_VOCABULARY", "worst_nats"]
 
 _CONTEXT, _BELOW = 5, 6
+TOKENS = _CONTEXT + _BELOW
+"""Tokens of the longest row that a check asks for."""
+
 _ROOMY = 2**24
+
+_differences: ContextVar[list[float]] = ContextVar("differences")
+
+
+def worst_nats(check: Callable[[LanguageModel], None], model: LanguageModel) -> float:
+    """Run a check; the largest difference that it allowed, in nats.
+
+    Raises
+    ------
+    AssertionError
+        If the model breaks the contract.
+    """
+    token = _differences.set([0.0])
+    try:
+        check(model)
+        return max(_differences.get())
+    finally:
+        _differences.reset(token)
 
 
 def context_is_priced(model: LanguageModel) -> None:
@@ -256,6 +278,9 @@ CHECKS: tuple[Callable[[LanguageModel], None], ...] = (
     moments_are_those_of_the_distributions,
 )
 
+WHOLE_VOCABULARY = frozenset({distributions_are_normalised, moments_are_those_of_the_distributions})
+"""Checks that ask for every token of the vocabulary below several nodes."""
+
 
 def _sequences(model: LanguageModel, count: int) -> list[list[int]]:
     """Random sequences of `_CONTEXT` + `_BELOW` tokens; the first is always the same."""
@@ -309,10 +334,14 @@ def _walk(model: LanguageModel, ids: list[int]) -> NDArray[np.float64]:
 
 def _close(model: LanguageModel, found: object, wanted: object) -> None:
     """Equal to within the noise of a candidate of this length."""
-    difference = np.abs(np.asarray(found, np.float64) - np.asarray(wanted, np.float64))
+    found, wanted = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
+    same = found == wanted  # both may be minus infinity
+    difference = np.abs(np.where(same, 0.0, found) - np.where(same, 0.0, wanted))
     noise = model.facts.noise_bits(_CONTEXT + _BELOW) * LN2
     if "reuse" in model.facts.capabilities:
         rounding = CEILING.get(model.facts.dtype, CEILING["float32"])
         noise = min(noise, rounding * (_CONTEXT + _BELOW))
     worst = float(difference.max(initial=0.0))
+    if (seen := _differences.get(None)) is not None:
+        seen.append(worst)
     assert worst <= noise, f"differs by {worst:.3g} nats, the noise is {noise:.3g}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from canary.errors import InputError, ModelError
 from canary.models.base import LanguageModel
+from canary.models.examining import believed
 from canary.models.pretrained import (
     check_folder,
     first_line,
@@ -51,7 +52,8 @@ def load(
         with it; the address of an OpenAI-compatible server (``http://…``), or an
         `Endpoint` that also says how it may be asked; a `transformers` model, with
         adapters, quantised or dispatched over devices as it may be; a recurrent module
-        (`canary.models.recurrent`); or a model behind the seam, returned as it is.
+        (`canary.models.recurrent`); or a model behind the seam, returned as it is once its
+        numbers have been looked at (`canary.models.examining`).
     tokenizer : tokenizer or path, optional
         Needed for a module and for a server; for a folder, instead of the one in it.
     dtype : {"float32", "bfloat16", "float16"}, optional
@@ -105,6 +107,7 @@ def load(
         return _wrap_module(source, tokenizer, source_text)
     if hasattr(source, "score") and hasattr(source, "open") and hasattr(source, "facts"):
         found: LanguageModel = source
+        believed(found)
         return found
     raise InputError(
         f"a model was expected, got {type(source).__name__}",

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import ModelError, OutOfMemory, UnsupportedError
+from canary.models.answered import checked_expansion, checked_moments, checked_scores
 from canary.models.base import (
     ROUNDING_NATS,
     Children,
@@ -140,7 +141,10 @@ class Batcher:
                 found = self._spread.score_each(batches)
             else:
                 found = [self.model.score(batch) for batch in batches]
-            return [values[:, None] for values in found]
+            return [
+                checked_scores(values, batch, self.model)[:, None]
+                for values, batch in zip(found, batches, strict=True)
+            ]
 
         return self._run(rows, ask, 1)[:, 0]
 
@@ -168,6 +172,8 @@ class Batcher:
                 told = self._spread.moments_each(batches)
             else:
                 told = [model.moments(batch) for batch in batches]
+            for given, batch in zip(told, batches, strict=True):
+                checked_moments(given, batch, model)
             # Neither is ever above 0: a mean of log-probabilities, and minus a square root.
             columns = [(found.log_probs, found.means, -found.deviations) for found in told]
             return [np.stack(three, axis=1, dtype=np.float32) for three in columns]
@@ -243,11 +249,15 @@ class Batcher:
         """
         check_nodes(nodes, tokens, self.model.facts.vocabulary)
         began = self._clock()
+        expansion = None
         try:
-            expansion = walker.expand(nodes, tokens, keep=keep)
+            expansion = checked_expansion(
+                walker.expand(nodes, tokens, keep=keep), nodes, tokens, walker
+            )
         except OutOfMemory:
             if len(nodes) <= 1:
                 raise
+        if expansion is None:  # not in the except: its error holds the tensors that did not fit
             self._nodes.shrink(len(nodes))
             half = len(nodes) // 2
             first = self.expand(walker, nodes[:half], tokens.part(0, half), keep=keep)

@@ -65,7 +65,7 @@ class Broken:
     """
 
     def __init__(self, value, place):
-        model = steep_model()
+        model = build("table")
         self.tokenizer, self.facts, self.memory = model.tokenizer, model.facts, model.memory
         self._model, self._value, self._place = model, value, place
 

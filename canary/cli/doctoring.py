@@ -1,0 +1,54 @@
+"""The command doctor: whether a model's numbers can be believed, check by check."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from canary.cli.console import emit, say, show_table
+from canary.cli.model_options import ModelOptions, takes_model_options
+from canary.cli.options import Json, Model
+from canary.errors import ModelError
+
+if TYPE_CHECKING:
+    from canary.models.doctor import Examination
+
+__all__ = ["doctor"]
+
+_REFUSED = 2
+
+
+@takes_model_options
+def doctor(model: Model, *, options: ModelOptions, as_json: Json = False) -> None:
+    """Say whether a model's numbers can be believed, check by check.
+
+    Each line is a check, its result and what was measured. Exit code 0: no check refused the
+    model; 2: one did, and its numbers must not be used.
+    """
+    from canary.models.doctor import examine, unloadable
+
+    try:
+        found = examine(options.load(model), start_token=options.start_token)
+    except ModelError as error:
+        found = unloadable(model, error)
+    _show(found)
+    if as_json:
+        emit("canary doctor", found.to_dict())
+    if not found.sound:
+        raise typer.Exit(_REFUSED)
+
+
+def _show(found: Examination) -> None:
+    show_table(
+        ("check", "result", "measured"),
+        ((f.check, f.verdict, f.figure) for f in found.findings),
+    )
+    for finding in found.findings:
+        if finding.verdict != "fine" and finding.cure:
+            say(f"{finding.verdict}: {finding.check}: {finding.cure}")
+    say(
+        "No check refused the model"
+        if found.sound
+        else "The model is refused; do not use its numbers"
+    )

@@ -1,0 +1,195 @@
+"""The whole table of a model's checks: what was measured, and whether it can be believed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from canary.errors import CanaryError, ModelError, ServerError
+from canary.formats.format import Format
+from canary.models.base import LanguageModel
+from canary.models.english import SENTENCES, price_english
+from canary.models.examining import Finding, examined
+from canary.models.loading import load
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.tree import compile_tree
+
+__all__ = ["Examination", "doctor", "examine", "unloadable"]
+
+_LOADS = "it can be loaded"
+_FORMAT = "the code is {digit:4}"
+_SAME_BITS = 0.1
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What the checks of a model found.
+
+    Parameters
+    ----------
+    model : str
+        What it was loaded from.
+    findings : tuple of Finding
+        In the order of the checks.
+    """
+
+    model: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Whether no check refused it."""
+        return all(finding.verdict != "refused" for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The examination as plain data."""
+        return {
+            "model": self.model,
+            "sound": self.sound,
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{f.verdict:>11}: {f.check} ({f.figure})" for f in self.findings]
+        cures = [f"     do this: {f.cure}" for f in self.findings if f.cure and f.verdict != "fine"]
+        return "\n".join([*lines, *dict.fromkeys(cures)])
+
+
+def doctor(model: Any, *, start_token: str | None = None, **loading: Any) -> Examination:
+    """Every check of a model's numbers, with what was measured.
+
+    Parameters
+    ----------
+    model : LanguageModel, or what `canary.load` takes
+    start_token : str, optional
+        What stood before each text in training; see `canary.score`.
+    **loading
+        Options of `canary.load`: tokenizer, factory, dtype, device and so on.
+
+    Returns
+    -------
+    Examination
+        Its `sound` is False where a check refused the model. A model that cannot be loaded
+        is an examination of one finding.
+
+    Raises
+    ------
+    InputError
+        If `model` is nothing that can be loaded, or an option does not serve.
+    ServerError
+        If a server cannot be reached.
+
+    Notes
+    -----
+    Costs some thousand token computations; of an adapter whose children are rows of their
+    own, also two rows for each token of the vocabulary.
+    """
+    try:
+        found = load(model, **loading) if _is_to_be_loaded(model) else model
+    except ModelError as error:
+        named = isinstance(model, str | os.PathLike)
+        return unloadable(os.fspath(model) if named else type(model).__name__, error)
+    return examine(found, start_token=start_token)
+
+
+def unloadable(name: str, error: ModelError) -> Examination:
+    """The examination of a model that cannot be loaded."""
+    where = f"{error.where}: " if error.where else ""
+    refused = Finding(_LOADS, "refused", f"{where}{error.problem}", error.cure)
+    return Examination(name, (refused,))
+
+
+def examine(model: LanguageModel, *, start_token: str | None = None) -> Examination:
+    """`doctor` of a model that is loaded."""
+    return Examination(model.facts.name, tuple(_findings(model, start_token)))
+
+
+def _is_to_be_loaded(model: Any) -> bool:
+    """Anything but an adapter, whose refusal at load would hide the other checks."""
+    return not (hasattr(model, "score") and hasattr(model, "open") and hasattr(model, "facts"))
+
+
+def _findings(model: LanguageModel, start_token: str | None) -> Iterator[Finding]:
+    facts = model.facts
+    yield Finding(
+        _LOADS,
+        "fine",
+        f"{facts.dtype} on {facts.device}; {', '.join(facts.capabilities)}",
+    )
+    if facts.device == "served":
+        yield Finding(
+            "its arithmetic", "not checked", "its server was asked the like when it was opened"
+        )
+    else:
+        yield from examined(model)
+        yield _english(model)
+    yield _start(model, start_token)
+    yield _tree(model, start_token)
+
+
+def _english(model: LanguageModel) -> Finding:
+    check = "ordinary English is likelier than the same tokens shuffled, and than random ones"
+    try:
+        found = price_english(model)
+    except (CanaryError, ServerError) as error:
+        return Finding(check, "not checked", str(error))
+    except Exception as error:  # the adapter is the caller's own code
+        return Finding(check, "not checked", f"it raised {type(error).__name__}")
+    if found is None:
+        return Finding(check, "not checked", "the tokenizer cannot write it, or memory ran out")
+    figure = (
+        f"{found.bits_per_token:.2f} bits per token, shuffled {found.shuffled:.2f}, random "
+        f"tokens {found.uniform:.2f} where all are equally probable"
+    )
+    if found.ordinary and found.shuffled > found.bits_per_token + _SAME_BITS:
+        return Finding(check, "fine", figure)
+    return Finding(
+        check,
+        "noted",
+        figure,
+        "is it trained, and is this its tokenizer? An adapter: are logits of position i taken "
+        "for token i + 1? A model of another language may be right",
+    )
+
+
+def _start(model: LanguageModel, start_token: str | None) -> Finding:
+    check = "something stands before the first token of a text, which is priced then"
+    encoded = _encoded(model, start_token)
+    if isinstance(encoded, Finding):
+        return Finding(check, encoded.verdict, encoded.figure, encoded.cure)
+    encoder, encodings = encoded
+    if not encoder.starts_bare(encodings):
+        by = f"{start_token!r}" if start_token is not None else "the tokenizer's own token"
+        return Finding(check, "fine", by)
+    return Finding(
+        check,
+        "noted",
+        "nothing does; the first token of each text is not counted",
+        "if training put a token there, name it with start_token (--start-token)",
+    )
+
+
+def _encoded(model: LanguageModel, start_token: str | None) -> Any:
+    try:
+        encoder = CandidateEncoder(model.tokenizer, start_token)
+        for text in (SENTENCES[0], SENTENCES[0].lower().rstrip("."), "0"):
+            try:
+                return encoder, encoder.encode([text])
+            except ModelError:
+                continue
+    except CanaryError as error:
+        return Finding("", "refused", error.problem, error.cure)
+    return Finding("", "not checked", "the tokenizer writes no English and no digit")
+
+
+def _tree(model: LanguageModel, start_token: str | None) -> Finding:
+    check = f"the tokens of all candidates of {_FORMAT!r} make a tree"
+    try:
+        encoder = CandidateEncoder(model.tokenizer, start_token)
+        tree = compile_tree(Format.of(_FORMAT), encoder)
+    except CanaryError as error:
+        cure = error.cure or "use formats whose candidates this tokenizer can write"
+        return Finding(check, "noted", error.problem, cure)
+    return Finding(check, "fine" if tree.certified else "noted", str(tree.certificate))

@@ -1,0 +1,108 @@
+"""What a model makes of a few ordinary sentences: whether it was trained, with this tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from canary.errors import CanaryError, OutOfMemory
+from canary.models.base import LanguageModel, Rows
+from canary.statistics.units import LN2
+
+__all__ = ["SENTENCES", "English", "english_rows", "note_on_english", "price_english"]
+
+SENTENCES = (
+    "The meeting was moved to the afternoon because the train from the coast was late.",
+    "She put the keys on the table, opened the window and looked at the garden.",
+    "Most of the people who live in this town work in the small shops along the river.",
+    "If it rains again tomorrow, we will have to cancel the game and play it next week.",
+    "He had read the letter twice before he understood what his brother was asking for.",
+    "Water is heated in the first tank and then flows through a pipe to the other rooms.",
+)
+"""Ordinary English of no special domain, written for this purpose."""
+
+_SHUFFLES = 4
+_CLOSE_BITS = 0.5
+
+
+@dataclass(frozen=True)
+class English:
+    """Prices of the sentences.
+
+    Parameters
+    ----------
+    bits_per_token : float
+        Mean over their tokens but the first of each.
+    shuffled : float
+        The same with the tokens of each sentence in random order.
+    uniform : float
+        What every token costs where all are equally probable: log2 of the vocabulary.
+    """
+
+    bits_per_token: float
+    shuffled: float
+    uniform: float
+
+    @property
+    def ordinary(self) -> bool:
+        """Whether it is likelier than random tokens."""
+        return self.bits_per_token < self.uniform - _CLOSE_BITS
+
+
+def price_english(model: LanguageModel, *, shuffles: int = _SHUFFLES) -> English | None:
+    """Price the sentences; None where the tokenizer cannot write them, or nothing fits.
+
+    Costs about 100 tokens, and as many for each shuffle.
+    """
+    rows = english_rows(model)
+    if not rows:
+        return None
+    rng = np.random.default_rng(0)
+    mixed = [rng.permutation(row).tolist() for row in rows for _ in range(shuffles)]
+    try:
+        plain, shuffled = _bits_per_token(model, rows), _bits_per_token(model, mixed)
+    except OutOfMemory:
+        return None
+    return English(plain, shuffled, float(np.log2(model.facts.vocabulary)))
+
+
+def note_on_english(model: LanguageModel) -> str | None:
+    """What the reader of an audit must know of a model that does not know English.
+
+    Served models are not asked: their tokenizer is compared at load, and requests are counted.
+    """
+    if model.facts.device == "served":
+        return None
+    found = price_english(model, shuffles=0)
+    if found is None or found.ordinary:
+        return None
+    return (
+        f"The model {model.facts.name!r} finds ordinary English no likelier than random tokens "
+        f"({found.bits_per_token:.1f} bits per token; {found.uniform:.1f} where all tokens are "
+        "equally probable). Is it trained, and is this its tokenizer? If not, the exposures "
+        "say nothing. A model of another language or of code may be right."
+    )
+
+
+def english_rows(model: LanguageModel) -> list[list[int]]:
+    """The sentences as tokens, in lower case for a tokenizer that knows no other."""
+    limit = model.facts.length_limit
+    for change in (str, str.lower, _letters):
+        try:
+            found = model.tokenizer.encode([change(text) for text in SENTENCES])
+        except CanaryError:
+            continue
+        rows = [list(encoding.ids)[:limit] for encoding in found]
+        return [row for row in rows if len(row) > 1]
+    return []
+
+
+def _letters(text: str) -> str:
+    return "".join(c for c in text.lower() if c.isalpha() or c == " ")
+
+
+def _bits_per_token(model: LanguageModel, rows: Sequence[Sequence[int]]) -> float:
+    nats = [model.score(Rows.of([row])).astype(np.float64) for row in rows]
+    return float(-np.concatenate(nats).mean() / LN2) if nats else 0.0

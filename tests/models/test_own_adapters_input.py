@@ -1,0 +1,299 @@
+"""Adapters of others are not believed: what is wrong with their numbers is an error at load."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import numpy as np
+import pytest
+import torch
+from own_adapters import Own
+from small_models import ByRows, Cramped, build, table_model
+
+from canary.audits.auditing import audit, exposure
+from canary.audits.extracting import extract
+from canary.corpus.canaries import generate
+from canary.errors import ModelError, NotFiniteError
+from canary.models.examining import believed, notes_on_model
+from canary.models.loading import load
+from canary.models.table import TableModel
+from canary.scoring.texts import score
+from canary.signals.text_measuring import measure_texts
+
+FORMAT = "the code is {digit:3}"
+
+
+FAULTS = {
+    "dropout": r"a row costs the same when it is asked for twice .*evaluation mode",
+    "forgotten shift": r"next tokens sum to 1 .*logits of position i are for token i \+ 1",
+    "shifted twice": r"depends on the token right before it .*token i \+ 1 in the logits",
+    "constant": r"next tokens differ in probability.*all the same",
+    "one distribution": r"next tokens differ in probability.*the same after every token",
+    "bits": r"sum to 1 .*taken for bits they sum to 1.*multiply by 0\.693147",
+    "decimal": r"sum to 1 .*taken for decimal logarithms .*multiply by 2\.30259",
+    "probabilities": r"nats for a log-probability, which is above 0",
+    "scores": r"next tokens sum to 1 .*they sum to",
+    "looks ahead": r"does not depend on the tokens after it|sum to 1",
+    "mean": r"does not depend on the tokens after it|alone and in a batch",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_wrong_numbers_are_refused_at_load(fault: str) -> None:
+    with pytest.raises(ModelError, match=FAULTS[fault]) as caught:
+        load(Own(fault))
+    assert caught.value.where.startswith("Own")
+    assert caught.value.cure
+
+
+def test_an_honest_adapter_is_taken_and_examined_once() -> None:
+    model = Own()
+    assert load(model) is model
+    assert notes_on_model(model) == ()
+    asked = []
+    plain = model.score
+    model.score = lambda rows: asked.append(len(rows)) or plain(rows)
+    began = time.thread_time()
+    load(model)
+    assert sum(asked) == 4  # two rows, twice: whether dropout was switched on since
+    assert time.thread_time() - began < 1
+    model.dropout.train()
+    with pytest.raises(ModelError, match="asked for twice"):
+        load(model)
+
+
+@pytest.mark.parametrize("door", ["audit", "exposure", "extract", "score", "measure_texts"])
+def test_every_door_refuses_a_forgotten_shift(door: str) -> None:
+    canaries = generate(FORMAT, repetitions=[1], per_repetition=2, controls=2, seed=0)
+    doors = {
+        "audit": lambda m: audit(m, canaries, draws=10, start_token="\n"),
+        "exposure": lambda m: exposure(m, canaries, draws=10, start_token="\n"),
+        "extract": lambda m: extract(m, FORMAT, start_token="\n"),
+        "score": lambda m: score(m, ["a text"]),
+        "measure_texts": lambda m: measure_texts(m, ["a text", "b"], [True, False]),
+    }
+    with pytest.raises(ModelError, match="sum to 1"):
+        doors[door](Own("forgotten shift"))
+
+
+class Gives:
+    """A table whose answers are changed on their way."""
+
+    def __init__(self, place, change) -> None:
+        model = table_model()
+        self.tokenizer, self.facts, self.memory = model.tokenizer, model.facts, model.memory
+        self._model, self._place, self._change = model, place, change
+
+    def score(self, rows):
+        found = self._model.score(rows)
+        return self._change(found) if self._place == "score" else found
+
+    def open(self, context, *, memory_bytes):
+        walker = self._model.open(context, memory_bytes=memory_bytes)
+        if self._place == "context_log_probs":
+            walker.context_log_probs = self._change(walker.context_log_probs)
+            return walker
+        expand = walker.expand
+
+        def changed(nodes, tokens, *, keep=True):
+            found = expand(nodes, tokens, keep=keep)
+            if self._place == "expansion":
+                return self._change(found)
+            if self._place == "score":
+                return found
+            return dataclasses.replace(
+                found, **{self._place: self._change(getattr(found, self._place))}
+            )
+
+        walker.expand = changed
+        return walker
+
+
+WRONG = {
+    "list": (lambda a: a.tolist(), "a list of length"),
+    "longer": (lambda a: np.append(a, a[:1]), "expected"),
+    "tensor": (lambda a: torch.from_numpy(np.array(a)), r"a torch.Tensor of float\d\d and shape"),
+    "none": (lambda a: None, "gave None"),
+    "half": (lambda a: a.astype(np.float16), "of float16"),
+    "column": (lambda a: a[:, None], r", 1\)"),
+    "text": (lambda a: a.astype(str), "of <U"),
+}
+
+
+@pytest.mark.parametrize("change", WRONG)
+@pytest.mark.parametrize("place", ["score", "log_probs", "path_log_probs", "context_log_probs"])
+def test_wrong_shapes_and_types_are_errors_with_a_place(place: str, change: str) -> None:
+    turn, message = WRONG[change]
+    if place == "log_probs" and change in ("longer", "column"):
+        turn = {"longer": lambda a: a[:, :-1], "column": lambda a: a[..., None]}[change]
+    method = {"score": "Gives.score", "context_log_probs": "Gives.open"}.get(
+        place, "TableWalker.expand"
+    )
+    with pytest.raises(ModelError, match=message) as caught:
+        load(Gives(place, turn))
+    told = str(caught.value)
+    assert method in told
+    assert "expected" in told
+    assert {"score": "log-probabilities"}.get(place, place) in told
+
+
+def test_a_transposed_table_of_children_is_an_error() -> None:
+    with pytest.raises(ModelError, match=r"shape \(.*\) for log_probs.*each node and child"):
+        load(Gives("log_probs", np.transpose))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ("expansion", lambda found: None, "gave None, an Expansion was expected"),
+        ("expansion", vars, "gave a dict of length 5"),
+        ("handles", lambda a: a.astype(np.float64), "for handles, a numpy array of int64"),
+        ("handles", lambda a: a[:-1], "for handles"),
+        ("queries", float, "gave a float for queries"),
+        ("queries", lambda n: -1, "for queries"),
+        ("exact", lambda a: np.ones(3), "for exact, a numpy array of bool"),
+    ],
+)
+def test_wrong_parts_of_an_expansion(place, value, message) -> None:
+    with pytest.raises(ModelError, match=message):
+        load(Gives(place, value))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "kind", "message"),
+    [
+        ("score", np.nan, NotFiniteError, "not finite"),
+        ("score", 0.7, ModelError, "0.7 nats for a log-probability, which is above 0"),
+        ("log_probs", np.nan, NotFiniteError, "not finite"),
+        ("log_probs", 0.7, ModelError, "above 0"),
+    ],
+)
+def test_numbers_that_are_no_log_probabilities(place, value, kind, message) -> None:
+    def change(array):
+        array = np.array(array)
+        array.reshape(-1)[:1] = value
+        return array
+
+    with pytest.raises(kind, match=message):
+        load(Gives(place, change))
+
+
+def test_wrong_facts_are_errors() -> None:
+    model = Own()
+    for changed, message in (
+        ({"vocabulary": 20}, "20 tokens, its tokenizer 45"),
+        ({"noise_bits_per_token": float("nan")}, "noise is nan"),
+        ({"noise_bits_per_token": -1.0}, "noise is -1"),
+    ):
+        wrong = Own()
+        wrong.facts = dataclasses.replace(model.facts, **changed)
+        with pytest.raises(ModelError, match=message):
+            load(wrong)
+
+
+def test_rounding_that_is_not_declared_is_an_error_with_its_cure() -> None:
+    class Rounds(Own):
+        def score(self, rows):
+            return super().score(rows) - 1e-5 * len(rows)
+
+    with pytest.raises(ModelError, match="measure it: canary.models.noise.with_measured_noise"):
+        load(Rounds())
+
+
+def test_an_adapter_that_raises_is_an_error_with_its_words() -> None:
+    class Raises(Own):
+        def score(self, rows):
+            raise ZeroDivisionError("broken in here")
+
+    with pytest.raises(ModelError, match="it raised ZeroDivisionError: broken in here"):
+        load(Raises())
+
+
+def test_a_walker_that_forgets_its_states_is_refused() -> None:
+    """A third party's walker, below a scorer that is right."""
+    honest = build("lstm")
+
+    class Forgetful:
+        tokenizer, facts, score, memory = (
+            honest.tokenizer,
+            honest.facts,
+            honest.score,
+            honest.memory,
+        )
+
+        def open(self, context, *, memory_bytes):
+            walker = honest.open(context, memory_bytes=memory_bytes)
+            step, root = walker._step, walker._root_place
+            walker._step = lambda parents, depth, tokens, into: step(
+                np.full_like(parents, -1), depth, tokens, into
+            )
+            assert root
+            return walker
+
+    with pytest.raises(ModelError, match="tokens priced one by one below held states"):
+        load(Forgetful())
+
+
+def test_probability_zero_is_no_fault() -> None:
+    """A table that forbids tokens gives minus infinity on both ways."""
+    logs = np.full((2, 45), -np.inf)
+    logs[0, :40], logs[1, 5:] = -np.log(40), -np.log(40)
+    transitions = np.tile(np.arange(45) % 2, (2, 1))
+    honest = TableModel(transitions, logs, build("table").tokenizer)
+
+    class Another(ByRows):
+        pass
+
+    model = Another(honest)
+    model.facts = dataclasses.replace(honest.facts, capabilities=("score", "expand"))
+    load(model)
+
+
+def test_large_vocabularies_cost_a_bounded_number_of_queries() -> None:
+    """A row for each of 200,000 tokens is not asked for; what was left out is a note."""
+    tokenizer = build("table").tokenizer
+
+    class Large(Own):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens, self.tokenizer = 0, tokenizer
+            self.facts = dataclasses.replace(
+                self.facts, vocabulary=200_000, noise_bits_per_token=0.0
+            )
+
+        def score(self, rows):
+            self.tokens += int(rows.scored.sum())
+            before = np.concatenate(
+                [
+                    rows.ids[a + s - 1 : b - 1]
+                    for a, b, s in zip(rows.offsets[:-1], rows.offsets[1:], rows.start, strict=True)
+                ]
+            )
+            return (-np.log(200_000) + 0.1 * np.sin(before)).astype(np.float32)
+
+    model = Large()
+    load(model)
+    assert model.tokens < 20_000
+    assert any("sum to 1" in note and "200,000" in note for note in notes_on_model(model))
+
+
+def test_memory_that_runs_out_is_said() -> None:
+    model = Cramped(build("lstm"), 2)
+    load(model)
+    assert any("memory ran out" in note for note in notes_on_model(model))
+
+
+def test_own_models_of_canary_are_not_examined_again() -> None:
+    model = build("table")
+    before = dict(vars(model))
+    believed(model)
+    assert notes_on_model(model) == ()
+    assert vars(model) == before
+
+
+def test_what_was_left_open_is_a_note_of_the_audit() -> None:
+    canaries = generate(FORMAT, repetitions=[1], per_repetition=2, controls=2, seed=0)
+    model = Cramped(build("lstm"), 2)
+    found = audit(model, canaries, draws=10, start_token="\n", method="sampling")
+    assert any("memory ran out" in note for note in found.notes)
