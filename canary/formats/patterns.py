@@ -46,7 +46,13 @@ def from_pattern(pattern: str) -> Automaton:
     (70200, 'AA-00')
     """
     nfa = Nfa()
-    end = _Builder(nfa).alternatives(0, _parse(pattern))
+    try:
+        end = _Builder(nfa).alternatives(0, _parse(pattern))
+    except RecursionError:
+        # Not chained: the traceback of a thousand frames helps nobody.
+        raise FormatError(
+            "the pattern is nested too deeply", cure="use fewer groups within groups"
+        ) from None
     return determinize(nfa, end)
 
 
@@ -78,10 +84,7 @@ def _parse(pattern: str) -> greenery.Pattern:
     try:
         return greenery.parse(pattern)
     except RecursionError:
-        # Not chained: the traceback of a thousand frames helps nobody.
-        raise FormatError(
-            "the pattern is nested too deeply", cure="use fewer groups within groups"
-        ) from None
+        raise
     except Exception as error:  # its own, IndexError at an open class, ValueError at {3,1}
         raise FormatError(
             "the pattern cannot be read as a regular expression",

@@ -74,6 +74,9 @@ def compile_tree(
         tree = _tree_by_rules(format, encoder, encodings)
     except UnknownRuleError as reason:
         return _other_tree(format, encoder, fills, encodings, reason)
+    except RecursionError:
+        deep = UnknownRuleError("parts or patterns that are nested too deeply, or too many of them")
+        return _other_tree(format, encoder, fills, encodings, deep)
     if not len(tree.context):
         raise encoder.begins_with_a_hole(format)
     return tree

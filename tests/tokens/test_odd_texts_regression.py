@@ -195,3 +195,14 @@ def test_letters_that_a_pre_tokenizer_leaves_out_are_an_error() -> None:
     backend.pre_tokenizer = pre_tokenizers.Split(" ", "removed")  # spaces may go
     spaced = compile_tree(Format("x {re:[0-6]{4}} ."), CandidateEncoder(as_tokenizer(backend)))
     assert spaced.certificate.endswith("and there are as many paths as fills")
+
+
+def test_rules_that_are_nested_too_deeply_are_not_followed() -> None:
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+    backend = Tokenizer(models.BPE(vocab={c: k for k, c in enumerate("x0123456789")}, merges=[]))
+    deep = "(" * 300 + r"\d" + ")" * 300
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(deep), "isolated")
+    encoder = CandidateEncoder(as_tokenizer(backend))
+    tree = compile_tree(Format("x{digit:2}"), encoder)
+    assert tree.certificate == "certified: all 100 fills were encoded"
