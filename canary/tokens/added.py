@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from canary.formats.automaton import Automaton
 from canary.tokens.pattern import OddTextError, UnknownRuleError
 
-__all__ = ["Cut", "between", "find_cuts", "without_head"]
+__all__ = ["Cut", "between", "find_cuts", "occurs", "without_head"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -106,7 +106,7 @@ def find_cuts(
         return []
     fixed = _fixed(texts)
     letters = _Letters.of(texts, parts, spelled, lead)
-    if any(letters.vary(content) for content in tokens):
+    if any(letters.find(content)[1] for content in tokens):
         raise _odd()
     # Of those that begin at one place the longest is taken.
     longest = sorted(tokens, key=len, reverse=True)
@@ -119,6 +119,17 @@ def find_cuts(
         for run in _runs(fixed, part)
         for cut in _Run(texts, part, run, spelled, lead).cuts(pattern, tokens)
     ]
+
+
+def occurs(
+    content: str,
+    texts: Automaton,
+    parts: Sequence[Range],
+    spelled: Mapping[str, str],
+    lead: str,
+) -> bool:
+    """Whether `content` is found in what some text is written as; see `find_cuts`."""
+    return any(_Letters.of(texts, parts, spelled, lead).find(content))
 
 
 def without_head(texts: Automaton, cuts: list[Cut]) -> tuple[str, Automaton, list[Cut]]:
@@ -215,18 +226,18 @@ class _Letters:
             write(lead, begins, ends, np.ones(len(ends), np.bool_))
         return cls(count, {letter: _joined(some) for letter, some in found.items()})
 
-    def vary(self, content: str) -> bool:
-        """Whether `content` may be found where not all texts are alike."""
+    def find(self, content: str) -> tuple[bool, bool]:
+        """Whether `content` is found where all texts are alike, and whether elsewhere."""
         if not content:
-            return True
+            return True, True
         alike, other = np.ones(self.count, np.bool_), np.zeros(self.count, np.bool_)
         for number, letter in enumerate(content):
             if number:
                 self._pass_silently(alike, other)
             if letter not in self.edges:
-                return False
+                return False, False
             alike, other = self.edges[letter].after(alike, other)
-        return bool(other.any())
+        return bool(alike.any()), bool(other.any())
 
     def _pass_silently(self, alike: Bools, other: Bools) -> None:
         """Add the nodes that are reached without a letter."""

@@ -96,12 +96,17 @@ class CandidateEncoder:
             cure="use holes whose characters this tokenizer keeps apart",
         )
 
-    @staticmethod
-    def begins_with_a_hole(format: Format) -> InputError:
+    def begins_with_a_hole(self, format: Format) -> InputError:
         """That the first token of a candidate depends on its fill."""
+        problem = f"the format {format.masked!r} begins with a hole"
+        if before := self.context + format.prefix:
+            problem = (
+                f"the first token of a candidate of {format.masked!r} depends on the fill: "
+                f"the tokenizer merges {before[-20:]!r} with it"
+            )
         return InputError(
-            f"the format {format.masked!r} begins with a hole, and this tokenizer puts no "
-            "token before a text, so the first token of the fill would have no probability",
+            f"{problem}, and this tokenizer puts no token before a text, so the first token "
+            "of the fill would have no probability",
             cure="name what stood before each text in training with start_token "
             "(--start-token; for packed data usually the end-of-text token), "
             "or begin the format with fixed text",

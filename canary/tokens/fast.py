@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from canary.errors import InputError, ModelError
 from canary.tokens.base import Encoding, Tokenizer
 
-__all__ = ["FastTokenizer", "as_tokenizer", "read_tokenizer"]
+__all__ = ["FastTokenizer", "as_tokenizer", "flat", "read_tokenizer"]
+
+
+# Normalizers that may write several characters as fewer.
+_JOINING = {"Replace", "NFC", "NFKC", "Precompiled", "StripAccents", "BertNormalizer"}
 
 
 class FastTokenizer:
@@ -44,8 +48,17 @@ class FastTokenizer:
         if unknown is None and model.get("unk_id") is not None:  # Unigram names it by id
             unknown = self._backend.id_to_token(model["unk_id"])
         self._unknown = None if unknown is None else self._backend.token_to_id(unknown)
-        # Some name their end-of-text token as the unknown one: its own text is not unknown.
         added = self._spec.get("added_tokens") or ()
+        normalizer = self._backend.normalizer
+        for token in added if normalizer is not None else ():
+            if token.get("normalized") and not normalizer.normalize_str(token["content"]):
+                # It would be found everywhere: `tokenizers` finds no end, or panics.
+                raise ModelError(
+                    f"the tokenizer's normalizer leaves nothing of its added token "
+                    f"{token['content']!r}, which no text can be searched for",
+                    cure="add the token with normalized=False, or leave it out",
+                )
+        # Some name their end-of-text token as the unknown one: its own text is not unknown.
         self._known = {token["content"] for token in added if token["id"] == self._unknown}
         self._dropped: dict[str, bool] = {}
 
@@ -118,16 +131,30 @@ class FastTokenizer:
             return
         # The offsets after a dropped character may close the gap, so that another one,
         # perhaps a space, seems to be missing at the end.
-        dropped = {c for c in text if not c.isspace() and self._drops(c)}
+        dropped = {c for c in text if not c.isspace() and self._drops(c, text)}
         missing = {c for c, seen in zip(text, covered, strict=True) if not seen and not c.isspace()}
+        parts = flat(self._spec.get("normalizer"), "normalizers")
+        joining = sorted({part["type"] for part in parts} & _JOINING)
+        if missing and joining and not dropped:
+            raise ModelError(
+                f"the tokenizer's normalizer ({', '.join(joining)}) replaces several characters "
+                f"of a text by others, which leaves no token for {len(missing)} of them",
+                cure="write in format and context what it makes of them, "
+                "or leave out what it replaces",
+            )
         if lost := dropped or missing:
             raise _unknown_characters(lost)
 
-    def _drops(self, character: str) -> bool:
+    def _drops(self, character: str, text: str) -> bool:
+        """Whether it leaves out a character of a text: one that it does not know."""
         if character not in self._dropped:
             (alone,) = self._encoded([character], special=False)
             self._dropped[character] = not alone.ids
-        return self._dropped[character]
+        if not self._dropped[character] or self._backend.normalizer is None:
+            return self._dropped[character]
+        # With those beside it a normalizer may have made it one that is known.
+        normalize = self._backend.normalizer.normalize_str
+        return normalize(character)[-1:] in normalize(text)
 
     def _encoded(self, texts: Sequence[str], *, special: bool) -> list[Any]:
         try:
@@ -137,6 +164,22 @@ class FastTokenizer:
                 f"the tokenizer does not know a character of a text ({error})",
                 cure="use a format whose characters stood in the training data of the tokenizer",
             ) from error
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # of Rust, and no Exception
+                raise
+            raise ModelError(
+                "the library `tokenizers` fails on a text with this tokenizer's rules",
+                cure="try another context or format",
+            ) from None
+
+
+def flat(spec: Mapping[str, Any] | None, name: str) -> list[Mapping[str, Any]]:
+    """The parts of a normalizer or pre-tokenizer, in order; `name` is that of a sequence's."""
+    if spec is None:
+        return []
+    if spec["type"] == "Sequence":
+        return [one for part in spec[name] for one in flat(part, name)]
+    return [spec]
 
 
 def _unknown_characters(characters: set[str]) -> ModelError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from canary.formats.automaton import Automaton
-from canary.tokens.added import Cut, between, find_cuts, without_head
-from canary.tokens.fast import FastTokenizer
+from canary.tokens.added import Cut, between, find_cuts, occurs, without_head
+from canary.tokens.fast import FastTokenizer, flat
 from canary.tokens.pattern import OddTextError, Pattern, UnknownRuleError, parse, runs, single
 from canary.tokens.scanner import Level
 
@@ -216,8 +217,11 @@ def _normalizer(
 ) -> tuple[dict[str, str], str]:
     """What each character becomes, and what is put before the text."""
     normalized, lead = {char: char for char in alphabet}, ""
-    for part in _flat(spec, "normalizers"):
+    for part in flat(spec, "normalizers"):
         kind = part["type"]
+        several = _of_several(part)
+        if several and not occurs(several, texts, parts, normalized, lead):
+            continue
         if kind == "Prepend":
             lead = part["prepend"] + lead
             continue
@@ -234,6 +238,14 @@ def _normalizer(
         normalized = {char: change(text) for char, text in normalized.items()}
         lead = change(lead)
     return normalized, lead
+
+
+def _of_several(part: Spec) -> str:
+    """A text of several characters without which a normalizer changes nothing; or none."""
+    pattern = part.get("pattern") or {}
+    repeated = re.fullmatch(r"([\w\s-])\{2,\}", pattern.get("Regex", ""))
+    found = pattern.get("String", repeated[1] * 2 if repeated else "")
+    return found if part["type"] == "Replace" and len(found) > 1 else ""
 
 
 def _replacing(old: str, new: str) -> Callable[[str], str]:
@@ -305,7 +317,7 @@ def _levels(spec: Spec | None) -> tuple[tuple[Level, ...], bool]:
     """The pre-tokenizers, and whether pieces are turned into bytes at the end."""
     levels: list[Level] = []
     by_byte = False
-    for part in _flat(spec, "pretokenizers"):
+    for part in flat(spec, "pretokenizers"):
         if by_byte:
             raise UnknownRuleError("a pre-tokenizer after ByteLevel")
         by_byte = part["type"] == "ByteLevel"
@@ -378,11 +390,3 @@ def _joins(splitter: Any, before: str) -> Callable[[str], bool]:
     return functools.cache(
         lambda char: splitter.pre_tokenize_str(before + char)[0][0] == before + char
     )
-
-
-def _flat(spec: Spec | None, name: str) -> list[Spec]:
-    if spec is None:
-        return []
-    if spec["type"] == "Sequence":
-        return [one for part in spec[name] for one in _flat(part, name)]
-    return [spec]

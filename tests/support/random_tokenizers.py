@@ -66,6 +66,7 @@ def a_format(rng, *, least, most):
 
 
 def a_normalizer(rng):
+    from tokenizers import Regex
     from tokenizers import normalizers as n
 
     def one():
@@ -79,6 +80,8 @@ def a_normalizer(rng):
             n.StripAccents,
             n.Nmt,
             lambda: n.Replace(pick(rng, "ab -1"), pick(rng, ["", "▁", "ab", "B", " "])),
+            lambda: n.Replace(pick(rng, ["ab", "--", "1é", "x"]), pick(rng, ["", "B", "a "])),
+            lambda: n.Replace(Regex(pick(rng, [" {2,}", "a{2,}"])), pick(rng, ["▁", " "])),
             lambda: n.Prepend(pick(rng, ["▁", " ", "a", "B "])),
             lambda: n.BertNormalizer(flags[0], flags[1], pick(rng, [None, *flags]), flags[3]),
             lambda: n.Strip(flags[0], flags[1]),
@@ -160,6 +163,8 @@ def a_tokenizer(rng, format, kind, context=""):
 def _add(rng, backend, content, often=0.5):
     from tokenizers import AddedToken
 
+    if backend.normalizer is not None and not backend.normalizer.normalize_str(content):
+        return  # refused as a token
     names = ("normalized", "single_word", "lstrip", "rstrip", "special")
     flags = dict(zip(names, (rng.random(5) < often).tolist(), strict=True))
     backend.add_tokens([AddedToken(content, **flags)])
@@ -245,9 +250,7 @@ def a_chat_tokenizer(rng, kind):
     backend = a_tokenizer(rng, format, kind, context)
     if backend is not None:
         for content in special:
-            # Of what normalizes to nothing `tokenizers` finds no end.
-            if backend.normalizer is None or backend.normalizer.normalize_str(content):
-                _add(rng, backend, content, 0.25)
+            _add(rng, backend, content, 0.25)
         backend.add_special_tokens(["<start>"])
     return backend, format, context
 

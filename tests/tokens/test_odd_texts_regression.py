@@ -7,7 +7,7 @@ import json
 import pytest
 from tree_paths import paths
 
-from canary.errors import ModelError, UnsupportedError
+from canary.errors import InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
 from canary.tokens import tree as trees
 from canary.tokens.candidates import CandidateEncoder
@@ -197,6 +197,47 @@ def test_letters_that_a_pre_tokenizer_leaves_out_are_an_error() -> None:
     assert spaced.certificate.endswith("and there are as many paths as fills")
 
 
+def replacing(pattern, new):
+    from tokenizers import Tokenizer, models, normalizers
+
+    letters = {c: k for k, c in enumerate('x0123456789" .')}
+    backend = Tokenizer(models.BPE(vocab=letters, merges=[]))
+    backend.normalizer = normalizers.Replace(pattern, new)
+    return CandidateEncoder(as_tokenizer(backend))
+
+
+def test_a_normalizer_that_replaces_several_characters_says_so() -> None:
+    """The characters are known; `, which is not, becomes one that is."""
+    for old, text in [("``", "x``{digit:3}"), ("12", "x{digit:3}")]:
+        with pytest.raises(ModelError, match=r"\(Replace\) replaces several characters") as error:
+            compile_tree(Format(text), replacing(old, '"'))
+        assert "write in format and context what it makes of them" in str(error.value)
+
+
+def test_what_a_normalizer_cannot_find_in_a_candidate_changes_nothing() -> None:
+    from tokenizers import Regex
+
+    for pattern in ("``", "x1x", Regex(" {2,}")):
+        tree = compile_tree(Format("x {digit:6}."), replacing(pattern, '"'))
+        assert tree.certificate.endswith("and there are as many paths as fills")
+    with pytest.raises(UnknownRuleError, match="Replace"):
+        read_rules(replacing("12", '"').tokenizer, Format("{digit:6}").automaton)
+
+
+def test_a_first_token_that_merges_with_the_fill_says_so() -> None:
+    from tokenizers import Tokenizer, models
+
+    letters = {c: k for k, c in enumerate("x0123456789")}
+    backend = Tokenizer(models.BPE(vocab=letters | {"x1": 11}, merges=[("x", "1")]))
+    for format, context in [("x{digit:3}", ""), ("{digit:3}", "x")]:
+        encoder = CandidateEncoder(as_tokenizer(backend), context=context)
+        with pytest.raises(InputError, match="the tokenizer merges 'x' with it") as error:
+            compile_tree(Format(format), encoder)
+        assert "begins with a hole" not in str(error.value)
+    with pytest.raises(InputError, match="begins with a hole"):
+        compile_tree(Format("{digit:3}"), CandidateEncoder(as_tokenizer(backend)))
+
+
 def test_rules_that_are_nested_too_deeply_are_not_followed() -> None:
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
@@ -206,3 +247,16 @@ def test_rules_that_are_nested_too_deeply_are_not_followed() -> None:
     encoder = CandidateEncoder(as_tokenizer(backend))
     tree = compile_tree(Format("x{digit:2}"), encoder)
     assert tree.certificate == "certified: all 100 fills were encoded"
+
+
+def test_an_added_token_of_which_nothing_is_left_is_refused() -> None:
+    """`tokenizers` encodes a text with it for ever."""
+    from tokenizers import AddedToken, Tokenizer, models, normalizers
+
+    backend = Tokenizer(models.BPE(vocab={"x": 0}, merges=[]))
+    backend.normalizer = normalizers.Strip()
+    backend.add_tokens([AddedToken("\n\n", normalized=True, rstrip=True)])
+    with pytest.raises(ModelError, match=r"leaves nothing of its added token '\\n\\n'"):
+        FastTokenizer(backend)
+    backend.normalizer = None
+    FastTokenizer(backend)
