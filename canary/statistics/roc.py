@@ -28,6 +28,8 @@ __all__ = [
     "scored_members",
 ]
 
+_HALVINGS = 50
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -125,15 +127,23 @@ class Roc:
 
         Notes
         -----
-        The area under the curve by trapezoids. The interval is DeLong's [1]_ on the logit
-        scale. If all pairs of a member and a nonmember come out alike that has no width;
-        then the share of other pairs is bounded by what ``min(members, nonmembers)``
-        disjoint, so independent, pairs exclude. O(points).
+        The area under the curve by trapezoids. The interval holds two others: DeLong's [1]_ on
+        the logit scale, and the fifth of Newcombe [2]_, by the variance that Hanley and McNeil
+        give for the area that is asked about. The first is too narrow with few samples of one
+        kind near 0 and 1 (10 and 190 at 0.98: 89 % at 95 %), the second where scores of one kind
+        spread more than those of the other (80 to 92 %). Together they cover 93 to 99 % in
+        nearly all cases that were tried, and cost no width at 0.5: see ADR 032.
+
+        If all pairs of a member and a nonmember come out alike DeLong's has no width; then the
+        share of other pairs is bounded by what ``min(members, nonmembers)`` disjoint, so
+        independent, pairs exclude. O(points).
 
         References
         ----------
         .. [1] DeLong, DeLong and Clarke-Pearson, Comparing the areas under two or more
            correlated receiver operating characteristic curves, Biometrics 44, 1988.
+        .. [2] Newcombe, Confidence intervals for an effect size measure based on the
+           Mann-Whitney statistic. Part 2, Statistics in Medicine 25, 2006.
         """
         from scipy.special import ndtri
 
@@ -147,14 +157,17 @@ class Roc:
         above = (self.true_positives - m / 2.0) / members
         area = min(float(m @ below) / members, 1.0)
         variance = _variance(below, m, members) + _variance(above, n, nonmembers)
+        reach = widening * float(ndtri(0.5 + confidence / 2.0))
         if variance <= 0.0 or not 0.0 < area < 1.0:
-            pairs = min(members, nonmembers)
-            alike = ((1.0 - confidence) / 2.0) ** (1.0 / pairs)
-            return Estimate(area, area * alike, 1.0 - (1.0 - area) * alike)
-        z = float(ndtri(0.5 + confidence / 2.0))
-        logit = math.log(area) - math.log1p(-area)
-        half = z * widening * math.sqrt(variance) / (area * (1.0 - area))
-        return Estimate(area, _expit(logit - half), _expit(logit + half))
+            alike = ((1.0 - confidence) / 2.0) ** (1.0 / min(members, nonmembers))
+            low, high = area * alike, 1.0 - (1.0 - area) * alike
+        else:
+            logit = math.log(area) - math.log1p(-area)
+            half = reach * math.sqrt(variance) / (area * (1.0 - area))
+            low, high = _expit(logit - half), _expit(logit + half)
+        below_it = _newcombe(area, members, nonmembers, reach)
+        above_it = 1.0 - _newcombe(1.0 - area, members, nonmembers, reach)
+        return Estimate(area, min(low, below_it), max(high, above_it))
 
     def tpr_at_fpr(self, fpr: float, *, confidence: float = 0.95) -> OperatingPoint:
         """The true positive rate at the largest false positive rate not above `fpr`.
@@ -330,6 +343,22 @@ def _variance(shares: NDArray[np.float64], weights: NDArray[np.float64], total: 
     if total == 1:  # nothing is known of its variance; this is the most there can be
         return max(mean * (1.0 - mean), 0.0)
     return float(weights @ (shares - mean) ** 2) / (total - 1) / total
+
+
+def _newcombe(area: float, members: int, nonmembers: int, reach: float) -> float:
+    """The least area whose own standard error, times `reach`, reaches up to the one seen."""
+    more = (members + nonmembers) / 2.0 - 1.0
+
+    def unexplained(true: float) -> float:
+        spread = 1.0 + more * ((1.0 - true) / (2.0 - true) + true / (1.0 + true))
+        error = math.sqrt(true * (1.0 - true) * spread / (members * nonmembers))
+        return area - true - reach * error
+
+    low, high = 0.0, area
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if unexplained(middle) > 0.0 else (low, middle)
+    return low
 
 
 def _expit(x: float) -> float:

@@ -294,3 +294,23 @@ def test_samples_in_both_sets_are_found_by_hash():
     assert shared_samples(images, images[[5, 1]]).tolist() == [1, 5]
     assert shared_samples(images, images.astype(np.float32)).tolist() == []
     assert shared_samples(["a", "b"], ["b ", "b"]).tolist() == [1]
+
+
+@pytest.mark.parametrize("models", [2, 3])
+def test_few_calibration_models_are_covered_coverage(models):
+    """Resampled models covered the ratio in 69 and 76 % at 95 %."""
+    rng, runs, held = np.random.default_rng(7), 60, 0
+
+    def distance(scale):
+        """Of exponential losses of this mean from those of mean 0.1."""
+        at = np.log(scale / 0.1) / (10.0 - 1.0 / scale)
+        return np.abs(np.exp(-at / scale) - np.exp(-at / 0.1))
+
+    truth = distance(1.5) / distance(np.exp(rng.normal(size=4000))).mean()
+    for _ in range(runs):
+        others = np.exp(rng.normal(size=(models, 1))) * rng.exponential(size=(models, 300))
+        asked = (scale * rng.exponential(size=300) for scale in (0.1, 1.5))
+        found = forgotten(*asked, others, resamples=200)
+        held += found.lower <= truth <= found.upper
+        assert any("their spread is hardly known" in note for note in found.notes)
+    assert held >= 0.87 * runs

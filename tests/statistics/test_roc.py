@@ -136,3 +136,39 @@ def test_intervals_cover_coverage():
 def test_refused_input(scores, member, words):
     with pytest.raises(EstimationError, match=words):
         roc(scores, member)
+
+
+@pytest.mark.parametrize(
+    ("each", "shift", "spread"),
+    [((10, 190), 2.98, 1.0), ((10, 190), 2.0, 3.0), ((190, 10), 2.0, 0.3), ((20, 400), 0.0, 1.0)],
+)
+def test_few_of_one_kind_are_covered_coverage(each, shift, spread):
+    """At an AUC of 0.98 DeLong's interval covers 89 %; Newcombe's alone 80 % of uneven spreads."""
+    from scipy.special import ndtr
+
+    rng, runs, held = np.random.default_rng(5), 300, 0
+    member = np.arange(sum(each)) < each[0]
+    for _ in range(runs):
+        scores = rng.normal(size=len(member))
+        scores[member] = shift + spread * scores[member]
+        found = roc(scores, member).auc()
+        held += found.lower <= ndtr(shift / math.hypot(1.0, spread)) <= found.upper
+    assert held >= 0.92 * runs
+
+
+def test_newcombes_example_golden():
+    # Newcombe 2006, method 5: (U - area)^2 = z^2 V(U), by the variance of Hanley and McNeil
+    # with (m + n) / 2 - 1 in place of m - 1 and n - 1; here both ends by substitution.
+    from canary.statistics.roc import _newcombe
+
+    m, n, area, z = 10, 190, 0.98, 1.959963984540054
+
+    def variance(t):
+        more = (m + n) / 2 - 1
+        return t * (1 - t) / (m * n) * (1 + more * ((1 - t) / (2 - t) + t / (1 + t)))
+
+    low, high = _newcombe(area, m, n, z), 1 - _newcombe(1 - area, m, n, z)
+    assert (area - low) ** 2 == pytest.approx(z * z * variance(low))
+    assert (high - area) ** 2 == pytest.approx(z * z * variance(high))
+    assert low < area < high < 1
+    assert _newcombe(0.0, m, n, z) == 0.0
