@@ -35,6 +35,7 @@ from canary.models.torch_support import (
     dtype_name,
     free_bytes,
     pad,
+    refuse_softmax,
     scored_positions,
 )
 from canary.models.whole_rows import WholeRowWalker
@@ -139,7 +140,9 @@ class CausalModel:
 
     def _measure(self, probe: torch.Tensor) -> tuple[int, int]:
         """Number of tokens, and bytes of one token's keys and values (0: there are none)."""
-        vocabulary = int(self._forward.logits(probe).shape[-1])
+        logits = self._forward.logits(probe)
+        refuse_softmax(logits, type(self.module).__name__)
+        vocabulary = int(logits.shape[-1])
         try:
             _, cache = self._forward.cached(probe, None)
             return vocabulary, bytes_per_row(cache, 1)

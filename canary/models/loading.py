@@ -18,7 +18,6 @@ from canary.models.pretrained import (
     first_line,
     load_pretrained,
     pretrained_tokenizer,
-    read_config,
     wrap_pretrained,
 )
 from canary.models.served.endpoint import Endpoint, is_url
@@ -52,7 +51,8 @@ def load(
         with it; the address of an OpenAI-compatible server (``http://…``), or an
         `Endpoint` that also says how it may be asked; a `transformers` model, with
         adapters, quantised or dispatched over devices as it may be; a recurrent module
-        (`canary.models.recurrent`); or a model behind the seam, returned as it is once its
+        (`canary.models.recurrent`), or one that gives logits alone
+        (`canary.models.stateless`); or a model behind the seam, returned as it is once its
         numbers have been looked at (`canary.models.examining`).
     tokenizer : tokenizer or path, optional
         Needed for a module and for a server; for a folder, instead of the one in it.
@@ -185,9 +185,16 @@ def _wrap_module(module: Any, tokenizer: Any, source_text: str | None) -> Langua
     seam = as_tokenizer(tokenizer)
     if hasattr(module, "config") and hasattr(module, "get_output_embeddings"):
         return wrap_pretrained(module, seam, name=type(module).__name__, source_text=source_text)
-    from canary.models.recurrent import RecurrentModel
+    return _own_module(module, seam, name=type(module).__name__)
 
-    return RecurrentModel(module, seam, name=type(module).__name__)
+
+def _own_module(module: Any, seam: Tokenizer, *, name: str) -> LanguageModel:
+    """A torch module of the caller's own, with states or without."""
+    from canary.models.recurrent import RecurrentModel
+    from canary.models.stateless import StatelessModel, keeps_no_state
+
+    kind = StatelessModel if keeps_no_state(module) else RecurrentModel
+    return kind(module, seam, name=name)
 
 
 def _load_recurrent(
@@ -199,12 +206,10 @@ def _load_recurrent(
 ) -> LanguageModel:
     from safetensors.torch import load_file
 
-    from canary.models.recurrent import RecurrentModel
     from canary.models.torch_support import dtype_named, pick_device
 
-    check_folder(folder)
+    config = check_folder(folder)
     seam = read_tokenizer(folder) if tokenizer is None else as_tokenizer(tokenizer)
-    config = read_config(folder / "config.json")
     build = _import_factory(factory) if isinstance(factory, str) else factory
     weights = folder / "model.safetensors"
     if not weights.is_file():
@@ -224,7 +229,7 @@ def _load_recurrent(
         ) from error
     if dtype is not None:
         module = module.to(dtype_named(dtype))
-    return RecurrentModel(module.to(pick_device(device)), seam, name=folder.name)
+    return _own_module(module.to(pick_device(device)), seam, name=folder.name)
 
 
 def _import_factory(name: str) -> Callable[[dict[str, Any]], Any]:

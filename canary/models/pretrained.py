@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import warnings
 from collections.abc import Iterator
@@ -13,6 +12,12 @@ from typing import Any
 
 from canary.errors import InputError, ModelError
 from canary.models.base import LanguageModel
+from canary.models.weight_files import (
+    check_index_of_hub,
+    check_layers,
+    check_weight_files,
+    read_object,
+)
 from canary.tokens.base import Tokenizer
 from canary.tokens.fast import as_tokenizer
 
@@ -22,7 +27,6 @@ __all__ = [
     "first_line",
     "load_pretrained",
     "pretrained_tokenizer",
-    "read_config",
     "read_module",
     "tokenizer_of",
     "wrap_pretrained",
@@ -108,9 +112,9 @@ def read_module(source: str, dtype: Any, place: Any, *, kind: Any = None) -> Any
     ModelError
         If it cannot be read, or weights are missing or left over.
     """
-    from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
+    check_index_of_hub(source)
     try:
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         # Quantised weights cannot be moved afterwards, spread ones must not be.
@@ -134,7 +138,7 @@ def read_module(source: str, dtype: Any, place: Any, *, kind: Any = None) -> Any
             "quantised its weights to read those",
             where=source,
         ) from error
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except Exception as error:  # a config may hold anything, and says so anywhere
         raise ModelError(
             f"cannot be loaded as a language model ({first_line(error)})",
             cure="give a folder that save_pretrained wrote (safetensors), a hub id that can be "
@@ -199,7 +203,7 @@ def _with_adapter(module: Any, source: str) -> Any:
 
 
 def _base_of(folder: Path) -> str:
-    named = read_config(folder / _ADAPTER).get("base_model_name_or_path")
+    named = read_object(folder / _ADAPTER).get("base_model_name_or_path")
     if not isinstance(named, str) or not named:
         raise ModelError(
             f"{_ADAPTER} names no base model",
@@ -216,7 +220,9 @@ def check_weights(source: str) -> None:
         return  # a hub id
     adapter = (folder / _ADAPTER).is_file()
     if not adapter:
-        check_folder(folder)
+        config = check_folder(folder)
+        check_weight_files(folder, config)
+        check_layers(folder, config)
     if not any(folder.glob("adapter_model.safetensors" if adapter else "*.safetensors")):
         raise ModelError(
             "there are no weights in safetensors",
@@ -225,8 +231,8 @@ def check_weights(source: str) -> None:
         )
 
 
-def check_folder(folder: Path) -> None:
-    """Refuse a folder that is not there or has no config."""
+def check_folder(folder: Path) -> dict[str, Any]:
+    """The config of a folder; refuses one that is not there or has none."""
     if not folder.is_dir():
         raise ModelError(
             "there is no such folder", cure="check the path of the model", where=str(folder)
@@ -237,7 +243,7 @@ def check_folder(folder: Path) -> None:
             cure="give a folder that save_pretrained wrote",
             where=str(folder),
         )
-    read_config(folder / "config.json")
+    return read_object(folder / "config.json")
 
 
 def _pretrained_tokenizer(source: str, tokenizer: Any) -> Tokenizer:
@@ -278,18 +284,6 @@ def _no_tokenizer(where: str, reason: str) -> ModelError:
         cure="save it there with tokenizer.save_pretrained(folder), or name it with --tokenizer",
         where=where,
     )
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """The object in a JSON file."""
-    cure = "save the model again"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ModelError(f"is not valid JSON ({error})", cure=cure, where=str(path)) from error
-    if not isinstance(config, dict):
-        raise ModelError("is not a JSON object", cure=cure, where=str(path))
-    return config
 
 
 def first_line(error: BaseException) -> str:

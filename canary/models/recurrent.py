@@ -32,6 +32,7 @@ from canary.models.torch_support import (
     free_bytes,
     inference,
     pad,
+    refuse_softmax,
     scored_positions,
     slab_capacity,
 )
@@ -121,7 +122,8 @@ class RecurrentModel:
 
     def _check_contract(self) -> tuple[int, int]:
         # Three rows: a batch of the size of a number of layers could pass by accident.
-        ids = torch.zeros((_PROBED, 2), dtype=torch.int64, device=self._device)
+        size = max(self.tokenizer.size, 1)
+        ids = torch.arange(2 * _PROBED, device=self._device).view(_PROBED, 2) % size
         cure = (
             "make forward(ids, state) return (logits of shape (batch, time, vocabulary), state), "
             "with the batch in dimension 1 of every state tensor"
@@ -142,6 +144,7 @@ class RecurrentModel:
                 f"logits of shape {tuple(logits.shape)} and states of shapes {shapes}",
                 cure=cure,
             )
+        refuse_softmax(logits, type(self.module).__name__)
         if logits.shape[2] < self.tokenizer.size:
             raise ModelError(
                 f"the model has {logits.shape[2]} tokens, its tokenizer {self.tokenizer.size}",

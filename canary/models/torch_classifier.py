@@ -17,6 +17,7 @@ from canary.errors import InputError, ModelError
 from canary.models.classifier import GradientFeatures
 from canary.models.fingerprints import fingerprint
 from canary.models.torch_support import free_bytes, inference, input_device
+from canary.statistics.softmaxed import softmaxed
 
 __all__ = ["TorchClassifier"]
 
@@ -180,6 +181,12 @@ class TorchClassifier:
             ) from error
 
     def _log_probs(self, given: torch.Tensor) -> torch.Tensor:
+        if self._logits and softmaxed(given.float().cpu().numpy()):
+            raise ModelError(
+                "what the module gave are probabilities, and it is said to give logits",
+                cure='say outputs="probs", or take the softmax out of the module',
+                where=self.name,
+            )
         if not self._logits:
             worst = (given.float().sum(1) - 1).abs().max() if len(given) else torch.zeros(())
             # NaN is not at most anything, and is left for the engine to name.

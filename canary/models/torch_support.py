@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, OutOfMemory
 from canary.models.base import Rows
+from canary.statistics.softmaxed import softmaxed
 
 __all__ = [
     "computing",
@@ -26,6 +27,7 @@ __all__ = [
     "input_device",
     "pad",
     "pick_device",
+    "refuse_softmax",
     "scored_positions",
     "slab_capacity",
     "viewed",
@@ -161,6 +163,21 @@ def _available_ram() -> int:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def refuse_softmax(logits: torch.Tensor, name: str) -> None:
+    """Refuse a model whose logits, of shape (..., vocabulary), are probabilities.
+
+    A log-softmax of them would be taken for the model's, nearly flat and without an error.
+    """
+    rows = logits.detach().reshape(-1, logits.shape[-1])
+    coarse = rows.dtype in (torch.bfloat16, torch.float16)
+    if softmaxed(rows.float().cpu().numpy(), coarse=coarse):
+        raise ModelError(
+            f"the model {name!r} gives probabilities where logits are expected: every row is "
+            "within 0 and 1 and sums to 1",
+            cure="leave the softmax out of its forward, or take the logarithm",
+        )
 
 
 def pad(rows: Rows, device: torch.device) -> torch.Tensor:

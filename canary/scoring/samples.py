@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 _START = 256
 _LIMIT = 4096
+_TOLERANCE, _COARSE = 1e-3, 2e-2
 
 
 def class_log_probs(
@@ -62,6 +63,7 @@ def class_log_probs(
                 where=model.name,
             )
         _check(values, part.start, model.name)
+        _check_sums(values, part.start, model.name)
         return values
 
     return in_batches(
@@ -135,3 +137,16 @@ def _check(values: NDArray[Any], first: int, where: str) -> None:
         cure="give logarithms of probabilities",
         where=where,
     )
+
+
+def _check_sums(values: NDArray[Any], first: int, where: str) -> None:
+    sums = np.exp(values.astype(np.float64)).sum(axis=1)
+    bad = np.abs(sums - 1.0) > (_COARSE if values.dtype == np.float16 else _TOLERANCE)
+    if bad.any():
+        at = int(bad.argmax())
+        raise ModelError(
+            f"gave log-probabilities whose probabilities sum to {sums[at]:.4g}, first for sample "
+            f"{first + at}",
+            cure="give natural logarithms of probabilities: a log-softmax over the classes",
+            where=where,
+        )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.records.fields import brief
 from canary.signals.classifier import Outputs
+from canary.statistics.softmaxed import softmaxed
 
 __all__ = ["Piece", "check_lengths", "check_members", "checked"]
 
@@ -198,6 +199,14 @@ def _check_logits(logits: NDArray[Any], first: int, where: str) -> None:
             first,
             where,
         )
+    if softmaxed(logits):
+        _refuse(
+            np.ones(len(logits), np.bool_),
+            "have logits that are probabilities: all are within 0 and 1, and each row sums to 1",
+            'give them the name probs (outputs="probs"), or take the softmax out',
+            first,
+            where,
+        )
 
 
 def _check_probs(probs: NDArray[Any], labels: NDArray[np.int64], first: int, where: str) -> None:
@@ -210,10 +219,13 @@ def _check_probs(probs: NDArray[Any], labels: NDArray[np.int64], first: int, whe
     bad = ~(np.abs(total - 1.0) <= _SUM_TOLERANCE)
     if bad.any():
         at = int(bad.argmax())
+        percent = bool((np.abs(total - 100.0) <= 100 * _SUM_TOLERANCE).all())
         _refuse(
             bad,
             f"have probabilities that do not sum to one (the first to {total[at]:.6g})",
-            "give them the name logits if they are, or apply the softmax",
+            "divide them by 100: they are percentages"
+            if percent
+            else "give them the name logits if they are, or apply the softmax",
             first,
             where,
         )

@@ -171,7 +171,7 @@ def test_a_module_that_breaks_the_contract_is_refused() -> None:
 
     with pytest.raises(ModelError, match="dimension 1 of every state"):
         load(BatchLast(), tokenizer=character_tokenizer())
-    with pytest.raises(ModelError, match="does not work as a recurrent model"):
+    with pytest.raises(ModelError, match="does not work as a language model"):
         load(torch.nn.Linear(2, 2), tokenizer=character_tokenizer())
 
 

@@ -1,0 +1,135 @@
+"""Weights come from safetensors in the model's own folder, whatever an index or config says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from command_line import save_model, small_model
+
+from canary.cli.main import run
+from canary.errors import ModelError
+from canary.models.loading import load
+
+INDEX = "model.safetensors.index.json"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = tmp_path / "models" / "one"
+    save_model(small_model(), place)
+    return place
+
+
+def index(folder, **files):
+    """An index of the model's weights, some of them in other files."""
+    names = [name for name, _ in small_model().named_parameters()]
+    table = dict.fromkeys(names, "model.safetensors") | files
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": table}))
+
+
+def test_an_index_that_names_files_of_the_folder_is_read(folder) -> None:
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    names = [name for name, _ in small_model().named_parameters()]
+    table = dict.fromkeys(names, "model-00001-of-00001.safetensors")
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": table}))
+    load(folder)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        *("evil.bin", "pytorch_model.bin", "../other.safetensors", "sub/x.safetensors"),
+        *("/etc/passwd", "..", "", "x.safetensors.bin", "..\\x.safetensors", 3, None, ["x"]),
+    ],
+)
+def test_an_index_that_leads_elsewhere_is_refused(folder, named) -> None:
+    torch.save(small_model().state_dict(), folder / "evil.bin")
+    index(folder, **{"transformer.wte.weight": named})
+    with pytest.raises(ModelError, match="the name of a .safetensors file in the same folder"):
+        load(folder)
+
+
+def test_an_index_that_names_a_missing_file_or_a_link_outside_is_refused(folder) -> None:
+    index(folder, **{"transformer.wte.weight": "gone.safetensors"})
+    with pytest.raises(ModelError, match="'gone.safetensors', which is not there"):
+        load(folder)
+    outside = folder.parent / "outside.safetensors"
+    outside.write_bytes((folder / "model.safetensors").read_bytes())
+    (folder / "gone.safetensors").symlink_to(outside)
+    with pytest.raises(ModelError, match="a link to a file outside of the folder"):
+        load(folder)
+
+
+def test_the_links_of_the_hubs_cache_are_followed(folder) -> None:
+    home = folder.parent / "models--x--y"
+    (home / "blobs").mkdir(parents=True)
+    (home / "snapshots").mkdir()
+    snapshot = folder.rename(home / "snapshots" / "0123abc")
+    (snapshot / "model.safetensors").rename(home / "blobs" / "ff00")
+    (snapshot / "model.safetensors").symlink_to("../../blobs/ff00")
+    index(snapshot)
+    load(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]", "is not a JSON object"),
+        ('["model.safetensors"]', "is not a JSON object"),
+        ("{}", "has no weight_map"),
+        ('{"weight_map": []}', "has no weight_map"),
+        ('{"weight_map": {}}', "has no weight_map"),
+        ("{", "is not valid JSON"),
+        ("[" * 100_000 + "]" * 100_000, "is nested too deeply"),
+    ],
+)
+def test_an_index_that_is_damaged_is_a_sentence(folder, content, message) -> None:
+    (folder / INDEX).write_text(content)
+    with pytest.raises(ModelError, match=message):
+        load(folder)
+
+
+def config(folder, **values):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"n_layer": 10**9},
+        {"n_layer": -1},
+        {"n_layer": "two"},
+        {"n_embd": 0},
+        {"n_head": 0},
+        {"n_head": 7},
+        {"n_embd": 10**12},
+        {"vocab_size": -5},
+        {"vocab_size": 10**15},
+        {"model_type": "no such"},
+        {"model_type": 7},
+        {"model_type": ["gpt2"]},
+        {"activation_function": 3},
+        {"activation_function": "no such"},
+        {"dtype": "int3"},
+        {"quantization_config": 5},
+        {"transformers_weights": "../x.safetensors"},
+        {"transformers_weights": "x.bin"},
+    ],
+    ids=str,
+)
+def test_an_absurd_config_is_exit_code_2(folder, tmp_path, values, capsys) -> None:
+    config(folder, **values)
+    (tmp_path / "texts.jsonl").write_text('{"text": "a"}\n')
+    words = ["score", str(folder), str(tmp_path / "texts.jsonl"), "--out", str(tmp_path / "out")]
+    assert run(words) == 2
+    assert "unforeseen" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ['{"a":' * 100_000 + "1" + "}" * 100_000, "[" * 100_000, "3"])
+def test_a_config_that_is_nested_or_no_object_is_a_sentence(folder, content) -> None:
+    (folder / "config.json").write_text(content)
+    with pytest.raises(ModelError, match="nested too deeply|not a JSON object"):
+        load(folder)
