@@ -19,7 +19,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -169,26 +169,36 @@ class Run:
         """The shards under `name` (lower-case letters, digits, hyphens) so far."""
         return Series(self.folder, name)
 
-    def merge(self, series: Series, target: Path) -> None:
-        """Write the bodies of a series end to end as `target`; see `publish`."""
+    def merge(self, series: Series, target: Path, *, replaces: Collection[str] = ()) -> None:
+        """Write the bodies of a series end to end as `target`; see `publish`.
+
+        The file is readable by its owner only.
+        """
 
         def write(path: Path) -> None:
-            with atomic_writer(path) as out:
+            with atomic_writer(path, private=True) as out:
                 for shard in series:
                     out.write(shard.body)
 
-        publish(self.folder, target, write)
+        publish(self.folder, target, write, replaces=replaces)
 
     def discard(self) -> None:
         """Remove the folder; see `discard_run`."""
         discard_run(self.folder)
 
 
-def publish(folder: str | os.PathLike[str], target: Path, write: Callable[[Path], object]) -> None:
+def publish(
+    folder: str | os.PathLike[str],
+    target: Path,
+    write: Callable[[Path], object],
+    *,
+    replaces: Collection[str],
+) -> None:
     """Let `write` make a run's result in the run's folder, and move it to `target`.
 
     What a kill leaves of a file that was being written lies in the folder then, not
-    beside the target, and is removed with it. Both are on one file system.
+    beside the target, and is removed with it. Both are on one file system. A file that
+    holds none of the kinds in `replaces` is not replaced.
 
     Raises
     ------
@@ -196,7 +206,7 @@ def publish(folder: str | os.PathLike[str], target: Path, write: Callable[[Path]
         If the result cannot be written or there is no room; the shards stay.
     """
     result = Path(folder) / RESULT
-    check_kind(Path(target))
+    check_kind(Path(target), replaces)
     try:
         write(result)
         result.replace(target)
