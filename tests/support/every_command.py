@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from classifiers import save_outputs
+from classifiers import save_models, save_outputs
 from gate_audits import exact, extraction
 from histories import make_history
 
@@ -66,7 +66,7 @@ COMMANDS = {
     ),
     "membership risk": ("membership", "risk", *PAIR, "--out", ">risk.parquet"),
     "membership models": (
-        *("membership", "models", "<target.npz", "<shadow.npz", "<third.npz"),
+        *("membership", "models", *(f"<model{number}.npz" for number in range(4))),
         *("--attacks", "S", "--out", ">models/"),
     ),
     "membership text": (
@@ -139,5 +139,6 @@ def lay_all(folder: Path) -> None:
     checked |= verify(folder / "canaried.jsonl", drawn).to_dict()
     (folder / "verification.json").write_text(json.dumps(checked))
     make_history().save(folder / "history.json")
-    for seed, name in enumerate(("target", "shadow", "third")):
+    save_models(folder, 4, samples=40)
+    for seed, name in enumerate(("target", "shadow")):
         save_outputs(folder / f"{name}.npz", seed, samples=120)
