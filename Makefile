@@ -21,7 +21,7 @@ help:  ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: $(READY)  ## Run the main job on the standard library's own prose; the report lies in demo/.
-	$(BIN)/canary demo --out demo/
+	$(BIN)/canary demo --out demo/ --force
 
 test: $(READY)  ## Run the tests.
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)

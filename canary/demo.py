@@ -32,7 +32,10 @@ from torch import Tensor, nn
 
 import canary
 from canary.audits.extracting import with_extractions
+from canary.audits.result import KIND
+from canary.corpus.canaries import KIND as CANARY_SET
 from canary.records.files import atomic_write, make_folder
+from canary.records.there import CORPORA, MODEL_PART, PAGES, WEIGHTS
 from canary.reports.extractions import MODEL_ARGUMENTS, extract_command
 from canary.statistics.numbers import plural
 from canary.statistics.units import LN2
@@ -44,10 +47,31 @@ if TYPE_CHECKING:
     from canary.audits.result import Audit
     from canary.scoring.batcher import Stage
 
-__all__ = ["FULL", "CharacterLSTM", "Settings", "build", "characters", "prose", "run", "train"]
+__all__ = [
+    "FILES",
+    "FULL",
+    "CharacterLSTM",
+    "Settings",
+    "build",
+    "characters",
+    "prose",
+    "run",
+    "train",
+]
 
 START = "\n"
 """Stands before and after every sentence in training, so the audit begins there, too."""
+
+FILES = {
+    "canaries.json": (CANARY_SET,),
+    "corpus.jsonl": CORPORA,
+    "model/config.json": (MODEL_PART,),
+    "model/tokenizer.json": (MODEL_PART,),
+    "model/model.safetensors": (WEIGHTS,),
+    "audit.json": (KIND,),
+    "report.html": PAGES,
+}
+"""What `run` writes, and the kinds of files that each may replace."""
 
 _BATCH = 16
 _EMBEDDING = 32
@@ -123,7 +147,7 @@ def run(
     Raises
     ------
     OutputError
-        If `out` cannot be written to.
+        If `out` cannot be written to, or holds another canary set.
 
     Notes
     -----
@@ -134,6 +158,8 @@ def run(
     stage = stage or (lambda name, total: lambda done: None)
     say = say or (lambda line: None)
     make_folder(out)
+    make_folder(out)
+    place = out / "canaries.json"
 
     corpus = prose(settings.sentences)
     say(f"Corpus: {len(corpus):,} sentences of Python's own documentation")
@@ -145,6 +171,7 @@ def run(
         controls=settings.controls,
         seed=seed,
     )
+    canaries.check_place(place)
     if inject:
         corpus = canary.inject(corpus, canaries, seed=seed)
         say(f"Injected: {canary.verify(corpus, canaries).summary()}")
@@ -171,9 +198,9 @@ def run(
         command = extract_command(audit, extraction, canaries=str(out / "canaries.json"))
         say(f"Extracted {plural(len(extraction.candidates), 'candidate')}; in clear: {command}")
 
-    canaries.save(out / "canaries.json")
+    canaries.save(place)
     lines = [json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts]
-    atomic_write(out / "corpus.jsonl", "".join(lines))
+    atomic_write(out / "corpus.jsonl", "".join(lines), private=True)
     _save(model, tokenizer, make_folder(out / "model"))
     audit.save(out / "audit.json")
     say(f"Report: {canary.report(audit, out / 'report.html')}")

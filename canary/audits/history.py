@@ -276,7 +276,7 @@ class History:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the history as versioned JSON, atomically."""
-        dump_document(path, KIND, SCHEMA, self.to_dict())
+        dump_document(path, KIND, SCHEMA, self.to_dict(), private=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> History:

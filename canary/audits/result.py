@@ -326,7 +326,7 @@ class Audit:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the audit as versioned JSON, atomically."""
-        dump_document(path, KIND, SCHEMA, self.to_dict())
+        dump_document(path, KIND, SCHEMA, self.to_dict(), private=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Audit:

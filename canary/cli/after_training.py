@@ -21,6 +21,7 @@ from canary.cli.options import (
     Draws,
     ExposureMethod,
     FigureName,
+    Force,
     Json,
     Method,
     Model,
@@ -56,6 +57,7 @@ def score(
             "many tokens of the one before as context.  [default: refuse such texts]",
         ),
     ] = None,
+    force: Force = False,
     *,
     options: ModelOptions,
     as_json: Json = False,
@@ -67,11 +69,14 @@ def score(
     started again with the same words; until it is done its finished pieces lie in
     OUT.parts.
     """
+    from canary.records.shards import finished_pieces
+    from canary.records.there import JSON_LINES
     from canary.scoring.files import parts_of, score_file
 
     files = [*model_files(model), *model_files(options.tokenizer)]
     read = [texts, *files, *factory_file(options.factory)]
-    check_outputs([out], inputs=read)
+    begun = finished_pieces(parts_of(out)) > 0
+    check_outputs([(out, (JSON_LINES,))], inputs=read, force=force or begun)
     loaded = options.load(model)
     with resumable(parts_of(out)), Bars() as bars:
         done = score_file(
@@ -112,6 +117,7 @@ def audit(
     ] = 10_000,
     draws: Draws = 20_000,
     seed: Seed = 0,
+    force: Force = False,
     *,
     options: ModelOptions,
     as_json: Json = False,
@@ -128,14 +134,20 @@ def audit(
     from canary.corpus.canaries import CanarySet
     from canary.records.files import folder_made
     from canary.records.shards import discard_run, finished_pieces, publish
+    from canary.records.there import PAGES
     from canary.reports.html import report as write_report
 
     chosen = CanarySet.load(canaries)
     with folder_made(out) as folder:
         numbers, page, parts = folder / "audit.json", folder / "report.html", folder / "parts"
-        check_outputs([numbers, page], inputs=[canaries, *factory_file(options.factory)])
+        earlier = finished_pieces(parts)
+        check_outputs(
+            [(numbers, (KIND,)), (page, PAGES)],
+            inputs=[canaries, *factory_file(options.factory)],
+            force=force or earlier > 0,
+        )
         loaded = options.load(model)
-        if earlier := finished_pieces(parts):
+        if earlier:
             say(
                 "Going on from what an earlier run of this command finished "
                 f"({plural(earlier, 'piece')} in {parts}); what is counted is the rest"
@@ -161,8 +173,8 @@ def audit(
                     batch_size=options.batch_size,
                     stage=bars.stage,
                 )
-        publish(parts, numbers, result.save)
-        publish(parts, page, partial(write_report, result))
+        publish(parts, numbers, result.save, replaces=(KIND,))
+        publish(parts, page, partial(write_report, result), replaces=PAGES)
         discard_run(parts)
     show_audit(result)
     say(f"The report is {page}; its numbers are in {numbers}")
@@ -254,6 +266,7 @@ def report(
     labels: _Labels = None,
     test_losses: _TestLosses = None,
     test_scores: _TestScores = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write the report of an audit again, or compare several.
@@ -262,9 +275,11 @@ def report(
     Pareto front. What cannot be compared is said and not joined. Of the history of a training
     that was watched, it shows exposure against training steps.
     """
+    from canary.records.there import PAGES
     from canary.reports.html import report as write_report
 
-    check_outputs([out], inputs=[*audit_files, *(test_scores or [])])
+    read = [*map(audit_in, audit_files), *(test_scores or [])]
+    check_outputs([(out, PAGES)], inputs=read, force=force)
     losses = _losses(test_losses, test_scores)
     results = _results_in(audit_files)
     chosen = labels or _file_labels(results, audit_files)
@@ -310,12 +325,15 @@ def plot(
     labels: _Labels = None,
     test_losses: _TestLosses = None,
     test_scores: _TestScores = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write a figure of audits or of a training, for print."""
+    from canary.records.there import FIGURES
     from canary.reports.plotting import plot_file
 
-    check_outputs([out], inputs=[*audit_files, *(test_scores or [])])
+    read = [*map(audit_in, audit_files), *(test_scores or [])]
+    check_outputs([(out, FIGURES)], inputs=read, force=force)
     losses = _losses(test_losses, test_scores)
     results = _results_in(audit_files)
     figure = plot_file(
@@ -377,6 +395,7 @@ def demo(
         bool, typer.Option("--inject/--no-inject", help="Whether the canaries go in at all.")
     ] = True,
     seed: Seed = 0,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Run the whole job on prose that ships inside Python.
@@ -385,9 +404,12 @@ def demo(
     put in, and no alarm may come of it.
     """
     from canary.audits.result import KIND, SCHEMA
-    from canary.demo import run
+    from canary.demo import FILES, run
+    from canary.records.files import folder_made
 
-    with Bars() as bars:
+    written = [(out / name, kinds) for name, kinds in FILES.items()]
+    with folder_made(out), folder_made(out / "model"), Bars() as bars:
+        check_outputs(written, inputs=[], force=force)
         result = run(out, inject=inject, seed=seed, stage=bars.stage, say=bars.say)
     show_audit(result)
     secrets = [out / "canaries.json", *([out / "corpus.jsonl"] if inject else [])]

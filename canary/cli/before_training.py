@@ -83,12 +83,12 @@ def generate(
 
     The file holds the secrets and is readable by its owner only.
     """
+    from canary.corpus.canaries import KIND
     from canary.corpus.canaries import generate as draw
     from canary.formats.wordlists import read_words, with_words
 
     numbers = whole_numbers(repetitions, "--repetitions")
-    check_outputs([out], inputs=[words] if words else [])
-    _check_new(out, force=force)
+    check_outputs([(out, (KIND,))], inputs=[words] if words else [], force=force)
     canaries = draw(
         formats if words is None else with_words(formats, read_words(words)),
         repetitions=numbers,
@@ -97,7 +97,7 @@ def generate(
         seed=seed,
         coin_flips=coin_flips,
     )
-    canaries.save(out)
+    canaries.save(out, force=force)
     say(
         f"{plural(len(canaries.injected), 'canary', 'canaries')} and "
         f"{plural(len(canaries.controls), 'control')} are in {out}{_coins(canaries)}"
@@ -161,6 +161,7 @@ def inject(
         ),
     ] = True,
     seed: Seed = 0,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Put the canaries into a corpus.
@@ -171,10 +172,13 @@ def inject(
     """
     from canary.corpus.canaries import CanarySet
     from canary.corpus.injection import inject_file
+    from canary.corpus.placements import KIND
     from canary.records.parts import alone
+    from canary.records.there import CORPORA
 
     places = out.with_name(f"{out.name}.placements.json")
-    check_outputs([out, places], inputs=[corpus, canaries])
+    outputs = [(out, CORPORA), (places, (KIND,))]
+    check_outputs(outputs, inputs=[corpus, canaries], force=force)
     chosen = CanarySet.load(canaries)
     with alone(out):  # the places, too, are of one run
         with Bars() as bars:
@@ -285,6 +289,7 @@ def strip(
     file_format: FileFormat = None,
     separators: Separators = None,
     beside: Beside = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Take the canaries out of a corpus again.
@@ -294,8 +299,9 @@ def strip(
     """
     from canary.corpus.canaries import CanarySet
     from canary.corpus.stripping import strip_file
+    from canary.records.there import CORPORA
 
-    check_outputs([out], inputs=[corpus, canaries])
+    check_outputs([(out, CORPORA)], inputs=[corpus, canaries], force=force)
     chosen = CanarySet.load(canaries)
     with Bars() as bars:
         found = strip_file(
@@ -334,10 +340,13 @@ def discover(
     The file holds them and is readable by its owner only; nothing else shows them. An
     audit measures their exposure, without p-values: they were not drawn.
     """
+    from canary.corpus.canaries import KIND, CanarySet
     from canary.corpus.discovery import discover as find
+    from canary.records.document import kind_of
 
-    check_outputs([out], inputs=[corpus])
-    _check_new(out, force=force)
+    check_outputs([(out, (KIND,))], inputs=[corpus], force=force)
+    # What was found can be found again; what was drawn is gone.
+    again = force and (kind_of(out) != KIND or CanarySet.load(out).natural)
     with Bars() as bars:
         found = find(
             corpus,
@@ -346,7 +355,7 @@ def discover(
             file_format=file_format,
             progress=bars.file(corpus.name),
         )
-    found.save(out)
+    found.save(out, force=again)
     rows = [
         {
             "format": format.text,
@@ -360,12 +369,3 @@ def discover(
     say(f"They are in {out}, readable by you alone (mode 600)")
     if as_json:
         emit("canary discover", {"out": str(out), "formats": rows})
-
-
-def _check_new(out: Path, *, force: bool) -> None:
-    if out.exists() and not force:
-        raise OutputError(
-            "stands already, and may hold canaries that no audit can do without",
-            cure="name another file, or replace it with --force",
-            where=str(out),
-        )

@@ -66,9 +66,9 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
     (
         after_training.audit,
         "audit ./model --canaries canaries.json --draws 20000 --seed 0 --out audit/",
-        "audit ./model --canaries canaries.json --start-token '<|endoftext|>' --out audit/",
-        "audit ./model --canaries canaries.json --factory mymodel.py:build --out audit/",
-        "audit /models/it --canaries canaries.json --out audit/ --ray head:6379 --worker-gpus 1",
+        "audit ./model --canaries canaries.json --start-token '<|endoftext|>' --out audit/ --force",
+        "audit ./model --canaries canaries.json --factory mymodel.py:build --out own/",
+        "audit /models/it --canaries canaries.json --out large/ --ray head:6379 --worker-gpus 1",
     ),
     (
         after_training.exposure,
@@ -93,7 +93,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
         'report a/audit.json b/audit.json --label "dropout 0" --label "dropout 0.5" '
         "--test-loss 4.31 --test-loss 4.36 --out comparison.html",
         "report a/audit.json b/audit.json --test-scores a/scores.jsonl "
-        "--test-scores b/scores.jsonl --out comparison.html",
+        "--test-scores b/scores.jsonl --out comparison.html --force",
         "report output/canary_history.json --out training.html",
     ),
     (
@@ -107,7 +107,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
         "forgotten --query-model query.npz --target target.npz --calibration other1.npz "
         "--calibration other2.npz --out forgetting/",
         "forgotten --query-model query.jsonl --target unlearned.jsonl --calibration other.jsonl "
-        "--retrained retrained.jsonl --out forgetting/ --json",
+        "--retrained retrained.jsonl --out forgetting/ --force --json",
     ),
     (after_training.demo, "demo --out demo/"),
 )
@@ -115,7 +115,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
 _MEMBERSHIP: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
     (
         membership_commands.attack,
-        "membership attack --target target.npz --shadow shadow.npz --attacks all --out report/ "
+        "membership attack --target target.npz --shadow shadow.npz --attacks all --out membership/ "
         "--json",
     ),
     (
@@ -125,14 +125,14 @@ _MEMBERSHIP: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
     (
         many_models.models,
         "membership models model0.npz model1.npz model2.npz model3.npz model4.npz model5.npz "
-        "--attacks all --out report/ --json",
-        "membership models fleet/ --target 3 --alphas 0.01,0.1 --rule gaussian --out report/",
+        "--attacks all --out models/ --json",
+        "membership models fleet/ --target 3 --alphas 0.01,0.1 --rule gaussian --out fleet-models/",
     ),
     (
         text_membership.text,
-        "membership text ./model members.jsonl nonmembers.jsonl --attacks all --out report/ --json",
+        "membership text ./model members.jsonl nonmembers.jsonl --attacks all --out texts/ --json",
         "membership text ./model members.jsonl nonmembers.jsonl --reference ./model-b "
-        "--masked ./bert --window 64 --overlap 32 --out report/",
+        "--masked ./bert --window 64 --overlap 32 --out texts/ --force",
     ),
 )
 

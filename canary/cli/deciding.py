@@ -149,9 +149,11 @@ def check(
     from canary.audits.result import Audit
     from canary.corpus.canaries import CanarySet
     from canary.corpus.verification import Verification
+    from canary.gate.baselines import KIND as BASELINE
     from canary.gate.checking import check as judge
     from canary.gate.checking import new_baseline
     from canary.gate.verdict import KIND, SCHEMA
+    from canary.records.there import JUNIT, MARKDOWN
     from canary.reports.verdicts import write_junit, write_markdown
 
     if update_baseline and baseline is None:
@@ -175,10 +177,16 @@ def check(
         )
     read = [audit_in(file) for file in audit_files]
     read += [file for file in (canaries, verification) if file is not None]
-    written = [file for file in (junit, markdown) if file is not None]
-    if baseline is not None:
-        (written if update_baseline else read).append(baseline)
-    check_outputs(written, inputs=read)
+    written = [
+        (file, kinds)
+        for file, kinds in ((junit, (JUNIT,)), (markdown, (MARKDOWN,)))
+        if file is not None
+    ]
+    if baseline is not None and update_baseline:
+        written.append((baseline, (BASELINE,)))
+    elif baseline is not None:
+        read.append(baseline)
+    check_outputs(written, inputs=read, force=None)
     audits = [Audit.load(audit_in(file)) for file in audit_files]
     verified = None if verification is None else Verification.load(verification)
     made = new_baseline(audits, verification=verified) if update_baseline else None

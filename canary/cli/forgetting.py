@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from canary.cli.console import Bars, emit, say
-from canary.cli.options import Json
+from canary.cli.options import Force, Json
 from canary.cli.outputs import check_outputs
 from canary.errors import InputError
 
@@ -88,6 +88,7 @@ def forgotten(
         int, typer.Option("--resamples", min=1, help="Of samples and models, for the interval.")
     ] = 1000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the resamples.")] = 0,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Ask whether a model has forgotten a data set, the query set.
@@ -101,13 +102,14 @@ def forgotten(
     from canary.membership.forgetting import forgotten as compare
     from canary.records.document import dump_document
     from canary.records.files import folder_made
+    from canary.records.there import PAGES
     from canary.reports.forgetting_html import report_forgetting
 
     others = [*query_model, target, *calibration, *(retrained or [])]
     read = [*others, *(path for path in (unseen, query_data, calibration_data) if path)]
     with folder_made(out) as folder:
         numbers, page = folder / "forgetting.json", folder / "report.html"
-        check_outputs([numbers, page], inputs=read)
+        check_outputs([(numbers, (KIND,)), (page, PAGES)], inputs=read, force=force)
         sets = [None if path is None else _samples(path) for path in (query_data, calibration_data)]
         with Bars() as bars:
             found = compare(
@@ -126,7 +128,7 @@ def forgotten(
                 ),
             )
         body = found.to_dict()
-        dump_document(numbers, KIND, SCHEMA, body)
+        dump_document(numbers, KIND, SCHEMA, body, private=True)
         report_forgetting(found, page, name=target.name)
     for note in found.notes:
         say(f"{note}.")

@@ -11,7 +11,7 @@ import typer
 
 from canary.cli.console import Bars, emit, say, show_table
 from canary.cli.membership_commands import Confidence, Fprs, numbers_of
-from canary.cli.options import Json, Seed, decodable
+from canary.cli.options import Force, Json, Seed, decodable
 from canary.cli.outputs import check_outputs
 from canary.errors import InputError
 
@@ -82,6 +82,7 @@ def models(
     fpr: Fprs = None,
     confidence: Confidence = 0.95,
     seed: Seed = 0,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Attack classifiers by each other: tell what each was trained on by what the others say.
@@ -94,6 +95,7 @@ def models(
     from canary.membership.models_survey import survey_models
     from canary.records.document import dump_document
     from canary.records.files import folder_made
+    from canary.records.there import PAGES
     from canary.reports.membership_models_html import (
         model_cells,
         model_columns,
@@ -105,7 +107,7 @@ def models(
     alphas = numbers_of(levels, "--alphas")
     with folder_made(out) as folder:
         numbers, page = folder / "models.json", folder / "report.html"
-        check_outputs([numbers, page], inputs=outputs)
+        check_outputs([(numbers, (KIND,)), (page, PAGES)], inputs=outputs, force=force)
         with Bars() as bars:
             table, names = _measured(outputs, bars)
             found = survey_models(

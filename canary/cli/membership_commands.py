@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from canary.cli.console import Bars, emit, say, show_table
-from canary.cli.options import Json, Seed, decodable
+from canary.cli.options import Force, Json, Seed, decodable
 from canary.cli.outputs import check_outputs
 from canary.errors import InputError
 from canary.statistics.numbers import plural
@@ -117,6 +117,7 @@ def attack(
         ),
     ] = None,
     seed: Seed = 0,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Tell members of a classifier's training data from others, by what it says of them.
@@ -127,6 +128,7 @@ def attack(
     from canary.membership.survey import KIND, SCHEMA, survey
     from canary.records.document import dump_document
     from canary.records.files import folder_made
+    from canary.records.there import PAGES
     from canary.reports.membership_html import (
         attack_cells,
         attack_columns,
@@ -142,7 +144,7 @@ def attack(
     )
     with folder_made(out) as folder:
         numbers, page = folder / "membership.json", folder / "report.html"
-        check_outputs([numbers, page], inputs=[target, shadow])
+        check_outputs([(numbers, (KIND,)), (page, PAGES)], inputs=[target, shadow], force=force)
         with Bars() as bars:
             tables = [measure(place, keep_outputs=keep) for place in (target, shadow)]
             found = survey(
@@ -189,6 +191,7 @@ def risk(
     scale: _Scale = "log",
     least: _Least = 10,
     smooth: _Smooth = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write the privacy risk score of each sample: the chance that it is a member.
@@ -203,11 +206,12 @@ def risk(
     from canary.membership.smoothing import chosen_risk_scores
     from canary.membership.survey import class_risk_fields, risk_columns
     from canary.records.files import atomic_writer
+    from canary.records.there import PARQUET
     from canary.reports.membership_html import calibration_sentence, class_risk_sentence
     from canary.signals.checking import check_members
     from canary.signals.measuring import measure
 
-    check_outputs([out], inputs=[target, shadow])
+    check_outputs([(out, (PARQUET,))], inputs=[target, shadow], force=force)
     ending = out.suffix.lower()
     if ending not in _TABLES:
         raise InputError(
@@ -231,7 +235,7 @@ def risk(
     import pyarrow.parquet
 
     write = pyarrow.csv.write_csv if ending == ".csv" else pyarrow.parquet.write_table
-    with atomic_writer(out, private=True) as file:
+    with atomic_writer(out, private=True, replaces=(PARQUET,)) as file:
         write(pa.table(risk_columns(ours, found)), file)
     for note in notes:
         say(f"{note}.")

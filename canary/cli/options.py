@@ -149,7 +149,7 @@ Beside = Annotated[
         help="Text in another column of the canaries' own records; may be given several times.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the result of an earlier run.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same result.")]
 
 Model = Annotated[

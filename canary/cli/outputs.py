@@ -1,15 +1,19 @@
-"""What a command is about to write: nothing that it reads, and nothing it cannot write."""
+"""What a command is about to write: nothing that it reads, cannot write or was not asked for."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from canary.errors import OutputError
 from canary.records.files import check_writable
+from canary.records.there import kind_there
 
-__all__ = ["audit_in", "check_outputs", "factory_file", "model_files"]
+__all__ = ["Output", "audit_in", "check_outputs", "factory_file", "model_files"]
+
+Output = tuple[Path, Collection[str]]
+"""A file that will be written, and the kinds of which it may replace one."""
 
 _OF_A_MODEL = (
     *("config.json", "generation_config.json", "*.safetensors*", "tokenizer*"),
@@ -17,30 +21,55 @@ _OF_A_MODEL = (
 )
 
 
-def check_outputs(outputs: Sequence[Path], *, inputs: Sequence[Path]) -> None:
+def check_outputs(
+    outputs: Sequence[Output], *, inputs: Sequence[Path], force: bool | None = False
+) -> None:
     """Check all outputs of a command before the first is written.
+
+    Parameters
+    ----------
+    outputs : sequence of Output
+    inputs : sequence of Path
+        What the command reads.
+    force : bool, optional
+        Whether an earlier result is replaced. None: it is if it is of the kind, for verdicts,
+        which cost nothing to make again.
 
     Raises
     ------
     OutputError
         If one is an input (by another name, a link or a hard link as well) or another
-        output, or cannot be written.
+        output, cannot be written, or would replace something.
     """
-    for number, output in enumerate(outputs):
+    for number, (output, _) in enumerate(outputs):
         if any(_same(output, given) for given in inputs):
             raise OutputError(
                 "is read by this command, and what is read is never modified",
                 cure="name another file to write",
                 where=str(output),
             )
-        if any(_same(output, other) for other in outputs[:number]):
+        if any(_same(output, other) for other, _ in outputs[:number]):
             raise OutputError(
                 "is where another result of this command goes",
                 cure="name another file to write",
                 where=str(output),
             )
-    for output in outputs:
-        check_writable(output)
+    for output, replaces in outputs:
+        check_writable(output, replaces=replaces)
+        if force or not output.is_file() or not output.stat().st_size:
+            continue
+        if force is None and kind_there(output) not in replaces:
+            raise OutputError(
+                f"holds something else than {' or '.join(replaces)}",
+                cure="name another file, or remove this one yourself if you need it no more",
+                where=str(output),
+            )
+        if force is False:
+            raise OutputError(
+                "exists already",
+                cure="name another place, or replace it with --force",
+                where=str(output),
+            )
 
 
 def model_files(model: str | None) -> list[Path]:

@@ -12,7 +12,7 @@ import typer
 from canary.cli.console import Bars, emit, resumable, say, show_table
 from canary.cli.membership_commands import Confidence, Fprs, ReportFolder, numbers_of
 from canary.cli.model_options import ModelOptions, takes_model_options
-from canary.cli.options import Column, Json, Model, Seed, decodable
+from canary.cli.options import Column, Force, Json, Model, Seed, decodable
 from canary.cli.outputs import check_outputs, factory_file, model_files
 
 __all__ = ["text"]
@@ -107,6 +107,7 @@ def text(
     fpr: Fprs = None,
     confidence: Confidence = 0.95,
     seed: Seed = 0,
+    force: Force = False,
     *,
     options: ModelOptions,
     as_json: Json = False,
@@ -124,7 +125,8 @@ def text(
     from canary.membership.words import check_enough_texts
     from canary.records.document import dump_document
     from canary.records.files import folder_made
-    from canary.records.shards import discard_run, publish
+    from canary.records.shards import discard_run, finished_pieces, publish
+    from canary.records.there import PAGES
     from canary.reports.membership_html import attack_cells, attack_columns
     from canary.reports.membership_text_html import (
         length_cells,
@@ -148,7 +150,9 @@ def text(
             *model_files(options.tokenizer),
         ]
         read = [members, nonmembers, *models, *factory_file(options.factory)]
-        check_outputs([numbers, page], inputs=read)
+        begun = finished_pieces(parts) > 0
+        outputs = [(numbers, (KIND,)), (page, PAGES)]
+        check_outputs(outputs, inputs=read, force=force or begun)
         texts = read_texts(members, nonmembers, column=column)
         # What would be refused after hours is refused before them.
         check_confidence(confidence, "--confidence")
@@ -190,8 +194,9 @@ def text(
             )
         found = replace(found, notes=(*texts.notes, *found.notes))
         body = {**texts.facts(), **found.to_dict()}
-        publish(parts, numbers, lambda path: dump_document(path, KIND, SCHEMA, body, private=True))
-        publish(parts, page, partial(report_text_membership, found))
+        write = partial(dump_document, kind=KIND, schema=SCHEMA, body=body, private=True)
+        publish(parts, numbers, write, replaces=(KIND,))
+        publish(parts, page, partial(report_text_membership, found), replaces=PAGES)
         discard_run(parts)
     show_table(
         attack_columns(found),

@@ -18,12 +18,13 @@ from canary.corpus.consistency import (
     check_room,
     check_texts,
 )
-from canary.errors import InputError, RecordError
+from canary.errors import InputError, OutputError, RecordError
 from canary.formats.format import Format
-from canary.records.document import dump_document, load_document
+from canary.records.document import dump_document, load_document, render_document
 from canary.records.fields import check_fields, int_field, list_field, text_field
 from canary.records.given import flag, of_kind, whole_number
 from canary.records.sealing import sealed
+from canary.records.there import kind_there
 
 __all__ = ["Canary", "CanarySet", "canary_set", "generate"]
 
@@ -244,9 +245,37 @@ class CanarySet:
             raise RecordError(error.problem, cure=error.cure, where=error.where) from error
 
     @sealed
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the set as versioned JSON, atomically, readable by its owner only."""
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the set as versioned JSON, atomically, readable by its owner only.
+
+        Parameters
+        ----------
+        path : path-like
+        force : bool
+            Whether another canary set at `path` is replaced. No audit of a model that was
+            trained with it can be made without it.
+
+        Raises
+        ------
+        OutputError
+            If there is another set, or the file cannot be written.
+        """
+        if not force:
+            self.check_place(path)
         dump_document(path, KIND, SCHEMA, self.to_dict(), private=True)
+
+    @sealed
+    def check_place(self, path: str | os.PathLike[str]) -> None:
+        """Refuse a path with another canary set, by an OutputError."""
+        same = render_document(KIND, SCHEMA, self.to_dict()).encode()
+        if kind_there(path) == KIND and Path(path).read_bytes() != same:
+            raise OutputError(
+                "holds another canary set, and models that were trained with it cannot be "
+                "audited without it",
+                cure="name another file, or remove this one yourself (canary generate --force "
+                "replaces it, as does save(force=True))",
+                where=str(path),
+            )
 
     @classmethod
     @sealed

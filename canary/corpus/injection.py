@@ -37,6 +37,7 @@ from canary.corpus.tables import (
 from canary.errors import InputError
 from canary.records.files import atomic_writer
 from canary.records.sealing import sealed
+from canary.records.there import CORPORA
 
 __all__ = ["inject", "inject_file"]
 
@@ -245,7 +246,7 @@ def inject_file(
             raise InputError("splicing reads every record", cure="leave check on")
     others = check_beside(beside, names, mode)
     job = Job(canaries, names, seed, between, check, others)
-    with atomic_writer(target, like=source) as out:
+    with atomic_writer(target, like=source, replaces=CORPORA) as out:
         if layout is None:
             placed = inject_parquet(source, out, job, progress)
         else:

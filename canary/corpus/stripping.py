@@ -37,6 +37,7 @@ from canary.corpus.tables import (
 )
 from canary.records.files import atomic_writer
 from canary.records.sealing import sealed
+from canary.records.there import CORPORA
 
 __all__ = ["Stripped", "strip", "strip_file"]
 
@@ -136,7 +137,7 @@ def strip_file(
     between = check_separators(separators, layout.separators if layout else SEPARATORS)
     others = check_beside(beside, names)
     job = Job(canaries, names, seed=0, separators=between, beside=others)
-    with atomic_writer(target, like=source) as out:
+    with atomic_writer(target, like=source, replaces=CORPORA) as out:
         if layout is None:
             found = strip_parquet(source, out, job, progress)
         else:

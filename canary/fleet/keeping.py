@@ -18,6 +18,7 @@ from canary.fleet.fingerprints import print_of
 from canary.records.document import load_document
 from canary.records.files import atomic_write
 from canary.records.shards import KIND, MANIFEST, SCHEMA, Run, Series, Shard
+from canary.records.there import WEIGHTS
 from canary.signals.table import Origin, SignalTable, numbers_there
 from canary.workers.base import Plain
 
@@ -75,7 +76,8 @@ class Kept:
         """Keep a result; when this returns, no kill undoes it."""
         if self.weights:
             # First: a result stands for a checkpoint that is there.
-            atomic_write(checkpoint_path(self.run.folder, key), _tensors(result["weights"]))
+            place = checkpoint_path(self.run.folder, key)
+            atomic_write(place, _tensors(result["weights"]), private=True, replaces=(WEIGHTS,))
         about = {"key": key, "classes": result["classes"], "seconds": result["seconds"]}
         if self.outputs:
             _add(self.run.series(_beside(key)), about, {"outputs": result["outputs"]})

@@ -142,7 +142,8 @@ class Baseline:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as versioned JSON, atomically; the same audits give the same bytes."""
-        dump_document(path, KIND, SCHEMA, {"audits": [a.to_dict() for a in self.audits]})
+        body = {"audits": [a.to_dict() for a in self.audits]}
+        dump_document(path, KIND, SCHEMA, body, private=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Baseline:

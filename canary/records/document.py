@@ -47,8 +47,11 @@ def dump_document(
     *,
     private: bool = False,
 ) -> None:
-    """Write a document atomically; `private` gives it owner-only permissions."""
-    atomic_write(path, render_document(kind, schema, body), private=private)
+    """Write a document atomically; `private` gives it owner-only permissions.
+
+    Only a document of the same kind is replaced.
+    """
+    atomic_write(path, render_document(kind, schema, body), private=private, replaces=(kind,))
 
 
 def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import IO
 
 from canary.errors import OutputError
 from canary.records.parts import begin_part
+from canary.records.there import check_replaceable
 
 __all__ = [
     "atomic_write",
@@ -33,6 +34,7 @@ def atomic_writer(
     *,
     private: bool = False,
     like: str | os.PathLike[str] | None = None,
+    replaces: Collection[str] | None = None,
 ) -> Iterator[IO[bytes]]:
     """Open a binary file that appears under `path` only when the block ends well.
 
@@ -54,16 +56,20 @@ def atomic_writer(
     like : path-like, optional
         A file whose readers and writers may read and write this one too, whatever the
         umask says: it is made of that one's content.
+    replaces : collection of str, optional
+        Kinds of files whose place it may take; see `canary.records.there`. Unless given, all
+        but the documents of this program.
 
     Raises
     ------
     OutputError
-        If `path` is something else than a file, its folder does not exist or cannot be
-        written to, the disk is full, or another process is writing `path`.
+        If `path` is something else than a file, or a file that may not be replaced, its folder
+        does not exist or cannot be written to, the disk is full, or another process is writing
+        `path`.
     """
     target = Path(path)
     bits = _permissions(private=private, like=like)
-    handle, part = _begin(target)
+    handle, part = _begin(target, replaces)
     try:
         with os.fdopen(handle, "wb") as file:
             try:
@@ -78,7 +84,9 @@ def atomic_writer(
         raise
 
 
-def check_writable(path: str | os.PathLike[str]) -> None:
+def check_writable(
+    path: str | os.PathLike[str], *, replaces: Collection[str] | None = None
+) -> None:
     """Find out whether `atomic_writer` could begin to write `path`; nothing is left behind.
 
     For a result that is written behind another one, or after hours.
@@ -88,14 +96,14 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     OutputError
         As `atomic_writer`.
     """
-    handle, part = _begin(Path(path))
+    handle, part = _begin(Path(path), replaces)
     part.unlink()
     os.close(handle)
 
 
-def _begin(target: Path) -> tuple[int, Path]:
+def _begin(target: Path, replaces: Collection[str] | None) -> tuple[int, Path]:
     """A new temporary file beside `target`, which must be a file or absent."""
-    check_kind(target)
+    check_kind(target, replaces)
     try:
         return begin_part(target)
     except OutputError:
@@ -104,13 +112,14 @@ def _begin(target: Path) -> tuple[int, Path]:
         raise _unwritable(target, error) from error
 
 
-def check_kind(target: Path) -> None:
+def check_kind(target: Path, replaces: Collection[str] | None = None) -> None:
     """Refuse what `atomic_writer` does not replace, by an OutputError."""
     try:
         mode = target.lstat().st_mode
     except (OSError, ValueError):  # nothing there, or nothing that could be there
         return
     if stat.S_ISREG(mode):
+        check_replaceable(target, replaces)
         return
     if target.is_dir():
         problem, cure = "is a folder, a file was expected", "name a file in it"
@@ -142,12 +151,18 @@ def _commit(file: IO[bytes], part: Path, target: Path, bits: int) -> None:
         raise _unwritable(target, error) from error
 
 
-def atomic_write(path: str | os.PathLike[str], data: str | bytes, *, private: bool = False) -> None:
+def atomic_write(
+    path: str | os.PathLike[str],
+    data: str | bytes,
+    *,
+    private: bool = False,
+    replaces: Collection[str] | None = None,
+) -> None:
     """Write `data` (text as UTF-8) to `path`, wholly or not at all.
 
-    See `atomic_writer` for permissions and errors.
+    See `atomic_writer` for permissions, what is replaced, and errors.
     """
-    with atomic_writer(path, private=private) as file:
+    with atomic_writer(path, private=private, replaces=replaces) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
 

@@ -14,26 +14,29 @@ A run with another identity is refused, so that no result is ever a mixture of t
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from canary.errors import OutputError, RecordError
-from canary.records.document import dump_document, load_document
-from canary.records.files import (
-    atomic_write,
-    atomic_writer,
-    check_kind,
-    folder_made,
-    make_folder,
+from canary.records.document import dump_document
+from canary.records.files import atomic_write, atomic_writer, check_kind, folder_made
+from canary.records.run_folder import (
+    KIND,
+    MANIFEST,
+    RESULT,
+    SCHEMA,
+    begun_in,
+    discard_run,
+    is_run,
+    run_folder,
 )
 
 __all__ = [
@@ -52,14 +55,6 @@ __all__ = [
     "publish",
 ]
 
-KIND = "canary unfinished run"
-SCHEMA = 1
-
-MANIFEST = "manifest.json"
-"""In the folder of a run: what it is."""
-
-_RESULT = "result"
-_OURS = re.compile(r"(\.?(manifest\.json|result|[a-z0-9-]+\.\d{8}\.shard)(\..*\.part)?)")
 _SHOWN = 40
 
 
@@ -174,34 +169,44 @@ class Run:
         """The shards under `name` (lower-case letters, digits, hyphens) so far."""
         return Series(self.folder, name)
 
-    def merge(self, series: Series, target: Path) -> None:
-        """Write the bodies of a series end to end as `target`; see `publish`."""
+    def merge(self, series: Series, target: Path, *, replaces: Collection[str] = ()) -> None:
+        """Write the bodies of a series end to end as `target`; see `publish`.
+
+        The file is readable by its owner only.
+        """
 
         def write(path: Path) -> None:
-            with atomic_writer(path) as out:
+            with atomic_writer(path, private=True) as out:
                 for shard in series:
                     out.write(shard.body)
 
-        publish(self.folder, target, write)
+        publish(self.folder, target, write, replaces=replaces)
 
     def discard(self) -> None:
         """Remove the folder; see `discard_run`."""
         discard_run(self.folder)
 
 
-def publish(folder: str | os.PathLike[str], target: Path, write: Callable[[Path], object]) -> None:
+def publish(
+    folder: str | os.PathLike[str],
+    target: Path,
+    write: Callable[[Path], object],
+    *,
+    replaces: Collection[str],
+) -> None:
     """Let `write` make a run's result in the run's folder, and move it to `target`.
 
     What a kill leaves of a file that was being written lies in the folder then, not
-    beside the target, and is removed with it. Both are on one file system.
+    beside the target, and is removed with it. Both are on one file system. A file that
+    holds none of the kinds in `replaces` is not replaced.
 
     Raises
     ------
     OutputError
         If the result cannot be written or there is no room; the shards stay.
     """
-    result = Path(folder) / _RESULT
-    check_kind(Path(target))
+    result = Path(folder) / RESULT
+    check_kind(Path(target), replaces)
     try:
         write(result)
         result.replace(target)
@@ -209,22 +214,10 @@ def publish(folder: str | os.PathLike[str], target: Path, write: Callable[[Path]
         raise _resumable(error, target) from error
 
 
-def discard_run(folder: str | os.PathLike[str]) -> None:
-    """Remove what a run kept in its folder, and the folder if nothing else is in it."""
-    place = Path(folder)
-    (place / MANIFEST).unlink(missing_ok=True)  # first: without it nothing else counts
-    _clear(place)
-    try:
-        place.rmdir()
-    except OSError as error:
-        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
-            raise
-
-
 def finished_pieces(folder: str | os.PathLike[str]) -> int:
     """How many pieces of an unfinished run lie in a folder; 0 if there is none."""
     place = Path(folder)
-    return sum(1 for _ in place.glob("*.shard")) if (place / MANIFEST).exists() else 0
+    return sum(1 for _ in place.glob("*.shard")) if is_run(place) else 0
 
 
 @dataclass(frozen=True)
@@ -294,10 +287,11 @@ def open_run(
     RecordError
         If the run was begun with something else, which is named.
     OutputError
-        If the folder cannot be written to, or another process is at work in it.
+        If the folder holds anything and no run began in it, if it cannot be written to, or
+        if another process is at work in it. Nothing in it was touched.
     """
     # A full disk leaves not even an empty folder.
-    with folder_made(Path(folder).parent), _opened(Path(folder), identity, refusal) as run:
+    with folder_made(Path(folder).parent), _opened(run_folder(folder), identity, refusal) as run:
         yield run
 
 
@@ -308,24 +302,18 @@ def _opened(
     refusal: Callable[[Sequence[Difference]], tuple[str, str]],
 ) -> Iterator[Run]:
     """`open_run`, in a folder that is there."""
-    with suppress(FileExistsError):
-        place.mkdir(mode=0o700)
-    make_folder(place)
     with _held(place):
-        for path in place.iterdir():  # what a killed process was writing
-            if _is_ours(path) and path.suffix == ".part":
-                path.unlink(missing_ok=True)
-        manifest = place / MANIFEST
-        if manifest.exists():
-            _check(load_document(manifest, KIND, SCHEMA), identity, place, refusal)
-        else:
-            _clear(place)
+        begun = begun_in(place)
+        if begun is None:
+            about = {"identity": dict(identity)}
             try:
-                dump_document(manifest, KIND, SCHEMA, {"identity": dict(identity)}, private=True)
+                dump_document(place / MANIFEST, KIND, SCHEMA, about, private=True)
             except OutputError:
                 with suppress(OSError):
                     place.rmdir()
                 raise
+        else:
+            _check(begun["identity"], identity, place, refusal)
         try:
             yield Run(place)
         except BaseException:
@@ -375,18 +363,11 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _check(
-    manifest: Mapping[str, Any],
+    begun: Mapping[str, Any],
     identity: Mapping[str, Any],
     folder: Path,
     refusal: Callable[[Sequence[Difference]], tuple[str, str]],
 ) -> None:
-    begun = manifest.get("identity")
-    if not isinstance(begun, dict):
-        raise RecordError(
-            "does not say what the run is",
-            cure=f"remove {folder} to begin anew",
-            where=str(folder / MANIFEST),
-        )
     now = json.loads(json.dumps(identity))  # tuples become lists, as they did in the file
     if found := differences(begun, now):
         problem, cure = refusal(found)
@@ -409,16 +390,6 @@ def _shown(value: object) -> str | None:
     if isinstance(value, str | int | float) and len(repr(value)) <= _SHOWN:
         return repr(value)
     return None
-
-
-def _is_ours(path: Path) -> bool:
-    return _OURS.fullmatch(path.name) is not None
-
-
-def _clear(folder: Path) -> None:
-    for path in folder.iterdir():
-        if _is_ours(path):
-            path.unlink(missing_ok=True)
 
 
 def _resumable(error: OSError, path: Path) -> OutputError:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from canary.records.files import atomic_write
+from canary.records.there import PAGES
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.forgetting_figures import draw_forgetting
 from canary.reports.pages import page, software
@@ -43,7 +44,7 @@ def report_forgetting(found: Forgetting, path: str | os.PathLike[str], *, name: 
         If the file cannot be written.
     """
     target = Path(path)
-    atomic_write(target, render(found, name=name))
+    atomic_write(target, render(found, name=name), private=True, replaces=PAGES)
     return target
 
 

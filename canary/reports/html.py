@@ -17,6 +17,7 @@ from canary.errors import InputError
 from canary.records.files import atomic_write
 from canary.records.given import file_path, one_or_more
 from canary.records.sealing import sealed
+from canary.records.there import PAGES
 from canary.reports.cells import EXPOSURE_COLUMNS, exposure_cells
 from canary.reports.comparing import compare
 from canary.reports.comparison_html import render_comparison
@@ -89,7 +90,7 @@ def report(
                 "labels and test losses are for comparing audits, and this is a history",
                 cure="leave them away",
             )
-        atomic_write(target, render_history(audits))
+        atomic_write(target, render_history(audits), private=True, replaces=PAGES)
         return target
     cure = "give what canary.audit or Audit.load returned"
     given = one_or_more(audits, Audit, "an audit, several audits, or a history", cure=cure)
@@ -102,7 +103,7 @@ def report(
         )
     else:
         html = render_comparison(compare(given, labels=labels, test_losses=test_losses))
-    atomic_write(target, html)
+    atomic_write(target, html, private=True, replaces=PAGES)
     return target
 
 

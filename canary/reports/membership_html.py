@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canary.records.files import atomic_write
+from canary.records.there import PAGES
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.membership_figures import draw_risks, draw_roc, risk_counts
 from canary.reports.pages import page, software
@@ -63,7 +64,7 @@ def report_membership(found: Survey, path: str | os.PathLike[str]) -> Path:
         If the file cannot be written.
     """
     target = Path(path)
-    atomic_write(target, render(found), private=True)
+    atomic_write(target, render(found), private=True, replaces=PAGES)
     return target
 
 

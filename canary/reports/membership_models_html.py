@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from canary.records.files import atomic_write
+from canary.records.there import PAGES
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.many_figures import draw_many
 from canary.reports.membership_html import in_lines, interval_of, not_told, percent_of, up_to
@@ -49,7 +50,7 @@ def report_models(found: ModelsSurvey, path: str | os.PathLike[str]) -> Path:
         If the file cannot be written.
     """
     target = Path(path)
-    atomic_write(target, render(found), private=True)
+    atomic_write(target, render(found), private=True, replaces=PAGES)
     return target
 
 

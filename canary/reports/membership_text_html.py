@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from canary.membership.words import FOLDS
 from canary.records.files import atomic_write
+from canary.records.there import PAGES
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.membership_figures import draw_roc
 from canary.reports.membership_html import (
@@ -55,7 +56,7 @@ def report_text_membership(found: TextSurvey, path: str | os.PathLike[str]) -> P
         If the file cannot be written.
     """
     target = Path(path)
-    atomic_write(target, render(found))
+    atomic_write(target, render(found), private=True, replaces=PAGES)
     return target
 
 

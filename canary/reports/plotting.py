@@ -12,6 +12,7 @@ from canary.audits.result import Audit
 from canary.errors import InputError, UnsupportedError
 from canary.records.fields import brief
 from canary.records.files import atomic_write
+from canary.records.there import FIGURES
 from canary.reports.canvas import canvas, file_bytes
 from canary.reports.comparing import Strategy, compare, has_curves
 from canary.reports.many_figures import ManyResult, many_drawing, of_many
@@ -157,7 +158,7 @@ def plot_file(
     with canvas(_SIZE) as figure:
         draw(figure.subplots())
         data = file_bytes(figure, ending)
-    atomic_write(target, data)
+    atomic_write(target, data, replaces=FIGURES)
     return target
 
 

@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 
 from canary.gate.verdict import Finding, Verdict
 from canary.records.files import atomic_write
+from canary.records.there import JUNIT, MARKDOWN
 from canary.statistics.numbers import bits, bits_between, clean, plural
 
 __all__ = ["explained", "junit", "markdown", "write_junit", "write_markdown"]
@@ -123,13 +124,13 @@ def explained(verdict: Verdict) -> str:
 
 def write_junit(verdict: Verdict, path: str | os.PathLike[str]) -> Path:
     """`junit` into a file, atomically."""
-    atomic_write(path, junit(verdict))
+    atomic_write(path, junit(verdict), replaces=(JUNIT,))
     return Path(path)
 
 
 def write_markdown(verdict: Verdict, path: str | os.PathLike[str]) -> Path:
     """`markdown` into a file, atomically."""
-    atomic_write(path, markdown(verdict))
+    atomic_write(path, markdown(verdict), replaces=(MARKDOWN,))
     return Path(path)
 
 

@@ -21,6 +21,7 @@ from canary.models.loading import load
 from canary.records.given import check_running, function, whole_number
 from canary.records.sealing import sealed
 from canary.records.shards import open_run
+from canary.records.there import JSON_LINES
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.blocks import Block, Meter, Watch, read_blocks
 from canary.scoring.identity import identity_of
@@ -177,7 +178,7 @@ def score_file(
             raise CorpusError(
                 "holds no record", cure="name a file with at least one", where=str(source)
             )
-        run.merge(series, target)
+        run.merge(series, target, replaces=(JSON_LINES,))
         run.discard()
     return ScoredFile(target, tally.texts, tally.tokens, tally.px_bits, resumed)
 

@@ -12,14 +12,24 @@ from command_line import files, save_model, shows_secret, small_model
 from canary.corpus.canaries import CanarySet, generate
 
 GENERATE = ("generate", "The code is {digit:9}", "--force", "--out", "old/file")
-INJECT = ("inject", "corpus.jsonl", "--canaries", "canaries.json", "--out", "old/file")
+INJECT = ("inject", "corpus.jsonl", "--canaries", "canaries.json", "--force", "--out", "old/file")
 STRIP = ("strip", *INJECT[1:])
 DISCOVER = ("discover", "corpus.jsonl", "{digit:9}", "--force", "--out", "old/file")
 VERIFY = ("verify", "corpus.jsonl", "--canaries", "canaries.json")
-AUDIT = ("audit", "./model", "--canaries", "canaries.json", "--out", "old", "--draws", "9")
+AUDIT = (
+    "audit",
+    "./model",
+    "--canaries",
+    "canaries.json",
+    "--force",
+    "--out",
+    "old",
+    "--draws",
+    "9",
+)
 EXPOSURE = ("exposure", "./model", "--canaries", "canaries.json", "--draws", "9")
-SCORE = ("score", "./model", "corpus.jsonl", "--out", "old/file")
-REPORT = ("report", "old/audit.json", "--out", "old/file")
+SCORE = ("score", "./model", "corpus.jsonl", "--force", "--out", "old/file")
+REPORT = ("report", "old/audit.json", "--force", "--out", "old/file")
 
 
 def corpus(text):
@@ -39,13 +49,13 @@ def raw_corpus(data):
 def canaries(*formats, **options):
     def prepare():
         numbers = {"repetitions": [1], "per_repetition": 2, "controls": 0, "seed": 0}
-        generate(formats, **{**numbers, **options}).save("canaries.json")
+        generate(formats, **{**numbers, **options}).save("canaries.json", force=True)
 
     return prepare
 
 
 def found(format, fill):
-    return lambda: CanarySet.from_fills(format, [fill]).save("canaries.json")
+    return lambda: CanarySet.from_fills(format, [fill]).save("canaries.json", force=True)
 
 
 def manifest(change):
@@ -385,7 +395,7 @@ TABLE = {
     "canaries that stand already": (
         nothing,
         ("generate", "The code is {digit:9}", "--out", "canaries.json"),
-        ("canaries.json", "stands already", "--force"),
+        ("canaries.json", "exists already", "--force"),
     ),
     "words as output": (
         nothing,
@@ -471,7 +481,7 @@ TABLE = {
     ),
     "format too long and a new folder": (
         short_context,
-        (*AUDIT[:4], "--out", "new/folder"),
+        (*AUDIT[:5], "--out", "new/folder"),
         ("21 tokens", "longer than the 16"),
     ),
     "output below a file, generate": (

@@ -79,7 +79,7 @@ def test_unchecked_records_pass_unread(command, workplace):
     assert command(*words).code == 2
     assert command(*words, "--no-check").code == 0
     assert b"not JSON\n" in Path("new.jsonl").read_bytes()
-    refused = command(*words, "--no-check", "--mode", "splice")
+    refused = command(*words, "--force", "--no-check", "--mode", "splice")
     assert refused.code == 2
     assert "splicing reads every record" in refused.err
 

@@ -75,7 +75,14 @@ def test_interrupted_injection_exits_130_and_leaves_nothing(command, workplace, 
     before = files(workplace)
     monkeypatch.setattr("canary.corpus.line_files._merge_chunks", raises(KeyboardInterrupt()))
     outcome = command(
-        "inject", "corpus.jsonl", "--canaries", "canaries.json", "--out", "old/file", "--json"
+        "inject",
+        "corpus.jsonl",
+        "--canaries",
+        "canaries.json",
+        "--force",
+        "--out",
+        "old/file",
+        "--json",
     )
     assert outcome.code == 130
     assert (outcome.out, outcome.err) == ("", "stopped; no file was left half-written\n")

@@ -23,7 +23,7 @@ def words(tmp_path, monkeypatch):
         np.savez(f"{name}.npz", logits=logits, labels=labels)
     return (
         *("forgotten", "--query-model", "query.npz", "--target", "target.npz"),
-        *("--calibration", "one.npz", "--calibration", "two.npz", "--out", "found"),
+        *("--calibration", "one.npz", "--calibration", "two.npz", "--force", "--out", "found"),
     )
 
 

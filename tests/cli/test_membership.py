@@ -140,7 +140,17 @@ def test_coins_bound_epsilon_and_the_choice_among_attacks_is_paid_for(command, p
 
 
 def test_no_coins_no_epsilon(command, pair):
-    words = ("membership", "attack", *pair, "--attacks", METRIC, "--out", "report", "--json")
+    words = (
+        "membership",
+        "attack",
+        *pair,
+        "--attacks",
+        METRIC,
+        "--force",
+        "--out",
+        "report",
+        "--json",
+    )
     outcome = command(*words)
     assert outcome.document["epsilon"] is None
     assert "epsilon" not in outcome.err
@@ -210,7 +220,7 @@ def test_too_few_classes_have_no_correlation(command, pair):
 def test_nothing_to_tell_is_said(command, pair):
     save_outputs(Path("target.npz"), 1, gap=0.0)
     save_outputs(Path("shadow.npz"), 2, gap=0.0)
-    words = ("--attacks", METRIC, "--out", "report", "--json")
+    words = ("--attacks", METRIC, "--force", "--out", "report", "--json")
     outcome = command("membership", "attack", *pair, *words)
     assert outcome.document["told_apart"] is False
     assert (

@@ -22,7 +22,7 @@ from canary.membership.studies import growth
 
 FILES = [f"model{number}.npz" for number in range(8)]
 ATTACKS = ["S", "P", "R", "lira-online-fixed", "lira-offline-fixed", "rmia"]
-OUT = ("--out", "report")
+OUT = ("--force", "--out", "report")
 
 
 @pytest.fixture

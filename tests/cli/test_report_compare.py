@@ -141,7 +141,7 @@ def test_words_that_do_not_fit_input(command, audited, words, message):
     scores = Path("a/scores.jsonl").read_text().splitlines(keepends=True)
     Path("short.jsonl").write_text(scores[0])
     Path("old.html").write_text("old")
-    done = command("report", *audited, *words, "--out", "old.html")
+    done = command("report", *audited, *words, "--force", "--out", "old.html")
     assert done.code == 2
     assert message in done.err
     assert Path("old.html").read_text() == "old"

@@ -105,21 +105,24 @@ def test_a_damaged_manifest_is_refused(folder, text, told):
         pass
 
 
-def test_shards_without_a_manifest_are_leftovers_of_a_removal(folder):
+def test_shards_without_a_manifest_are_refused(folder):
     fill(folder)
     (folder / "manifest.json").unlink()
-    with open_run(folder, IDENTITY) as run:
-        assert len(run.series("scores")) == 0
+    with (
+        pytest.raises(OutputError, match="is not empty, and no run of canary began in it"),
+        open_run(folder, IDENTITY),
+    ):
+        pass
+    assert len(list(folder.iterdir())) == 3
 
 
 def test_files_of_others_are_left_alone(folder):
-    folder.mkdir()
+    fill(folder)
     (folder / "mine.txt").write_text("mine")
     (folder / ".mine.part").write_text("mine")
-    fill(folder)
-    (folder / ".scores.00000003.shard.x_1.part").write_text("half")
+    (folder / ".scores.00000003.shard.x_1abcde.part").write_text("half")
     with open_run(folder, IDENTITY) as run:
-        assert not (folder / ".scores.00000003.shard.x_1.part").exists()
+        assert not (folder / ".scores.00000003.shard.x_1abcde.part").exists()
         run.discard()
     assert sorted(path.name for path in folder.iterdir()) == [".mine.part", "mine.txt"]
 
