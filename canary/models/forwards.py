@@ -13,11 +13,11 @@ from canary.models.fingerprints import fingerprint
 from canary.models.shared_context import sharing
 from canary.models.torch_support import inference, input_device
 
-__all__ = ["CausalForward", "Forward"]
+__all__ = ["CausalForward", "Forward", "RowForward"]
 
 
-class Forward(Protocol):
-    """The part of a decoder that scoring and walking need.
+class RowForward(Protocol):
+    """The part of a decoder that whole rows need.
 
     Logits are those after each position; ids are right-padded, of shape (n, t).
     """
@@ -30,6 +30,10 @@ class Forward(Protocol):
     def logits(self, ids: torch.Tensor, skipped: int = 0) -> torch.Tensor:
         """Logits of shape (n, t - skipped, vocabulary) of whole rows."""
         ...
+
+
+class Forward(RowForward, Protocol):
+    """The part of a decoder that scoring and walking need."""
 
     def cached(self, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
         """Logits of tokens behind those in `cache` (None: none), and the cache after them."""

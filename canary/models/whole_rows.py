@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from canary.models.base import Children, Context, Expansion, FloatArray, IntArray, Nodes, Rows
 from canary.models.distributions import Distributions, token_log_probs
-from canary.models.forwards import Forward
+from canary.models.forwards import RowForward
 from canary.models.torch_support import pad, scored_positions
 
 __all__ = ["WholeRowWalker"]
@@ -27,13 +27,13 @@ class WholeRowWalker:
 
     Parameters
     ----------
-    forward : Forward
+    forward : RowForward
     context : Context
     """
 
     room = 0
 
-    def __init__(self, forward: Forward, context: Context) -> None:
+    def __init__(self, forward: RowForward, context: Context) -> None:
         self._forward = forward
         self._context: list[int] = np.asarray(context.ids).tolist()
 
