@@ -28,7 +28,7 @@ def words_of(name, text, *more):
 
 def some(text):
     made = generate(text, repetitions=[1], per_repetition=2, controls=1, seed=0)
-    made.save("canaries.json")
+    made.save("canaries.json", force=True)
 
 
 def shows_fill(err):
