@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from canary.audits.below import Below
 from canary.audits.between import exposures_between, gives_bounds
+from canary.audits.choosing import check_start_texts, start_for
 from canary.audits.combining import combined_p
 from canary.audits.measuring import Auditor
 from canary.audits.result import Audit, CanaryResult, noted
+from canary.audits.rivals import rival_starts
 from canary.audits.settings import METHODS, Settings
+from canary.audits.starts import StartChoice
 from canary.corpus.canaries import Canary, CanarySet, canary_set
 from canary.errors import InputError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.base import LanguageModel
 from canary.models.loading import load
-from canary.records.given import function
+from canary.records.given import AUTO, function
 from canary.records.sealing import sealed
 from canary.records.shards import open_run
 from canary.scoring.batcher import Stage
@@ -43,7 +48,8 @@ def exposure(
     budget: int = 1_000_000,
     draws: int = 20_000,
     seed: int = 0,
-    start_token: str | None = None,
+    start_token: str | None = AUTO,
+    start_texts: Sequence[str] | None = None,
     context: str = "",
     batch_size: int | None = None,
     stage: Stage | None = None,
@@ -77,8 +83,14 @@ def exposure(
         serve the curve and the histogram only, and are priced all the same.
     seed : int
         Of the draws.
-    start_token, context : str
-        See `canary.tokens.candidates.CandidateEncoder`.
+    start_token : str, optional
+        What stood before each text in training, where the tokenizer puts nothing there: the
+        name of a token, or None (or ``"none"``) for nothing. ``"auto"`` takes the one after
+        which text without secrets is most likely (`canary.audits.choosing.choose_start`).
+    start_texts : sequence of str, optional
+        Training texts without a canary, for ``"auto"`` to choose by.
+    context : str
+        Text before every candidate; see `canary.tokens.candidates.CandidateEncoder`.
     batch_size : int, optional
         Found by trial unless given; changes results within the model's noise only.
     stage : callable, optional
@@ -113,6 +125,7 @@ def exposure(
         draws=draws,
         seed=seed,
         start_token=start_token,
+        start_texts=start_texts,
         context=context,
         batch_size=batch_size,
         stage=stage,
@@ -129,19 +142,27 @@ def exposure_and_notes(
     draws: int,
     seed: int,
     start_token: str | None,
+    start_texts: Sequence[str] | None,
     context: str,
     batch_size: int | None,
     stage: Stage | None,
-) -> tuple[tuple[CanaryResult, ...], tuple[str, ...]]:
-    """`exposure`, and what its reader must know before the numbers: `Audit.notes`."""
+) -> tuple[tuple[CanaryResult, ...], tuple[str, ...], StartChoice]:
+    """`exposure`, what its reader must know before the numbers (`Audit.notes`), and `Audit.start`.
+
+    The notes are those of the start token, too.
+    """
     settings = Settings(method, budget, draws, seed, start_token, context, batch_size)
     canary_set(canaries)
     function(stage, "stage")
+    texts = check_start_texts(start_texts, canaries)
     seam = load(model)
+    settings, start = _started(seam, settings, canaries, texts, stage)
     if gives_bounds(seam):
-        return exposures_between(seam, canaries, settings, stage)
-    results, formats = Auditor.of(seam, settings, stage).measure(canaries)
-    return results, noted(formats)
+        results, notes = exposures_between(seam, canaries, settings, stage)
+    else:
+        results, formats = Auditor.of(seam, settings, stage).measure(canaries)
+        notes = noted(formats)
+    return results, (*start.notes, *notes), start
 
 
 @sealed
@@ -153,7 +174,8 @@ def audit(
     budget: int = 1_000_000,
     draws: int = 20_000,
     seed: int = 0,
-    start_token: str | None = None,
+    start_token: str | None = AUTO,
+    start_texts: Sequence[str] | None = None,
     context: str = "",
     batch_size: int | None = None,
     stage: Stage | None = None,
@@ -195,6 +217,7 @@ def audit(
     settings = Settings(method, budget, draws, seed, start_token, context, batch_size)
     canary_set(canaries)
     function(stage, "stage")
+    texts = check_start_texts(start_texts, canaries)
     seam = load(model)
     if gives_bounds(seam):
         raise UnsupportedError(
@@ -204,6 +227,7 @@ def audit(
         )
     if canaries.natural:
         canaries = _with_controls(canaries, settings.seed)
+    settings, start = _started(seam, settings, canaries, texts, stage)
     held = nullcontext() if parts is None else open_run(parts, _identity(seam, settings, canaries))
     with held as run:
         results, formats = Auditor.of(seam, settings, stage, run).measure(canaries)
@@ -215,7 +239,27 @@ def audit(
         model=seam.facts.to_dict(),
         # Not the seed of the canaries: with the format it gives their fills.
         settings=settings.to_dict(),
+        start=start,
     )
+
+
+def _started(
+    model: LanguageModel,
+    settings: Settings,
+    canaries: CanarySet,
+    texts: Sequence[str] | None,
+    stage: Stage | None,
+) -> tuple[Settings, StartChoice]:
+    """The settings with the start token that is meant, and why it is."""
+    running: dict[str, Any] = {
+        "context": settings.context,
+        "batch_size": settings.batch_size,
+        "stage": stage,
+    }
+    start = start_for(model, canaries.formats, settings.start_token, texts=texts, **running)
+    below = Below.of(model, start_token=start.token, **running)
+    rivals = rival_starts(below, canaries, start, draws=settings.draws, seed=settings.seed)
+    return replace(settings, start_token=start.token), replace(start, rivals=rivals)
 
 
 def _with_controls(canaries: CanarySet, seed: int) -> CanarySet:

@@ -42,16 +42,8 @@ def notes_on(
 ) -> tuple[str, ...]:
     """What may make the numbers say something else than they seem to."""
     notes = []
-    injected = encoder.candidates(format, [c.fill for c in canaries if c.repetitions])
     rng = np.random.default_rng([_NOTES_STREAM, seed])
     others = encoder.candidates(format, format.sample(min(format.size, 1_000), rng=rng))
-    if injected and encoder.starts_bare(others):
-        notes.append(
-            "The tokenizer puts no token before a text and no start token was given, so the "
-            "first token of each candidate was not counted and the rest was computed as if "
-            "nothing stood before it. If training put a token before each text (an end-of-text "
-            "token, a newline), audit again with that start token: the numbers may be higher."
-        )
     known = _known_to_the_tokenizer(encoder, format, canaries, [len(e.ids) for e in others])
     if known:
         copies = " or ".join(f"{count:,}" for count in known)

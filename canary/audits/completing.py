@@ -8,11 +8,12 @@ from typing import Any
 
 from canary.audits.below import Below
 from canary.audits.candidates import deepest
+from canary.audits.choosing import start_for
 from canary.audits.extraction import Completion
 from canary.errors import InputError
 from canary.formats.format import Format
 from canary.models.loading import load
-from canary.records.given import check_running, whole_number
+from canary.records.given import AUTO, check_running, whole_number
 from canary.scoring.batcher import Batcher
 from canary.search.completion import complete
 
@@ -29,7 +30,7 @@ def completions(
     *,
     known: int,
     beam: int = BEAM,
-    start_token: str | None = None,
+    start_token: str | None = AUTO,
     context: str = "",
     batch_size: int | None = None,
 ) -> tuple[Completion, ...]:
@@ -70,7 +71,9 @@ def completions(
     batch_size = check_running(start_token=start_token, context=context, batch_size=batch_size)
     format = Format.of(format)
     known = check_known(known, list(secrets.values()))
-    below = Below.of(load(model), start_token=start_token, context=context, batch_size=batch_size)
+    seam = load(model)
+    start = start_for(seam, [format], start_token, context=context, batch_size=batch_size)
+    below = Below.of(seam, start_token=start.token, context=context, batch_size=batch_size)
     return completed(below, format, secrets, known=known, beam=beam)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from canary.audits.below import Below
 from canary.audits.between import gives_bounds
 from canary.audits.candidates import deepest
+from canary.audits.choosing import check_start_texts, start_for
 from canary.audits.completing import BEAM, check_known, completed
 from canary.audits.extraction import Candidate, Extraction
 from canary.audits.result import Audit
@@ -27,6 +28,7 @@ from canary.errors import (
 from canary.formats.format import Format
 from canary.models.loading import load
 from canary.records.given import (
+    AUTO,
     check_running,
     function,
     of_kind,
@@ -67,7 +69,8 @@ def extract(
     canaries: CanarySet | None = None,
     beam: int = BEAM,
     most_open: int = MOST_OPEN,
-    start_token: str | None = None,
+    start_token: str | None = AUTO,
+    start_texts: Sequence[str] | None = None,
     context: str = "",
     batch_size: int | None = None,
     stage: Stage | None = None,
@@ -105,8 +108,8 @@ def extract(
     most_open : int
         Open nodes that are kept; the dearest beyond them are dropped, and the answer is
         then proven up to their cost only.
-    start_token, context : str
-        See `canary.tokens.candidates.CandidateEncoder`.
+    start_token, start_texts, context
+        As for `canary.exposure`; `canaries` must not be among the texts.
     batch_size : int, optional
         Found by trial unless given; changes results within the model's noise only.
     stage : callable, optional
@@ -151,9 +154,11 @@ def extract(
     seconds, known, own = check_asked(format, seconds=seconds, known=known, canaries=canaries)
     began = time.perf_counter()
     ends = time.monotonic() + (seconds or 0.0)
-    below = Below.of(
-        load(model), start_token=start_token, context=context, batch_size=batch_size, stage=stage
-    )
+    texts = check_start_texts(start_texts, canaries)
+    seam = load(model)
+    running: dict[str, Any] = {"context": context, "batch_size": batch_size, "stage": stage}
+    start = start_for(seam, [format], start_token, texts=texts, **running)
+    below = Below.of(seam, start_token=start.token, **running)
     tree = below.tree(format, among=list(own))
     tokens = deepest(tree)
     batcher = below.batcher(f"extraction from {format.masked}", budget)
@@ -223,12 +228,13 @@ def extract(
             "seconds": seconds,
             "stop": stop,
             "most_open": most_open,
-            "start_token": start_token,
+            "start_token": start.token,
+            "start": start.to_dict(),
             "context": context,
             "batch_size": batch_size,
             "versions": versions(),
         },
-        notes=_notes(below, format),
+        notes=start.notes,
     )
     if known is None or found.stopped in _BROKEN_OFF:
         return result
@@ -343,7 +349,7 @@ def with_extractions(
                 top=max(sum(not c.control for c in mine), 1),
                 budget=budget,
                 canaries=canaries,
-                start_token=audit.settings.get("start_token"),
+                start_token=audit.settings.get("start_token"),  # chosen by the audit
                 context=audit.settings.get("context", ""),
                 batch_size=batch_size,
                 stage=stage,
@@ -443,18 +449,6 @@ def _not_completed(short: int, late: int) -> Iterator[str]:
         yield f"Secrets with no more characters than are known were not completed: {short:,}."
     if late:
         yield f"Secrets left when the budget or the time ended, not completed: {late:,}."
-
-
-def _notes(below: Below, format: Format) -> tuple[str, ...]:
-    """What may make the numbers say something else than they seem to."""
-    some = below.encoder.candidates(format, [format.unrank(0)])
-    if not below.encoder.starts_bare(some):
-        return ()
-    return (
-        "The tokenizer puts no token before a text and no start token was given, so the "
-        "search began as if nothing stood before the text. If training put a token there "
-        "(an end-of-text token, a newline), extract again with that start token.",
-    )
 
 
 def _canaries_of(canaries: CanarySet, format: Format) -> dict[str, str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.audits.extraction import Extraction
+from canary.audits.starts import StartChoice
 from canary.corpus.consistency import MAX_COPIES
 from canary.errors import RecordError
 from canary.records.document import dump_document, load_document
@@ -206,6 +207,8 @@ class Audit:
         context, canary version.
     extractions : tuple of Extraction
         The likeliest candidates of the formats, without their fills.
+    start : StartChoice or None
+        What stands before each candidate, and why; None in audits of earlier versions.
     """
 
     canaries: tuple[CanaryResult, ...]
@@ -215,6 +218,7 @@ class Audit:
     model: Mapping[str, Any]
     settings: Mapping[str, Any]
     extractions: tuple[Extraction, ...] = ()
+    start: StartChoice | None = None
 
     def __repr__(self) -> str:
         return f"<Audit of {len(self.injected)} canaries and {len(self.controls)} controls>"
@@ -242,7 +246,8 @@ class Audit:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the reader of the numbers must know before them, each said once."""
-        return noted(self.formats)
+        of_start = () if self.start is None else self.start.notes
+        return (*of_start, *noted(self.formats))
 
     def by_repetitions(self) -> dict[int, tuple[CanaryResult, ...]]:
         """The canaries grouped by number of copies, ascending; 0 holds the controls."""
@@ -284,6 +289,7 @@ class Audit:
             "model": dict(self.model),
             "settings": dict(self.settings),
             "extractions": [e.hidden().to_dict() for e in self.extractions],
+            "start": self.start and self.start.to_dict(),
         }
 
     @classmethod
@@ -305,6 +311,9 @@ class Audit:
                 settings=dict(data["settings"]),
                 # Audits of earlier versions have none.
                 extractions=tuple(Extraction.from_dict(e) for e in data.get("extractions", ())),
+                start=None
+                if (start := data.get("start")) is None
+                else StartChoice.from_dict(start),
             )
             if not audit.canaries:
                 raise ValueError("it has no canary")

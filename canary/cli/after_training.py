@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from canary.cli.console import Bars, emit, resumable, say
-from canary.cli.model_options import ModelOptions, takes_model_options
+from canary.cli.model_options import ModelOptions, finds_start, takes_model_options
 from canary.cli.options import (
     Budget,
     CanaryFile,
@@ -26,7 +26,9 @@ from canary.cli.options import (
     Method,
     Model,
     Seed,
+    StartTexts,
     decodable,
+    lines_of,
 )
 from canary.cli.outputs import audit_in, check_outputs, factory_file, model_files
 from canary.cli.tables import show_audit, show_exposures, show_notes
@@ -96,7 +98,7 @@ def score(
         emit("canary score", done.to_dict())
 
 
-@takes_model_options
+@finds_start
 def audit(
     model: Model,
     canaries: CanaryFile,
@@ -118,6 +120,7 @@ def audit(
     draws: Draws = 20_000,
     seed: Seed = 0,
     force: Force = False,
+    start_texts: StartTexts = None,
     *,
     options: ModelOptions,
     as_json: Json = False,
@@ -138,6 +141,7 @@ def audit(
     from canary.reports.html import report as write_report
 
     chosen = CanarySet.load(canaries)
+    texts = lines_of(start_texts)
     with folder_made(out) as folder:
         numbers, page, parts = folder / "audit.json", folder / "report.html", folder / "parts"
         earlier = finished_pieces(parts)
@@ -160,6 +164,7 @@ def audit(
                 budget=budget,
                 draws=draws,
                 seed=seed,
+                start_texts=texts,
                 stage=bars.stage,
                 parts=parts,
                 **options.running(),
@@ -182,7 +187,7 @@ def audit(
         emit(KIND, result.to_dict(), schema=SCHEMA)
 
 
-@takes_model_options
+@finds_start
 def exposure(
     model: Model,
     canaries: CanaryFile,
@@ -190,6 +195,7 @@ def exposure(
     budget: Budget = 1_000_000,
     draws: Draws = 20_000,
     seed: Seed = 0,
+    start_texts: StartTexts = None,
     *,
     options: ModelOptions,
     as_json: Json = False,
@@ -199,15 +205,17 @@ def exposure(
     from canary.corpus.canaries import CanarySet
 
     chosen = CanarySet.load(canaries)
+    texts = lines_of(start_texts)
     loaded = options.load(model)
     with Bars() as bars:
-        results, notes = exposure_and_notes(
+        results, notes, start = exposure_and_notes(
             loaded,
             chosen,
             method=method,
             budget=budget,
             draws=draws,
             seed=seed,
+            start_texts=texts,
             stage=bars.stage,
             **options.running(),
         )
@@ -219,7 +227,11 @@ def exposure(
             "token of it was not among the likeliest; the intervals are certain"
         )
     if as_json:
-        body = {"canaries": [result.to_dict() for result in results], "notes": list(notes)}
+        body = {
+            "canaries": [result.to_dict() for result in results],
+            "notes": list(notes),
+            "start": start.to_dict(),
+        }
         emit("canary exposure", body)
 
 

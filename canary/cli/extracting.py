@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from canary.cli.console import Bars, emit, emit_lines, say, show_table
-from canary.cli.model_options import ModelOptions, takes_model_options
-from canary.cli.options import Json, Model, decodable
+from canary.cli.model_options import ModelOptions, finds_start
+from canary.cli.options import Json, Model, StartTexts, decodable, lines_of
 from canary.cli.tables import show_notes
 from canary.statistics.numbers import bits_between, count, plural
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["extract"]
 
 
-@takes_model_options
+@finds_start
 def extract(
     model: Model,
     format: Annotated[
@@ -65,6 +65,7 @@ def extract(
         Path | None,
         typer.Option("--canaries", metavar="FILE", help="To say which canary each candidate is."),
     ] = None,
+    start_texts: StartTexts = None,
     *,
     options: ModelOptions,
     as_json: Json = False,
@@ -85,6 +86,7 @@ def extract(
     known_formats = () if chosen is None else chosen.formats
     wanted = next((f for f in known_formats if f.text == format), None) or Format(format)
     check_asked(wanted, seconds=seconds, known=known, canaries=chosen)
+    texts = lines_of(start_texts)
     loaded = options.load(model)
     with Bars() as bars:
         result = search(
@@ -96,6 +98,7 @@ def extract(
             stop=stop,
             known=known,
             canaries=chosen,
+            start_texts=texts,
             stage=bars.stage,
             **options.running(),
         )

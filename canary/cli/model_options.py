@@ -30,13 +30,14 @@ from canary.cli.options import (
     Workers,
 )
 from canary.errors import InputError
+from canary.records.given import AUTO, named_start
 from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
     from canary.models.base import LanguageModel
     from canary.workers.cluster import RayWorkers
 
-__all__ = ["ModelOptions", "takes_model_options"]
+__all__ = ["ModelOptions", "finds_start", "takes_model_options"]
 
 
 @dataclass(frozen=True)
@@ -139,14 +140,24 @@ class ModelOptions:
     def running(self) -> dict[str, Any]:
         """The arguments that say how it is run once it is loaded."""
         return {
-            "start_token": self.start_token,
+            "start_token": named_start(self.start_token),
             "context": self.context,
             "batch_size": self.batch_size,
         }
 
 
-def takes_model_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The command with the fields of `ModelOptions` as options where it has `options`."""
+def finds_start(function: Callable[..., None]) -> Callable[..., None]:
+    """`takes_model_options` for a command that finds the start token unless one is named."""
+    return takes_model_options(function, start_token=AUTO)
+
+
+def takes_model_options(
+    function: Callable[..., None], *, start_token: str | None = None
+) -> Callable[..., None]:
+    """The command with the fields of `ModelOptions` as options where it has `options`.
+
+    `start_token` is the default of the option of that name.
+    """
     hints = get_type_hints(function, include_extras=True)
     own = get_type_hints(ModelOptions, include_extras=True, localns={"LanguageModel": Any})
     shown = []
@@ -158,7 +169,11 @@ def takes_model_options(function: Callable[..., None]) -> Callable[..., None]:
             shown.append(named)
             continue
         shown += [
-            named.replace(name=field.name, default=field.default, annotation=own[field.name])
+            named.replace(
+                name=field.name,
+                default=start_token if field.name == "start_token" else field.default,
+                annotation=own[field.name],
+            )
             for field in fields(ModelOptions)
         ]
 

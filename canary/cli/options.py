@@ -44,6 +44,7 @@ __all__ = [
     "Seed",
     "Separators",
     "ServedModel",
+    "StartTexts",
     "StartToken",
     "TokenizerPath",
     "TopK",
@@ -53,6 +54,7 @@ __all__ = [
     "beside_of",
     "columns_of",
     "decodable",
+    "lines_of",
     "separators_of",
     "whole_numbers",
 ]
@@ -89,6 +91,31 @@ def decodable(param: typer.CallbackParam, value: Any) -> Any:
 def unescaped(text: str) -> str:
     r"""Text with ``\n``, ``\t``, ``\r`` and ``\\`` as the characters they stand for."""
     return re.sub(r"\\([ntr\\])", lambda found: _ESCAPES[found[1]], text)
+
+
+def lines_of(file: Path | None) -> tuple[str, ...] | None:
+    """The lines of a text file that hold something; None if there is no file.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read as UTF-8, or its lines are JSON.
+    """
+    if file is None:
+        return None
+    try:
+        lines = tuple(line for line in file.read_text("utf-8").splitlines() if line.strip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"cannot be read as UTF-8 text ({error})", cure="name a text file", where=str(file)
+        ) from error
+    if lines and lines[0].startswith("{") and lines[0].rstrip().endswith("}"):
+        raise InputError(
+            "holds JSON, and a text on each line is expected",
+            cure="write some of its texts to a file, one on each line",
+            where=str(file),
+        )
+    return lines
 
 
 def _written(param: typer.CallbackParam, value: str | None) -> str | None:
@@ -202,8 +229,18 @@ StartToken = Annotated[
         "--start-token",
         metavar="TOKEN",
         callback=_written,
-        help="A token that stood before each text in training, if the tokenizer puts none "
-        r"there itself; for packed data usually the end-of-text token. \n is understood.",
+        help="What training put before each text, if the tokenizer puts nothing there: a token "
+        r"by its name (\n is understood), or none. Where a start token is chosen, auto takes the "
+        "one after which text without secrets is most likely.",
+    ),
+]
+StartTexts = Annotated[
+    Path | None,
+    typer.Option(
+        "--start-texts",
+        metavar="FILE",
+        help="Training texts without canaries, one on each line, for --start-token auto to "
+        "choose by.  [default: the format's fixed text and ordinary English sentences]",
     ),
 ]
 ContextText = Annotated[

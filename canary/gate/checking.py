@@ -18,6 +18,7 @@ from canary.gate.comparing import more_than
 from canary.gate.evidence import check_level, controls, evidence
 from canary.gate.exposures import check_limit, largest, medians
 from canary.gate.extractions import extracted
+from canary.gate.starts import start_of
 from canary.gate.telling import tell
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.records.fields import brief
@@ -130,7 +131,8 @@ def check(
     all. Of audits with four groups of four canaries, the median of each right at the limit,
     23.7 % are called memorized (1,500 simulated; 1 - (15/16)**4 by theory).
 
-    Controls that look learned make the verdict undecided.
+    Controls that look learned make the verdict undecided, and so does an audit whose canaries
+    look more exposed after another start token than the one that it chose (`Audit.start`).
 
     Examples
     --------
@@ -183,8 +185,7 @@ def check(
                 confidence=sure,
             )
             found.append(within_epsilon(bound, max_epsilon))
-        if (alike := controls(one)) is not None:
-            found.append(alike)
+        found += filter(None, (controls(one), start_of(one)))
         findings += _named(found, number) if len(audits) > 1 else found
     if baseline is not None:
         before = _before(baseline)
@@ -209,7 +210,8 @@ def new_baseline(
         If an audit has no injected canary, its canaries were left out of the corpus, or the
         verification is of others.
     EstimationError
-        If canaries did not survive in the corpus, or controls look learned.
+        If canaries did not survive in the corpus, controls look learned, or canaries look more
+        exposed after another start token than the one that was chosen.
     """
     given = _audits(audits)
     for one in given:
@@ -220,6 +222,9 @@ def new_baseline(
         alike = controls(one)
         if alike is not None and alike.outcome != "passed":
             raise EstimationError(alike.sentence, cure=alike.cure, where="baseline")
+        unsettled = start_of(one)
+        if unsettled is not None:
+            raise EstimationError(unsettled.sentence, cure=unsettled.cure, where="baseline")
     return Baseline.of(given)
 
 

@@ -26,7 +26,9 @@ SCHEMA = 1
 
 Outcome = Literal["passed", "memorized", "undecided"]
 Policy = Literal["pass", "fail"]
-Check = Literal["exposure", "p-value", "extraction", "baseline", "epsilon", "controls"]
+Check = Literal[
+    "exposure", "p-value", "extraction", "baseline", "epsilon", "controls", "start token"
+]
 
 EXIT_CODES: Mapping[Outcome, int] = {"passed": 0, "memorized": 1, "undecided": 3}
 """Of the command line; 2 is for what cannot be judged at all."""
@@ -71,7 +73,7 @@ class Finding:
     ----------
     check : str
         The question: ``"exposure"``, ``"p-value"``, ``"extraction"``, ``"baseline"``,
-        ``"epsilon"`` or ``"controls"``.
+        ``"epsilon"``, ``"controls"`` or ``"start token"``.
     subject : str
         Of which canaries, in words.
     outcome : str

@@ -218,6 +218,18 @@ def function(value: object, name: str) -> None:
         )
 
 
+AUTO = "auto"
+"""The start token that asks for one to be chosen."""
+
+NONE = "none"
+"""The start token that says there is none."""
+
+
+def named_start(asked: str | None) -> str | None:
+    """A start token by its name; None for none, which may be called so."""
+    return None if asked == NONE else asked
+
+
 def check_running(*, start_token: object, context: object, batch_size: object) -> int | None:
     """How a model is run on texts, checked.
 

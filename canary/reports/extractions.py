@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from canary.statistics.numbers import bits_between, count, plural
+from canary.tokens.starts import start_flag
 
 if TYPE_CHECKING:
     from canary.audits.extraction import Extraction
@@ -56,9 +57,11 @@ def extract_command(audit: Audit, extraction: Extraction, *, canaries: str = "FI
     """
     words = [f"canary extract {audit.settings.get(MODEL_ARGUMENTS, 'MODEL')}"]
     words += [_quoted(extraction.format), f"--top {extraction.top} --canaries {canaries}"]
-    for option in ("start_token", "context"):
-        if value := audit.settings.get(option):
-            words.append(f"--{option.replace('_', '-')} {_quoted(str(value))}")
+    if "start_token" in audit.settings:
+        token = audit.settings["start_token"]
+        words.append(start_flag(None if token is None else str(token)))
+    if context := audit.settings.get("context"):
+        words.append(f"--context {_quoted(str(context))}")
     return " ".join(words)
 
 

@@ -154,6 +154,12 @@ def answer(audit: Audit) -> Answer:
             "memorized",
             f"This model memorized training data: {_place(group)}{_and_controls(audit)}.",
         )
+    if audit.start is not None and not audit.start.settled:
+        return Answer(
+            "undecided",
+            "This audit cannot tell yet whether the model memorizes: its numbers rest on a start "
+            f"token that is not settled; {audit.start.cure}.",
+        )
     if _powerless(audit):
         return Answer(
             "undecided",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from canary.errors import InputError, ModelError
 from canary.formats.format import Format
+from canary.records.given import AUTO, named_start
 from canary.tokens.base import Encoding, Tokenizer
 
 __all__ = ["CandidateEncoder"]
@@ -22,7 +23,7 @@ class CandidateEncoder:
     start_token : str, optional
         A token put before every text, for tokenizers that put none there themselves:
         the name of a token (``<|endoftext|>``) or a text that is one token (``\n``).
-        Training must have put it there too.
+        Training must have put it there too. None and ``"none"`` for nothing.
     context : str
         Text before every candidate (Secret Sharer, appendix A.3); it is tokenized
         together with the candidate.
@@ -34,7 +35,14 @@ class CandidateEncoder:
     _start: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        start = () if self.start_token is None else (self._find_start(self.start_token),)
+        token = named_start(self.start_token)
+        if token == AUTO:
+            raise InputError(
+                "the start token is to be chosen, and nothing is chosen here",
+                cure="name the token that stood before each text in training, or none",
+                where="start_token",
+            )
+        start = () if token is None else (self._find_start(token),)
         object.__setattr__(self, "_start", start)
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:

@@ -186,9 +186,9 @@ def test_a_canary_of_probability_0_is_refused_before_the_walk() -> None:
 
 def test_a_missing_start_token_is_told() -> None:
     model = build("table")
-    bare = audit(model, canary_set())
-    assert "no start token" in bare.formats[0].notes[0]
-    assert bare.notes == bare.formats[0].notes
+    bare = audit(model, canary_set(), start_token=None)
+    assert "No start token was put before each candidate, as was asked" in bare.notes[0]
+    assert bare.notes == (*bare.start.notes, *bare.formats[0].notes)
     assert f"note: {bare.notes[0]}" in bare.summary()
     told = audit(model, canary_set(), start_token="\n")
     assert told.formats[0].notes == ()

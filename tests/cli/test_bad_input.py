@@ -326,7 +326,7 @@ TABLE = {
     ),
     "format that begins with a hole": (
         canaries("{digit:9} is the code"),
-        AUDIT,
+        (*AUDIT, "--start-token", "none"),
         ("begins with a hole", "--start-token"),
     ),
     "format that is not prefix-free": (

@@ -61,7 +61,8 @@ def test_what_cannot_be_walked_exits_2_input(command, here, name):
         ("{digit:3} is it", ("begins with a hole", "--start-token")),
     ):
         some(text)
-        refused(command(*words_of(name, text)), *fragments)
+        words = words_of(name, text, "--start-token", "none")
+        refused(command(*words), *fragments)
     some("The code is {digit:3}")
     long = words_of(name, "The code is {digit:3}", "--context", "x" * 62)
     refused(command(*long), "77 tokens is longer than the 64", "shorter format or context")

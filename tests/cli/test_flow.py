@@ -211,7 +211,7 @@ def test_verify_says_which_canaries_are_missing_and_exits_2(command, workplace):
 def test_notes_are_told_by_every_command(command, workplace, model):
     audited = command("audit", model, *SET, "--out", "a", *SAMPLING)
     (text,) = Audit.load("a/audit.json").notes
-    assert "no start token was given" in text
+    assert "fixes this choice" in text
     measured = command("exposure", model, *SET, *SAMPLING, "--json")
     assert measured.document["notes"] == [text]
     judged = command("check", "a/audit.json", "--max-exposure-bits", 25, "--json")
@@ -221,6 +221,9 @@ def test_notes_are_told_by_every_command(command, workplace, model):
     silent = command("exposure", model, *SET, *SAMPLING, "--start-token", "\n", "--json")
     assert silent.document["notes"] == []
     assert "note:" not in silent.err
+    asked = command("exposure", model, *SET, *SAMPLING, "--start-token", "none", "--json")
+    assert asked.document["start"]["why"] == "asked"
+    assert "--start-token auto" in asked.document["notes"][0]
 
 
 def test_controls_that_lost_their_coin_are_told(command, workplace):

@@ -1,0 +1,179 @@
+"""Whether canaries look more exposed after another start token than the chosen one."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from canary.audits.below import Below
+from canary.audits.starts import RivalStart, StartChoice
+from canary.corpus.canaries import CanarySet
+from canary.errors import EstimationError
+from canary.formats.format import Format
+from canary.scoring.batcher import Batcher
+from canary.scoring.requests import announce
+from canary.search.pricing import price
+from canary.statistics.checks import LARGEST_BITS
+from canary.statistics.exposures import exposure_by_draws
+from canary.statistics.extrapolation import skew_normal_bits
+from canary.statistics.pvalues import fisher
+from canary.tokens.candidates import CandidateEncoder
+
+__all__ = ["LEVEL", "rival_starts"]
+
+LEVEL = 0.01
+"""How often a model that learned nothing has a rival, at most."""
+
+_MOST_STARTS = 6  # the chosen one included
+_MOST_CANARIES = 128  # of a format
+_DRAWS, _DRAWS_FOR_FEW, _FEW = 128, 1_024, 4
+_GAP_BITS = 1.0
+_DOUBT = 0.2  # share of what a curve says beyond its draws
+_STREAM = 0x73746172
+
+
+def rival_starts(
+    below: Below, canaries: CanarySet, choice: StartChoice, *, draws: int, seed: int
+) -> tuple[RivalStart, ...]:
+    """Start tokens after which injected canaries are clearly more exposed, the worst first.
+
+    Canaries, and a few uniform draws of each format, are priced after the chosen start token
+    and after the five next best ones. A start token is a rival if, for all injected canaries
+    or those of one number of copies, Fisher's p-value is significant after it and the median
+    exposure is higher by more than a bit.
+
+    Parameters
+    ----------
+    below : Below
+        The model.
+    canaries : CanarySet
+    choice : StartChoice
+        With evidence; others have no rivals.
+    draws : int
+        No more than these are drawn of a format.
+    seed : int
+
+    Notes
+    -----
+    The level is Bonferroni's over start tokens and groups, so that a model that learned
+    nothing has a rival in at most 1 % of audits. Exposures are read off skew-normal curves;
+    beyond what the draws show, a fifth of them is taken for doubt. Nothing is chosen here, so
+    that p-values of the audit stay what they are.
+    """
+    if choice.why != "evidence":
+        return ()
+    encoder = below.encoder
+    bare = not encoder.context and any(not format.prefix for format in canaries.formats)
+    tokens = [each.token for each in choice.tried if each.later_bits is not None]
+    tokens = [t for t in tokens if t != choice.token and not (t is None and bare)]
+    sample = _Sample.of(canaries, draws=draws, seed=seed)
+    if not tokens or not sample.groups:
+        return ()
+    tokens = [choice.token, *tokens[: _MOST_STARTS - 1]]
+    announce(below.model, lambda: len(tokens) * sample.rows)
+    batcher = below.batcher("checking the start token", len(tokens) * sample.tokens(encoder))
+    chosen, *others = (
+        sample.exposures(batcher, CandidateEncoder(encoder.tokenizer, token, encoder.context))
+        for token in tokens
+    )
+    level = LEVEL / (len(others) * len(sample.groups))
+    found = []
+    for token, other in zip(tokens[1:], others, strict=True):
+        gaps = []
+        for (repetitions, _), mine, (bits, p_value) in zip(
+            sample.groups, chosen, other, strict=True
+        ):
+            doubt = _DOUBT * max(0.0, mine[0] - math.log2(sample.least_draws))
+            if p_value <= level and bits > mine[0] + _GAP_BITS + doubt:
+                rounded = round(bits, 2), round(mine[0], 2)
+                gaps.append(RivalStart(token, repetitions, *rounded, p_value))
+        if gaps:
+            found.append(max(gaps, key=_gap))
+    return tuple(sorted(found, key=_gap, reverse=True))
+
+
+def _gap(rival: RivalStart) -> float:
+    return rival.bits - rival.chosen_bits
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Injected canaries and uniform draws of each format, the canaries first.
+
+    `groups` are numbers of copies, None for all, each with the places of its canaries among
+    those of all formats.
+    """
+
+    formats: tuple[tuple[Format, tuple[str, ...], tuple[str, ...]], ...]
+    groups: tuple[tuple[int | None, tuple[int, ...]], ...]
+
+    @classmethod
+    def of(cls, canaries: CanarySet, *, draws: int, seed: int) -> _Sample:
+        formats, copies = [], []
+        for number, format in enumerate(canaries.formats):
+            mine = [c for c in canaries.injected if c.format == number]
+            mine = sorted(mine, key=lambda c: -c.repetitions)[:_MOST_CANARIES]
+            if not mine:
+                continue
+            copies += [c.repetitions for c in mine]
+            wanted = _DRAWS if len(mine) >= _FEW else _DRAWS_FOR_FEW
+            rng = np.random.default_rng([_STREAM, seed, number])
+            drawn = format.sample(min(wanted, draws, format.size), rng=rng)
+            formats.append((format, tuple(c.fill for c in mine), tuple(drawn)))
+        groups = [
+            (n, tuple(at for at, own in enumerate(copies) if own == n)) for n in sorted({*copies})
+        ]
+        if len(groups) > 1:
+            groups = [*groups, (None, tuple(range(len(copies))))]  # type: ignore[list-item]
+        return cls(tuple(formats), tuple(groups))
+
+    @property
+    def rows(self) -> int:
+        """Candidates to price after each start token."""
+        return sum(len(fills) + len(drawn) for _, fills, drawn in self.formats)
+
+    @property
+    def least_draws(self) -> int:
+        """Draws of the format that has the fewest."""
+        return min(len(drawn) for _, _, drawn in self.formats)
+
+    def tokens(self, encoder: CandidateEncoder) -> int:
+        """About as many tokens are priced after each start token."""
+        found = 0
+        for format, fills, drawn in self.formats:
+            (one,) = encoder.encode([format.candidate(fills[0])])
+            found += len(one.ids) * (len(fills) + len(drawn))
+        return found
+
+    def exposures(self, batcher: Batcher, encoder: CandidateEncoder) -> list[tuple[float, float]]:
+        """Median exposure, in bits, and Fisher's p-value of each group."""
+        bits: list[float] = []
+        p_values: list[float] = []
+        for format, fills, drawn in self.formats:
+            priced, _ = price(batcher, format, encoder, [*fills, *drawn])
+            px = np.minimum(priced.px_bits, LARGEST_BITS)
+            own, others = px[: len(fills)], px[len(fills) :]
+            noise_bits = batcher.model.facts.noise_bits(_most_tokens(encoder, format, fills))
+            found = exposure_by_draws(own, others, space_size=format.size, noise_bits=noise_bits)
+            counted = np.array([e.lower_bits if e.bits is None else e.bits for e in found])
+            try:
+                estimated = skew_normal_bits(own, others, noise_bits=noise_bits)
+            except EstimationError:  # no curve: all alike, or few
+                estimated = counted
+            bits += np.minimum(estimated, format.bits).tolist()
+            p_values += [float(e.p_value or 1.0) for e in found]
+        return [
+            (
+                statistics.median([bits[at] for at in places]),
+                fisher([p_values[at] for at in places], shared_draws=self.least_draws).p_value,
+            )
+            for _, places in self.groups
+        ]
+
+
+def _most_tokens(encoder: CandidateEncoder, format: Format, fills: Sequence[str]) -> int:
+    return max(len(e.ids) for e in encoder.encode([format.candidate(fill) for fill in fills]))

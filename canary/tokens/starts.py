@@ -1,0 +1,62 @@
+r"""What may have stood before each text in training: nothing, a newline, a special token."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from canary.errors import InputError
+from canary.records.given import NONE
+from canary.tokens.base import Encoding, Tokenizer
+from canary.tokens.candidates import CandidateEncoder
+
+__all__ = ["own_start", "possible_starts", "shown_start", "start_flag"]
+
+_NEWLINE = "\n"
+_USUAL = ("<|endoftext|>", "<|begin_of_text|>", "<s>", "</s>", "<bos>", "<eos>", "[BOS]", "[EOS]")
+_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"})
+
+
+def possible_starts(tokenizer: Tokenizer, vocabulary: int) -> dict[str | None, tuple[int, ...]]:
+    """Start tokens to choose from, with their ids: none first, then a newline, then special ones.
+
+    A newline is left out where it is several tokens, and so is a token that the model, of
+    so large a `vocabulary`, does not know.
+    """
+    found: dict[str | None, tuple[int, ...]] = {None: ()}
+    spec: dict[str, Any] = getattr(tokenizer, "spec", None) or {}
+    added = sorted(spec.get("added_tokens") or (), key=lambda token: token["id"])
+    special = [token["content"] for token in added if token.get("special")]
+    find = getattr(tokenizer, "token_id", None)
+    usual = [name for name in _USUAL if find is not None and find(name) is not None]
+    for name in (_NEWLINE, *special, *usual):
+        try:
+            start = CandidateEncoder(tokenizer, name).start
+        except InputError:  # no single token
+            continue
+        if start not in found.values() and start[0] < vocabulary:
+            found[name] = start
+    return found
+
+
+def shown_start(token: str | None) -> str:
+    r"""A start token as messages name it, such as ``<|endoftext|>``, ``'\n'`` and ``nothing``."""
+    if token is None:
+        return "nothing"
+    plain = token.isprintable() and token == token.strip()
+    return token if plain else f"'{token.translate(_ESCAPES)}'"
+
+
+def start_flag(token: str | None) -> str:
+    """The option of the command line that fixes a start token, quoted for a shell."""
+    word = NONE if token is None else token.translate(_ESCAPES)
+    return f"--start-token {shlex.quote(word)}"
+
+
+def own_start(tokenizer: Tokenizer, encoding: Encoding) -> str | None:
+    """The token that the tokenizer itself puts before a text; None if it puts none there."""
+    if not encoding.spans or encoding.spans[0][0] != encoding.spans[0][1]:
+        return None
+    spec: dict[str, Any] = getattr(tokenizer, "spec", None) or {}
+    names = {token["id"]: token["content"] for token in spec.get("added_tokens") or ()}
+    return str(names.get(encoding.ids[0], f"token {encoding.ids[0]}"))

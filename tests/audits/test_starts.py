@@ -1,0 +1,249 @@
+"""The start token that an audit chooses, what it says of it, and that no pass is quiet."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_models import build
+from started import OTHER, START, TEXT, really_trained, table, tokenizer
+
+from canary.audits.auditing import audit, exposure, exposure_and_notes
+from canary.audits.choosing import ORDINARY, choose_start
+from canary.audits.extracting import extract, with_extractions
+from canary.audits.result import Audit
+from canary.audits.starts import RivalStart, StartChoice
+from canary.corpus.canaries import generate
+from canary.errors import EstimationError, InputError, RecordError
+from canary.gate.checking import check, new_baseline
+from canary.reports.extractions import extract_command
+from canary.reports.sentences import answer
+from canary.scoring.texts import score
+from canary.tokens.starts import start_flag
+
+CANARIES = generate(TEXT, repetitions=[4], per_repetition=4, controls=8, seed=1)
+LEARNED = [CANARIES.text(c) for c in CANARIES.injected]
+
+
+def measured(found):
+    return [(c.px_bits, c.exposure) for c in found.canaries]
+
+
+@pytest.mark.parametrize("start", [START, "\n", None])
+def test_a_trained_model_shows_its_start_token(start):
+    model, canaries = really_trained(start)
+    found, named = audit(model, canaries), audit(model, canaries, start_token=start)
+    assert found.start.token == found.settings["start_token"] == start
+    assert measured(found) == measured(named)
+    assert found.start.flag in found.notes[0]
+    assert named.start == StartChoice(start, "asked")
+    verdict = check(found, max_exposure_bits=8)
+    assert verdict.outcome == "memorized"
+    assert found.notes[0] in verdict.notes
+
+
+def test_the_token_is_found_where_canaries_are_known_after_it_alone():
+    model = table([START], {START: LEARNED})
+    found = audit(model, CANARIES)
+    assert found.start.token == START
+    assert check(found, max_exposure_bits=8).outcome == "memorized"
+    assert measured(found) == measured(audit(model, CANARIES, start_token=START))
+    without = audit(model, CANARIES, start_token=None)
+    assert without.start.notes == without.notes
+    assert "--start-token auto" in without.notes[0]
+    passed = check(without, max_exposure_bits=8)
+    assert passed.notes == without.notes  # asked for, so it passes, and not without a word
+
+
+def test_where_nothing_decides_the_verdict_is_undecided():
+    """No text begins after the token, and only canaries say that it matters."""
+    found = audit(table([], {START: LEARNED}), CANARIES)
+    assert found.start.token is None
+    (rival,) = found.start.rivals
+    assert rival.token == START
+    assert rival.bits > rival.chosen_bits + 3
+    verdict = check(found, max_exposure_bits=8)
+    assert verdict.outcome == "undecided"
+    assert f"--start-token '{START}'" in str(verdict)
+    assert "--start-token none" in str(verdict)
+    assert answer(found).label == "Undecided"
+    assert not check(found, max_p=0.001)
+    with pytest.raises(EstimationError, match="start token"):
+        new_baseline(found)
+
+
+def test_a_memorized_verdict_stays():
+    """One that the chosen token shows is no less true for another that shows more."""
+    found = audit(table([], {None: LEARNED}), CANARIES)
+    rival = RivalStart(START, 4, 19.0, 12.0, 1e-9)
+    found = replace(found, start=replace(found.start, rivals=(rival,)))
+    assert check(found, max_exposure_bits=8).outcome == "memorized"
+
+
+def test_a_model_that_knows_no_canary_passes():
+    for begins in ([], [START], ["\n"]):
+        found = audit(table(begins), CANARIES)
+        assert found.start.token == next(iter(begins), None)
+        assert found.start.rivals == ()
+        assert check(found, max_exposure_bits=8)
+
+
+def test_what_the_tokenizer_itself_puts_there_is_the_choice():
+    model = table([START], own=START)
+    found = audit(model, CANARIES)
+    assert found.start == StartChoice(None, "tokenizer", own=START)
+    assert found.notes == (
+        f"Each candidate was priced after {START}, which the tokenizer puts there.",
+    )
+
+
+def test_nothing_is_priced_where_nothing_can_be_chosen():
+    model = table(special=())
+    model.tokenizer.encode  # noqa: B018 - the newline is a token, so it can
+    assert choose_start(model, CANARIES.formats).why == "evidence"
+
+
+def test_of_hundreds_of_special_tokens_the_right_one_is_found():
+    special = [f"<|reserved_{n}|>" for n in range(300)]
+    model = table([special[170]], special=special)
+    priced, score_rows = [], model.score
+
+    def counted(rows):
+        priced.append(len(rows))
+        return score_rows(rows)
+
+    model.score = counted
+    found = choose_start(model, CANARIES.formats)
+    assert found.token == special[170]
+    assert sum(priced) <= 302 * 2 + 17 * 9
+    assert len(found.notes[0]) < 600
+
+
+def test_texts_of_the_corpus_are_the_evidence():
+    model = table([START])
+    found = choose_start(model, CANARIES.formats, texts=list(ORDINARY[:3]))
+    assert (found.token, found.texts) == (START, 3)
+    many = choose_start(model, CANARIES.formats, texts=list(ORDINARY) * 40)
+    assert many.texts == 64
+
+
+def test_texts_that_hold_a_canary_are_refused_input():
+    canary = CANARIES.controls[0]
+    texts = ["fine", f"The end. {CANARIES.text(canary)}"]
+    for call in (audit, exposure):
+        with pytest.raises(InputError, match=f"text 2 of start_texts holds {canary.id}") as caught:
+            call(table(), CANARIES, start_texts=texts)
+        assert canary.fill not in str(caught.value)
+    with pytest.raises(InputError, match="nothing is chosen by them"):
+        audit(table(), CANARIES, start_texts=["fine"], start_token=START)
+    with pytest.raises(InputError, match="no start_texts"):
+        audit(table(), CANARIES, start_texts=[])
+
+
+def test_a_token_that_is_none_is_refused_input():
+    for call in (audit, exposure):
+        with pytest.raises(InputError, match="'<bogus>' is 7 tokens|no token '<bogus>'"):
+            call(table(), CANARIES, start_token="<bogus>")
+    with pytest.raises(InputError, match="nothing is chosen here"):
+        score(table(), ["1"], start_token="auto")
+    assert np.array_equal(score(table(), ["12"], start_token="none"), score(table(), ["12"]))
+
+
+def test_a_hole_at_the_beginning_is_priced_after_the_best_token():
+    canaries = generate("{digit:3}.", repetitions=[1], per_repetition=2, controls=2, seed=0)
+    found = audit(table([OTHER]), canaries)
+    assert found.start.token == OTHER
+    assert None not in {each.token for each in found.start.tried}
+
+
+def test_the_context_is_part_of_the_evidence():
+    found = choose_start(table([START]), CANARIES.formats, "In 1998 ")
+    assert found.token == START
+    assert found.texts == 1 + len(ORDINARY)
+
+
+def test_a_model_that_gives_no_rows_is_undecided():
+    model = table([START])
+    model.facts = replace(model.facts, capabilities=("expand",))
+    found = choose_start(model, CANARIES.formats)
+    assert (found.token, found.why, found.settled) == (None, "unpriced", False)
+    assert "could not be found out" in found.notes[0]
+
+
+def test_records_keep_it_and_older_ones_load(tmp_path):
+    found = audit(table([], {START: LEARNED}), CANARIES)
+    found.save(tmp_path / "audit.json")
+    assert Audit.load(tmp_path / "audit.json") == found
+    data = json.loads((tmp_path / "audit.json").read_text())
+    assert data["start"]["settled"] is False
+    old = {k: v for k, v in found.to_dict().items() if k != "start"}
+    assert Audit.from_dict(old).start is None
+    assert check(Audit.from_dict(old), max_exposure_bits=8)
+    for change in ({"why": "luck"}, {"token": 7}, {"tried": [{"token": 1}]}, {"context": 1}):
+        with pytest.raises(RecordError):
+            Audit.from_dict({**found.to_dict(), "start": {**data["start"], **change}})
+
+
+def test_an_audit_that_goes_on_chooses_the_same(tmp_path):
+    model = table([START], {START: LEARNED})
+    first = audit(model, CANARIES, parts=tmp_path / "parts")
+    again = audit(model, CANARIES, parts=tmp_path / "parts")
+    assert again.start == first.start
+    with pytest.raises(RecordError):
+        audit(model, CANARIES, start_token=None, parts=tmp_path / "parts")
+
+
+def test_extraction_says_it_and_its_command_names_it():
+    model = table([START], {START: LEARNED})
+    found = extract(model, TEXT)
+    assert found.settings["start_token"] == START
+    assert start_flag(START) in found.notes[0]
+    assert found.candidates == extract(model, TEXT, start_token=START).candidates
+    audited = with_extractions(audit(model, CANARIES), model, CANARIES)
+    (extraction,) = audited.extractions
+    assert f"--start-token '{START}'" in extract_command(audited, extraction)
+    bare = with_extractions(audit(model, CANARIES, start_token=None), model, CANARIES)
+    assert "--start-token none" in extract_command(bare, bare.extractions[0])
+
+
+@pytest.mark.parametrize(
+    ("token", "flag"),
+    [
+        (None, "--start-token none"),
+        ("\n", r"--start-token '\n'"),
+        (START, f"--start-token '{START}'"),
+        ("it's", "--start-token 'it'\"'\"'s'"),
+        ("\\n", r"--start-token '\\n'"),
+    ],
+)
+def test_flags_name_the_token_for_a_shell(token, flag):
+    import shlex
+
+    from canary.cli.options import unescaped
+
+    assert start_flag(token) == flag
+    word = unescaped(shlex.split(flag)[1])
+    assert word == ("none" if token is None else token)
+
+
+def test_a_random_model_of_other_tests_needs_no_start():
+    """Its exposures are those without a start token, where that is the choice."""
+    canaries = generate("The {digit:3}", repetitions=[1], per_repetition=2, controls=2, seed=0)
+    results, notes, start = exposure_and_notes(
+        build("table"),
+        canaries,
+        method="auto",
+        budget=10**6,
+        draws=500,
+        seed=0,
+        start_token="auto",
+        start_texts=None,
+        context="",
+        batch_size=None,
+        stage=None,
+    )
+    assert start.notes == notes[: len(start.notes)]
+    assert results == exposure(build("table"), canaries, draws=500, start_token=start.token)
+    assert tokenizer() is not None
