@@ -90,7 +90,12 @@ def more_than(
     if repetitions is not None:
         who = f"injected canaries with {', '.join(map(str, sorted(set(repetitions))))} copies"
     if len(now) == len(before) == 1:
-        return replace(_models(now[0], before[0], seed), subject=who)
+        found = replace(_models(now[0], before[0], seed), subject=who)
+        weights = [one.model.get("fingerprint") for one in (now[0], before[0])]
+        if weights[0] and weights[0] == weights[1]:
+            old = "both are of the same weights: if the model was trained since, audit it again"
+            found = replace(found, sentence=f"{found.sentence}; {old}")
+        return found
     if min(len(now), len(before)) < SEEDS:
         raise InputError(
             f"{plural(len(now), 'audit')} cannot be compared with a baseline of {len(before)}: "

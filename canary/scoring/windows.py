@@ -10,7 +10,7 @@ from canary.tokens.candidates import CandidateEncoder
 
 __all__ = ["encode_placed", "windows"]
 
-# Of one text: its tokens take some 200 bytes each while they are made.
+# Of one text: its tokens take up to 350 bytes each while they are made.
 _MOST_CHARACTERS = 4_000_000
 
 

@@ -76,16 +76,19 @@ class ImportanceCount:
         -----
         The gamma interval of Fay and Feuer [1]_ for sums of weighted Poisson counts: the
         lower end is a quantile of the gamma distribution with mean `total` and standard
-        deviation `deviation`, the upper one of that with one more hit of weight `heaviest`
-        added to mean and variance, for what the sample missed. They take the heaviest weight
-        that was found; here it is also that of leaves somewhat dearer, for the heaviest are
-        the likeliest to be missed, and a hit is a node with the leaves below it. Then certain
-        facts: whole numbers, from `found` to `found + unseen`.
+        deviation `deviation`. The upper one is the mid-p version of Fay and Kim [2]_: a
+        quantile of an even mixture of that distribution and of the one with one more hit of
+        weight `heaviest` added to mean and variance, for what the sample missed. They take the
+        heaviest weight that was found; here it is also that of leaves somewhat dearer, for the
+        heaviest are the likeliest to be missed, and a hit is a node with the leaves below it.
+        Then certain facts: whole numbers, from `found` to `found + unseen`.
 
         References
         ----------
         .. [1] Fay and Feuer, Confidence intervals for directly standardized rates,
            Statistics in Medicine 16, 1997.
+        .. [2] Fay and Kim, Confidence intervals for directly standardized rates using mid-p
+           gamma intervals, Biometrical Journal 59, 2017.
         """
         if self.exact:
             return self.found, self.found
@@ -95,9 +98,8 @@ class ImportanceCount:
         low = self.total
         if self.deviation > 0.0:
             low = _gamma_quantile(tail, self.total, self.deviation)
-        high = _gamma_quantile(
-            1.0 - tail, self.total + self.heaviest, math.hypot(self.deviation, self.heaviest)
-        )
+        more = self.total + self.heaviest, math.hypot(self.deviation, self.heaviest)
+        high = _even_quantile(1.0 - tail, (self.total, self.deviation), more)
         most = self.found + self.unseen
         first = min(max(math.ceil(low - _ROUNDING * low), self.found), most)
         last = min(max(math.floor(high + _ROUNDING * high), self.found), most)
@@ -234,6 +236,33 @@ def _gamma_quantile(share: float, mean: float, deviation: float) -> float:
 
     part = deviation / mean
     return float(gammaincinv(part**-2, share)) * deviation * part
+
+
+def _even_quantile(share: float, one: tuple[float, float], other: tuple[float, float]) -> float:
+    """Quantile of an even mixture of two gamma distributions.
+
+    Each by mean and standard deviation; the first may be a point.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import gammainc
+
+    unit = other[0]  # sizes go up to 2^1000
+
+    def share_below(value: float, mean: float, deviation: float) -> float:
+        if deviation <= 0.0:
+            return float(value * unit >= mean)
+        return float(
+            gammainc((mean / deviation) ** 2, value * (unit / deviation) * mean / deviation)
+        )
+
+    def excess(value: float) -> float:
+        return (share_below(value, *one) + share_below(value, *other)) / 2.0 - share
+
+    ends = [_gamma_quantile(share, *each) if each[1] > 0.0 else each[0] for each in (one, other)]
+    low, high = min(ends) / unit, max(ends) / unit
+    if excess(low) >= 0.0 or excess(high) <= 0.0:  # to within rounding, they are one
+        return high * unit
+    return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-12)) * unit
 
 
 def count_deviation(counts: Ints, weights: Floats, parents: Ints, levels: Sequence[int]) -> float:

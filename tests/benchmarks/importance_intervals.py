@@ -10,7 +10,8 @@ normal, log-normal: total +- 1.96 standard errors, on either scale. hits: Garwoo
 as many Poisson hits as the effective sample size. bernstein: empirical Bernstein with the
 heaviest weight found. fay-feuer: the gamma interval with the heaviest weight found. leaf: with
 the heaviest weight h of the leaves beyond as well. trials: with -1 / log(1 - 1/h) in its place.
-chosen: what `ImportanceCount` gives, with h for each of the leaves of a node.
+chosen: what `ImportanceCount` gives, with h for each of the leaves of a node, and at the upper
+end a quantile of an even mixture with the interval that misses none (mid-p).
 """
 
 from __future__ import annotations

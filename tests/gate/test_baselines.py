@@ -273,3 +273,12 @@ def test_a_baseline_holds_no_secret(tmp_path):
     assert TEXT in text
     assert "px" not in text
     assert "fill" not in text
+
+
+def test_an_audit_of_the_baselines_own_weights_is_said_to_be():
+    """As a kept audit is that a build checks again and again."""
+    here, there = exact({4: [3.0] * 8}, fingerprint="a" * 64), exact({4: [3.0] * 8})
+    said = str(check(here, baseline=Baseline.of(there)))
+    assert "both are of the same weights: if the model was trained since, audit it again" in said
+    other = exact({4: [3.0] * 8}, fingerprint="b" * 64)
+    assert "same weights" not in str(check(other, baseline=Baseline.of(there)))

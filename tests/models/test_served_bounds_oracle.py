@@ -142,7 +142,7 @@ def test_answers_are_kept_and_another_model_is_noticed(tmp_path):
         first = canary.extract(load_served(server, tmp_path, top_k=5), FORMAT, top=3)
         asked = server.count()
         again = canary.extract(load_served(server, tmp_path, top_k=5), FORMAT, top=3)
-        assert server.count() - asked < 10
+        assert server.count() - asked < 20  # those of the handshake
         assert [c.px_bits for c in again.candidates] == [c.px_bits for c in first.candidates]
         served = load_served(server, tmp_path, top_k=5)
         server.model = table_model(seed=9)
@@ -178,7 +178,7 @@ def test_the_sampled_token_beside_the_likeliest_bounds_nothing(tmp_path, top):
 
     def sampled_beyond(server, number, answer):
         body, choice = server.bodies[number - 1], answer["choices"][0]
-        full = server._next(body["prompt"])
+        full = server._next(server.tokens(body))
         token = int(np.argsort(-full, kind="stable")[min(body["logprobs"] + 6, len(full) - 1)])
         name, value = server._numbered(body)(token), float(full[token])
         lists = {

@@ -47,7 +47,7 @@ def off_by_one(server, number, answer):
     """Each token with the log-probability that it has after itself, as llama-cpp-python."""
     if not echoes(answer):
         return answer
-    prompt = server.bodies[number - 1]["prompt"]
+    prompt = server.tokens(server.bodies[number - 1])
     after = [server._next(prompt[: k + 1])[token] for k, token in enumerate(prompt)]
     return changed(
         answer,

@@ -73,11 +73,8 @@ class FakeServer:
                 self._at_once -= 1
 
     def _right(self, body):
-        prompt = body["prompt"]
-        if isinstance(prompt, str):
-            (encoding,) = self.model.tokenizer.encode([prompt])
-            prompt = list(encoding.ids)
-        elif not self.ids:
+        prompt = self.tokens(body)
+        if not isinstance(body["prompt"], str) and not self.ids:
             return Status(500, {"error": {"message": "Input should be a valid string"}})
         if body["model"] != self.name:
             return Status(404, {"error": {"message": f"no model {body['model']}"}})
@@ -105,6 +102,13 @@ class FakeServer:
             ],
             "usage": {"prompt_tokens": len(prompt)},
         }
+
+    def tokens(self, body):
+        """The tokens of a request's prompt."""
+        if not isinstance(body["prompt"], str):
+            return body["prompt"]
+        (encoding,) = self.model.tokenizer.encode([body["prompt"]])
+        return list(encoding.ids)
 
     def _numbered(self, body):
         if self.numbered and body.get("return_tokens_as_token_ids"):

@@ -244,8 +244,8 @@ class Client:
         if trying and code in _ABSENT:
             return ServerError(
                 f"has no completions API for this model ({code}{said})",
-                cure="a server that only chats cannot be audited: use one that gives "
-                "log-probabilities at /v1/completions (vLLM does)",
+                cure="check its name (--served-model); a server that only chats cannot be "
+                "audited: use one that gives log-probabilities at /v1/completions (vLLM does)",
                 where=where,
             )
         return RefusedError(

@@ -4,11 +4,13 @@ A server that ignores a part of a request says nothing of it, and one that is of
 gives plausible numbers. So a few rows of random tokens are asked for in several ways:
 
 1. echoed: each token must be ours, the first without a number and all others with one;
-2. followed by one token that the server itself named as likely to come next: echoed, it
+2. as the text that these tokens are: the server must make the same tokens of it, or it has
+   another tokenizer than the one that was named;
+3. followed by one token that the server itself named as likely to come next: echoed, it
    must have the log-probability that it had there, and change nothing before it;
-3. once more, all at once: what moves is the noise.
+4. once more, all at once: what moves is the noise.
 
-The second is done again at the length of the rows that are asked for in earnest, whenever they
+The third is done again at the length of the rows that are asked for in earnest, whenever they
 are longer than any before: a server may compute long prompts in another way than short ones.
 """
 
@@ -27,19 +29,27 @@ from canary.models.served.client import Client, RefusedError
 from canary.models.served.manner import Floats, Manner
 from canary.models.served.parallel import in_parallel
 from canary.models.served.texts import Texts, bare
-from canary.models.served.wire import PATH, check_sum
+from canary.models.served.wire import PATH, check_sum, completion, read_choice
 from canary.records.fields import brief
 from canary.statistics.units import LN2
 from canary.tokens.base import Tokenizer
 
-__all__ = ["Agreed", "Probe", "check_aligned_at", "model_served", "shake_hands"]
+__all__ = [
+    "Agreed",
+    "Probe",
+    "check_aligned_at",
+    "model_served",
+    "other_tokenizer",
+    "shake_hands",
+]
 
 _TOP = 5
 _EACH = 2  # next tokens that are tried after each probe
 _FEWEST = 3
+_START = 3  # tokens that a server may put before a text, and one more
 SAFETY = 4.0
 # Of the spread of the log-probabilities: what a token may move where it is the same one.
-_ALIGNED = 0.1
+ALIGNED = 0.1
 SAME = 0.02
 LEAST = 1e-4
 
@@ -137,6 +147,8 @@ def shake_hands(
 
     rows = manner.texts.probes()
     probes = tuple(Probe(row, ask(row)) for row in rows)
+    if not manner.as_text:
+        _check_text(client, manner, rows)
     spread = float(np.std(np.concatenate([probe.log_probs for probe in probes])))
     followed = _followed(client, manner, rows, quote=True)
     if len(followed) < _FEWEST:
@@ -150,7 +162,7 @@ def shake_hands(
     before = {tuple(probe.ids): probe.log_probs for probe in probes}
     for ids, token, log_prob in followed:
         moved.append(ask([*ids, token]) - np.append(before[tuple(ids)], log_prob))
-    aligned = max(_ALIGNED * spread, LEAST)
+    aligned = max(ALIGNED * spread, LEAST)
     _check_aligned(moved, aligned, where)
     moved += [
         outcome.value() - probes[outcome.place].log_probs
@@ -168,7 +180,7 @@ def shake_hands(
 
 
 def check_aligned_at(client: Client, agreed: Agreed, ids: Sequence[int]) -> None:
-    """The second question of the handshake at the length of a row that is asked for in earnest.
+    """The third question of the handshake at the length of a row that is asked for in earnest.
 
     Costs up to 3 requests. What the server says of them is not repeated: they hold the row.
 
@@ -238,6 +250,36 @@ def _manner(client: Client, model: str, tokenizer: Tokenizer, where: str) -> Man
         )
     showing = choice.tokens is not None and not plain.texts.is_token(choice.tokens[0], probe[0])
     return replace(manner, shown=texts.before if showing else 0)
+
+
+def _check_text(client: Client, manner: Manner, rows: Sequence[list[int]]) -> None:
+    """That a server makes our tokens of a text, behind a start token or none.
+
+    Where it is only sent numbers, and answers in numbers, another tokenizer shows in nothing
+    else, and all candidates are other texts. A server that takes no texts is believed.
+    """
+    for ids in rows:
+        if not manner.texts.comes_back(ids):
+            continue
+        text = manner.texts.tokenizer.decode(ids)
+        body = completion(manner.model, text, echo=True, top=1, numbered=manner.numbered)
+        try:
+            told = read_choice(client.post(PATH, body, quote=True, trying=True), where=manner.where)
+        except RefusedError:
+            return
+        tokens = told.tokens or ()
+        if len(tokens) < len(ids) or any(manner.fits(tokens[at:], ids) for at in range(_START)):
+            return
+        raise other_tokenizer(manner.where)
+
+
+def other_tokenizer(where: str) -> ServerError:
+    """That the server has another tokenizer than the one that was named."""
+    return ServerError(
+        "makes other tokens of a text than the tokenizer that was named",
+        cure="name the tokenizer that the model was trained with (--tokenizer)",
+        where=where,
+    )
 
 
 def _followed(

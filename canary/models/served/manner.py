@@ -143,7 +143,7 @@ class Manner:
             )
         for place, (said, token) in enumerate(zip(told, ids, strict=False)):
             if not self.texts.is_token(said, token):
-                if place == 0 and self._fits(told[1:], ids):
+                if place == 0 and self.fits(told[1:], ids):
                     raise self._odd("puts a token before a prompt that was not sent", _NO_START)
                 raise self._odd(
                     f"makes other tokens of a prompt: number {place + 1} of {n} is another",
@@ -190,7 +190,7 @@ class Manner:
             )
         return replace(self, build=choice.build, hidden=hidden)
 
-    def _fits(self, told: Sequence[str], ids: Sequence[int]) -> bool:
+    def fits(self, told: Sequence[str], ids: Sequence[int]) -> bool:
         """Whether what a server tells begins with these tokens."""
         return len(told) >= len(ids) and all(map(self.texts.is_token, told, ids))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,24 @@ from numpy.typing import NDArray
 from canary.errors import ServerError, UnsupportedError
 from canary.models.noise import EPSILON, not_finite
 from canary.models.served.client import Client, RefusedError
-from canary.models.served.handshake import LEAST, SAFETY, SAME, Agreed, Probe
+from canary.models.served.handshake import (
+    ALIGNED,
+    LEAST,
+    SAFETY,
+    SAME,
+    Agreed,
+    Probe,
+    other_tokenizer,
+)
 from canary.models.served.manner import Floats, Manner, least_told
 from canary.models.served.texts import Texts, bare
-from canary.models.served.wire import PATH, check_sum
+from canary.models.served.wire import PATH, check_sum, completion
 from canary.statistics.units import LN2
 from canary.tokens.base import Tokenizer
 
 __all__ = ["agree_on_next", "distance", "log_probs_of", "read_next"]
 
+_SURE = 1e-6
 _ROUNDING = 1e-5  # by so much may the likeliest tokens sum to too little
 
 
@@ -94,7 +104,7 @@ def agree_on_next(
     """Find out how a server is asked for next tokens, and how far its numbers move.
 
     Costs about 10 requests. Nothing is echoed, so whether the server makes the right tokens
-    of a text is known by their number only.
+    of a text is known by their number, and by what it holds likely after them.
 
     Raises
     ------
@@ -115,14 +125,52 @@ def agree_on_next(
             cure="name the tokenizer that the model was trained with (--tokenizer)",
             where=where,
         )
+    if all(probe.log_probs[2::2].max() > -_SURE for probe in probes):
+        raise ServerError(
+            "gives the most likely next token a probability of 1 behind random tokens: these are "
+            "its choices at temperature 0, and not the model's probabilities",
+            cure="have it give log-probabilities before sampling (vLLM: --logprobs-mode "
+            "raw_logprobs)",
+            where=where,
+        )
     moved = max(distance(ask(probe.ids), probe.log_probs) for probe in probes)
     spread = float(np.std(np.concatenate([probe.log_probs[2::2] for probe in probes])))
+    if not manner.as_text:
+        _check_text(client, manner, probes, top, max(ALIGNED * spread, SAFETY * moved, LEAST))
     return Agreed(
         manner,
         probes,
         tolerance=max(2 * SAFETY * moved, SAME * spread, LEAST),
         noise_bits_per_token=SAFETY * max(moved, EPSILON["float32"]) / LN2,
     )
+
+
+def _check_text(
+    client: Client, manner: Manner, probes: Sequence[Probe], top: int, allowed: float
+) -> None:
+    """That the same tokens are likely after a text as after the tokens that it is for us.
+
+    A start token that the server puts before a text may be one that the tokenizer puts there.
+    A server that takes no texts is believed.
+    """
+    texts = manner.texts
+    for probe in probes:
+        if not texts.comes_back(probe.ids):
+            continue
+        text = texts.tokenizer.decode(probe.ids)
+        body = completion(manner.model, text, echo=False, top=top, numbered=manner.numbered)
+        try:
+            answer = client.post(PATH, body, quote=True, trying=True)
+        except RefusedError:
+            return
+        found = read_next(replace(manner, hidden=None), answer, probe.ids)
+        if distance(found, probe.log_probs) <= allowed:
+            continue
+        (whole,) = texts.tokenizer.encode([text])
+        request = manner.request(list(whole.ids), echo=False, top=top)
+        started = read_next(manner, client.post(PATH, request, quote=True), whole.ids)
+        if distance(found, started) > allowed:
+            raise other_tokenizer(manner.where)
 
 
 def _manner(client: Client, model: str, tokenizer: Tokenizer, top: int, where: str) -> Manner:
