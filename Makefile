@@ -13,18 +13,28 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 export HF_HUB_OFFLINE := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 
+# Tests that compare floating-point results of torch, and the arithmetic of another processor:
+# no vector units beyond SSE, so other kernels, other orders of the same sums.
+NUMERICAL := tests/models tests/scoring tests/search tests/signals
+OTHER_ARITHMETIC := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 \
+	OMP_NUM_THREADS=1
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format docs setup clean
+.PHONY: help demo test numerical check format docs setup clean
 
 help:  ## Show this list.
-	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: $(READY)  ## Run the main job on the standard library's own prose; the report lies in demo/.
 	$(BIN)/canary demo --out demo/ --force
 
 test: $(READY)  ## Run the tests.
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+numerical: $(READY)  ## Run the numerical tests with the arithmetic of another processor.
+	$(OTHER_ARITHMETIC) $(BIN)/python -m pytest -n $(WORKERS) --ignore-glob='*/test_served_*' \
+		$(PYTEST_ARGS) $(NUMERICAL)
 
 check: $(READY)  ## Check format, lint, types, the order of imports, and the docs.
 	$(BIN)/ruff format --check

@@ -264,7 +264,7 @@ def test_batches_hold_every_row_once_and_score_no_padding():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("inject", [True, False])
 def test_full_demo_finds_what_was_put_in_and_nothing_else(tmp_path, inject):
     audit = demo.run(tmp_path, inject=inject)

@@ -85,6 +85,7 @@ Of a page that is not here: a model and canaries, if it speaks of ``./model``.
 NOT_RUN = {
     "make demo": "sets up an environment; `canary demo` is run",
     "make test": "it is what runs this, and CI runs the other targets beside it",
+    "make numerical": "runs other tests; CI runs it",
     "pip install": "changes the environment in which the tests run",
     ".venv/bin/python tests/support/references.py": "writes into the repository; a test compares",
     ".venv/bin/python tests/servers/llama_cpp.py": "compiles a server, for minutes",

@@ -54,7 +54,8 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
 
     The largest difference in the sum over a row of 24 tokens between one batch of 32
     rows, single rows, and a walk with held states, times a safety factor of 4 and spread
-    over its tokens; at least 4 units of float32's rounding per token. Costs about 3,000
+    over its tokens; at least 4 units of float32's rounding per token, and one of the model's
+    own dtype: where all these rows happen to round alike, others do not. Costs about 3,000
     token computations.
 
     Raises
@@ -88,7 +89,8 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
         float(np.abs((rows - chain).sum(axis=1)).max()) / (length - 1),
         EPSILON["float32"],
     )
-    return replace(facts, noise_bits_per_token=_SAFETY * worst / LN2)
+    noise = max(_SAFETY * worst, EPSILON.get(facts.dtype, 0.0))
+    return replace(facts, noise_bits_per_token=noise / LN2)
 
 
 def remeasure_noise(model: Any) -> None:

@@ -66,7 +66,9 @@ def test_whole_flow_finds_what_was_learned(command, workplace):
 
     lines = Path("new.jsonl").read_text().splitlines()
     save_model(train([json.loads(line)["text"] for line in lines]), Path("model"))
-    audited = command("audit", "./model", "--canaries", "canaries.json", "--out", "a", "--json")
+    # The last bits are those of the batches; a size that is found by trial follows the clock.
+    fixed = ("--canaries", "canaries.json", "--batch-size", 64, "--json")
+    audited = command("audit", "./model", "--out", "a", *fixed)
     assert audited.code == 0
     audit = Audit.load("a/audit.json")
     assert audited.document == {"kind": "canary audit", "schema": 1, **audit.to_dict()}
@@ -83,7 +85,7 @@ def test_whole_flow_finds_what_was_learned(command, workplace):
     assert reported.document["out"] == "again.html"
     assert Path("again.html").read_bytes() == page
 
-    measured = command("exposure", "./model", "--canaries", "canaries.json", "--json")
+    measured = command("exposure", "./model", *fixed)
     assert measured.code == 0
     assert measured.document["canaries"] == audited.document["canaries"]
     assert "control-16" in measured.err

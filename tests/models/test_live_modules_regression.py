@@ -14,6 +14,12 @@ def test_autocast_is_the_dtype_of_the_facts_and_its_rounding_is_allowed(kind):
 
     module = MODULES[kind]()
     plain = load(module, tokenizer=character_tokenizer())
+    if kind == "LSTM":
+        try:
+            with torch.autocast("cpu", torch.bfloat16):
+                torch.nn.LSTM(4, 4)(torch.zeros(1, 1, 4))
+        except RuntimeError as error:
+            pytest.skip(f"torch has no LSTM in bfloat16 for this processor: {error}")
     with torch.autocast("cpu", torch.bfloat16):
         live = load(module, tokenizer=character_tokenizer())
     assert (plain.facts.dtype, live.facts.dtype) == ("float32", "bfloat16")

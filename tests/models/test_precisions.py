@@ -23,7 +23,8 @@ def test_conformance(name: str, dtype: torch.dtype) -> None:
     model = loaded(name, dtype)
     assert model.facts.dtype == str(dtype).removeprefix("torch.")
     assert ("reuse" in model.facts.capabilities) == (name != "falcon_mamba")
-    assert 0 < model.facts.noise_bits_per_token < 30 * EPSILON[model.facts.dtype]
+    rounding = EPSILON[model.facts.dtype]  # even where no row of the measurement shows it
+    assert rounding <= model.facts.noise_bits_per_token < 30 * rounding
     for check in conformance.CHECKS:
         check(model)
 

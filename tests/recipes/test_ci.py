@@ -29,7 +29,7 @@ def test_the_workflow_runs_the_test_with_extras_that_exist():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("deduplicate", [True, False])
 def test_it_fails_when_repeated_lines_stay_in(tmp_path, deduplicate):
     project = Project(tmp_path)

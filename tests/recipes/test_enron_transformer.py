@@ -22,7 +22,7 @@ TINY = (
 )
 
 # Most of it is imports; a busy machine may take long for them.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 
 
 def script(name: str, *options: str, cwd: Path) -> None:

@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).parents[2] / "recipes" / "finetune" / "finetune.py"
 TINY = ("--epochs", "1", "--block", "128", "--threads", "1", "--share", "0", "--draws", "40")
 
 pytestmark = [
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
     pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning"),  # peft
     pytest.mark.filterwarnings("ignore:'pin_memory':UserWarning"),
 ]

@@ -14,7 +14,7 @@ import pytest
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "have_you_forgotten"
 
-pytestmark = pytest.mark.timeout(600)  # mostly for imports on a busy machine
+pytestmark = pytest.mark.timeout(1800)  # mostly for imports on a busy machine
 
 
 def run(script, tmp_path, *words, data=None):

@@ -12,7 +12,7 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "own_recurrent"
 CANARY = (sys.executable, "-c", "import sys; from canary.cli.main import run; sys.exit(run())")
 
 
-pytestmark = pytest.mark.timeout(600)  # mostly for imports on a busy machine
+pytestmark = pytest.mark.timeout(1800)  # mostly for imports on a busy machine
 
 
 def sh(*command: str, cwd: Path) -> str:

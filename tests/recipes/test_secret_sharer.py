@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 from canary import CanarySet
 
-pytestmark = pytest.mark.timeout(600)  # mostly for imports on a busy machine
+pytestmark = pytest.mark.timeout(1800)  # mostly for imports on a busy machine
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "secret_sharer"
 

@@ -25,7 +25,7 @@ MODULES = (
     *("attacks", "table", "risk", "variants", "of_paper", "figures"),
 )
 
-pytestmark = pytest.mark.timeout(600)  # mostly for imports on a busy machine
+pytestmark = pytest.mark.timeout(1800)  # mostly for imports on a busy machine
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from canary.workers.here import Here
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
 ]  # a busy machine starts a cluster in a minute
 
 

@@ -12,7 +12,7 @@ from canary.workers.cluster import RayWorkers
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
 ]  # a busy machine starts a cluster in a minute
 
 
