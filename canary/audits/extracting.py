@@ -43,6 +43,7 @@ from canary.search.pricing import Priced, check_agreement, price
 from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, Stopped, shortest_leaves
 from canary.search.step import context_nats
 from canary.statistics.units import LN2
+from canary.tokens.misread import misread
 
 __all__ = ["check_asked", "extract", "with_extractions"]
 
@@ -447,10 +448,12 @@ def _not_completed(short: int, late: int) -> Iterator[str]:
 
 def _notes(below: Below, format: Format) -> tuple[str, ...]:
     """What may make the numbers say something else than they seem to."""
+    notes = misread(below.encoder, format)
     some = below.encoder.candidates(format, [format.unrank(0)])
     if not below.encoder.starts_bare(some):
-        return ()
+        return notes
     return (
+        *notes,
         "The tokenizer puts no token before a text and no start token was given, so the "
         "search began as if nothing stood before the text. If training put a token there "
         "(an end-of-text token, a newline), extract again with that start token.",
