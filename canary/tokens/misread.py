@@ -62,6 +62,11 @@ def _ordinary(encoder: CandidateEncoder, name: str, where: str) -> str:
     if isinstance(encoder.tokenizer, FastTokenizer):
         added = encoder.tokenizer.spec.get("added_tokens") or ()
         special = [token["content"] for token in added]
+        if encoder.tokenizer.splits_special and name in special:
+            return (
+                f"The {where} holds {name}, which this tokenizer splits as ordinary text "
+                "(split_special_tokens). If training had a special token there, set that to False."
+            )
     near = difflib.get_close_matches(name, special, _NAMED, cutoff=0.0)
     named = f"its special tokens are {', '.join(near)}" if near else "it has no special tokens"
     if len(special) > len(near):

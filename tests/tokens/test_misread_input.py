@@ -16,6 +16,9 @@ from canary.plugins.monitor import ExposureMonitor
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.misread import misread
+from canary.tokens.pattern import UnknownRuleError
+from canary.tokens.rules import read_rules
+from canary.tokens.tree import compile_tree
 
 CHAT = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
 
@@ -102,3 +105,20 @@ def test_audit_extraction_and_monitor_say_it(caplog) -> None:
     with caplog.at_level(logging.WARNING):
         ExposureMonitor(canaries, tokenizer=seam, context=context)
     assert wanted in caplog.text
+
+
+def test_special_tokens_that_are_split_stay_so() -> None:
+    """No file says it: `split_special_tokens` of transformers is a property of the backend."""
+    made = tokenizer()
+    made.encode_special_tokens = True
+    encoder = CandidateEncoder(as_tokenizer(made), None, CHAT)
+    (encoding,) = encoder.encode(["The code is 1"])
+    assert list(encoding.ids) == made.encode(CHAT + "The code is 1").ids
+    assert made.token_to_id("<|im_start|>") not in encoding.ids
+    assert as_tokenizer(made).fingerprint != as_tokenizer(tokenizer()).fingerprint
+    assert "splits as ordinary text (split_special_tokens)" in notes(CHAT, made=made)[0]
+    tree = compile_tree(Format("The code is {digit:2}"), encoder)
+    assert tree.certificate == "certified: all 100 fills were encoded"
+    with pytest.raises(UnknownRuleError, match="special tokens whose names it splits"):
+        read_rules(as_tokenizer(made), Format(r"{re:<\|im_end\|>\d}").automaton)
+    assert read_rules(as_tokenizer(made), Format("{digit:3}").automaton).head == ""
