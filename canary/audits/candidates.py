@@ -11,6 +11,7 @@ from canary.formats.format import Format
 from canary.search.bounds import tokens_below
 from canary.statistics.pvalues import fisher
 from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.misread import misread
 from canary.tokens.tree import TokenTree
 
 __all__ = ["deepest", "longest", "notes_on"]
@@ -41,7 +42,7 @@ def notes_on(
     encoder: CandidateEncoder, format: Format, canaries: Sequence[Canary], seed: int
 ) -> tuple[str, ...]:
     """What may make the numbers say something else than they seem to."""
-    notes = []
+    notes = list(misread(encoder, format))
     rng = np.random.default_rng([_NOTES_STREAM, seed])
     others = encoder.candidates(format, format.sample(min(format.size, 1_000), rng=rng))
     known = _known_to_the_tokenizer(encoder, format, canaries, [len(e.ids) for e in others])

@@ -45,6 +45,7 @@ from canary.search.pricing import Priced, check_agreement, price
 from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, Stopped, shortest_leaves
 from canary.search.step import context_nats
 from canary.statistics.units import LN2
+from canary.tokens.misread import misread
 
 __all__ = ["check_asked", "extract", "with_extractions"]
 
@@ -234,7 +235,7 @@ def extract(
             "batch_size": batch_size,
             "versions": versions(),
         },
-        notes=start.notes,
+        notes=(*start.notes, *misread(below.encoder, format)),
     )
     if known is None or found.stopped in _BROKEN_OFF:
         return result

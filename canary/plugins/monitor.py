@@ -44,6 +44,7 @@ from canary.scoring.batcher import Batcher
 from canary.scoring.texts import score_encodings
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
+from canary.tokens.misread import misread
 
 __all__ = ["Every", "ExposureMonitor"]
 
@@ -155,6 +156,8 @@ class ExposureMonitor:
         self._path = None if path is None else file_path(path, "path", cure=cure)
         self._tokenizer = as_tokenizer(tokenizer)
         encoder = CandidateEncoder(self._tokenizer, start_token, context)
+        for note in dict.fromkeys(n for f in canaries.formats for n in misread(encoder, f)):
+            _log.warning("%s", note)
         self._draws = SharedDraws.of(canaries, encoder, draws=draws, seed=seed)
         if stop_above_bits is not None:
             _check_limit(stop_above_bits, self._draws.most_certain_bits())

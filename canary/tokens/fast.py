@@ -22,6 +22,8 @@ _JOINING = {"Replace", "NFC", "NFKC", "Precompiled", "StripAccents", "BertNormal
 class FastTokenizer:
     """A `tokenizers` backend, with the special tokens that its owner puts around a text.
 
+    Where `splits_special` is true, the name of a special token within a text is ordinary text.
+
     Parameters
     ----------
     backend : tokenizers.Tokenizer
@@ -44,6 +46,9 @@ class FastTokenizer:
             model["dropout"] = None
         self._spec = {**spec, "truncation": None, "padding": None}
         self._backend = Backend.from_str(json.dumps(self._spec))
+        # No file says this: `split_special_tokens` of transformers sets it.
+        self.splits_special = bool(getattr(backend, "encode_special_tokens", False))
+        self._backend.encode_special_tokens = self.splits_special
         unknown = model.get("unk_token")
         if unknown is None and model.get("unk_id") is not None:  # Unigram names it by id
             unknown = self._backend.id_to_token(model["unk_id"])
@@ -70,7 +75,8 @@ class FastTokenizer:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of everything that decides how it encodes."""
-        return hashlib.sha256(json.dumps(self._spec, sort_keys=True).encode()).hexdigest()
+        about = [self._spec, True] if self.splits_special else self._spec
+        return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
     @property
     def spec(self) -> dict[str, Any]:

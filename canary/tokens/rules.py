@@ -94,6 +94,10 @@ def read_rules(tokenizer: FastTokenizer, texts: Automaton) -> Rules:
     """
     spec = tokenizer.spec
     added = spec.get("added_tokens") or ()
+    if tokenizer.splits_special:
+        if any(token["special"] and texts.occurs(token["content"]) for token in added):
+            raise UnknownRuleError("special tokens whose names it splits")
+        added = [token for token in added if not token["special"]]
     given = [token for token in added if not token.get("normalized")]
     head, texts, cuts = without_head(texts, find_cuts(given, texts, between(texts, [])))
     parts = between(texts, cuts)
