@@ -31,6 +31,7 @@ from canary.models.noise import with_measured_noise
 from canary.models.reuse import horizon, length_limit, reuse_is_right
 from canary.models.slots import Slots
 from canary.models.torch_support import (
+    devices_of,
     dtype_at_work,
     dtype_name,
     free_bytes,
@@ -76,6 +77,7 @@ class CausalModel:
         self.module = module
         self.tokenizer = tokenizer
         self._forward: Forward = CausalForward(module) if forward is None else forward
+        self._devices = devices_of(module) or [self._forward.device]
         config = module.config.get_text_config()
         probe = torch.zeros((1, 1), dtype=torch.int64, device=self._forward.device)
         dtype = dtype_at_work(module, module.dtype, lambda: self._forward.logits(probe))
@@ -135,8 +137,8 @@ class CausalModel:
         return WithinWalker(near, far, context, horizon=self._horizon)
 
     def memory(self) -> Memory:
-        """Free bytes on the module's device, and the keys and values of one token."""
-        return Memory(free_bytes(self._forward.device), self._held_bytes + Slots.BYTES)
+        """Free bytes on the tightest of its devices, and the keys and values of one token."""
+        return Memory(free_bytes(*self._devices), self._held_bytes + Slots.BYTES)
 
     def _measure(self, probe: torch.Tensor) -> tuple[int, int]:
         """Number of tokens, and bytes of one token's keys and values (0: there are none)."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from canary.errors import CanaryError, OutOfMemory
 from canary.models.base import LanguageModel, Rows
+from canary.models.table import TableModel
 from canary.statistics.units import LN2
 
 __all__ = ["SENTENCES", "English", "english_rows", "note_on_english", "price_english"]
@@ -72,8 +73,9 @@ def note_on_english(model: LanguageModel) -> str | None:
     """What the reader of an audit must know of a model that does not know English.
 
     Served models are not asked: their tokenizer is compared at load, and requests are counted.
+    Nor are tables, which were never trained.
     """
-    if model.facts.device == "served":
+    if model.facts.device == "served" or isinstance(model, TableModel):
         return None
     found = price_english(model, shuffles=0)
     if found is None or found.ordinary:
