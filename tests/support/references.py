@@ -153,7 +153,7 @@ class Names(dict[str, Any]):
     """What names mean in a function's module; those that only type checkers see, nothing."""
 
     def __init__(self, function: Any) -> None:
-        super().__init__({**vars(builtins), **function.__globals__})
+        super().__init__({**vars(builtins), **inspect.unwrap(function).__globals__})
 
     def __missing__(self, name: str) -> Any:
         return Any
