@@ -57,8 +57,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="takes minutes; run it with --slow"))
         if "cluster" in item.keywords and not config.getoption("--cluster"):
             item.add_marker(pytest.mark.skip(reason=NO_CLUSTER))
+        if "gpu" in item.keywords and not _gpu():
+            item.add_marker(pytest.mark.skip(reason="needs a GPU that torch sees"))
         if "data" in item.keywords and not os.environ.get("CANARY_DATA"):
             item.add_marker(pytest.mark.skip(reason=NO_DATA))
+
+
+def _gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 @pytest.fixture(scope="session")

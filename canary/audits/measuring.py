@@ -18,7 +18,7 @@ from canary.corpus.canaries import Canary, CanarySet
 from canary.errors import EstimationError
 from canary.formats.format import Format
 from canary.models.base import LanguageModel
-from canary.models.english import note_on_english
+from canary.models.english import note_on_english, note_on_vocabulary
 from canary.models.examining import notes_on_model
 from canary.records.shards import Run
 from canary.scoring.batcher import Stage
@@ -85,8 +85,9 @@ class Auditor:
 
     def _notes_on_model(self) -> tuple[str, ...]:
         """What is to be known of the model, whatever the format."""
-        english = note_on_english(self.below.model)
-        return (*notes_on_model(self.below.model), *([english] if english else []))
+        model = self.below.model
+        found = (note_on_vocabulary(model), note_on_english(model))
+        return (*notes_on_model(model), *(note for note in found if note))
 
     def _rows(self, canaries: CanarySet) -> int:
         """How many candidates are priced as whole rows."""

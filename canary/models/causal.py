@@ -31,6 +31,7 @@ from canary.models.noise import with_measured_noise
 from canary.models.reuse import horizon, length_limit, reuse_is_right
 from canary.models.slots import Slots
 from canary.models.torch_support import (
+    devices_of,
     dtype_at_work,
     dtype_name,
     free_bytes,
@@ -76,10 +77,11 @@ class CausalModel:
         self.module = module
         self.tokenizer = tokenizer
         self._forward: Forward = CausalForward(module) if forward is None else forward
+        self._devices = devices_of(module) or [self._forward.device]
         config = module.config.get_text_config()
         probe = torch.zeros((1, 1), dtype=torch.int64, device=self._forward.device)
-        dtype = dtype_at_work(module, module.dtype, lambda: self._forward.logits(probe))
         vocabulary, self._held_bytes = self._measure(probe)
+        dtype = dtype_at_work(module, module.dtype, lambda: self._forward.logits(probe))
         if vocabulary < tokenizer.size:
             raise ModelError(
                 f"the model has {vocabulary} tokens, its tokenizer {tokenizer.size}",
@@ -135,12 +137,12 @@ class CausalModel:
         return WithinWalker(near, far, context, horizon=self._horizon)
 
     def memory(self) -> Memory:
-        """Free bytes on the module's device, and the keys and values of one token."""
-        return Memory(free_bytes(self._forward.device), self._held_bytes + Slots.BYTES)
+        """Free bytes on the tightest of its devices, and the keys and values of one token."""
+        return Memory(free_bytes(*self._devices), self._held_bytes + Slots.BYTES)
 
     def _measure(self, probe: torch.Tensor) -> tuple[int, int]:
         """Number of tokens, and bytes of one token's keys and values (0: there are none)."""
-        logits = self._forward.logits(probe)
+        logits = self._probed(probe)
         refuse_softmax(logits, type(self.module).__name__)
         vocabulary = int(logits.shape[-1])
         try:
@@ -148,6 +150,22 @@ class CausalModel:
             return vocabulary, bytes_per_row(cache, 1)
         except (AttributeError, TypeError, ValueError, RuntimeError):
             return vocabulary, 0  # it has states of another kind, or none
+
+    def _probed(self, probe: torch.Tensor) -> torch.Tensor:
+        """Logits of the probe, or what the model is if it is no language model."""
+        name, shape = type(self.module).__name__, None
+        try:
+            logits = self._forward.logits(probe)
+            shape = tuple(logits.shape)
+        except (AttributeError, IndexError):
+            logits = probe
+        if shape is None or len(shape) != 3 or shape[:2] != probe.shape:
+            raise ModelError(
+                f"a {name} gives no logits of shape (rows, tokens, vocabulary), so it is no "
+                "language model (a base model without its head, or a classifier?)",
+                cure="load it with AutoModelForCausalLM, or give the folder",
+            )
+        return logits
 
     def _probe(self, farthest: float) -> tuple[bool, float]:
         """Whether the context's states are shared, and up to which length any are reused."""

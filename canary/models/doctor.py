@@ -155,7 +155,7 @@ def _english(model: LanguageModel) -> Finding:
 
 
 def _start(model: LanguageModel, start_token: str | None) -> Finding:
-    check = "something stands before the first token of a text, which is priced then"
+    check = "a token comes before the first token of a text, which is priced then"
     encoded = _encoded(model, start_token)
     if isinstance(encoded, Finding):
         return Finding(check, encoded.verdict, encoded.figure, encoded.cure)

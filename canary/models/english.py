@@ -9,9 +9,17 @@ import numpy as np
 
 from canary.errors import CanaryError, OutOfMemory
 from canary.models.base import LanguageModel, Rows
+from canary.models.table import TableModel
 from canary.statistics.units import LN2
 
-__all__ = ["SENTENCES", "English", "english_rows", "note_on_english", "price_english"]
+__all__ = [
+    "SENTENCES",
+    "English",
+    "english_rows",
+    "note_on_english",
+    "note_on_vocabulary",
+    "price_english",
+]
 
 SENTENCES = (
     "The meeting was moved to the afternoon because the train from the coast was late.",
@@ -25,6 +33,7 @@ SENTENCES = (
 
 _SHUFFLES = 4
 _CLOSE_BITS = 0.5
+_PADDED, _PADDING = 1.05, 128
 
 
 @dataclass(frozen=True)
@@ -72,8 +81,9 @@ def note_on_english(model: LanguageModel) -> str | None:
     """What the reader of an audit must know of a model that does not know English.
 
     Served models are not asked: their tokenizer is compared at load, and requests are counted.
+    Nor are tables, which were never trained.
     """
-    if model.facts.device == "served":
+    if model.facts.device == "served" or isinstance(model, TableModel):
         return None
     found = price_english(model, shuffles=0)
     if found is None or found.ordinary:
@@ -83,6 +93,18 @@ def note_on_english(model: LanguageModel) -> str | None:
         f"({found.bits_per_token:.1f} bits per token; {found.uniform:.1f} where all tokens are "
         "equally probable). Is it trained, and is this its tokenizer? If not, the exposures "
         "say nothing. A model of another language or of code may be right."
+    )
+
+
+def note_on_vocabulary(model: LanguageModel) -> str | None:
+    """That a model has many more tokens than its tokenizer; a few are padding."""
+    vocabulary, size = model.facts.vocabulary, model.tokenizer.size
+    if vocabulary <= _PADDED * size + _PADDING:
+        return None
+    return (
+        f"The model {model.facts.name!r} has {vocabulary:,} tokens and its tokenizer {size:,}. "
+        "Is this the tokenizer that it was trained with? With another one the exposures say "
+        "nothing."
     )
 
 

@@ -18,7 +18,7 @@ from canary.errors import ModelError, OutOfMemory, ServerError
 from canary.models.answered import under_watch
 from canary.models.base import Children, Context, LanguageModel, Nodes, Rows
 from canary.models.conformance import CHECKS, TOKENS, WHOLE_VOCABULARY, worst_nats
-from canary.models.english import english_rows
+from canary.models.english import english_rows, note_on_vocabulary
 from canary.models.noise import CEILING
 from canary.statistics.units import LN2
 
@@ -246,6 +246,9 @@ def _facts(model: LanguageModel) -> Finding:
     if not (np.isfinite(noise) and noise >= 0):
         return Finding("", "refused", f"its noise is {noise} bits per token", _CURES["noise"])
     figure = f"{facts.vocabulary:,} tokens, the tokenizer {size:,}; noise {noise:.2g} bits a token"
+    if note_on_vocabulary(model):
+        cure = "is this the tokenizer that the model was trained with?"
+        return Finding("", "noted", f"{figure}: many more than its tokenizer", cure)
     if noise > _MUCH_NOISE:
         return Finding("", "noted", f"{figure}, which is much", _CURES["noise"])
     return Finding("", "fine", figure)

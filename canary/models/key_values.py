@@ -63,8 +63,12 @@ class KeyValueWalker(TorchWalker):
 
         n = len(tokens)
         with computing():
-            chain = torch.from_numpy(self._slots.ancestors(parents, depth))
-            held = [(_held(slab_k, chain), _held(slab_v, chain)) for slab_k, slab_v in self._slabs]
+            chain = self._slots.ancestors(parents, depth)
+            above, to = _Sent(chain.reshape(-1)), _Sent(into)
+            held = [
+                (_held(slab_k, above, chain.shape), _held(slab_v, above, chain.shape))
+                for slab_k, slab_v in self._slabs
+            ]
             ids = torch.from_numpy(tokens).to(self._forward.device).view(n, 1)
             if self._shares:
                 cache = DynamicCache(held)
@@ -79,9 +83,9 @@ class KeyValueWalker(TorchWalker):
                 logits, cache = self._forward.cached(ids, cache)
             if len(into):
                 for layer, (slab_k, slab_v) in zip(cache.layers, self._slabs, strict=True):
-                    to = torch.from_numpy(into).to(slab_k.device)
-                    slab_k.index_copy_(0, to, layer.keys[: len(into), :, -1])
-                    slab_v.index_copy_(0, to, layer.values[: len(into), :, -1])
+                    at = to.on(slab_k.device)
+                    slab_k.index_copy_(0, at, layer.keys[: len(into), :, -1])
+                    slab_v.index_copy_(0, at, layer.values[: len(into), :, -1])
             return Distributions.of(logits[:, -1])
 
     def _free_slab(self) -> None:
@@ -120,11 +124,23 @@ def _rows_like(shared: torch.Tensor, capacity: int) -> torch.Tensor:
     return torch.empty((capacity, heads, width), dtype=shared.dtype, device=shared.device)
 
 
-def _held(slab: torch.Tensor, chain: torch.Tensor) -> torch.Tensor:
-    """The rows of each node's ancestors: (n, heads, depth, width)."""
-    n, depth = chain.shape
-    rows = slab.index_select(0, chain.reshape(-1).to(slab.device))
-    return rows.view(n, depth, *slab.shape[1:]).transpose(1, 2)
+class _Sent:
+    """Places in the slabs, sent once in a step to each device that holds some."""
+
+    def __init__(self, places: Ints) -> None:
+        self._places = torch.from_numpy(places)
+        self._on: dict[torch.device, torch.Tensor] = {}
+
+    def on(self, device: torch.device) -> torch.Tensor:
+        if device not in self._on:
+            self._on[device] = self._places.to(device)
+        return self._on[device]
+
+
+def _held(slab: torch.Tensor, above: _Sent, shape: tuple[int, ...]) -> torch.Tensor:
+    """The rows of each node's ancestors, of `shape` (n, depth): (n, heads, depth, width)."""
+    rows = slab.index_select(0, above.on(slab.device))
+    return rows.view(*shape, *slab.shape[1:]).transpose(1, 2)
 
 
 def _behind(shared: torch.Tensor, held: torch.Tensor) -> torch.Tensor:

@@ -101,7 +101,7 @@ class StatelessModel:
         )
 
     def logits(self, ids: torch.Tensor, skipped: int = 0) -> torch.Tensor:
-        """See `canary.models.forwards.Forward.logits`."""
+        """Logits of shape (n, t - skipped, vocabulary) of whole rows."""
         with self._calling(), inference(self.module):
             found = self.module(ids)
         shape = tuple(getattr(found, "shape", ()))

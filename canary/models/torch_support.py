@@ -19,6 +19,7 @@ from canary.statistics.softmaxed import softmaxed
 
 __all__ = [
     "computing",
+    "devices_of",
     "dtype_at_work",
     "dtype_name",
     "dtype_named",
@@ -143,13 +144,32 @@ def computing() -> Iterator[None]:
         raise
 
 
-def free_bytes(device: torch.device) -> int:
-    """Memory that may be taken on a device: what is free now, less a tenth."""
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-    else:
-        free = _available_ram()
-    return int(0.9 * free)
+def free_bytes(*devices: torch.device) -> int:
+    """Memory that may be taken on the tightest of some devices: what is free now, less a tenth.
+
+    What torch keeps of memory that it no longer uses is free to it.
+    """
+    return int(0.9 * min(map(_free, devices)))
+
+
+def _free(device: torch.device) -> int:
+    if device.type != "cuda":
+        return _available_ram()
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0] + kept)
+
+
+def devices_of(module: torch.nn.Module) -> list[torch.device]:
+    """Every device on which a part of a module computes, that of its input first."""
+    found = [input_device(module)]
+    hooks = [getattr(part, "_hf_hook", None) for part in module.modules()]
+    found += [part.device for part in module.parameters()]
+    for hook in hooks:
+        for one in getattr(hook, "hooks", (hook,)):  # hooks come alone or in a sequence
+            device = getattr(one, "execution_device", None)
+            if device is not None:
+                found.append(torch.device(device))
+    return [device for device in dict.fromkeys(found) if device.type not in ("meta", "disk")]
 
 
 def _available_ram() -> int:

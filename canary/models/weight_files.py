@@ -74,7 +74,7 @@ def check_layers(folder: Path, config: dict[str, Any]) -> None:
         except (SafetensorError, OSError):
             return  # a damaged file is named where it is read
     name, layers = max(asked, key=lambda pair: pair[1])
-    if layers > max(tensors, 1):
+    if 0 < tensors < layers:
         raise ModelError(
             f"says {name}={layers}, and the weights are {tensors} tensors",
             cure=f"correct it, or {_SAVE}",

@@ -61,10 +61,11 @@ def test_states_that_do_not_carry_are_caught_on_the_canaries() -> None:
         score, memory = model.score, model.memory
 
         def open(self, context, *, memory_bytes):
-            return model.open(Context(context.ids[-1:]), memory_bytes=memory_bytes)
+            kept = context.ids[-1:] if len(context.ids) > 6 else context.ids  # checks are shorter
+            return model.open(Context(kept), memory_bytes=memory_bytes)
 
     with pytest.raises(ModelError, match="below held states than as a whole row"):
-        audit(Forgetful(), canary_set())
+        audit(Forgetful(), canary_set("The code is {digit:3}"))
 
 
 def test_the_budget_holds_for_models_without_reuse() -> None:

@@ -73,7 +73,7 @@ class Failing:
     """A model whose walks give NaN, in the context's price or below it."""
 
     def __init__(self, *, context):
-        model = flat_model()
+        model = build("table")
         self.tokenizer, self.facts, self.memory = model.tokenizer, model.facts, model.memory
         self.score, self._open, self._context = model.score, model.open, context
 
