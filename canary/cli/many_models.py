@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from canary.cli.console import Bars, emit, say, show_table
-from canary.cli.membership_commands import Confidence, Fprs, numbers_of
+from canary.cli.membership_commands import Confidence, Fprs, named_options, numbers_of
 from canary.cli.options import Force, Json, Seed, decodable
 from canary.cli.outputs import check_outputs
 from canary.errors import InputError
+from canary.statistics.checks import check_confidence
 
 if TYPE_CHECKING:
     from canary.signals.table import SignalTable
@@ -23,6 +24,7 @@ __all__ = ["RuleName", "models"]
 RuleName = Literal["empirical", "linear", "gaussian"]
 
 
+@named_options()
 def models(
     outputs: Annotated[
         list[Path],
@@ -105,6 +107,7 @@ def models(
 
     asked = None if fpr is None else numbers_of(fpr, "--fpr")
     alphas = numbers_of(levels, "--alphas")
+    check_confidence(confidence, "--confidence")
     with folder_made(out) as folder:
         numbers, page = folder / "models.json", folder / "report.html"
         check_outputs([(numbers, (KIND,)), (page, PAGES)], inputs=outputs, force=force)

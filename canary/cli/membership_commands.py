@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,16 +13,36 @@ import typer
 from canary.cli.console import Bars, emit, say, show_table
 from canary.cli.options import Force, Json, Seed, decodable
 from canary.cli.outputs import check_outputs
-from canary.errors import InputError
+from canary.errors import CanaryError, InputError
+from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import plural
 
-__all__ = ["Confidence", "Fprs", "ReportFolder", "attack", "numbers_of", "risk"]
+__all__ = [
+    "Confidence",
+    "Fprs",
+    "ReportFolder",
+    "attack",
+    "named_options",
+    "numbers_of",
+    "risk",
+]
 
 ScaleName = Literal["log", "linear"]
 
 _FILE = "An .npz, Parquet or CSV file with logits (or probs, or losses), labels and member (0 or 1)"
 
 _TABLES = (".parquet", ".pq", ".csv")
+
+_OPTIONS = {
+    "attacks": "--attacks",
+    "tpr_at_fpr": "--fpr",
+    "alphas": "--alphas",
+    "survey": "--coin-flips",
+    "attack_epsilon": "--coin-flips",
+    "epsilon_lower_bound": "--delta",
+    "correct_guesses": "--guesses",
+}
+"""What users call the places of errors from below."""
 
 _SURE = 0.95
 """Confidence of the interval that stands beside risk scores."""
@@ -75,6 +97,17 @@ _Smooth = Annotated[
 ]
 
 
+@contextmanager
+def named_options() -> Iterator[None]:
+    """Errors of a value that was asked for name the option that asked for it."""
+    try:
+        yield
+    except CanaryError as error:
+        error.where = _OPTIONS.get(error.where, error.where)
+        raise
+
+
+@named_options()
 def attack(
     target: _Target,
     shadow: _Shadow,
@@ -125,6 +158,7 @@ def attack(
     FOLDER/report.html is for people, FOLDER/membership.json for machines. Both name
     samples that were in the training data: keep them like the data.
     """
+    from canary.membership.risk import check_prior
     from canary.membership.survey import KIND, SCHEMA, survey
     from canary.records.document import dump_document
     from canary.records.files import folder_made
@@ -139,6 +173,8 @@ def attack(
     from canary.signals.measuring import measure
 
     asked = None if fpr is None else numbers_of(fpr, "--fpr")
+    check_confidence(confidence, "--confidence")
+    check_prior(prior, "--prior")
     keep = "neural" in attacks or (
         attacks.strip() == "all" and all(_small(place) for place in (target, shadow))
     )
@@ -202,7 +238,7 @@ def risk(
     from canary.membership.analysis import possible_class_risks
     from canary.membership.association import check_shadow
     from canary.membership.doubts import doubts_of_pair
-    from canary.membership.risk import reliability
+    from canary.membership.risk import check_prior, reliability
     from canary.membership.smoothing import chosen_risk_scores
     from canary.membership.survey import class_risk_fields, risk_columns
     from canary.records.files import atomic_writer
@@ -211,6 +247,7 @@ def risk(
     from canary.signals.checking import check_members
     from canary.signals.measuring import measure
 
+    check_prior(prior, "--prior")
     check_outputs([(out, (PARQUET,))], inputs=[target, shadow], force=force)
     ending = out.suffix.lower()
     if ending not in _TABLES:

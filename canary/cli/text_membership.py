@@ -10,7 +10,13 @@ from typing import Annotated
 import typer
 
 from canary.cli.console import Bars, emit, resumable, say, show_table
-from canary.cli.membership_commands import Confidence, Fprs, ReportFolder, numbers_of
+from canary.cli.membership_commands import (
+    Confidence,
+    Fprs,
+    ReportFolder,
+    named_options,
+    numbers_of,
+)
 from canary.cli.model_options import ModelOptions, takes_model_options
 from canary.cli.options import Column, Force, Json, Model, Seed, decodable
 from canary.cli.outputs import check_outputs, factory_file, model_files
@@ -20,6 +26,7 @@ __all__ = ["text"]
 _FILE = "A JSONL file, one JSON object on each line, of texts"
 
 
+@named_options()
 @takes_model_options
 def text(
     model: Model,

@@ -396,13 +396,14 @@ def survey(
     notes.extend(shared)
     notes.extend(doubts_of_pair(target, shadow))
     _check_coins(shared, coins=coins, guesses=guesses, delta=delta)
-    if "modified-entropy" not in target.values:
+    entropies = all("modified-entropy" in table.values for table in (target, shadow))
+    if not entropies:
         notes.append("Losses tell neither correctness nor entropies, nor risk scores")
     names = names_of(target, attacks, shadow=shadow)
-    if attacks.strip() == "all" and "modified-entropy" in target.values and NEURAL[0] not in names:
+    if attacks.strip() == "all" and entropies and NEURAL[0] not in names:
         notes.append("The outputs were not kept, so no network was trained on them")
     risks = trust = None
-    if "modified-entropy" in target.values:
+    if entropies:
         risks = chosen_risk_scores(
             target,
             shadow=shadow,

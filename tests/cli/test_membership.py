@@ -296,11 +296,14 @@ def test_risk_says_how_far_scores_are_from_what_they_claim(command, pair):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--attacks", "lira"), "there is no attack 'lira'; name some of correctness, confidence"),
+        (("--attacks", "lira"), "--attacks: there is no attack 'lira'; name some of correctness"),
         (("--fpr", "much"), "--fpr: expected rates with commas between them, got 'much'"),
-        (("--fpr", "0.00001"), "a false positive rate of 1e-05 cannot be seen with"),
-        (("--prior", "2"), "prior must lie between 0 and 1, got 2.0"),
-        (("--confidence", "95"), "confidence must lie between 0 and 1, got 95.0"),
+        (("--fpr", "0.00001"), "--fpr: a false positive rate of 1e-05 cannot be seen"),
+        (("--prior", "2"), "--prior: prior must lie between 0 and 1, got 2.0"),
+        (("--confidence", "95"), "--confidence: confidence must lie between 0 and 1, got 95.0"),
+        (("--guesses", "5"), "--coin-flips: guesses or delta without coins"),
+        (("--coin-flips", "--guesses", "9999"), "--guesses: 9999 guesses for 2000 coins"),
+        (("--coin-flips", "--delta", "2"), "--delta: delta must lie from 0 to below 1, got 2.0"),
     ],
 )
 def test_bad_options_leave_nothing_behind(command, pair, options, words):
@@ -308,6 +311,19 @@ def test_bad_options_leave_nothing_behind(command, pair, options, words):
     assert outcome.code == 2
     assert words in outcome.err
     assert not Path("report").exists()
+
+
+def test_a_shadow_of_losses_serves_the_attack_on_losses_regression(command, pair):
+    """It was refused for a signal that the risk scores need and nobody had asked for."""
+    table = canary.measure("shadow.npz")
+    np.savez(
+        "losses.npz", losses=table.signal("loss")[0], labels=table.label, member=table.member[0]
+    )
+    words = ("--target", "target.npz", "--shadow", "losses.npz", "--attacks", "loss")
+    outcome = command("membership", "attack", *words, "--out", "report", "--json")
+    assert outcome.code == 0, outcome.err
+    assert outcome.document["risk"] is None
+    assert "nor risk scores" in outcome.err
 
 
 def test_members_of_one_kind_are_refused(command, pair):
