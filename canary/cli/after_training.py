@@ -30,7 +30,7 @@ from canary.cli.options import (
     decodable,
     lines_of,
 )
-from canary.cli.outputs import audit_in, check_outputs, factory_file, model_files
+from canary.cli.outputs import audit_in, check_name, check_outputs, factory_file, model_files
 from canary.cli.tables import show_audit, show_exposures, show_notes
 from canary.statistics.numbers import plural
 
@@ -77,6 +77,7 @@ def score(
 
     files = [*model_files(model), *model_files(options.tokenizer)]
     read = [texts, *files, *factory_file(options.factory)]
+    check_name(out)
     begun = finished_pieces(parts_of(out)) > 0
     check_outputs([(out, (JSON_LINES,))], inputs=read, force=force or begun)
     loaded = options.load(model)

@@ -30,7 +30,7 @@ from canary.cli.options import (
     separators_of,
     whole_numbers,
 )
-from canary.cli.outputs import check_outputs
+from canary.cli.outputs import check_name, check_outputs
 from canary.errors import CorpusError, OutputError
 from canary.statistics.numbers import plural
 
@@ -176,7 +176,8 @@ def inject(
     from canary.records.parts import alone
     from canary.records.there import CORPORA
 
-    places = out.with_name(f"{out.name}.placements.json")
+    check_name(out)
+    places = out.parent / f"{out.name}.placements.json"
     outputs = [(out, CORPORA), (places, (KIND,))]
     check_outputs(outputs, inputs=[corpus, canaries], force=force)
     chosen = CanarySet.load(canaries)

@@ -21,6 +21,7 @@ from canary.cli import (
     text_membership,
 )
 from canary.cli.console import check_stdout
+from canary.cli.outputs import check_paths
 from canary.cli.streams import results_alone
 
 __all__ = ["app"]
@@ -147,6 +148,7 @@ def _with_results_alone(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(**options: Any) -> None:
         with results_alone():
+            check_paths(options)
             if options.get("as_json") or function is extracting.extract:
                 check_stdout()
             function(**options)

@@ -23,6 +23,10 @@ from canary.statistics.numbers import plural
 __all__ = ["check", "plan"]
 
 PolicyName = Literal["pass", "fail"]
+_NOT_VERIFIED = (
+    "nothing here shows that the canaries were in the training data, and without them any model "
+    "passes: give --verification what canary verify --json printed of that corpus"
+)
 StatisticName = Literal["median", "maximum"]
 
 
@@ -176,16 +180,10 @@ def check(
             }
         )
     read = [audit_in(file) for file in audit_files]
-    read += [file for file in (canaries, verification) if file is not None]
-    written = [
-        (file, kinds)
-        for file, kinds in ((junit, (JUNIT,)), (markdown, (MARKDOWN,)))
-        if file is not None
-    ]
-    if baseline is not None and update_baseline:
-        written.append((baseline, (BASELINE,)))
-    elif baseline is not None:
-        read.append(baseline)
+    compared, new = (None, baseline) if update_baseline else (baseline, None)
+    read += [file for file in (canaries, verification, compared) if file is not None]
+    outputs = ((junit, JUNIT), (markdown, MARKDOWN), (new, BASELINE))
+    written = [(file, (kind,)) for file, kind in outputs if file is not None]
     check_outputs(written, inputs=read, force=None)
     audits = [Audit.load(audit_in(file)) for file in audit_files]
     verified = None if verification is None else Verification.load(verification)
@@ -231,11 +229,16 @@ def check(
         made.save(baseline)
         say(written_to)
     say(str(verdict))
-    show_notes(verdict.notes)
+    show_notes((*verdict.notes, *_unverified(verdict.outcome, verified)))
     if as_json:
         emit(KIND, verdict.to_dict(), schema=SCHEMA)
     if verdict.exit_code:
         raise typer.Exit(verdict.exit_code)
+
+
+def _unverified(outcome: str, verified: object | None) -> tuple[str, ...]:
+    """What a check that passed does not know."""
+    return (_NOT_VERIFIED,) if outcome == "passed" and verified is None else ()
 
 
 def _nothing_is_judged(given: Mapping[str, bool]) -> None:

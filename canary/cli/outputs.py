@@ -2,23 +2,80 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Collection, Sequence
+import stat
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from canary.errors import OutputError
+from canary.errors import InputError, OutputError
 from canary.records.files import check_writable
 from canary.records.there import kind_there
 
-__all__ = ["Output", "audit_in", "check_outputs", "factory_file", "model_files"]
+__all__ = [
+    "Output",
+    "audit_in",
+    "check_name",
+    "check_outputs",
+    "check_paths",
+    "factory_file",
+    "model_files",
+]
 
 Output = tuple[Path, Collection[str]]
 """A file that will be written, and the kinds of which it may replace one."""
+
+_MODELS = ("masked", "model", "reference", "tokenizer")
 
 _OF_A_MODEL = (
     *("config.json", "generation_config.json", "*.safetensors*", "tokenizer*"),
     *("special_tokens_map.json", "vocab.*", "merges.txt"),
 )
+
+
+def check_paths(options: Mapping[str, Any]) -> None:
+    """Refuse paths that cannot be, and what is neither a file nor a folder.
+
+    A pipe would be waited for, and a device may never end.
+
+    Parameters
+    ----------
+    options : mapping
+        What a command was given. Of its text only names of models are paths.
+
+    Raises
+    ------
+    InputError
+    """
+    for name, given in options.items():
+        for value in given if isinstance(given, list | tuple) else [given]:
+            if isinstance(value, Path) or (name in _MODELS and isinstance(value, str)):
+                _check_path(value)
+
+
+def _check_path(path: str | Path) -> None:
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - of an address of a server as well
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno not in (errno.ENAMETOOLONG, errno.ELOOP):
+            return  # nothing is there, and whoever reads it says so
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"is no path ({reason})", cure="check it", where=str(path)) from error
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise InputError(
+            "is a pipe, a device or a socket",
+            cure="name a file on disk (write what comes out of a pipe to one)",
+            where=str(path),
+        )
+
+
+def check_name(output: Path) -> None:
+    """Refuse a file to write that is named like a folder: ``.``, ``/``, or nothing."""
+    if not output.name:
+        raise OutputError(
+            "is a folder, a file was expected", cure="name a file in it", where=str(output)
+        )
 
 
 def check_outputs(
