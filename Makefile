@@ -30,10 +30,10 @@ demo: $(READY)  ## Run the main job on the standard library's own prose; the rep
 	$(BIN)/canary demo --out demo/ --force
 
 test: $(READY)  ## Run the tests.
-	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 numerical: $(READY)  ## Run the numerical tests with the arithmetic of another processor.
-	$(OTHER_ARITHMETIC) $(BIN)/python -m pytest -n $(WORKERS) --ignore-glob='*/test_served_*' \
+	$(OTHER_ARITHMETIC) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore-glob='*/test_served_*' \
 		$(PYTEST_ARGS) $(NUMERICAL)
 
 check: $(READY)  ## Check format, lint, types, the order of imports, and the docs.
