@@ -146,7 +146,7 @@ def parts_of(kind: type) -> Iterator[Any]:
 
 def returns(function: Any) -> Any:
     """What a function says that it returns."""
-    return eval(function.__annotations__["return"], {}, Names(function))
+    return eval(function.__annotations__["return"], {}, Names(inspect.unwrap(function)))
 
 
 class Names(dict[str, Any]):
