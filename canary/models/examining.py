@@ -31,6 +31,7 @@ _MOST_ROWS = 1 << 16
 """Rows that a load may take to add up one distribution, where each token is a row of its own."""
 
 _AT_ONCE = 1 << 12
+_FEWEST = 5  # tokens that the checks of conformance name
 _MUCH_NOISE = 0.05
 _UNITS = {"bits": LN2, "decimal logarithms": float(np.log(10.0))}
 _SUM_TOLERANCE = 1e-3
@@ -205,6 +206,8 @@ def _conforming(
     limit = model.facts.length_limit
     if limit is not None and limit < TOKENS:
         return Finding(told, "not checked", f"it takes {limit} tokens, {TOKENS} are needed")
+    if model.facts.vocabulary < _FEWEST:
+        return Finding(told, "not checked", f"it has fewer than {_FEWEST} tokens")
     if check in WHOLE_VOCABULARY and not _cheap(model, most_rows):
         return Finding(told, "not checked", "each token would be a row of its own")
 

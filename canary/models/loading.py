@@ -51,9 +51,9 @@ def load(
         with it; the address of an OpenAI-compatible server (``http://…``), or an
         `Endpoint` that also says how it may be asked; a `transformers` model, with
         adapters, quantised or dispatched over devices as it may be; a recurrent module
-        (`canary.models.recurrent`), or one that gives logits alone
-        (`canary.models.stateless`); or a model behind the seam, returned as it is once its
-        numbers have been looked at (`canary.models.examining`).
+        (`canary.models.recurrent`), or one that gives logits alone;
+        or a model behind the seam, returned as it is once its
+        numbers have been looked at.
     tokenizer : tokenizer or path, optional
         Needed for a module and for a server; for a folder, instead of the one in it.
     dtype : {"float32", "bfloat16", "float16"}, optional

@@ -20,8 +20,9 @@ STARTED = letters_model(1 / 2, 1 / 4, 1 / 8, 1 / 8, start="^")
 class Served:
     """A model that tells of the tokens it is asked for, as an endpoint does."""
 
-    tokenizer, facts = MODEL.tokenizer, MODEL.facts
-    score, memory, open = MODEL.score, MODEL.memory, MODEL.open
+    _model = letters_model(1 / 2, 1 / 4, 1 / 8, 1 / 8, after={"a": (1 / 4, 1 / 2, 1 / 8, 1 / 8)})
+    tokenizer, facts = _model.tokenizer, _model.facts
+    score, memory, open = _model.score, _model.memory, _model.open
 
 
 @pytest.fixture(autouse=True)
