@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,8 @@ class Moment:
         by log2|R|. None where no curve could be fitted, or where it has nothing.
     reason : str or None
         Why nothing could be measured; then the three above are empty.
+    start_token : str or None
+        What was put before each candidate; None for nothing.
     """
 
     step: int
@@ -98,6 +100,7 @@ class Moment:
     exposures: tuple[Exposure, ...] = ()
     curve_bits: tuple[float | None, ...] = ()
     reason: str | None = None
+    start_token: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The moment as plain data, of each exposure what differs between canaries."""
@@ -106,6 +109,7 @@ class Moment:
             "epoch": self.epoch,
             "seconds": self.seconds,
             "reason": self.reason,
+            "start_token": self.start_token,
             "px_bits": list(self.px_bits),
             "bits": [e.bits for e in self.exposures],
             "lower_bits": [e.lower_bits for e in self.exposures],
@@ -117,7 +121,9 @@ class Moment:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], about: Sequence[tuple[float, int]]) -> Moment:
         """The inverse of `to_dict`; `about` gives space bits and draws of each canary."""
-        known = {name: data[name] for name in ("step", "epoch", "seconds", "reason")}
+        # Histories of before had one start token for all moments, in their settings.
+        data = {"start_token": None, **data}
+        known = {n: data[n] for n in ("step", "epoch", "seconds", "reason", "start_token")}
         found = from_fields(cls, known)
         names = ("px_bits", "bits", "lower_bits", "upper_bits", "hits", "curve_bits")
         columns = [data[name] for name in names]
@@ -177,6 +183,12 @@ class History:
         allow were left out.
     stopped_at : int or None
         The step at which the limit was passed and the training asked to stop.
+    stop_reason : str or None
+        Which canaries were above which limit then.
+    batches : Mapping
+        What was seen of the training's batches: ``read``, how many; ``canaries``, how many
+        were in them; ``after``, how many of these after each start token; ``findings``, what
+        is wrong with them. Empty before the first moment.
     """
 
     canaries: tuple[WatchedCanary, ...]
@@ -189,6 +201,8 @@ class History:
     own_seconds: float
     asked: int
     stopped_at: int | None = None
+    stop_reason: str | None = None
+    batches: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def measured(self) -> tuple[Moment, ...]:
@@ -216,6 +230,7 @@ class History:
             moments=tuple(moment for moment in self.moments if moment.step <= step),
             losses=tuple(loss for loss in self.losses if loss.step <= step),
             stopped_at=None,
+            stop_reason=None,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -228,6 +243,7 @@ class History:
             "losses": [[loss.step, loss.value] for loss in self.losses],
             "model": dict(self.model),
             "settings": dict(self.settings),
+            "batches": dict(self.batches),
         }
 
     @classmethod
@@ -266,6 +282,7 @@ class History:
                 "losses": losses,
                 "model": dict(body["model"]),
                 "settings": dict(body["settings"]),
+                "batches": _batches(body.get("batches") or {}),
             }
             return from_fields(cls, {**body, **parts})
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -286,3 +303,23 @@ class History:
             return cls.from_dict(document)
         except RecordError as error:
             raise RecordError(error.problem, cure=error.cure, where=str(Path(path))) from error
+
+
+def _batches(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What was seen of batches, or nothing.
+
+    Raises
+    ------
+    ValueError
+        If it is something else.
+    """
+    found = dict(data)
+    texts, counts = found.get("findings", []), dict(found.get("after", {}))
+    numbers = [found.get("read", 0), found.get("canaries", 0), *counts.values()]
+    if found and (
+        found.keys() != {"read", "canaries", "after", "findings"}
+        or not all(isinstance(n, int) and n >= 0 for n in numbers)
+        or not all(isinstance(one, str) for one in [*texts, *counts])
+    ):
+        raise ValueError("batches holds something else than numbers and sentences")
+    return found

@@ -16,6 +16,7 @@ from canary.errors import InputError
 from canary.plugins.monitor import ExposureMonitor
 from canary.records.files import make_folder
 from canary.records.sealing import sealed
+from canary.tokens.fast import as_tokenizer
 
 __all__ = ["HISTORY_FILE", "ExposureCallback"]
 
@@ -95,6 +96,8 @@ class ExposureCallback(TrainerCallback):
                 "the Trainer has no tokenizer, and none was given",
                 cure="ExposureCallback(canaries, tokenizer=...), or Trainer(processing_class=...)",
             )
+        if self._tokenizer is not None:
+            _check_tokenizer(self._canaries, self._tokenizer, given.get("processing_class"))
         folder = Path(args.output_dir or ".")
         path = Path(self._options.get("path") or folder / HISTORY_FILE)
         if state.is_world_process_zero:
@@ -157,7 +160,7 @@ class ExposureCallback(TrainerCallback):
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:
-        """Let the model go, write the history, and say so if nothing was measured."""
+        """Measure the end if a stop was asked for, and write the history."""
         assert self._monitor is not None
         self._monitor.finish()
 
@@ -190,3 +193,23 @@ def _check_epochs(loader: Any) -> None:
             "so the Trainer does not know its epochs",
             cure="ask for every so many steps: every=100",
         ) from error
+
+
+def _check_tokenizer(canaries: CanarySet, mine: Any, trainers: Any) -> None:
+    """Whether canaries are the same tokens under both tokenizers.
+
+    Raises
+    ------
+    InputError
+        If they are not.
+    """
+    if trainers is None or not hasattr(trainers, "backend_tokenizer"):  # such as of images
+        return
+    texts = [canaries.text(canary) for canary in canaries]
+    one, two = (as_tokenizer(each).encode(texts) for each in (mine, trainers))
+    if [e.ids for e in one] != [e.ids for e in two]:
+        raise InputError(
+            "the tokenizer that was given makes other tokens than the Trainer's of the canaries, "
+            "so exposure would be of text that the model was not trained on",
+            cure="leave tokenizer out, or give the one of the training to both",
+        )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import random
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 
 from canary.errors import UnsupportedError
 
-__all__ = ["any_process", "finish_queued", "first_process", "undisturbed", "unwrapped"]
+__all__ = ["Listener", "any_process", "finish_queued", "first_process", "undisturbed", "unwrapped"]
 
 _PARTS = ("_parameters", "_buffers", "_modules")  # of a module, in its dict of names
 
@@ -29,7 +30,7 @@ def unwrapped(module: Any) -> Any:
     ------
     UnsupportedError
         If the parameters are parted over processes (FSDP, ZeRO 3, tensor parallelism): one
-        process alone would wait for the others.
+        process alone would wait for the others. If it is an average of weights.
     """
     parallel = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
     while True:
@@ -41,6 +42,11 @@ def unwrapped(module: Any) -> Any:
             break
     if not isinstance(module, torch.nn.Module):
         return module
+    if isinstance(module, torch.optim.swa_utils.AveragedModel):
+        raise UnsupportedError(
+            "an average of the weights was given, and not the model that is trained",
+            cure="give the model that is trained; audit the average when the training is over",
+        )
     parted = any(type(part).__name__ == "FullyShardedDataParallel" for part in module.modules())
     if parted or any(_is_parted(parameter) for parameter in module.parameters()):
         raise UnsupportedError(
@@ -86,6 +92,65 @@ def finish_queued() -> None:
     """Wait for what the training has queued on a GPU: it is the training's time."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
+
+
+class Listener:
+    """Hears what a module is given, as long as it is not removed.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The one that the training calls.
+    hear : bound method
+        Told the inputs by name (an unnamed first one as ``input_ids``), and whether gradients
+        are computed.
+
+    Notes
+    -----
+    It computes nothing and changes nothing. A copy of the module, or the module in a file,
+    has a listener that hears nothing. A module that is compiled in place is not listened to:
+    the hook would be compiled with it.
+    """
+
+    def __init__(self, module: Any, hear: Callable[[dict[str, Any], bool], None]) -> None:
+        self._module, self._hear = module, weakref.WeakMethod(hear)
+        self._handle: Any = None
+        if isinstance(module, torch.nn.Module) and not _compiled_in_place(module):
+            self._handle = module.register_forward_pre_hook(self, with_kwargs=True)
+
+    def __call__(self, module: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Hear the inputs of a forward."""
+        hear = self._hear()
+        if hear is None:  # whoever listened is gone
+            self.remove()
+            return
+        hear({**({"input_ids": args[0]} if args else {}), **named}, torch.is_grad_enabled())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _deaf, ()
+
+    def hears(self, module: Any) -> bool:
+        """Whether it is this module that it was made for."""
+        return module is self._module
+
+    def remove(self) -> None:
+        """Hear nothing more."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+
+class _Deaf:
+    def __call__(self, module: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        pass
+
+
+def _deaf() -> _Deaf:
+    return _Deaf()
+
+
+def _compiled_in_place(module: torch.nn.Module) -> bool:
+    return getattr(module, "_compiled_call_impl", None) is not None
 
 
 @contextmanager

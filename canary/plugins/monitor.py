@@ -8,7 +8,7 @@ import os
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, SupportsFloat
@@ -24,26 +24,33 @@ from canary.errors import (
     OutputError,
     RecordError,
 )
-from canary.models.base import LanguageModel
-from canary.models.loading import load
-from canary.models.noise import remeasure_noise
 from canary.plugins.live import (
+    Listener,
     any_process,
     finish_queued,
     first_process,
     undisturbed,
     unwrapped,
 )
+from canary.plugins.pricing import LivePricer
 from canary.plugins.share import TimeShare
-from canary.plugins.shared_draws import SharedDraws
+from canary.plugins.shared_draws import Measured
+from canary.plugins.starting import MomentStart, WatchedStart
+from canary.plugins.stopping import StopRule
+from canary.plugins.telling import why_fewer, why_never
 from canary.records.fields import brief
-from canary.records.given import check_running, file_path, real_number, some, whole_number
+from canary.records.given import (
+    AUTO,
+    check_running,
+    file_path,
+    real_number,
+    some,
+    whole_number,
+)
 from canary.records.sealing import sealed
 from canary.records.versions import versions
-from canary.scoring.batcher import Batcher
-from canary.scoring.texts import score_encodings
-from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
+from canary.tokens.starts import shown_start
 
 __all__ = ["Every", "ExposureMonitor"]
 
@@ -51,9 +58,6 @@ Every = int | Literal["epoch"]
 """Steps between two measurements, or the end of each epoch."""
 
 _log = logging.getLogger(__name__)
-
-_COARSE = ("bfloat16", "float16")  # arithmetic whose noise is measured at every moment
-_TRIED = 16  # rows by which the first measurement is estimated
 
 
 class ExposureMonitor:
@@ -80,13 +84,18 @@ class ExposureMonitor:
         `History.share` says what it was. None measures at every step that is asked for.
     seed : int
         Of the draws.
-    start_token, context : str
+    start_token : str, optional
+        What stood before each text in training: the name of a token, or None (or ``"none"``)
+        for nothing. ``"auto"`` reads it off the batches; where no canary was seen in them, it
+        is chosen as in `canary.audit`.
+    context : str
         As in `canary.audit`.
     batch_size : int, optional
         Rows at once; found by trial unless given.
     stop_above_bits : float, optional
-        Raise `passed` when canaries with some number of copies are exposed more than this:
-        when the median of the lower ends of their intervals is above it.
+        Set `passed` when canaries with some number of copies are exposed more than this:
+        when the median of the lower ends of their intervals is above it. `finish` then
+        measures the last step whatever `share` says, and raises an error if it cannot.
     marks : collection of int
         Steps to be marked in figures, such as those whose batch held a canary.
     path : path-like, optional
@@ -101,14 +110,20 @@ class ExposureMonitor:
     Raises
     ------
     InputError
-        If an option does not serve, or the draws cannot show `stop_above_bits`.
+        If an option does not serve, the draws cannot show `stop_above_bits`, or no canary of
+        the set was injected and it was given.
     FormatError, ModelError
         If a format cannot be ranked under this tokenizer.
 
     Notes
     -----
-    Of several processes that train in parallel only the first measures. With
-    `stop_above_bits` all must call `step` at the same steps, since they must agree.
+    Of several processes that train in parallel only the first measures, and reads batches.
+    With `stop_above_bits` all must call `step` at the same steps, and `finish`, since they
+    must agree.
+
+    From `start` on (or else the first `step`), the batches are read off the forwards of the
+    model that compute gradients, until 512 canaries were seen. A model that is compiled in
+    place, or called by another object, is not heard: show its batches with `see`.
 
     One measurement prices canaries and draws as whole rows, in the arithmetic of the
     training (autocast included), without gradients. In 16 bits it measures the noise of that
@@ -127,7 +142,7 @@ class ExposureMonitor:
         draws: int = 1_000,
         share: float | None = 0.05,
         seed: int = 0,
-        start_token: str | None = None,
+        start_token: str | None = AUTO,
         context: str = "",
         batch_size: int | None = None,
         stop_above_bits: float | None = None,
@@ -149,22 +164,32 @@ class ExposureMonitor:
             stop_above_bits = real_number(stop_above_bits, "stop_above_bits", cure=cure)
         self._time = TimeShare(share, clock)
         self._every, self._steps = every, frozenset(steps)
-        self._batch_size, self._strict = batch_size, strict
-        self._stop_above_bits = stop_above_bits
+        self._strict = strict
         cure = "give the file that the history is to be in, or leave it out"
         self._path = None if path is None else file_path(path, "path", cure=cure)
         self._tokenizer = as_tokenizer(tokenizer)
-        encoder = CandidateEncoder(self._tokenizer, start_token, context)
-        self._draws = SharedDraws.of(canaries, encoder, draws=draws, seed=seed)
-        if stop_above_bits is not None:
-            _check_limit(stop_above_bits, self._draws.most_certain_bits())
-        self._module: Any = None
-        self._model: LanguageModel | None = None
+        self._start = WatchedStart(start_token, context, canaries, self._tokenizer)
+        self._pricer = LivePricer(
+            canaries,
+            self._tokenizer,
+            start_token=start_token,
+            context=context,
+            draws=draws,
+            seed=seed,
+            batch_size=batch_size,
+        )
+        drawn = self._pricer.draws
+        self._rule = None if stop_above_bits is None else StopRule.of(stop_above_bits, drawn)
+        self._listener: Listener | None = None
+        self._busy = False  # forwards are the monitor's own
+        self._told: set[str] = set()
+        self._latest: Any = None
+        self._tried_at: int | None = None  # the last step that a measurement was asked for at
         self._step, self._epoch = 0, 0.0
         self._losses: list[float] = []
         self._history = History(
-            canaries=self._draws.canaries,
-            formats=self._draws.formats,
+            canaries=drawn.canaries,
+            formats=drawn.formats,
             moments=(),
             losses=(),
             model={},
@@ -223,8 +248,44 @@ class ExposureMonitor:
         module = unwrapped(model)
         if not first_process():
             return
+        self._latest = model
         with self._time.own(), undisturbed(module), suppress(NotFiniteError):  # told at each moment
             self._prepare(module)
+        self._listen(model)
+
+    def see(self, batch: Any, *, training: bool = True) -> None:
+        """Read a batch of the training: what stands before the canaries, and what is wrong.
+
+        Only needed where the forwards of the model are not heard (see the notes above). The
+        forwards are not read any more after the first call.
+
+        Parameters
+        ----------
+        batch : Mapping, or array or tensor of int of shape (rows, tokens)
+            As `canary.plugins.batches.BatchReader.see`.
+        training : bool
+            Whether the batch is trained on.
+        """
+        if self._listener is not None:
+            self._listener.remove()
+        if first_process():
+            self._start.reader.see(batch, training=training)
+
+    def _listen(self, model: Any) -> None:
+        """Hear the batches of the model that is trained; of another one, where it changed."""
+        if self._listener is None or not self._listener.hears(model):
+            if self._listener is not None:
+                self._listener.remove()
+            self._listener = Listener(model, self._hear)
+
+    def _hear(self, batch: dict[str, Any], training: bool) -> None:  # noqa: FBT001
+        reader = self._start.reader
+        if self._busy or reader.enough:
+            return
+        try:
+            reader.see(batch, training=training)
+        except Exception as error:
+            self._tell({"unread": f"a batch could not be read ({type(error).__name__})"})
 
     @sealed
     def step(
@@ -277,21 +338,22 @@ class ExposureMonitor:
             self._losses.append(_number(loss))
         self._step = self._step + 1 if step is None else step
         due = self._due(epoch) or last
-        moment, failure = None, None
+        moment, failure, above = None, None, None
         if first_process():
+            self._latest = model
             if due:
                 finish_queued()
             with self._time.own():
                 if due:
                     try:
-                        moment = self._measure(unwrapped(model), epoch)
+                        whatever = last and self._rule is not None
+                        moment, above = self._measure(unwrapped(model), epoch, whatever=whatever)
                         self._keep(moment)
                     except CanaryError as error:  # told when the others no longer wait
                         failure = error
-        if due and self._stop_above_bits is not None:
-            above = moment is not None and self._above(moment, self._stop_above_bits)
-            if any_process(above):
-                self._history = replace(self._history, stopped_at=self._step)
+            self._listen(model)
+        if due:
+            self._agree(above)
         if failure is not None:
             if self._strict or not isinstance(failure, OutputError):
                 raise failure
@@ -307,28 +369,122 @@ class ExposureMonitor:
     def pause(self) -> None:
         """The time until the next call is not the training's; the model is let go."""
         self._time.pause()
-        self._module = self._model = None
+        self._latest = None
+        self._pricer.release()
+        if self._listener is not None:
+            self._listener.remove()
+            self._listener = None
 
     @sealed
     def finish(self) -> History:
-        """Let the model go and save the history; warn if the training was never measured.
+        """Let the model go and save the history; say what was not measured, and why.
 
-        Call it when the training is over. A training that goes on after all may be measured
-        further.
+        With `stop_above_bits` the last step is measured first, if it was not, whatever `share`
+        says. Call it when the training is over. A training that goes on after all may be
+        measured further.
 
         Returns
         -------
         History
             As the property; of several processes only the first saves and warns.
+
+        Raises
+        ------
+        CanaryError
+            Only with `stop_above_bits`: if the last step could not be measured, `step` was
+            never called, the model never changed, or the history cannot be saved. All
+            processes raise it.
+        OutputError
+            If the history cannot be saved.
         """
+        failure: CanaryError | None = None
+        above = None
+        if first_process() and self._rule is not None:
+            try:
+                above = self._measure_the_end()
+            except CanaryError as error:
+                failure = error
+        self._agree(above)
         self.pause()
+        self._history = replace(self._history, batches=self._start.to_dict())
         history = self.history
         if first_process():
-            if self._path is not None:
-                history.save(self._path)
+            try:
+                if self._path is not None:
+                    history.save(self._path)
+            except OutputError as error:
+                failure = failure or error
             if not history.measured:
-                _log.warning("exposure was never measured: %s", self._why_never(history))
+                _log.warning(
+                    "exposure was never measured: %s",
+                    why_never(history, self._time, step=self._step),
+                )
+            elif len(history.measured) < history.asked:
+                _log.warning("%s", why_fewer(history, self._time))
+            self._tell(self._start.findings)
+        if self._rule is not None and any_process(failure is not None) and failure is None:
+            failure = ModelError(
+                "the first process could not measure the end of the training",
+                cure="see its error",
+            )
+        if failure is not None:
+            raise failure
         return history
+
+    def _measure_the_end(self) -> str | None:
+        """Measure the last step, if it was not; which canaries are above the limit there.
+
+        Raises
+        ------
+        CanaryError
+            If that cannot be done, or says nothing of the model that was trained.
+        """
+        asked = f"stop_above_bits={self._history.settings['stop_above_bits']:g} was given, and"
+        cure = "audit the model before it is used (canary audit)"
+        above = None
+        done = self._history.moments[-1:]
+        if not (done and done[0].step == self._step and done[0].reason is None):
+            if self._latest is None:
+                raise InputError(
+                    f"{asked} no step of the training was measured at its end: step was not "
+                    "called since the start or the last pause",
+                    cure="call step(model) behind every step of the optimizer, and then finish",
+                )
+            with self._time.own():
+                moment, above = self._measure(unwrapped(self._latest), None, whatever=True)
+                assert moment is not None
+                self._keep(moment, save=False)
+            if moment.reason is not None:
+                raise ModelError(
+                    f"{asked} exposure could not be measured at the last step ({self._step}): "
+                    f"{moment.reason}",
+                    cure=cure,
+                )
+        if len(moments := self._history.measured) > 1 and len({m.px_bits for m in moments}) == 1:
+            raise ModelError(
+                f"{asked} the model gave the same numbers at all {len(moments)} measurements, as "
+                "a copy of the trained model would",
+                cure="give step the model that is trained, not a copy of it",
+            )
+        return above
+
+    def _agree(self, above: str | None) -> None:
+        """Stop in all processes if the limit was passed in the first."""
+        if self._rule is None or not any_process(above is not None) or self.passed:
+            return
+        self._history = replace(self._history, stopped_at=self._step, stop_reason=above)
+        if above is not None:
+            _log.warning("canary: the training is stopped at step %d: %s", self._step, above)
+            if self._path is not None:
+                with suppress(OutputError):  # told by who saved it before, or by finish
+                    self.history.save(self._path)
+
+    def _tell(self, findings: Mapping[str, str]) -> None:
+        """Warn of what was not told yet."""
+        for kind, sentence in findings.items():
+            if kind not in self._told:
+                self._told.add(kind)
+                _log.warning("canary: %s", sentence)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain data for a checkpoint, with which a later training goes on."""
@@ -378,120 +534,83 @@ class ExposureMonitor:
         before, self._epoch = math.floor(self._epoch + 1e-6), epoch or 0.0
         return named or math.floor(self._epoch + 1e-6) > before
 
-    def _measure(self, module: Any, epoch: float | None) -> Moment | None:
-        """The moment; None where the share of time does not allow one."""
+    def _measure(
+        self, module: Any, epoch: float | None, *, whatever: bool
+    ) -> tuple[Moment | None, str | None]:
+        """The moment, and which canaries are above the limit.
+
+        None where the share of time does not allow one, unless `whatever` is up.
+        """
         if self._losses:
             self.add_loss(statistics.fmean(self._losses), step=self._step)
             self._losses = []
-        self._history = replace(self._history, asked=self._history.asked + 1)
+        if self._tried_at != self._step:
+            self._history = replace(self._history, asked=self._history.asked + 1)
+        self._tried_at = self._step
         began = self._time.now()
+        self._busy = True
         try:
             with undisturbed(module):
                 self._prepare(module)
-                if self._model is None or not self._time.allows:
-                    return None
+                model = self._pricer.model
+                if model is None or not (whatever or self._time.allows):
+                    return None, None
                 with self._time.measurement():
-                    reason = self._follow_noise(self._model)
+                    reason = self._pricer.follow_noise(strict=self._strict)
                     if reason is not None:
-                        return self._unmeasured(epoch, began, reason)
-                    found = self._draws.measure(self._model, batch_size=self._batch_size)
+                        return self._unmeasured(epoch, began, reason), None
+                    self._history = replace(self._history, model=self._pricer.facts())
+                    start = self._start.now(model, batch_size=self._pricer.batch_size)
+                    found = self._pricer.measure(start.token)
+                    above = self._above(found, start)
         except (NotFiniteError, OutOfMemory) as error:
             if self._strict:
                 raise
-            return self._unmeasured(epoch, began, error.problem)
-        return Moment(
+            return self._unmeasured(epoch, began, error.problem), None
+        finally:
+            self._busy = False
+        self._tell(self._start.findings)
+        moment = Moment(
             self._step,
             epoch,
             self._time.now() - began,
             found.px_bits,
             found.exposures,
             found.curve_bits,
+            start_token=start.token,
         )
+        return moment, above
+
+    def _above(self, found: Measured, start: MomentStart) -> str | None:
+        """Which canaries are above the limit, after any start that training may have used."""
+        if self._rule is None:
+            return None
+        above = self._rule.broken(found.exposures)
+        for token in start.others:
+            if above is None:
+                above = self._rule.broken(self._pricer.measure(token).exposures)
+                above = above and f"priced after {shown_start(token)}, {above}"
+        return above
 
     def _unmeasured(self, epoch: float | None, began: float, reason: str) -> Moment:
         return Moment(self._step, epoch, self._time.now() - began, reason=reason)
 
-    def _follow_noise(self, model: LanguageModel) -> str | None:
-        """Measure the noise of 16-bit arithmetic anew: it moves with the weights.
-
-        That of finer arithmetic stays far below the distances of candidates. Returns why
-        nothing can be measured, if the differences are no rounding.
-        """
-        if model.facts.dtype not in _COARSE:
-            return None
-        try:
-            remeasure_noise(model)
-        except NotFiniteError:
-            raise
-        except ModelError as error:
-            if self._strict:
-                raise
-            return error.problem
-        noise = {"noise_bits_per_token": model.facts.noise_bits_per_token}
-        self._history = replace(self._history, model={**self._history.model, **noise})
-        return None
-
     def _prepare(self, module: Any) -> None:
         """The model behind the seam, and what a measurement will take; done once."""
-        if self._module is module:
-            return
-        model = load(module, tokenizer=self._tokenizer)
-        batcher = Batcher(model, batch_size=self._batch_size)
-        batcher.check_length(self._draws.longest)
-        some = self._draws.some(_TRIED)
-        began = self._time.now()
-        score_encodings(batcher, some)
-        tokens = sum(len(row.ids) for row in some)
-        cost = (self._time.now() - began) * self._draws.tokens / tokens
-        if model.facts.dtype in _COARSE:
-            began = self._time.now()
-            remeasure_noise(model)
-            cost += self._time.now() - began
-        self._time.expect(cost)
-        self._module, self._model = module, model
-        facts = model.facts.to_dict()
-        del facts["fingerprint"]  # of a moment that nobody will see again
-        self._history = replace(self._history, model=facts)
+        cost = self._pricer.prepare(module, self._time.now)
+        if cost is not None:
+            self._time.expect(cost)
+            self._history = replace(self._history, model=self._pricer.facts())
 
-    def _keep(self, moment: Moment | None) -> None:
+    def _keep(self, moment: Moment | None, *, save: bool = True) -> None:
         if moment is None:
             return
         earlier = (kept for kept in self._history.moments if kept.step < moment.step)
-        self._history = replace(self._history, moments=(*earlier, moment))
-        if self._path is not None:
+        self._history = replace(
+            self._history, moments=(*earlier, moment), batches=self._start.to_dict()
+        )
+        if self._path is not None and save:
             self.history.save(self._path)
-
-    def _why_never(self, history: History) -> str:
-        if history.moments:
-            return f"{history.moments[-1].reason}"
-        if not history.asked:
-            return (
-                f"the training ended at step {self._step}, before any that was asked for; "
-                "give a smaller every, or steps"
-            )
-        return (
-            f"getting ready took {history.own_seconds:.2g} s and one measurement takes about "
-            f"{self.expected_seconds or 0.0:.2g} s, but its share of the training is "
-            f"{(self._time.share or 0.0) * history.training_seconds:.2g} s; give fewer draws, "
-            "or a larger share (None for as long as it takes)"
-        )
-
-    def _above(self, moment: Moment, limit: float) -> bool:
-        if moment.reason is not None:
-            return False
-        return any(
-            statistics.median(moment.exposures[at].lower_bits for at in places) > limit
-            for copies, places in self._history.groups().items()
-            if copies
-        )
-
-
-def _check_limit(limit: float, most: float) -> None:
-    if not 0.0 <= limit < most:
-        raise InputError(
-            f"stop_above_bits={limit}, and the draws can show {most:.1f} bits at most",
-            cure="give a limit from 0 up to that, or more draws: every doubling shows 1 bit more",
-        )
 
 
 def _number(loss: object) -> float:

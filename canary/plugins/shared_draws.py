@@ -110,9 +110,9 @@ class SharedDraws:
         """So many rows, to try how long they take."""
         return [row for part in self.parts for row in part.rows][:count]
 
-    def most_certain_bits(self) -> float:
-        """The largest exposure that the draws can show for certain: no draw as likely."""
-        return max(
+    def certain_bits(self) -> tuple[float, ...]:
+        """Of each format, the largest exposure that its draws can show: no draw as likely."""
+        return tuple(
             exposure_by_draws([0.0], np.ones(f.draws), space_size=f.space_size)[0].lower_bits
             for f in self.formats
         )

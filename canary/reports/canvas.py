@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import os
 import re
+import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from canary.reports.palette import INK, MUTED, PAPER, with_variables
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["NARROW", "WIDE", "canvas", "file_bytes", "log_rates", "svg_element"]
+__all__ = ["NARROW", "WIDE", "canvas", "file_bytes", "load_matplotlib", "log_rates", "svg_element"]
 
 WIDE = (9.6, 4.5)
 """Inches of a figure for a desk; text keeps its size in points."""
@@ -55,6 +57,7 @@ _PRINT_DPI = 300
 @contextmanager
 def canvas(size: tuple[float, float]) -> Iterator[Figure]:
     """An empty figure of `size` inches, with our style for as long as the block lasts."""
+    load_matplotlib()
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -63,6 +66,24 @@ def canvas(size: tuple[float, float]) -> Iterator[Figure]:
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
         yield Figure(figsize=size, layout="constrained")
+
+
+def load_matplotlib() -> None:
+    """Import matplotlib, though ``MPLBACKEND`` may name a backend that it does not know.
+
+    No backend is needed to write a figure, and matplotlib itself cannot be imported then.
+    """
+    if "matplotlib" in sys.modules:
+        return
+    asked = os.environ.pop("MPLBACKEND", None)
+    try:
+        import matplotlib as mpl
+    finally:
+        if asked is not None:
+            os.environ["MPLBACKEND"] = asked
+    if asked is not None:
+        with suppress(ValueError):
+            mpl.rcParams["backend"] = asked
 
 
 def log_rates(axes: Axes, least: float) -> None:

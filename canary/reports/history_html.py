@@ -18,6 +18,7 @@ from canary.reports.sentences import UNLEARNED_95_BITS
 from canary.reports.wording import facts_in_words, settings_in_words
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.numbers import bits, count, plural
+from canary.tokens.starts import shown_start
 
 __all__ = ["render_history"]
 
@@ -34,6 +35,8 @@ def render_history(history: History) -> str:
         sentence=_sentence(history),
         tiles=_tiles(history),
         formats=[_format_view(history, at) for at in range(len(history.formats))],
+        findings=history.batches.get("findings", []),
+        start=_start(history),
         failures=[(count(m.step), m.reason) for m in history.moments if m.reason is not None],
         marks=bool(history.settings.get("marks")),
         stopped=history.stopped_at is not None,
@@ -57,9 +60,24 @@ def _sentence(history: History) -> str:
     found += f"; {_most_of_draws(history)}." if bound else "."
     if history.stopped_at is not None:
         limit = history.settings.get("stop_above_bits")
-        above = f" above {limit:g} bits" if isinstance(limit, int | float) else ""
-        found = f"The training was stopped at step {count(history.stopped_at)}{above}. {found}"
+        why = f" above {limit:g} bits" if isinstance(limit, int | float) else ""
+        if history.stop_reason is not None:
+            why = f": {history.stop_reason}"
+        found = f"The training was stopped at step {count(history.stopped_at)}{why}. {found}"
     return found
+
+
+def _start(history: History) -> str:
+    """What was put before candidates, and what the batches show of it."""
+    used = {moment.start_token for moment in history.measured}
+    names = " and ".join(sorted(map(shown_start, used)))
+    said = f"Candidates were priced after {names}." if used else ""
+    after = history.batches.get("after")
+    if after:
+        seen = ", ".join(f"{name} before {count(times)}" for name, times in after.items())
+        canaries = plural(history.batches["canaries"], "canary", "canaries")
+        said += f" Of {canaries} in the batches that were read, there was {seen}."
+    return said.strip()
 
 
 def _named(copies: int) -> str:

@@ -13,7 +13,7 @@ from canary.errors import InputError, UnsupportedError
 from canary.records.fields import brief
 from canary.records.files import atomic_write
 from canary.records.there import FIGURES
-from canary.reports.canvas import canvas, file_bytes
+from canary.reports.canvas import canvas, file_bytes, load_matplotlib
 from canary.reports.comparing import Strategy, compare, has_curves
 from canary.reports.many_figures import ManyResult, many_drawing, of_many
 from canary.statistics.numbers import clean, count, plural
@@ -95,6 +95,7 @@ def plot(
         test_losses=test_losses,
     )
     if ax is None:
+        load_matplotlib()
         from matplotlib import pyplot as plt
 
         _, ax = plt.subplots(figsize=_SIZE, layout="constrained")

@@ -218,7 +218,7 @@ def test_the_end_keeps_what_came_behind_the_last_measurement(tmp_path, caplog):
     monitor.finish()
     kept = History.load(tmp_path / "history.json")
     assert [loss.step for loss in kept.losses] == [2, 3]
-    assert caplog.text == ""
+    assert "never measured" not in caplog.text
 
 
 def test_a_stream_has_no_epochs(tmp_path):

@@ -77,7 +77,7 @@ def test_the_noise_of_16_bits_is_that_of_the_weights_at_each_moment():
 
 def test_differences_that_are_no_rounding_are_told_and_the_training_goes_on(monkeypatch):
     from canary.errors import ModelError
-    from canary.plugins import monitor as room
+    from canary.plugins import pricing as room
 
     def unsound(model):
         raise ModelError("the model looks ahead", cure="none")

@@ -15,6 +15,7 @@ from html_pages import (
 )
 
 import canary
+from canary.audits.history import History
 from canary.errors import InputError
 from canary.reports.history_figures import group_lines, history_on
 from canary.reports.history_html import render_history
@@ -170,3 +171,20 @@ def test_the_figure_on_axes_of_ones_own():
     upright = [line.get_xdata() for line in main.get_lines() if len({*line.get_xdata()}) == 1]
     assert {1.0, 41.0, 60.0} <= {float(x[0]) for x in upright}
     plt.close(figure)
+
+
+def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show():
+    why = "canaries with 16 copies have a median exposure of at least 7.0 bits, above the limit"
+    batches = {
+        "read": 9,
+        "canaries": 5,
+        "after": {"<|endoftext|>": 4, "nothing": 1},
+        "findings": ["canaries were seen after <b>different</b> starts"],
+    }
+    made = make_history(stopped_at=60, stop_reason=f"{why} of 6", batches=batches)
+    assert History.from_dict(made.to_dict()) == made
+    text = Page(render_history(made)).text("style")
+    assert f"stopped at step 60: {why} of 6." in text
+    assert "Canaries were seen after <b>different</b> starts." in text
+    assert "Candidates were priced after nothing. Of 5 canaries" in text
+    assert "<|endoftext|> before 4, nothing before 1" in text

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import statistics
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -197,3 +200,17 @@ def test_old_figure_stays_when_the_new_one_fails(pair, tmp_path):
 )
 def test_names_keep_apart_golden(heights, expected):
     assert _apart(heights, 1.0) == pytest.approx(expected, abs=0.001)
+
+
+def test_a_backend_that_matplotlib_does_not_know_ends_no_figure():
+    """``import matplotlib`` itself raises then."""
+    code = (
+        "import os, canary.reports.canvas as c\n"
+        "with c.canvas((2, 2)) as figure:\n"
+        "    assert c.file_bytes(figure, 'svg').startswith(b'<?xml')\n"
+        "assert os.environ['MPLBACKEND'] == 'nonsense'\n"
+    )
+    environment = {**os.environ, "MPLBACKEND": "nonsense"}
+    plain = subprocess.run([sys.executable, "-c", "import matplotlib"], env=environment)
+    assert plain.returncode != 0
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)

@@ -11,7 +11,17 @@ SPACE = 10**6
 
 
 def make_history(
-    *, moments=6, learned=True, losses=True, broken=(), marks=(), stopped_at=None, formats=1, seed=0
+    *,
+    moments=6,
+    learned=True,
+    losses=True,
+    broken=(),
+    marks=(),
+    stopped_at=None,
+    formats=1,
+    seed=0,
+    stop_reason=None,
+    batches=None,
 ):
     """Canaries of 16 copies become 5 bits likelier at each moment; the others stay."""
     rng = np.random.default_rng(seed)
@@ -60,4 +70,6 @@ def make_history(
         own_seconds=4.5,
         asked=moments + 2,
         stopped_at=stopped_at,
+        stop_reason=stop_reason,
+        batches=batches or {},
     )

@@ -8,6 +8,9 @@ from small_models import CHARACTERS, character_tokenizer
 
 FORMAT = "the code is {digit:4}."
 
+END = "<|endoftext|>"
+END_ID = len(CHARACTERS)
+
 
 @functools.cache
 def small_set(controls=4):
@@ -36,6 +39,22 @@ def causal(*, dropout=0.1, length=64, layers=2):
     )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=character_tokenizer())
     return GPT2LMHeadModel(config), tokenizer
+
+
+def ended_tokenizer():
+    """Characters, and an end-of-text token that the tokenizer puts nowhere itself."""
+    tokenizer = character_tokenizer()
+    tokenizer.add_special_tokens([END])
+    return tokenizer
+
+
+def ended_model(**options):
+    """As `causal`, with the end-of-text token."""
+    from transformers import PreTrainedTokenizerFast
+
+    module, _ = causal(**options)
+    module.resize_token_embeddings(END_ID + 1, mean_resizing=False)
+    return module, PreTrainedTokenizerFast(tokenizer_object=ended_tokenizer())
 
 
 def with_lora(module):

@@ -1,0 +1,288 @@
+"""What is read off the batches of a training: canaries, what is before them, and what is wrong."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from small_models import CHARACTERS
+from trained import trained
+from watched import END, END_ID, ended_model, ended_tokenizer, small_set
+
+from canary.corpus.canaries import generate
+from canary.errors import UnsupportedError
+from canary.tokens.fast import as_tokenizer
+
+
+def _reader(canaries=None, tokenizer=None):
+    from canary.plugins.batches import BatchReader
+
+    tokenizer = as_tokenizer(tokenizer or ended_tokenizer())
+    return BatchReader(canaries or small_set(), tokenizer)
+
+
+def _ids(text):
+    return [CHARACTERS.index(c) for c in text]
+
+
+def _texts(canaries):
+    return [canaries.text(c) for c in canaries.injected]
+
+
+def _rows(lists, fill=END_ID, left=False):
+    """Rows of one length, with the mask of the padding."""
+    most = max(map(len, lists))
+    pads = [[fill] * (most - len(row)) for row in lists]
+    join = (lambda pad, row: pad + row) if left else (lambda pad, row: row + pad)
+    ids = np.array([join(pad, row) for pad, row in zip(pads, lists, strict=True)])
+    mask = np.array(
+        [join([0] * len(pad), [1] * len(row)) for pad, row in zip(pads, lists, strict=True)]
+    )
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_what_is_before_each_canary(left):
+    texts = _texts(small_set())
+    bare = _rows([*map(_ids, texts), _ids("a" * 40)], left=left)
+    reader = _reader()
+    reader.see(bare)
+    assert reader.before == {None: 4}
+    ended = _rows([[END_ID, *_ids(text)] for text in texts] + [_ids("a" * 40)], left=left)
+    reader.see(ended)
+    assert reader.before == {None: 4, END_ID: 4}
+    without_mask = _reader()
+    without_mask.see({"input_ids": bare["input_ids"]})  # the model reads the padding, too
+    assert without_mask.before == {END_ID if left else None: 4}
+    within = _reader()
+    within.see(np.array([_ids("so " + texts[0])]))
+    assert within.before == {CHARACTERS.index(" "): 1}
+    assert reader.findings == {}
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama2", "qwen", "unigram", "wordpiece"])
+@pytest.mark.parametrize("separator", [True, False])
+def test_packed_rows_hold_what_a_search_token_by_token_finds(name, separator):
+    """Documents one behind the other, cut into rows of one length, as packing does."""
+    tokenizer = as_tokenizer(trained(name))
+    canaries = generate("The code is {digit:6}.", repetitions=[1, 3], per_repetition=4, seed=2)
+    rng = np.random.default_rng(1)
+    texts = [canaries.text(c) for c in canaries.injected for _ in range(c.repetitions)]
+    texts += [f"The number is {n}" for n in rng.integers(0, 10**6, 60)]
+    rng.shuffle(texts)
+    documents = [list(e.ids) for e in tokenizer.encode(texts)]
+    mark = 3
+    stream = [t for d in documents for t in ([mark] * separator + d)]
+    width = 37
+    rows = np.array(stream[: len(stream) // width * width]).reshape(-1, width)
+    whole, cut = 0, 0
+    at = 0
+    for text, document in zip(texts, documents, strict=True):
+        at += separator
+        if text.startswith("The code"):
+            row, column = divmod(at, width)
+            if row < len(rows):
+                whole += column + len(document) <= width
+                cut += column + len(document) > width
+        at += len(document)
+    reader = _reader(canaries, trained(name))
+    for row in rows:
+        reader.see(row[None])
+    # A canary whose last token alone is cut off is whole where that token holds no secret, and
+    # one that is cut behind its first tokens looks like the text of any other.
+    assert whole <= reader.whole.total() <= whole + cut
+    assert whole > 10
+    assert reader.cut <= cut
+    if separator:
+        assert reader.before.most_common(1)[0][0] == (reader.own[-1:] or (mark,))[0]
+
+
+def test_positions_that_begin_anew_hide_what_is_before():
+    text = _ids(_texts(small_set())[0])
+    packed = np.array([[*text, *text]])
+    positions = np.array([[*range(len(text)), *range(len(text))]])
+    reader = _reader()
+    reader.see({"input_ids": packed, "position_ids": positions})
+    assert reader.before == {None: 2}
+
+
+def _hidden(ids):
+    return {"input_ids": ids, "attention_mask": ids * 0}
+
+
+def _unlabelled(ids):
+    return {"input_ids": ids, "labels": np.full_like(ids, -100)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "training"),
+    [
+        ("cut", lambda ids: {"input_ids": ids[:, :14]}, True),
+        ("labels", _unlabelled, True),
+        ("evaluation", lambda ids: {"input_ids": ids}, False),
+        ("unseen", lambda ids: {"input_ids": ids[:, ::-1]}, True),
+        ("unseen", _hidden, True),
+    ],
+    ids=["cut", "labels", "evaluation", "other tokens", "hidden"],
+)
+def test_what_is_wrong_with_the_batches_is_found(kind, change, training):
+    reader, right = _reader(), _reader()
+    ids = np.array([_ids(text) for text in _texts(small_set())])
+    right.see({"input_ids": ids, "labels": ids})
+    assert right.findings == {}
+    reader.see(change(ids), training=training)
+    assert kind in reader.findings
+    assert right.whole.total() == 4
+
+
+def test_a_control_in_a_batch_is_found():
+    canaries = small_set()
+    reader = _reader()
+    reader.see(np.array([_ids(canaries.text(canaries.controls[1]))]))
+    assert "control-2 was seen in a batch" in reader.findings["controls"]
+
+
+def test_what_is_no_batch_of_tokens_is_left_alone():
+    reader = _reader()
+    for batch in (
+        {},
+        {"inputs_embeds": 1},
+        np.zeros((3, 4)),
+        np.zeros(5, int),
+        {"input_ids": None},
+    ):
+        reader.see(batch)
+    assert reader.batches == 0
+
+
+def _monitor(tokenizer, **options):
+    from canary.plugins.monitor import ExposureMonitor
+
+    known = {"tokenizer": tokenizer, "every": 1, "draws": 60, "share": None}
+    return ExposureMonitor(small_set(), **{**known, **options})
+
+
+def _forward(module, rows, **named):
+    import torch
+
+    return module(input_ids=torch.tensor(np.asarray(rows)), **named)
+
+
+@pytest.mark.parametrize("way", ["forward", "see"])
+def test_candidates_are_priced_after_what_the_batches_show(way, caplog):
+    module, tokenizer = ended_model(dropout=0.0)
+    rows = [[END_ID, *_ids(text)] for text in _texts(small_set())]
+    one = _monitor(tokenizer, start_token=END)
+    named = one.step(module)
+    one.finish()
+    caplog.clear()
+    monitor = _monitor(tokenizer)
+    monitor.start(module)
+    if way == "forward":
+        _forward(module, rows).logits.sum().backward()
+    else:
+        monitor.see(np.array(rows))
+    moment = monitor.step(module)
+    assert moment.start_token == END
+    assert moment.px_bits == named.px_bits
+    assert moment.exposures == named.exposures
+    history = monitor.finish()
+    assert history.batches["after"] == {END: 4}
+    assert history.batches["findings"] == []
+    assert caplog.text == ""
+    assert not module._forward_pre_hooks
+
+
+def test_a_start_token_that_the_batches_contradict_is_told(caplog):
+    module, tokenizer = ended_model()
+    monitor = _monitor(tokenizer, start_token=None)
+    monitor.see(np.array([[END_ID, *_ids(text)] for text in _texts(small_set())]))
+    assert monitor.step(module).start_token is None
+    said = "start_token=nothing was given, and of 4 canaries in the batches there was"
+    assert f"{said} {END} before 4: exposure may be too low" in caplog.text
+
+
+def test_no_canary_in_any_batch_is_told_at_the_first_measurement(caplog):
+    module, tokenizer = ended_model()
+    monitor = _monitor(tokenizer)
+    monitor.start(module)
+    _forward(module, [_ids("nothing but this is said here")]).logits.sum().backward()
+    monitor.step(module)
+    assert "no injected canary was seen in 1 batch of the training" in caplog.text
+    assert "so the start token was chosen by text without secrets" in caplog.text
+    told = caplog.text
+    monitor.step(module)
+    monitor.finish()
+    assert caplog.text == told  # once
+
+
+def test_a_model_whose_batches_are_never_seen_is_told(caplog):
+    module, tokenizer = ended_model()
+    monitor = _monitor(tokenizer)
+    monitor.step(copy.deepcopy(module))
+    _forward(module, [_ids("nothing but this is said here")])
+    monitor.finish()
+    assert "no batch of the training was seen" in caplog.text
+
+
+def test_copies_of_a_watched_model_are_not_heard():
+    module, tokenizer = ended_model()
+    monitor = _monitor(tokenizer)
+    monitor.start(module)
+    for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        _forward(other, [_ids(_texts(small_set())[0])])
+    assert monitor._start.reader.batches == 0
+    _forward(module, [_ids(_texts(small_set())[0])])
+    assert monitor._start.reader.batches == 1
+
+
+def _as_it_is(module):
+    return module
+
+
+def _in_eval_mode(module):
+    return module.eval()
+
+
+def _in_parallel(module):
+    import torch
+
+    return torch.nn.DataParallel(module)
+
+
+def _compiled(module):
+    import torch
+
+    return torch.compile(module, backend="eager")
+
+
+@pytest.mark.parametrize("wrap", [_as_it_is, _in_eval_mode, _in_parallel, _compiled])
+def test_the_model_is_heard_as_the_loop_calls_it(wrap, caplog):
+    module, tokenizer = ended_model(dropout=0.0)
+    model = wrap(module)
+    monitor = _monitor(tokenizer)
+    monitor.start(model)
+    rows = [[END_ID, *_ids(text)] for text in _texts(small_set())]
+    _forward(model, rows).logits.sum().backward()
+    assert monitor.step(model).start_token == END
+    assert monitor.finish().batches["canaries"] == 4
+    assert not [record for record in caplog.records if record.name.startswith("canary")]
+
+
+def test_an_average_of_weights_is_refused():
+    import torch
+
+    module, tokenizer = ended_model(dropout=0.0)
+    with pytest.raises(UnsupportedError, match="an average of the weights was given"):
+        _monitor(tokenizer).start(torch.optim.swa_utils.AveragedModel(module))
+
+
+def test_a_model_that_is_compiled_in_place_is_not_heard_and_that_is_told(caplog):
+    module, tokenizer = ended_model(dropout=0.0)
+    module.compile(backend="eager")
+    monitor = _monitor(tokenizer)
+    monitor.start(module)
+    monitor.step(module)
+    assert "no batch of the training was seen" in caplog.text

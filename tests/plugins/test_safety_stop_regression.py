@@ -1,0 +1,209 @@
+"""A stop that was asked for measures the end of the training, or fails loudly."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from watched import END, END_ID, build_trainer, causal, ended_model, rows, small_set
+
+from canary.errors import InputError, ModelError, OutOfMemory, OutputError
+
+
+def _monitor(**options):
+    from canary.plugins.monitor import ExposureMonitor
+
+    _, tokenizer = causal()
+    return ExposureMonitor(
+        options.pop("canaries", None) or small_set(),
+        **{"tokenizer": tokenizer, "every": 1, "draws": 200, "stop_above_bits": 4.0, **options},
+    )
+
+
+def _learn(monitor, module, tokenizer, steps):
+    import torch
+
+    canaries = small_set()
+    texts = [canaries.text(c) for c in canaries if c.repetitions == 8]
+    ids = torch.tensor([tokenizer(text)["input_ids"] for text in texts])
+    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
+    for _ in range(steps):
+        module(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        monitor.step(module)
+
+
+def test_the_end_is_measured_whatever_the_share_of_time_allows(caplog, tmp_path):
+    from canary.audits.history import History
+
+    module, tokenizer = causal(dropout=0.0)
+    monitor = _monitor(share=1e-9, path=tmp_path / "history.json")
+    monitor.start(module)
+    _learn(monitor, module, tokenizer, 60)
+    assert not monitor.history.measured
+    assert not monitor.passed
+    history = monitor.finish()
+    assert [moment.step for moment in history.measured] == [60]
+    assert monitor.passed
+    assert history.stopped_at == 60
+    said = r"canaries with 8 copies have a median exposure of at least \d\.\d bits, above the limit"
+    assert re.fullmatch(f"{said} of 4", history.stop_reason)
+    assert re.search(f"the training is stopped at step 60: {said} of 4", caplog.text)
+    assert "asked for 60 measurements, made 1: share=1e-09 of the training's time" in caplog.text
+    assert History.load(tmp_path / "history.json") == history
+
+
+def test_a_training_below_the_limit_ends_quietly(caplog):
+    module, _ = causal(dropout=0.0)
+    monitor = _monitor(share=None, every=100, stop_above_bits=5.0)
+    monitor.start(module)
+    monitor.step(module)
+    history = monitor.finish()
+    assert len(history.measured) == 1
+    assert history.stopped_at is None
+    assert "stopped" not in caplog.text
+
+
+def _nan(monitor, module, monkeypatch, tmp_path):
+    import torch
+
+    with torch.no_grad():
+        module.transformer.wte.weight.fill_(float("nan"))
+
+
+def _full(monitor, module, monkeypatch, tmp_path):
+    from canary.plugins.shared_draws import SharedDraws
+
+    def measure(self, model, *, batch_size):
+        raise OutOfMemory("one row does not fit")
+
+    monkeypatch.setattr(SharedDraws, "measure", measure)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"), [(_nan, "not finite numbers"), (_full, "one row does not fit")]
+)
+@pytest.mark.parametrize("share", [None, 1e-9])
+def test_an_end_that_cannot_be_measured_is_an_error(spoil, why, share, monkeypatch, tmp_path):
+    module, _ = causal()
+    monitor = _monitor(share=share)
+    monitor.start(module)
+    monitor.step(module)
+    spoil(monitor, module, monkeypatch, tmp_path)
+    monitor.step(module)
+    message = "stop_above_bits=4 was given, and exposure could not be measured at the last step .*"
+    with pytest.raises(ModelError, match=message + why + ".*audit the model"):
+        monitor.finish()
+
+
+def test_a_history_that_cannot_be_saved_is_an_error_at_the_end(tmp_path):
+    module, _ = causal()
+    (tmp_path / "taken").write_text("a file where a folder should be")
+    monitor = _monitor(share=None, path=tmp_path / "taken" / "history.json")
+    with pytest.warns(UserWarning, match="the history was not saved"):
+        monitor.step(module)
+    with pytest.raises(OutputError, match="taken"):
+        monitor.finish()
+
+
+def test_a_step_that_is_never_called_is_an_error():
+    module, _ = causal()
+    monitor = _monitor()
+    with pytest.raises(InputError, match="stop_above_bits=4 was given.*call step"):
+        monitor.finish()
+    monitor = _monitor()
+    monitor.step(module)
+    monitor.pause()
+    with pytest.raises(InputError, match="or the last pause; call step"):
+        monitor.finish()
+
+
+def test_a_copy_of_the_model_is_an_error():
+    import copy
+
+    module, _ = causal(dropout=0.0)
+    monitor = _monitor(share=None, every=2)
+    stale = copy.deepcopy(module)
+    for _ in range(4):
+        monitor.step(stale)
+    with pytest.raises(ModelError, match="same numbers at all 2 measurements.*not a copy"):
+        monitor.finish()
+
+
+def test_a_set_without_injected_canaries_is_refused():
+    from canary.corpus.canaries import CanarySet
+
+    canaries = small_set()
+    only = CanarySet(canaries.formats, canaries.controls, canaries.seed)
+    with pytest.raises(InputError, match="no injected canary, so nothing could ever stop"):
+        _monitor(canaries=only)
+    assert _monitor(canaries=only, stop_above_bits=None).history.canaries
+
+
+def test_a_set_without_controls_is_watched():
+    assert _monitor(canaries=small_set(controls=0)).history.groups().keys() == {1, 8}
+
+
+def test_a_trainer_stops_at_its_end_whatever_the_share_allows(tmp_path, caplog):
+    from canary.plugins.callback import ExposureCallback
+
+    _, tokenizer = causal()
+    trainer = build_trainer(
+        tmp_path, steps=40, data=rows(tokenizer, small_set(), count=4), learning_rate=2e-2
+    )
+    callback = ExposureCallback(small_set(), draws=60, share=1e-9, stop_above_bits=2.0)
+    callback.attach(trainer)
+    trainer.train()
+    assert [moment.step for moment in callback.history.measured] == [40]
+    assert callback.history.stopped_at == 40
+    assert "the training is stopped at step 40: canaries with 8 copies" in caplog.text
+
+
+def test_a_tokenizer_that_is_not_the_trainers_is_refused(tmp_path):
+    from trained import trained
+    from transformers import PreTrainedTokenizerFast
+
+    from canary.plugins.callback import ExposureCallback
+
+    other = PreTrainedTokenizerFast(tokenizer_object=trained("gpt2"))
+    trainer = build_trainer(tmp_path)
+    ExposureCallback(small_set(), tokenizer=other, draws=50).attach(trainer)
+    with pytest.raises(InputError, match="other tokens than the Trainer's"):
+        trainer.train()
+
+
+@pytest.mark.parametrize("asked", ["auto", "none"])
+def test_a_stop_sees_what_training_put_before_each_text(asked, caplog):
+    """Priced after nothing, a model that was trained after a token looks harmless."""
+    import torch
+
+    from canary.plugins.monitor import ExposureMonitor
+
+    canaries = small_set()
+    module, tokenizer = ended_model(dropout=0.0)
+    learned = [canaries.text(c) for c in canaries if c.repetitions == 8]
+    ids = torch.tensor([[END_ID, *tokenizer(text)["input_ids"]] for text in learned])
+    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
+    monitor = ExposureMonitor(
+        canaries,
+        tokenizer=tokenizer,
+        every=5,
+        draws=200,
+        share=None,
+        stop_above_bits=5.0,
+        start_token=asked,
+    )
+    monitor.start(module)
+    for _ in range(100):
+        module(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        moment = monitor.step(module)
+        if monitor.passed:
+            break
+    assert monitor.passed
+    history = monitor.finish()
+    assert history.batches["after"].keys() == {END}
+    assert moment.start_token == (END if asked == "auto" else None)
+    assert ("exposure may be too low" in caplog.text) == (asked == "none")
