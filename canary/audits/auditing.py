@@ -86,7 +86,7 @@ def exposure(
     start_token : str, optional
         What stood before each text in training, where the tokenizer puts nothing there: the
         name of a token, or None (or ``"none"``) for nothing. ``"auto"`` takes the one after
-        which text without secrets is most likely (`canary.audits.choosing.choose_start`).
+        which text without secrets is most likely.
     start_texts : sequence of str, optional
         Training texts without a canary, for ``"auto"`` to choose by.
     context : str

@@ -21,7 +21,7 @@ from canary.scoring.requests import announce
 from canary.statistics.units import LN2
 from canary.tokens.base import Encoding
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.starts import own_start, possible_starts
+from canary.tokens.starts import USUAL_STARTS, own_start, possible_starts
 
 __all__ = ["ORDINARY", "check_start_texts", "choose_start", "start_for"]
 
@@ -44,7 +44,8 @@ _MOST_TEXTS = 64
 _MOST_TOKENS = 64  # of a text, after its context: a start token is soon forgotten
 _MANY = 16  # more tokens than these are first tried on two texts
 _FEW_TEXTS = 2
-_BELOW_CHANCE = 0.5  # bits of a first token, at least, below what chance takes
+_LEARNED = 1 / 3  # of the bits of ordinary text, by the token, has what was learned by heart
+_OF_CHANCE = 0.92  # of the bits that chance takes, first tokens cost less
 _ONE_TEXT_BITS = 4.0  # by so much is a single text clearly worse
 _IMPOSSIBLE_BITS = 1e4  # of a text that the model gives probability 0
 
@@ -85,12 +86,15 @@ def choose_start(
     Nothing that is priced depends on the fill of a canary, so the choice depends on a secret
     through the model only: p-values of canaries that were not learned stay valid.
 
-    Of the tokens, the one is taken after which whole texts are most likely. A token that
-    never stood before a text in training gives itself away by the first token after it: one
-    that the first tokens follow hardly more likely than if each token of the vocabulary were
-    as likely is left out. The best token is compared with nothing by the bits after the
-    first token of each text, since the first has no probability after nothing. Nothing is
-    chosen where they are clearly fewer after it.
+    Where the fixed text of the formats costs less than a third of ordinary text, by the token,
+    it was learned with the canaries, and alone decides: it is a text of the training.
+
+    Of the tokens, the one is taken after which whole texts are most likely; where others
+    are within two standard errors of it, one that is usual between texts. A token that never
+    stood before a text in training gives itself away by the first tokens after it: one after
+    which they cost 92 % or more of what they would by chance is left out. The token is
+    compared with nothing by the bits after the first token of each text, since the first has
+    no probability after nothing. Nothing is chosen where they are clearly fewer after it.
     """
     tokenizer = model.tokenizer
     plain = CandidateEncoder(tokenizer, None, context)
@@ -116,10 +120,15 @@ def choose_start(
     priced = _bits(batcher, possible, evidence)
     if not priced:
         return StartChoice(None, "unpriced")
+    fixed = 0 if texts else sum(first == 1 for _, first in evidence[: len(set(formats))])
+    learned = _learned(priced, evidence, fixed)
+    if learned:
+        evidence = evidence[:fixed]
+        priced = {token: bits[:, :fixed] for token, bits in priced.items()}
     firsts = sum(first == 1 for _, first in evidence)
-    chance = firsts * max(math.log2(model.facts.vocabulary) - _BELOW_CHANCE, 0.0)
+    chance = firsts * _OF_CHANCE * math.log2(model.facts.vocabulary)
     tried = [_tried(token, priced.get(token), chance) for token in possible]
-    token = _best(tried, priced, noise=model.facts.noise_bits(max(tokens, 1)))
+    token = _best(tried, priced, learned=learned, noise=model.facts.noise_bits(max(tokens, 1)))
     mine = priced[token]
     for place, other in enumerate(tried):
         if other.likely and other.token != token:
@@ -129,6 +138,18 @@ def choose_start(
             tried[place] = replace(other, contender=not _clearly_worse(costs))
     tried.sort(key=lambda each: (not each.likely, each.later_bits is None, each.later_bits or 0.0))
     return StartChoice(token, "evidence", tried=tuple(tried), texts=len(evidence))
+
+
+def _learned(priced: Mapping[str | None, Floats], evidence: Sequence[Text], fixed: int) -> bool:
+    """Whether the first texts, which are `fixed` ones of formats, were learned by heart."""
+    if not 0 < fixed < len(evidence):
+        return False
+    tokens = np.array([len(ids) - first for ids, first in evidence], np.float64)
+    bits = np.min([each[0] for each in priced.values()], axis=0)
+    own, others = (
+        bits[part].sum() / tokens[part].sum() for part in (slice(fixed), slice(fixed, None))
+    )
+    return bool(own < _LEARNED * others)
 
 
 def _tried(token: str | None, bits: Floats | None, chance: float) -> TriedStart:
@@ -142,9 +163,16 @@ def _tried(token: str | None, bits: Floats | None, chance: float) -> TriedStart:
 
 
 def _best(
-    tried: Sequence[TriedStart], priced: Mapping[str | None, Floats], *, noise: float
+    tried: Sequence[TriedStart],
+    priced: Mapping[str | None, Floats],
+    *,
+    learned: bool,
+    noise: float,
 ) -> str | None:
-    """The best token, unless text is clearly likelier after nothing; of equal ones the first."""
+    """The best token, unless text is clearly likelier after nothing; of equal ones the first.
+
+    Where the texts leave open which is the best, it is one that is usual between texts.
+    """
     bare = next((each for each in tried if each.token is None), None)
     known = [each for each in tried if each.token is not None and each.later_bits is not None]
     likely = [each for each in known if each.likely] or ([] if bare else known)
@@ -152,9 +180,20 @@ def _best(
         return None
     costs = [(each.later_bits or 0.0) + (each.first_bits or 0.0) for each in likely]
     best = likely[next(i for i, cost in enumerate(costs) if cost <= min(costs) + noise)]
+    usual = [
+        (cost, at)
+        for at, (each, cost) in enumerate(zip(likely, costs, strict=True))
+        if each.token in USUAL_STARTS
+        and not _clearly_worse((priced[each.token] - priced[best.token]).sum(axis=0))
+    ]
+    if usual and not learned:
+        best = likely[min(usual)[1]]
     if bare is None or bare.later_bits is None:
         return best.token
-    return None if _clearly_worse(priced[best.token][0] - priced[None][0]) else best.token
+    difference = priced[best.token][0] - priced[None][0]
+    if learned:
+        return None if difference.sum() > noise else best.token
+    return None if _clearly_worse(difference) else best.token
 
 
 def start_for(

@@ -10,10 +10,21 @@ from canary.records.given import NONE
 from canary.tokens.base import Encoding, Tokenizer
 from canary.tokens.candidates import CandidateEncoder
 
-__all__ = ["own_start", "possible_starts", "shown_start", "start_flag"]
+__all__ = ["USUAL_STARTS", "own_start", "possible_starts", "shown_start", "start_flag"]
 
 _NEWLINE = "\n"
-_USUAL = ("<|endoftext|>", "<|begin_of_text|>", "<s>", "</s>", "<bos>", "<eos>", "[BOS]", "[EOS]")
+USUAL_STARTS = (
+    "<|endoftext|>",
+    "<|begin_of_text|>",
+    "<s>",
+    "</s>",
+    "<bos>",
+    "<eos>",
+    "[BOS]",
+    "[EOS]",
+)
+"""Special tokens that are put between texts more often than others."""
+
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
@@ -28,7 +39,7 @@ def possible_starts(tokenizer: Tokenizer, vocabulary: int) -> dict[str | None, t
     added = sorted(spec.get("added_tokens") or (), key=lambda token: token["id"])
     special = [token["content"] for token in added if token.get("special")]
     find = getattr(tokenizer, "token_id", None)
-    usual = [name for name in _USUAL if find is not None and find(name) is not None]
+    usual = [name for name in USUAL_STARTS if find is not None and find(name) is not None]
     for name in (_NEWLINE, *special, *usual):
         try:
             start = CandidateEncoder(tokenizer, name).start
