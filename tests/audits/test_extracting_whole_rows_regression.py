@@ -52,11 +52,11 @@ def test_whole_rows_are_counted_and_keep_to_the_budget(monkeypatch) -> None:
     monkeypatch.setattr(
         Batcher, "score", lambda self, some: rows.append(len(some)) or score(self, some)
     )
-    found = extract(model, FORMAT, top=4)
+    found = extract(model, FORMAT, top=4, start_token=None)
     assert found.proven
     assert rows == [4]
     assert rows.pop() == 4
-    tight = extract(model, FORMAT, top=4, budget=found.queries - 1)
+    tight = extract(model, FORMAT, top=4, budget=found.queries - 1, start_token=None)
     assert tight.queries < found.queries
     assert tight.proven
     assert rows != [4]
@@ -68,9 +68,9 @@ def test_an_interruption_of_the_comparison_keeps_what_was_found_degenerate(monke
         raise KeyboardInterrupt
 
     model = memorizing("a zecrit.")
-    whole = extract(model, FORMAT)
+    whole = extract(model, FORMAT, start_token=None)
     monkeypatch.setattr(Batcher, "score", stopping)
-    found = extract(model, FORMAT)
+    found = extract(model, FORMAT, start_token=None)
     assert found.stopped == "interrupted"
     assert found.candidates == whole.candidates
 
@@ -79,4 +79,4 @@ def test_a_model_that_cannot_price_rows_is_not_asked_to(monkeypatch) -> None:
     model = memorizing("a zecrit.")
     model.facts = dataclasses.replace(model.facts, capabilities=("expand",))
     monkeypatch.delattr(Batcher, "score")
-    assert extract(model, FORMAT).proven
+    assert extract(model, FORMAT, start_token=None).proven

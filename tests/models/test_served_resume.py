@@ -32,11 +32,11 @@ def test_the_same_rows_in_one_batch_are_one_request(tmp_path):
 def test_a_second_run_asks_for_nothing_but_the_handshake(tmp_path):
     canaries = some_canaries()
     with FakeServer(build("table")) as server:
-        first = canary.exposure(load_served(server, tmp_path), canaries)
+        first = canary.exposure(load_served(server, tmp_path), canaries, start_token=None)
         asked = server.count()
         model = load_served(server, tmp_path)
         handshake = server.count() - asked
-        second = canary.exposure(model, canaries)
+        second = canary.exposure(model, canaries, start_token=None)
         assert server.count() - asked == handshake < 25
     assert [c.px_bits for c in first] == [c.px_bits for c in second]
 
@@ -104,19 +104,21 @@ def test_a_run_that_needs_more_than_is_allowed_is_not_begun(tmp_path):
         model = load_served(server, tmp_path, max_requests=60, tell=said.append)
         before = server.count()
         with pytest.raises(InputError, match=r"about 1\d\d requests are needed, and 60 allowed"):
-            canary.exposure(model, some_canaries())
+            canary.exposure(model, some_canaries(), start_token=None)
         assert server.count() == before
         assert "about 108 to come" in said[0]
         with pytest.raises(InputError, match="requests are needed"):
             canary.score(model, [f"abc {k}" for k in range(100)])
-        canary.extract(model, "abc {digit:1}", budget=100)
+        canary.extract(model, "abc {digit:1}", budget=100, start_token=None)
         assert "at most 100 for the search" in said[-1]
 
 
 @pytest.mark.parametrize("top", [None, 20])
 def test_an_extraction_that_no_request_is_left_for_keeps_what_it_found(tmp_path, top):
     with FakeServer(build("table")) as server:
-        whole = canary.extract(load_served(server, tmp_path / "a", top_k=top), FORMAT, top=2)
+        whole = canary.extract(
+            load_served(server, tmp_path / "a", top_k=top), FORMAT, top=2, start_token=None
+        )
         assert whole.proven
         load_served(server, tmp_path / "b", top_k=top)
         before = server.count()
@@ -127,7 +129,7 @@ def test_an_extraction_that_no_request_is_left_for_keeps_what_it_found(tmp_path,
             model = load_served(
                 server, tmp_path / "b", top_k=top, max_requests=handshake + more, in_flight=1
             )
-            found = canary.extract(model, FORMAT, top=2, batch_size=1)
+            found = canary.extract(model, FORMAT, top=2, batch_size=1, start_token=None)
             stages.append((found.stopped, len(found.candidates), found.proven))
             if found.stopped != "requests":
                 break
