@@ -256,7 +256,7 @@ def test_audit_input() -> None:
     long = generate("a" * 70 + "{digit:3}", repetitions=[1], controls=0, seed=0)
     for method in ("enumeration", "sampling"):
         with pytest.raises(ModelError, match="73 tokens is longer than the 64"):
-            audit(build("gpt2"), long, method=method)
+            audit(build("gpt2"), long, method=method, start_token=None)
 
 
 def test_only_controls_and_only_injected_degenerate() -> None:
@@ -294,7 +294,7 @@ def test_progress_reaches_its_total() -> None:
         stages.append((name, queries))
         return done.append
 
-    audit(build("table"), canaries, stage=stage)
+    audit(build("table"), canaries, stage=stage, start_token=None)
     # Each canary once as a row of 7 scored tokens, once along the walk.
     most = 1110 + (4 + 7) * len(canaries.canaries)
     assert stages == [("enumeration of The ••••", most)]
@@ -311,7 +311,7 @@ def test_progress_of_draws_counts_what_is_computed() -> None:
         stages.append((name, tokens))
         return done.append
 
-    audit(build("table"), canaries, method="sampling", draws=50, stage=stage)
+    audit(build("table"), canaries, method="sampling", draws=50, stage=stage, start_token=None)
     rows = 50 + len(canaries.canaries)
     assert stages == [("uniform draws of The ••••", rows * 7)]
     assert 50 * 7 <= sum(done) <= rows * 7

@@ -135,7 +135,7 @@ def test_ranks_that_cannot_be_had_input() -> None:
         audit(build("by_rows"), canaries, method="rank")
     long = generate("a" * 70 + "{digit:3}", repetitions=[1], controls=0, seed=0)
     with pytest.raises(ModelError, match="73 tokens is longer than the 64"):
-        audit(build("gpt2"), long, method="rank")
+        audit(build("gpt2"), long, method="rank", start_token=None)
 
 
 @pytest.mark.parametrize("name", ["table", "lstm"])
@@ -171,10 +171,10 @@ def test_importance_draws_tell_of_the_rest_coverage() -> None:
     """Beyond the reach of draws and budget: intervals that hold, far narrower than draws give."""
     canaries = generate("The {digit:6}", repetitions=[1], per_repetition=2, controls=14, seed=4)
     model = build("table")
-    truth = exposure(model, canaries, method="enumeration", budget=10**7)
+    truth = exposure(model, canaries, method="enumeration", budget=10**7, start_token=None)
     held, widths = [], []
-    for seed in range(6):
-        options = {"budget": 24_000, "draws": 200, "seed": seed}
+    for seed in range(20):  # two canaries share their draws, so misses come in pairs
+        options = {"budget": 24_000, "draws": 200, "seed": seed, "start_token": None}
         found = audit(model, canaries, **options)
         by_draws = exposure(model, canaries, method="sampling", **options)
         for exact, drawn, c in zip(truth, by_draws, found.canaries, strict=True):
@@ -184,7 +184,7 @@ def test_importance_draws_tell_of_the_rest_coverage() -> None:
                 before = drawn.exposure.upper_bits - drawn.exposure.lower_bits
                 widths.append((e.upper_bits - e.lower_bits) / before)
         assert "importance draws told of" in found.formats[0].reason
-    assert len(held) >= 12
+    assert len(held) >= 40
     assert np.mean(held) >= 0.9
     assert np.median(widths) < 1.0
 

@@ -55,7 +55,7 @@ def test_exposure_from_the_place_contains_the_true_one_oracle():
         if not len(possible):
             continue
         budget = 1_000_000 if seed % 2 else 1 + seed % 17
-        found = extract(case.model, case.format, top=1 + seed % 4, budget=budget)
+        found = extract(case.model, case.format, top=1 + seed % 4, budget=budget, start_token=None)
         for c in found.candidates:
             rank = int((case.costs <= case.costs[case.format.index(c.fill)]).sum())
             true = np.log2(case.format.size) - np.log2(rank)

@@ -10,7 +10,7 @@ from canary.audits.extracting import extract
 from canary.audits.extraction import Extraction
 from canary.audits.settings import Settings
 from canary.corpus.canaries import CanarySet
-from canary.errors import UnsupportedError
+from canary.errors import ModelError, UnsupportedError
 from canary.models.table import TableModel
 from canary.tokens.base import Encoding
 
@@ -29,6 +29,8 @@ class Surprising:
 
     def _encoded(self, text):
         ids, spans, at = [], [], 0
+        if not set(text) <= set(CHARACTERS):
+            raise ModelError("the tokenizer does not know some of the characters")
         while at < len(text):
             length = len(SIX) if text.startswith(SIX, at) else 1
             ids.append(SIZE if length > 1 else CHARACTERS.index(text[at]))

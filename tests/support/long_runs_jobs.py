@@ -66,5 +66,5 @@ def audit(canaries, out, model="table", **options):
         parts=folder / "parts",
         **{"batch_size": 64, **options},
     )
-    shards.publish(folder / "parts", folder / "audit.json", found.save)
+    shards.publish(folder / "parts", folder / "audit.json", found.save, replaces=("canary audit",))
     shards.discard_run(folder / "parts")
