@@ -41,7 +41,7 @@ def atomic_writer(
     The bytes go to a temporary file in the same folder, which is flushed to disk and
     renamed over `path`. When the block raises (Ctrl-C included) the temporary file is
     removed and whatever stood at `path` before stays as it was. After a kill it stays, and
-    the next writer of `path` removes it (`canary.records.parts`).
+    the next writer of `path` removes it.
 
     Only a file is replaced. Pipes and devices are refused, and so are symbolic links: one
     that was replaced would be lost, as ``/dev/stdout`` is to a careless root, and one that

@@ -36,8 +36,11 @@ JUNIT, MARKDOWN = "JUnit XML", "the Markdown of a verdict"
 _PAGE, _FIGURE = "an HTML page", "a figure"
 
 CORPORA = (JSON_LINES, PARQUET, COMPRESSED)
+"""What a corpus may take the place of."""
 PAGES = (_PAGE,)
+"""What an HTML page may take the place of."""
 FIGURES = (_FIGURE,)
+"""What a figure may take the place of."""
 
 _HEAD = 4096
 _DOCUMENT = re.compile(rb'\s*\{\s*"kind"\s*:\s*"(canary [a-z ]{1,40})"')

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import EstimationError
 from canary.statistics.checks import positive_integer, real_array
 from canary.statistics.combined import CombinedP
-from canary.statistics.urn import MOST, urn_tails
+from canary.statistics.urn import MOST, MOST_DRAWS, urn_tails
 
 __all__ = ["fisher", "fisher_tails", "holm"]
 
@@ -49,7 +49,7 @@ def fisher(p_values: ArrayLike, *, shared_draws: SupportsIndex | None = None) ->
     ``T = -2 sum ln p = 2 ln 2 sum(exposure)`` is stochastically at most chi-square with
     ``2 k`` degrees of freedom [1]_, if the p-values are independent. Those from the same
     ``n`` draws rise and fall together. Where all are ``(1 + hits) / (1 + n)``, for at most
-    100 canaries, the p-value is exact (`canary.statistics.urn`).
+    100 canaries and a thousand million draws, the p-value is exact (`canary.statistics.urn`).
 
     Elsewhere, as where some canaries were ranked for certain, the dependence leaves the mean
     of ``T`` at ``2 k`` and multiplies its variance by ``1 + g``, ``g = k / n``; so the
@@ -173,8 +173,8 @@ def _p_values(given: ArrayLike, where: str) -> Floats:
 
 
 def _are_shares(p_values: Floats, draws: int) -> bool:
-    """Whether all are ``(1 + hits) / (1 + draws)``, of no more canaries than are counted out."""
-    if p_values.shape[-1] > MOST:
+    """Whether all are ``(1 + hits) / (1 + draws)``, of no more than are counted out."""
+    if p_values.shape[-1] > MOST or draws > MOST_DRAWS:
         return False
     shares = p_values * (1 + draws)
     return bool((np.abs(shares - np.rint(shares)) < 1e-6).all() and (shares > 0.5).all())

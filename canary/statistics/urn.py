@@ -15,13 +15,16 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MOST", "urn_tails"]
+__all__ = ["MOST", "MOST_DRAWS", "urn_tails"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MOST = 100
 """Canaries for which it is computed: the work grows with their square, and more."""
+
+MOST_DRAWS = 10**9
+"""Draws for which it is computed: of more, a float no longer tells the number of hits."""
 
 _FINE = 64  # points of the lattice in a standard deviation of the statistic
 _PLAIN = 1e-6  # smaller tails lose digits to rounding without a tilt
@@ -37,6 +40,7 @@ def urn_tails(p_values: Floats, draws: int) -> Floats:
         ``(1 + hits) / (1 + draws)`` of canaries that were compared with the same draws; a
         group in each last row, of at most `MOST`.
     draws : int
+        At most `MOST_DRAWS`.
 
     Returns
     -------
@@ -52,14 +56,16 @@ def urn_tails(p_values: Floats, draws: int) -> Floats:
     symmetric polynomial of the values' powers of z, by Newton's identity
     ``k h_k = sum_i p_i h_(k-i)`` at each frequency of z. All terms are positive, so that
     rounding stays near 1e-12. Smaller tails are those of values that were weighted by
-    ``exp(tilt * value)`` first, which puts the observed sum into the middle. O(k**2.5 log n).
+    ``exp(tilt * value)`` first, which puts the observed sum into the middle.
+
+    Time is O(k**2.5 log n), memory O(k**1.5 log n), whatever the number n of draws.
     """
     k = p_values.shape[-1]
     if k == 1:
         return np.asarray(p_values[..., 0])
-    step, values = _lattice(draws, k)
-    hits = np.rint(p_values * (1 + draws)).astype(np.int64) - 1
-    sums = values[hits].sum(axis=-1)
+    step, above = _lattice(draws, k)
+    ranks = np.rint(p_values * (1 + draws)).astype(np.int64)
+    sums = (len(above) - np.searchsorted(above[::-1], ranks)).sum(axis=-1)
     tails = np.asarray(_tails(draws, k, 0)[sums])
     deep = tails < _PLAIN
     if deep.any():
@@ -71,10 +77,14 @@ def urn_tails(p_values: Floats, draws: int) -> Floats:
 
 
 def _lattice(draws: int, k: int) -> tuple[float, Ints]:
-    """The step, and the place of ``-ln p`` for each number of hits."""
+    """The step, and for each place how many of the ``1 + draws`` values lie above it.
+
+    The value of ``1 + hits`` is the number of places that it lies above: at least that many.
+    """
     step = math.sqrt(k) / _FINE
-    p = np.arange(1, draws + 2) / (draws + 1)
-    return step, np.rint(-np.log(p) / step).astype(np.int64)
+    places = np.arange(math.log(1 + draws) / step + 1.0)
+    above = np.floor((1 + draws) * np.exp(-(places + 0.5) * step)).astype(np.int64)
+    return step, above[above > 0]
 
 
 @lru_cache(maxsize=64)
@@ -82,8 +92,8 @@ def _tails(draws: int, k: int, tilt: int) -> Floats:
     """Chance of each sum or a larger one, `tilt` in sixteenths."""
     from scipy.special import logsumexp
 
-    step, values = _lattice(draws, k)
-    many = np.bincount(values).astype(np.float64)
+    step, above = _lattice(draws, k)
+    many = -np.diff(np.concatenate([[1 + draws], above, [0]])).astype(np.float64)
     places = np.flatnonzero(many)
     weight = tilt / _TILTS * step
     orders = np.arange(1, k + 1)
@@ -93,7 +103,7 @@ def _tails(draws: int, k: int, tilt: int) -> Floats:
     whole = np.zeros(k + 1)
     for j in orders:
         whole[j] = logsumexp(powers[1 : j + 1] + whole[j - 1 :: -1][:j]) - math.log(j)
-    top = k * int(values[0])
+    top = k * len(above)
     size = 1 << top.bit_length()
     spectra = np.zeros((k + 1, size // 2 + 1), np.complex128)
     for order in orders:

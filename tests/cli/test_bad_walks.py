@@ -14,7 +14,7 @@ from canary.scoring.batcher import Batcher
 METHODS = ("auto", "rank", "enumeration", "importance", "sampling", "skew-normal")
 COMMANDS = {
     **{method: ("exposure", "model", "--method", method, "--draws", "50") for method in METHODS},
-    "audit": ("audit", "model", "--out", "old", "--draws", "50"),
+    "audit": ("audit", "model", "--force", "--out", "old", "--draws", "50"),
     "extract": ("extract", "model"),
 }
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_walked_exits_2_input(command, here, name):
     refused(command(*long), "77 tokens is longer than the 64", "shorter format or context")
     for option in ("--budget", "--batch-size"):
         refused(command(*words_of(name, "The code is {digit:3}", option, "0")), option)
-    CanarySet.from_fills("The code is {choice:A|AB}", ["AB"]).save("canaries.json")
+    CanarySet.from_fills("The code is {choice:A|AB}", ["AB"]).save("canaries.json", force=True)
     refused(
         command(*words_of(name, "The code is {choice:A|AB}")),
         "not prefix-free",
@@ -80,7 +80,7 @@ def test_what_cannot_be_walked_exits_2_input(command, here, name):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_space_of_one_candidate_degenerate(command, here, name):
     text = "The code is {choice:XQZ}."
-    CanarySet.from_fills(text, ["XQZ"]).save("canaries.json")
+    CanarySet.from_fills(text, ["XQZ"]).save("canaries.json", force=True)
     outcome = command(*words_of(name, text, "--json"))
     if name == "skew-normal":
         refused(outcome, "too few to fit a curve", "draw more candidates")

@@ -66,6 +66,7 @@ COUNTS = {
     "plot": 2,
     "plan": 2,
     "check": 4,
+    "doctor": 2,
     "forgotten": 2,
     "membership models": 2,
     "membership text": 2,
@@ -116,7 +117,8 @@ def test_commands_of_this_version():
     after = {"score", "audit", "exposure", "extract", "report", "plot"}
     membership = {"membership attack", "membership risk"}
     membership |= {"membership models", "membership text"}
-    assert set(COMMANDS) == before | after | {"plan", "check", "forgotten", "demo"} | membership
+    others = {"plan", "check", "forgotten", "demo", "doctor"}
+    assert set(COMMANDS) == before | after | others | membership
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from canary.statistics.pvalues import fisher, fisher_tails
-from canary.statistics.urn import MOST, urn_tails
+from canary.statistics.urn import MOST, MOST_DRAWS, urn_tails
 
 
 @pytest.mark.parametrize(("draws", "canaries"), [(6, 3), (9, 4), (3, 6), (30, 2), (1, 5)])
@@ -60,3 +61,19 @@ def test_other_p_values_and_more_canaries_are_compared_with_chi_square():
     assert fisher_tails(ranked, shared_draws=10**9) == pytest.approx(fisher_tails(ranked), rel=1e-6)
     many = np.full(MOST + 1, 0.5)
     assert fisher(many, shared_draws=10**9 + 1).p_value == pytest.approx(fisher(many).p_value)
+
+
+def test_memory_does_not_grow_with_the_draws_regression():
+    """Ten million took 80 MB a copy; a thousand million killed the process."""
+    tracemalloc.start()
+    found = fisher([0.5, 0.5], shared_draws=10**7 - 1).p_value
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == pytest.approx(fisher([0.5, 0.5]).p_value, rel=0.02)
+    assert peak < 10**7
+
+
+@pytest.mark.parametrize("draws", [MOST_DRAWS, 2**33, 2**60, 2**200, 10**4000])
+def test_any_number_of_draws_input(draws):
+    """Of more than are counted out, chi-square: no float tells the number of hits."""
+    assert fisher([1.0, 1.0], shared_draws=draws).p_value == pytest.approx(1.0, rel=1e-5)
