@@ -142,7 +142,7 @@ class StartChoice:
         if self.why == "tokenizer":
             return f"Each candidate was priced after {self.own}, which the tokenizer puts there."
         if self.why == "asked":
-            return _NOTHING_ASKED if bare else ""
+            return _NOTHING_ASKED if bare else self._named_note()
         if self.why == "alone":
             return _NOTHING_ELSE if bare else ""
         after = f"Each candidate was priced after {shown_start(self.token)}"
@@ -153,19 +153,29 @@ class StartChoice:
                 f"{after}, since what training put before each text could not be found out. "
                 f"{_SAY_SO}"
             )
-        why = "where text without secrets is most likely to begin"
+        why = "after which text without secrets is most likely"
         if self.token is None:
-            why = "since text without secrets speaks for none"
+            why = "since text without secrets is most likely with nothing before it"
         return (
             f"{after}, {why} ({self._evidence()}). If training put something else before each "
-            f"text, name it; {self.flag} fixes this choice."
+            "text, name it with --start-token. To keep this choice in later audits, give "
+            f"{self.flag}."
+        )
+
+    def _named_note(self) -> str:
+        """That a token was named, and nobody checked it."""
+        if self.token is None:
+            return ""
+        return (
+            f"Each candidate was priced after {shown_start(self.token)}, as was asked. Nothing "
+            "checked that training put it there; if it did not, the numbers may be too low."
         )
 
     def _evidence(self) -> str:
         """The bits of all that were tried, in words."""
         mine = next(each for each in self.tried if each.token == self.token)
         costs = [
-            f"{each.later_bits or 0.0:,.1f} bits after {shown_start(each.token)}"
+            f"{each.later_bits or 0.0:,.1f} after {shown_start(each.token)}"
             for each in (mine, *self.tried)
             if each.likely and (each is mine or each.token != self.token)
         ]
@@ -175,14 +185,16 @@ class StartChoice:
             for each in self.tried
             if not each.likely and each.later_bits is not None
         ]
-        told = f"{plural(self.texts, 'text')} cost {', '.join(costs)}"
-        return told + (f"; none begins after {', '.join(_few(unlikely))}" if unlikely else "")
+        told = f"the bits of {plural(self.texts, 'text')}, fewer are likelier: {', '.join(costs)}"
+        if unlikely:
+            told += f"; the model gave no sign that texts begin after {', '.join(_few(unlikely))}"
+        return told
 
     def _rival_note(self) -> str:
         if not self.rivals:
             return ""
         told = "; ".join(rival.sentence(self.token) for rival in self.rivals[:2])
-        return f"The start token decides what this audit says: {told}. To settle it, {self.cure}."
+        return f"What this audit says depends on the start token: {told}. To settle it, {self.cure}."
 
     def to_dict(self) -> dict[str, Any]:
         """The choice as plain data."""

@@ -295,10 +295,10 @@ def _median_chance(limit: float, canaries: int, needed: int | None) -> float | N
 
 def _few_cure(canaries: int, needed: int | None, misses: Sequence[float]) -> str:
     if needed is None or needed <= canaries:
-        return "rank exactly (method rank), or lower the confidence"
+        return "rank exactly (method rank)"
     if max(misses) > 0.0:
-        return f"{count(needed)} that agree would do, fewer with exact ranks or less confidence"
-    return f"{count(needed)} that agree would do, or fewer with less confidence"
+        return f"{count(needed)} that agree would do, fewer with exact ranks"
+    return f"{count(needed)} that agree would do"
 
 
 def _cure(
@@ -323,7 +323,7 @@ def _cure(
     if more is None:
         return (
             "about as many lie above it as below, so no number of canaries would decide; "
-            "move the limit, or lower the confidence"
+            "treat the model as not passed"
         )
     side = "above" if above > below else "within"
     return (

@@ -19,5 +19,5 @@ def start_of(audit: Audit) -> Finding | None:
         return None
     told = "what training put before each text could not be found out, so the numbers may be low"
     if start.rivals:
-        told = f"the start token decides: {start.rivals[0].sentence(start.token)}"
+        told = f"the result depends on the start token: {start.rivals[0].sentence(start.token)}"
     return Finding("start token", "start token", "undecided", told, start.cure)

@@ -328,8 +328,9 @@ def rates_of(
         needed = 1 if confidence is None else nonmembers_for_lower_end(rate, confidence=confidence)
         if nonmembers < needed:
             notes.append(
-                f"The interval of a TPR at an FPR of {rate:g} starts at 0 with {nonmembers:,} "
-                f"nonmembers, whatever the attack finds: a lower end takes {needed:,}"
+                f"At an FPR of {100 * rate:g} %, the interval of a TPR starts at 0 because "
+                f"{nonmembers:,} nonmembers are too few for a lower end (it takes {needed:,}), "
+                "not because there is no risk"
             )
     return chosen, notes
 

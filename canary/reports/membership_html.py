@@ -130,9 +130,10 @@ def membership_sentence(found: Survey) -> str:
     interval = f"{percent_of(best.lower)} to {percent_of(best.upper)}"
     if not found.blind:
         return (
-            "Nothing follows for an attacker from outside: the shadow knows who is a member of the "
-            f"target. The attack {name} had {percent_of(best.value)} balanced accuracy, partly by "
-            "that knowledge."
+            "These figures cannot be used: the shadow was trained on the target's own split, so "
+            f"the attack knew part of the answers. With them {name} had "
+            f"{percent_of(best.value)} balanced accuracy. Attack again with a shadow that was "
+            "trained on other samples."
         )
     if found.told_apart():
         return (

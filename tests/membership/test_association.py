@@ -69,7 +69,7 @@ def test_a_survey_says_that_it_is_no_outsiders_figure():
     said = found.to_dict()
     assert (said["blind"], said["told_apart"]) == (False, None)
     assert "1,200 of 1,200 samples have the same flag in both" in " ".join(said["notes"])
-    assert "Nothing follows for an attacker from outside" in membership_sentence(found)
+    assert "These figures cannot be used" in membership_sentence(found)
     assert "Undecided" in render(found)
     with pytest.raises(CanaryError, match="know coins that they are to guess"):
         survey(target, shadow, attacks="loss", coins=True)
