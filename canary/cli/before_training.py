@@ -341,8 +341,8 @@ def strip(
     if found.missing:
         side = "fewer" if found.missing > 0 else "more"
         say(
-            f"note: that is {plural(abs(found.missing), 'copy', 'copies')} {side} than the set has: "
-            "this is not the corpus as inject wrote it"
+            f"note: that is {plural(abs(found.missing), 'copy', 'copies')} {side} than the set "
+            "has: this is not the corpus as inject wrote it"
         )
     if as_json:
         body = {"records": found.records, "cuts": found.cuts, "missing": found.missing}

@@ -108,6 +108,7 @@ class Search:
         self._find = re.compile(re.escape(space.prefix) + classes).search
 
     def __call__(self, text: str) -> Iterator[str]:
+        """The fills in `text`, from left to right."""
         at = 0
         while match := self._find(text, at):
             start = match.start()
