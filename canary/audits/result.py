@@ -40,6 +40,12 @@ KIND = "canary audit"
 SCHEMA = 1
 
 
+_NONE_INJECTED = (
+    "none of the set's canaries was injected, so nothing here says what the model memorized: audit "
+    "with a set that has canaries"
+)
+
+
 @dataclass(frozen=True)
 class CanaryResult:
     """One canary under the audited model.
@@ -247,7 +253,8 @@ class Audit:
     def notes(self) -> tuple[str, ...]:
         """What the reader of the numbers must know before them, each said once."""
         of_start = () if self.start is None else self.start.notes
-        return (*of_start, *noted(self.formats))
+        none = () if self.injected else (_NONE_INJECTED,)
+        return (*none, *of_start, *noted(self.formats))
 
     def by_repetitions(self) -> dict[int, tuple[CanaryResult, ...]]:
         """The canaries grouped by number of copies, ascending; 0 holds the controls."""

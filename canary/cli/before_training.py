@@ -32,12 +32,18 @@ from canary.cli.options import (
 )
 from canary.cli.outputs import check_name, check_outputs
 from canary.errors import CorpusError, OutputError
+from canary.records.fields import brief
 from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
     from canary.corpus.canaries import CanarySet
 
 __all__ = ["discover", "generate", "inject", "strip", "verify"]
+
+_CONTROLS_ALONE = (
+    "note: the set has controls alone, so no canary is in the training data and no audit of it can "
+    "decide anything: draw a set with canaries"
+)
 
 
 def generate(
@@ -216,6 +222,15 @@ def inject(
     say(f"{put} of {canaries_put} went into {out}, {now}")
     say(f"{out} holds the secrets; whoever may read {corpus} may read it")
     say(f"Where each copy went is in {places}, readable by you alone")
+    if not copies:
+        say(_CONTROLS_ALONE)
+    if placements.empty and copies:
+        read = " and ".join(map(brief, column or ["text"]))
+        say(
+            f"note: the canaries are in {read} alone, and their records are empty in "
+            f"{', '.join(map(brief, placements.empty[:8]))}: training must read {read}, or name "
+            "with --column what it reads, and with --beside what stands beside"
+        )
     if placements.separators is not None:
         before, after = map(ascii, placements.separators)
         say(
@@ -233,6 +248,7 @@ def inject(
                 "total_lines": placements.total_lines,
                 "mode": mode,
                 "separators": placements.separators,
+                "empty_columns": list(placements.empty),
             },
         )
 
@@ -269,12 +285,14 @@ def verify(
         )
     for line in found.summary().splitlines():
         say(line)
+    if not chosen.injected:
+        say(_CONTROLS_ALONE)
     if as_json:
         emit(KIND, found.to_dict(), schema=SCHEMA)
     if not found.ok:
         raise CorpusError(
-            f"{len(found.departures):,} of {len(found.canaries):,} canaries and controls do "
-            "not stand in it as they should",
+            f"{len(found.departures):,} of {len(found.canaries):,} canaries and controls are "
+            f"not in it as they should be{''.join(f' ({cause})' for cause in found.causes)}",
             cure="inject into a fresh corpus, and keep de-duplication and filters away from it",
             where=str(corpus),
         )
@@ -296,7 +314,7 @@ def strip(
     """Take the canaries out of a corpus again.
 
     What inject put in goes, records and spliced copies alike; the rest comes through as
-    it was.
+    it was. A corpus that holds none of the set's canaries is an error.
     """
     from canary.corpus.canaries import CanarySet
     from canary.corpus.stripping import strip_file
@@ -318,10 +336,17 @@ def strip(
     say(
         f"{plural(found.records, 'record')} went and {plural(found.cuts, 'copy', 'copies')} "
         f"{'was' if found.cuts == 1 else 'were'} cut out of others; "
-        f"{out} holds no canary"
+        f"{out} holds none of this set"
     )
+    if found.missing:
+        side = "fewer" if found.missing > 0 else "more"
+        say(
+            f"note: that is {plural(abs(found.missing), 'copy', 'copies')} {side} than the set "
+            "has: this is not the corpus as inject wrote it"
+        )
     if as_json:
-        emit("canary strip", {"out": str(out), "records": found.records, "cuts": found.cuts})
+        body = {"records": found.records, "cuts": found.cuts, "missing": found.missing}
+        emit("canary strip", {"out": str(out), **body})
 
 
 def discover(

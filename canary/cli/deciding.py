@@ -23,10 +23,6 @@ from canary.statistics.numbers import plural
 __all__ = ["check", "plan"]
 
 PolicyName = Literal["pass", "fail"]
-_NOT_VERIFIED = (
-    "nothing here shows that the canaries were in the training data, and without them any model "
-    "passes: give --verification what canary verify --json printed of that corpus"
-)
 StatisticName = Literal["median", "maximum"]
 
 
@@ -229,16 +225,11 @@ def check(
         made.save(baseline)
         say(written_to)
     say(str(verdict))
-    show_notes((*verdict.notes, *_unverified(verdict.outcome, verified)))
+    show_notes(verdict.notes)
     if as_json:
         emit(KIND, verdict.to_dict(), schema=SCHEMA)
     if verdict.exit_code:
         raise typer.Exit(verdict.exit_code)
-
-
-def _unverified(outcome: str, verified: object | None) -> tuple[str, ...]:
-    """What a check that passed does not know."""
-    return (_NOT_VERIFIED,) if outcome == "passed" and verified is None else ()
 
 
 def _nothing_is_judged(given: Mapping[str, bool]) -> None:

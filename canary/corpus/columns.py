@@ -25,6 +25,7 @@ __all__ = [
     "edit_record",
     "edit_text",
     "edited_slots",
+    "empty_texts",
     "is_chat",
     "refuse_chat",
     "slots_of",
@@ -163,6 +164,22 @@ def refuse_chat(name: str, where: str = "") -> CorpusError:
         f"column {name!r} holds chats, and beside a canary stands a text",
         cure="name a column of texts with beside",
         where=where,
+    )
+
+
+def empty_texts(record: Mapping[str, Any], shape: Shape) -> tuple[str, ...]:
+    """Columns in which `record` has words or a chat and a record of its own has nothing."""
+    beside = dict(shape.beside)
+    return tuple(
+        name
+        for name, value in record.items()
+        if name not in shape.names
+        and name not in beside
+        and (
+            any(map(str.isalpha, value))
+            if isinstance(value, str)
+            else bool(value and is_chat(value))
+        )
     )
 
 

@@ -18,7 +18,7 @@ from canary.formats.automaton import Automaton
 from canary.formats.format import Format
 from canary.records.sealing import sealed
 
-__all__ = ["discover"]
+__all__ = ["Search", "discover"]
 
 _LOOK = 24
 """Characters of a fill by whose classes places are found; the automaton decides."""
@@ -76,7 +76,7 @@ def discover(
     for space in spaces:
         check_not_empty(space)
     names = column_names(column)
-    searches = [_Search(space) for space in spaces]
+    searches = [Search(space) for space in spaces]
     counts: list[Counter[str]] = [Counter() for _ in spaces]
     records, where = corpus_slots(corpus, names, split, file_format, progress)
     count = 0
@@ -97,7 +97,7 @@ def discover(
     return CanarySet.natural_of(kept)
 
 
-class _Search:
+class Search:
     """Finds the fills of one format in a text."""
 
     def __init__(self, space: Format) -> None:
@@ -108,6 +108,7 @@ class _Search:
         self._find = re.compile(re.escape(space.prefix) + classes).search
 
     def __call__(self, text: str) -> Iterator[str]:
+        """The fills in `text`, from left to right."""
         at = 0
         while match := self._find(text, at):
             start = match.start()

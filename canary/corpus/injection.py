@@ -259,4 +259,5 @@ def inject_file(
         total_lines=placed.records,
         mode=mode,
         separators=between,
+        empty=placed.empty,
     )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.columns import Shape, Slot, is_chat, refuse_chat
+from canary.corpus.columns import Shape, Slot, empty_texts, is_chat, refuse_chat
 from canary.corpus.lines import (
     Layout,
     Progress,
@@ -70,11 +70,15 @@ class Job:
 
 @dataclass(frozen=True)
 class Placed:
-    """Places of the copies among all records (from 0, ascending), whose, and of how many."""
+    """Places of the copies among all records (from 0, ascending), whose, and of how many.
+
+    `empty` names the columns that have text and are empty in records of a canary's own.
+    """
 
     places: NDArray[np.int64]
     owners: NDArray[np.int64]
     records: int
+    empty: tuple[str, ...] = ()
 
     @classmethod
     def in_hosts(cls, guests: Mapping[int, list[tuple[int, float]]], records: int) -> Placed:
@@ -99,6 +103,7 @@ class _Survey:
     newline: bytes = b"\n"
     open_ended: bool = False
     homes: bytearray = field(default_factory=bytearray)
+    empty: tuple[str, ...] = ()
 
     def note(
         self, record: Mapping[str, Any], layout: Layout, job: Job, piece: bytes, number: int
@@ -109,6 +114,7 @@ class _Survey:
                 raise refuse_chat(name, place(layout.path, number))
         self.columns = tuple(record)
         self.shape = Shape(job.names, chat=is_chat(record[job.names[0]]), beside=job.beside)
+        self.empty = empty_texts(record, self.shape)
         self.newline = end_of_line(piece) or b"\n"
 
 
@@ -148,7 +154,7 @@ def inject_lines(
         merged = _merge(_same(pieces, survey, source), placed)
     for piece in merged:
         out.write(piece)
-    return Placed(places, owners, survey.pieces - layout.head + len(places))
+    return Placed(places, owners, survey.pieces - layout.head + len(places), survey.empty)
 
 
 def strip_lines(

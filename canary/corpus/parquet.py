@@ -14,6 +14,7 @@ from canary.corpus.columns import (
     Slot,
     edit_record,
     edited_slots,
+    empty_texts,
     refuse_chat,
     slots_of,
 )
@@ -49,7 +50,8 @@ def inject_parquet(source: Path, out: IO[bytes], job: Job, progress: Progress | 
         homes = _survey(file, source, shape, job, meter) if job.check else bytearray()
         if job.separators is None:
             places, owners = arrange(rows, job.copies, job.seed)
-            placed = Placed(places, owners, rows + len(places))
+            (first,) = next(file.iter_batches(batch_size=1)).to_pylist()
+            placed = Placed(places, owners, rows + len(places), empty_texts(first, shape))
             own = _own_rows(file, shape, job.texts, source)
             parts = _among(_tables(file, meter), own, placed)
         else:

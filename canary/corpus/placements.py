@@ -50,6 +50,8 @@ class Placements:
     separators : (str, str) or None
         What stands before and after a spliced canary; scoring should put the one before
         into its context, as the model saw it.
+    empty : tuple of str
+        Columns in which the corpus has text and the canaries' own records have none.
     """
 
     lines: Mapping[str, tuple[int, ...]]
@@ -58,6 +60,7 @@ class Placements:
     total_lines: int
     mode: str = "record"
     separators: tuple[str, str] | None = None
+    empty: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The places as plain data."""

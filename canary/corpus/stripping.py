@@ -35,6 +35,7 @@ from canary.corpus.tables import (
     replace_split,
     rows_of,
 )
+from canary.errors import CorpusError
 from canary.records.files import atomic_writer
 from canary.records.sealing import sealed
 from canary.records.there import CORPORA
@@ -54,10 +55,13 @@ class Stripped:
         Records of canaries alone.
     cuts : int
         Copies that were cut out of other records; one in a pair counts twice.
+    missing : int
+        Copies of the set that were not there; negative if there were more than the set has.
     """
 
     records: int
     cuts: int
+    missing: int = 0
 
 
 @sealed
@@ -93,8 +97,9 @@ def strip(
     Raises
     ------
     CorpusError
-        If the dataset lacks the column, or a canary stands in a text in some other way;
-        from a stream this comes when the row is read.
+        If the dataset lacks the column, it holds none of the canaries, or one of them is in a
+        text in some other way. From a stream that comes when the row is read, and that a
+        stream holds none is not said: `verify` counts them.
     """
     check_drawn(canaries)
     names = column_names(column)
@@ -125,7 +130,8 @@ def strip_file(
 
     Byte for byte after decompression; an equal table for Parquet. Parameters and errors
     are those of `inject_file`. A canary that stands in a text, but not alone and not
-    between the separators, is an error.
+    between the separators, is an error, and so is a file that holds none of them: it is not
+    the corpus of this set, or its texts were changed. Nothing is written then.
     """
     source, target = Path(source), Path(target)
     check_drawn(canaries)
@@ -143,7 +149,28 @@ def strip_file(
         else:
             with open_writer(target, out) as stream:
                 found = strip_lines(source, stream, layout, job, progress)
-    return Stripped(*found)
+        _check_any(sum(found), str(source))
+    records, cuts = found
+    copies = sum(canary.repetitions for canary in canaries.injected)
+    return Stripped(records, cuts, copies - records - cuts // len(names))
+
+
+def _check_any(found: int, where: str) -> None:
+    """Refuse a corpus with nothing to take out: its own canaries would stay in it unnoticed.
+
+    Raises
+    ------
+    CorpusError
+        If nothing was found.
+    """
+    if not found:
+        raise CorpusError(
+            "holds none of the canaries of this set, so there is nothing to strip and other "
+            "canaries would stay in it",
+            cure="name the set that was injected into it, and its column; canary verify says "
+            "whether its texts were changed",
+            where=where,
+        )
 
 
 def _strip_rows(
@@ -158,6 +185,7 @@ def _strip_rows(
         for at, row in enumerate(rows_of(dataset, names))
         if find.count(slot.text for slot in slots_of(row, names))
     ]
+    _check_any(len(hits), "")
     edits: dict[int, list[Edit]] = {}
     gone = []
     # Other columns are looked at in these rows only; pictures stay undecoded.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.corpus.canaries import CanarySet
+from canary.corpus.causes import likely_causes
 from canary.corpus.columns import Column, column_names, copies_in
 from canary.corpus.lines import Progress
 from canary.corpus.occurrences import find_canaries
@@ -71,12 +72,15 @@ class Verification:
         Records that were searched.
     formats : tuple of str
         The formats of the canary set; none where an earlier version wrote it.
+    causes : tuple of str
+        What has probably happened to the corpus, where there are departures that point to it.
     """
 
     canaries: tuple[Count, ...]
     column: str
     records: int
     formats: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -107,6 +111,7 @@ class Verification:
         ]
         if len(departures) > _SHOWN:
             lines.append(f"  and {len(departures) - _SHOWN:,} more")
+        lines += [f"likely cause: {clean(cause)}" for cause in self.causes]
         return "\n".join(lines)
 
     def _as_expected(self) -> str:
@@ -129,6 +134,7 @@ class Verification:
             "column": self.column,
             "records": self.records,
             "formats": list(self.formats),
+            "causes": list(self.causes),
             "canaries": [
                 {key: value for key, value in asdict(count).items() if value is not None}
                 for count in self.canaries
@@ -148,7 +154,8 @@ class Verification:
         try:
             counts = tuple(from_fields(Count, count) for count in document["canaries"])
             formats = tuple(map(str, document.get("formats", ())))
-            return cls(counts, str(document["column"]), int(document["records"]), formats)
+            causes = tuple(map(str, document.get("causes", ())))
+            return cls(counts, str(document["column"]), int(document["records"]), formats, causes)
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(
                 f"is not a whole verification ({type(error).__name__}: {error})",
@@ -232,6 +239,7 @@ def verify(
                 intact.update(copies_in(slots, names, own.count))
     if count == 0:
         raise CorpusError("holds no record", cure="name a corpus with at least one", where=where)
+    again, _ = corpus_slots(corpus, names, split, file_format, None)
     return Verification(
         canaries=tuple(
             Count(
@@ -245,4 +253,5 @@ def verify(
         column=", ".join(names),
         records=count,
         formats=tuple(format.text for format in canaries.formats),
+        causes=likely_causes(again, canaries, found),
     )

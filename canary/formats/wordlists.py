@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,10 +21,11 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
     Raises
     ------
     InputError
-        If the file cannot be read, is not UTF-8 or holds no word.
+        If the file cannot be read, is not UTF-8, holds no word, or is no list of words: it
+        has control characters, as binary files have, or is a JSON document.
     """
     try:
-        words = list(dict.fromkeys(Path(path).read_text(encoding="utf-8-sig").split()))
+        text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
             f"the word list is not UTF-8 at byte {error.start}",
@@ -36,11 +39,35 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
             cure="give a text file with one word a line",
             where=str(path),
         ) from error
+    words = list(dict.fromkeys(text.split()))
+    if any(unicodedata.category(char) == "Cc" for word in words for char in word):
+        raise InputError(
+            "the word list has control characters, so it is no text",
+            cure="give a text file with one word a line",
+            where=str(path),
+        )
+    if _is_json(text):
+        raise InputError(
+            "the word list is a JSON document",
+            cure="give a text file with one word a line",
+            where=str(path),
+        )
     if not words:
         raise InputError(
             "the word list is empty", cure="write one word a line into it", where=str(path)
         )
     return words
+
+
+def _is_json(text: str) -> bool:
+    """Whether a text is an object or a list, and no words."""
+    if not text.lstrip().startswith(("{", "[")):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def with_words(texts: Sequence[str], words: Sequence[str]) -> list[Format]:

@@ -40,6 +40,12 @@ Statistic = Literal["median", "maximum"]
 
 _MEDIAN_CONFIDENCE = 0.9
 _EPSILON_CONFIDENCE = 0.95
+_NOT_VERIFIED = (
+    "nothing here shows that the canaries were in the training data, and without them any model "
+    "passes: give --verification what canary verify --json printed of that corpus, or in Python "
+    "verification what canary.verify returned"
+)
+"""What a check that passed without a verification does not know."""
 
 
 def check(
@@ -190,7 +196,11 @@ def check(
     if baseline is not None:
         before = _before(baseline)
         findings.append(more_than(Baseline.of(audits), before, repetitions=repetitions, seed=seed))
-    return tell(Verdict(tuple(findings), undecided, _notes(audits)))
+    verdict = Verdict(tuple(findings), undecided, _notes(audits))
+    injected = not all(one.natural for one in audits)  # no verification speaks of what was found
+    if verification is None and injected and verdict.outcome == "passed":
+        verdict = replace(verdict, notes=(*verdict.notes, _NOT_VERIFIED))
+    return tell(verdict)
 
 
 def new_baseline(

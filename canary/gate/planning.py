@@ -98,6 +98,12 @@ class GatePlan:
             lines += self._limit()
         if self.exposure_bits is not None:
             lines += self._asked()
+        if self.seen_bits is self.memorized_bits is None:
+            lines.append(
+                "note: with a chance of "
+                f"{share(self.power)} this set-up never shows that something was memorized: take "
+                "more canaries (--per-repetition), a format with more candidates, or more draws"
+            )
         if self.draws is not None:
             lines.append(
                 "This counts draws alone. By default an audit also ranks exactly the canaries that "

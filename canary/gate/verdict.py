@@ -127,8 +127,9 @@ class Verdict:
     undecided : str
         What undecided counts as: ``"fail"``, or ``"pass"`` if the caller said so.
     notes : tuple of str
-        What the audits note of their numbers, such as a missing start token; see
-        `Audit.notes`. They decide nothing by themselves.
+        What the audits note of their numbers, such as a missing start token (see
+        `Audit.notes`), and what a pass without a verification does not know. They decide
+        nothing by themselves.
     """
 
     findings: tuple[Finding, ...]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,14 @@ def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[
     """
     where = str(path)
     try:
+        status = Path(path).stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            raise RecordError(
+                "is a pipe, a device or a socket", cure="name a file on disk", where=where
+            )
         content = Path(path).read_bytes()
+    except RecordError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise RecordError(

@@ -30,16 +30,24 @@ _WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 
 
 def clean(text: str) -> str:
-    """Untrusted text without control characters, lone surrogates and bidi overrides.
+    r"""Untrusted text without control characters and bidi overrides.
 
-    Line breaks and tabs become spaces. Escaping is not done here but by the template.
+    Line breaks and tabs become spaces, and what no UTF-8 holds is escaped: a byte of a file
+    name as ``\xff``. Other escaping is not done here but by the template.
     """
+    text = "".join(_escaped(c) if "\ud800" <= c <= "\udfff" else c for c in text)
     return "".join(
         " " if c in "\t\n\r\x0b\x0c\x85\u2028\u2029" else c
         for c in text
         if c in "\t\n\r\x0b\x0c\x85\u2028\u2029"
-        or (unicodedata.category(c) not in {"Cc", "Cs"} and ord(c) not in _BIDI)
+        or (unicodedata.category(c) != "Cc" and ord(c) not in _BIDI)
     )
+
+
+def _escaped(surrogate: str) -> str:
+    """Half of a character as Python writes it; as a byte where it is one that Python read."""
+    code = ord(surrogate)
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
 
 def count(number: int) -> str:

@@ -233,10 +233,10 @@ def read_tokenizer(path: str | os.PathLike[str]) -> FastTokenizer:
         file = file / "tokenizer.json"
     if not file.is_file():
         raise ModelError(
-            "there is no tokenizer.json",
+            "there is no tokenizer.json in it" if Path(path).is_dir() else "there is no such file",
             cure="save the tokenizer beside the model (tokenizer.save_pretrained(folder)), "
             "or name it with --tokenizer",
-            where=str(file.parent),
+            where=str(path),
         )
     try:
         return FastTokenizer(Backend.from_file(str(file)))

@@ -21,6 +21,7 @@ from canary.corpus.canaries import generate
 from canary.corpus.injection import inject_file
 from canary.corpus.stripping import strip_file
 from canary.corpus.verification import verify
+from canary.errors import CorpusError
 
 # One awkward format and one plain one; the text format cannot hold the newline.
 ODD = ['é "{digit:4}", ', "{letter:9}\n!"]
@@ -142,10 +143,15 @@ def test_exact_copies_in_and_out_again(tmp_path_factory, case, mode, data, seed)
     assert Counter({k: len(v) for k, v in places.lines.items()}) == {
         c.id: c.repetitions for c in canaries.injected
     }
+    if not total:
+        with pytest.raises(CorpusError, match="none of the canaries"):
+            strip_file(target, back, canaries, column=column)
+        return
     stripped = strip_file(target, back, canaries, column=column)
     assert back.read_bytes() == content
     cuts = total * (2 if column == ("a", "b") else 1)
     assert (stripped.records, stripped.cuts) == ((total, 0) if mode == "record" else (0, cuts))
+    assert stripped.missing == 0
     inject_file(source, back, canaries, column=column, seed=seed, mode=mode)
     assert back.read_bytes() == target.read_bytes()
     if mode == "record":
@@ -167,7 +173,7 @@ def test_compressed(tmp_path, case, mode, packed):
     plain.write_bytes(rows)
     inject_file(plain, mixed, canaries, mode=mode)
     source, target = tmp_path / f"a.{case}{packed}", tmp_path / f"b.{case}{packed}"
-    strip_file(plain, source, canaries)  # nothing to take out: it is copied, and compressed
+    strip_file(mixed, source, canaries)  # what is left is compressed as the new name says
     assert unpack(source) == rows
     calls = []
     inject_file(source, target, canaries, mode=mode, progress=lambda *done: calls.append(done))

@@ -9,12 +9,14 @@ from xml.etree import ElementTree as ET
 import pytest
 from gate_audits import exact
 
+from canary.corpus.verification import Count, Verification
 from canary.gate.checking import check
 from canary.reports.comparing import compare
 from canary.reports.comparison_html import render_comparison
 from canary.reports.html import render
 from canary.reports.verdicts import explained, junit, markdown
 
+UNVERIFIED = "nothing here shows that the canaries were in the training data"
 START, TOKENIZER = "no start token was given", "the tokenizer was <trained> on them"
 
 
@@ -23,9 +25,22 @@ def noted(*notes, bits=1.0, copies=4):
     return replace(audit, formats=(replace(audit.formats[0], notes=notes),))
 
 
+def verified(audit):
+    counts = tuple(Count(c.id, c.repetitions, c.repetitions) for c in audit.canaries)
+    return Verification(counts, "text", 99, tuple(one.format for one in audit.formats))
+
+
+def test_a_pass_without_a_verification_says_what_it_does_not_know():
+    audit = exact({4: [1.0] * 8, 0: [1.0] * 4})
+    (note,) = check(audit, max_exposure_bits=10).notes
+    assert note.startswith(UNVERIFIED)
+    assert check(audit, max_exposure_bits=10, verification=verified(audit)).notes == ()
+    assert check(exact({4: [20.0] * 8}), max_exposure_bits=10).notes == ()
+
+
 def test_a_verdict_has_the_notes_of_its_audit():
     audit = noted(START, TOKENIZER)
-    verdict = check(audit, max_exposure_bits=10)
+    verdict = check(audit, max_exposure_bits=10, verification=verified(audit))
     assert verdict.notes == audit.notes == (START, TOKENIZER)
     assert verdict.summary().splitlines()[-2:] == [f"note: {START}", f"note: {TOKENIZER}"]
     assert json.loads(json.dumps(verdict.to_dict()))["notes"] == [START, TOKENIZER]
@@ -34,7 +49,7 @@ def test_a_verdict_has_the_notes_of_its_audit():
 
 def test_of_several_audits_what_not_all_note_says_whose_it_is():
     verdict = check([noted(START), noted(START, TOKENIZER), noted(START)], max_exposure_bits=10)
-    assert verdict.notes == (START, f"audit 2: {TOKENIZER}")
+    assert verdict.notes[:2] == (START, f"audit 2: {TOKENIZER}")
 
 
 @pytest.mark.parametrize("policy", ["pass", "fail"])
@@ -44,14 +59,17 @@ def test_every_face_of_a_verdict_shows_them(bits, policy):
     audit = exact(groups)
     audit = replace(audit, formats=(replace(audit.formats[0], notes=(START, TOKENIZER)),))
     verdict = check(audit, max_exposure_bits=10, undecided=policy)
+    unverified = [note for note in verdict.notes if note.startswith(UNVERIFIED)]
+    assert len(unverified) == (bits == 1.0)
+    notes = [START, TOKENIZER, *unverified]
     (case,) = ET.fromstring(junit(verdict)).findall("testsuite/testcase")
     properties = [p.get("value") for p in case.findall("properties/property[@name='note']")]
-    assert properties == [START, TOKENIZER]
+    assert properties == notes
     shown = case[-1].text  # what a page of builds shows: failure, skipped or system-out
-    assert shown.splitlines()[-2:] == [f"note: {START}", f"note: {TOKENIZER}"]
+    assert shown.splitlines()[-len(notes) :] == [f"note: {note}" for note in notes]
     assert f"Note: {START}" in markdown(verdict).splitlines()
     assert "<trained>" not in markdown(verdict)
-    assert explained(verdict).splitlines()[-2:] == [f"- note: {START}", f"- note: {TOKENIZER}"]
+    assert explained(verdict).splitlines()[-len(notes) :] == [f"- note: {note}" for note in notes]
 
 
 def test_reports_show_them():

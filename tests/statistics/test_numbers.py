@@ -94,7 +94,7 @@ def test_counts_golden():
         ("a\x00b\x07c\x7fd\x9be", "abcde"),
         ("one\ttwo\r\nthree\u2028four", "one two  three four"),
         ("invoice\u202efdp.exe", "invoicefdp.exe"),
-        ("lone \ud800 surrogate", "lone  surrogate"),
+        ("lone \ud800 surrogate", r"lone \ud800 surrogate"),
         ("•• é 漢字 👩\u200d💻", "•• é 漢字 👩\u200d💻"),
     ],
 )

@@ -1,0 +1,145 @@
+"""Why canaries are not in a corpus as they should be: the likely causes, in words."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from canary.corpus.canaries import Canary, CanarySet
+from canary.corpus.columns import Slot
+from canary.corpus.discovery import Search
+from canary.corpus.occurrences import Finder
+from canary.statistics.numbers import plural
+
+__all__ = ["likely_causes"]
+
+_FIXED = 3
+"""Characters of fixed text that a format needs, so that what looks like it is no accident."""
+
+
+def _any_form(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
+
+
+def _any_space(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _any(text: str) -> str:
+    return _any_space(_any_form(_any_form(text).casefold()))
+
+
+_FOLDS: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("in another case", str.casefold),
+    ("in another Unicode form", _any_form),
+    ("with other white space", _any_space),
+    ("with several changes of case, Unicode form and white space", _any),
+)
+"""What cleaning does to texts, the simplest first, and the function that undoes the difference."""
+
+
+def likely_causes(
+    records: Iterable[Sequence[Slot]], canaries: CanarySet, found: Mapping[str, int]
+) -> tuple[str, ...]:
+    """What has probably happened to a corpus whose canaries are not as they should be.
+
+    Parameters
+    ----------
+    records : iterable of sequences of Slot
+        The corpus once more. It is read only if copies are missing.
+    canaries : CanarySet
+    found : mapping of str to int
+        Occurrences by id.
+
+    Returns
+    -------
+    tuple of str
+        Sentences without secrets, the most likely cause first; empty where nothing points
+        to one.
+    """
+    expected = {canary.id: canary.repetitions for canary in canaries.injected}
+    there = {name: found.get(name, 0) for name in expected}
+    missing = [name for name, number in there.items() if number < expected[name]]
+    if not missing:
+        return _repeated(there, expected)
+    changed, others = _looked_for(records, canaries, missing)
+    if changed:
+        return (changed,)
+    if not any(there.values()):
+        return (others,) if others else ()
+    if any(there[name] > expected[name] for name in there):
+        return ()
+    if all(number == 1 for number in there.values()):
+        return ("each canary is there once, so the corpus was probably de-duplicated",)
+    copies = plural(sum(expected.values()), "copy", "copies")
+    return (
+        f"{sum(there.values()):,} of {copies} are there, so the corpus was probably cut, filtered "
+        "or split into several files",
+    )
+
+
+def _repeated(there: Mapping[str, int], expected: Mapping[str, int]) -> tuple[str, ...]:
+    """The cause where every canary is there the same number of times too often."""
+    times = {there[name] / number for name, number in expected.items()}
+    if len(times) != 1 or (often := times.pop()) < 2 or not often.is_integer():
+        return ()
+    return (
+        f"every canary is there {often:.0f} times as often as expected, so the set was probably "
+        "injected into several files that were joined, or the corpus was repeated",
+    )
+
+
+def _looked_for(
+    records: Iterable[Sequence[Slot]], canaries: CanarySet, missing: Sequence[str]
+) -> tuple[str, str]:
+    """How the missing canaries are there, and what else looks like the set; "" for neither."""
+    absent = set(missing)
+    lost = [canary for canary in canaries.injected if canary.id in absent]
+    finders = [_finder(canaries, lost, fold) for _, fold in _FOLDS]
+    seen: list[Counter[str]] = [Counter() for _ in _FOLDS]
+    exact = _finder(canaries, lost, str)
+    known = {canaries.text(canary) for canary in canaries}
+    searches = [
+        (space, Search(space))
+        for space in canaries.formats
+        if len(space.prefix.strip()) + len(space.suffix.strip()) >= _FIXED
+    ]
+    others: set[str] = set()
+    for slots in records:
+        for slot in slots:
+            plain = exact.count([slot.text])
+            for (_, fold), finder, count in zip(_FOLDS, finders, seen, strict=True):
+                count.update(finder.count([fold(slot.text)]) - plain)
+            for space, search in searches:
+                others.update(
+                    text
+                    for fill in search(slot.text)
+                    if (text := space.candidate(fill)) not in known
+                )
+    most = max(map(len, seen))
+    for (how, _), count in zip(_FOLDS, seen, strict=True):
+        if most and len(count) == most:
+            are = plural(len(count), "canary is", "canaries are")
+            return (
+                f"{are} there {how}: something changed the texts after inject, so the model "
+                "was trained on other text than an audit would price",
+                "",
+            )
+    if not others:
+        return "", ""
+    return "", (
+        f"{plural(len(others), 'text')} of the same format {_is(len(others))} there with fills "
+        "that are not of this set, so this is probably the canary set of another run"
+    )
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _finder(canaries: CanarySet, lost: Iterable[Canary], fold: Callable[[str], str]) -> Finder:
+    groups: dict[int, dict[str, str]] = {}
+    for canary in lost:
+        groups.setdefault(canary.format, {})[fold(canaries.text(canary))] = canary.id
+    return Finder(groups.values())
