@@ -156,11 +156,19 @@ class StartChoice:
         why = "after which text without secrets is most likely"
         if self.token is None:
             why = "since text without secrets is most likely with nothing before it"
+        elif self._is_dearer():
+            why = "after which text without secrets is about as likely as after anything else"
         return (
             f"{after}, {why} ({self._evidence()}). If training put something else before each "
-            "text, name it with --start-token. To keep this choice in later audits, give "
+            "text, name it with --start-token; lines of the corpus without canaries "
+            "(--start-texts FILE) choose better. To keep this choice in later audits, give "
             f"{self.flag}."
         )
+
+    def _is_dearer(self) -> bool:
+        """Whether the texts cost more after the chosen token than after another likely one."""
+        costs = {t.token: t.later_bits or 0.0 for t in self.tried if t.likely}
+        return costs.get(self.token, 0.0) > min(costs.values(), default=0.0)
 
     def _named_note(self) -> str:
         """That a token was named, and nobody checked it."""

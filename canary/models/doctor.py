@@ -150,7 +150,7 @@ def _english(model: LanguageModel) -> Finding:
         "noted",
         figure,
         "is it trained, and is this its tokenizer? An adapter: are logits of position i taken "
-        "for token i + 1? A model of another language may be right",
+        "for token i + 1? A model of another language, or of a narrow corpus, may be right",
     )
 
 

@@ -92,7 +92,7 @@ def note_on_english(model: LanguageModel) -> str | None:
         f"The model {model.facts.name!r} finds ordinary English no likelier than random tokens "
         f"({found.bits_per_token:.1f} bits per token; {found.uniform:.1f} where all tokens are "
         "equally probable). Is it trained, and is this its tokenizer? If not, the exposures "
-        "say nothing. A model of another language or of code may be right."
+        "say nothing. A model of another language, of code or of a narrow corpus may be right."
     )
 
 
