@@ -21,6 +21,7 @@ from canary.cli import (
     text_membership,
 )
 from canary.cli.console import check_stdout
+from canary.cli.failures import by_flags
 from canary.cli.outputs import check_paths
 from canary.cli.streams import results_alone
 
@@ -147,7 +148,7 @@ def _examples(*commands: str) -> str:
 def _with_results_alone(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(**options: Any) -> None:
-        with results_alone():
+        with results_alone(), by_flags(function):
             check_paths(options)
             if options.get("as_json") or function is extracting.extract:
                 check_stdout()

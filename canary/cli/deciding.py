@@ -13,7 +13,6 @@ from typing import Annotated, Literal
 import typer
 
 from canary.cli.console import emit, say
-from canary.cli.failures import by_flags
 from canary.cli.options import Json, Seed, decodable, whole_numbers
 from canary.cli.outputs import audit_in, check_outputs
 from canary.cli.tables import show_notes
@@ -197,26 +196,23 @@ def check(
             cure="give a limit, such as --max-exposure-bits 10; the others are --max-p, "
             "--no-extraction, --baseline and --max-epsilon",
         )
-    with by_flags():
-        verdict = judge(
-            audits,
-            max_exposure_bits=max_exposure_bits,
-            statistic=statistic,
-            max_p=max_p,
-            no_extraction=no_extraction,
-            baseline=None if update_baseline else baseline,
-            max_epsilon=max_epsilon,
-            canaries=None if canaries is None else CanarySet.load(canaries),
-            delta=delta,
-            guesses=guesses,
-            repetitions=None
-            if repetitions is None
-            else whole_numbers(repetitions, "--repetitions"),
-            verification=verified,
-            confidence=confidence,
-            undecided=undecided,
-            seed=seed,
-        )
+    verdict = judge(
+        audits,
+        max_exposure_bits=max_exposure_bits,
+        statistic=statistic,
+        max_p=max_p,
+        no_extraction=no_extraction,
+        baseline=None if update_baseline else baseline,
+        max_epsilon=max_epsilon,
+        canaries=None if canaries is None else CanarySet.load(canaries),
+        delta=delta,
+        guesses=guesses,
+        repetitions=None if repetitions is None else whole_numbers(repetitions, "--repetitions"),
+        verification=verified,
+        confidence=confidence,
+        undecided=undecided,
+        seed=seed,
+    )
     if junit is not None:
         write_junit(verdict, junit)
     if markdown is not None:
@@ -292,18 +288,17 @@ def plan(
     """
     from canary.gate.planning import plan as planned
 
-    with by_flags():
-        found = planned(
-            format,
-            repetitions=whole_numbers(repetitions, "--repetitions"),
-            per_repetition=per_repetition,
-            draws=draws,
-            max_p=max_p,
-            max_exposure_bits=max_exposure_bits,
-            exposure_bits=exposure_bits,
-            confidence=confidence,
-            power=power,
-        )
+    found = planned(
+        format,
+        repetitions=whole_numbers(repetitions, "--repetitions"),
+        per_repetition=per_repetition,
+        draws=draws,
+        max_p=max_p,
+        max_exposure_bits=max_exposure_bits,
+        exposure_bits=exposure_bits,
+        confidence=confidence,
+        power=power,
+    )
     for line in found.summary().splitlines():
         say(line)
     if as_json:

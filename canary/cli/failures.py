@@ -7,47 +7,56 @@ import platform
 import re
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import get_type_hints
 
 from canary import __version__
 from canary.errors import CanaryError
 
 __all__ = ["by_flags", "write_log"]
 
-_OPTIONS = (
-    "baseline",
-    "canaries",
-    "exposure_bits",
-    "guesses",
-    "max_epsilon",
-    "max_exposure_bits",
-    "max_p",
-    "no_extraction",
-    "repetitions",
-    "verification",
-)
-"""Arguments in Python that errors name, and that are options of a command."""
-
-_ARGUMENT = re.compile(rf"(?<![-\w.])({'|'.join(_OPTIONS)})(?![-\w])")
+_LED = re.compile(r"(?:[a-z ]+: )?((?:each of )?)(\w+)(?= must be )")
+"""How `canary.records.given` begins a message: with an argument in Python."""
 
 
 @contextmanager
-def by_flags() -> Iterator[None]:
-    """Have errors of the block name options of the command line, not arguments in Python."""
+def by_flags(command: Callable[..., None]) -> Iterator[None]:
+    """Have errors of the block name options of a command, not arguments in Python."""
     try:
         yield
     except CanaryError as error:
-        if error.where in _OPTIONS:
-            error.where = _flag(error.where)
+        flags = _flags(command)
+        place = error.where.rpartition(": ")[2]  # "plan: repetitions"
+        error.where = flags.get(place, error.where)
         # Of words that are English as well only their place is an option.
-        error.cure = _ARGUMENT.sub(lambda m: _flag(m[1]) if "_" in m[1] else m[1], error.cure)
+        named = [name for name in flags if "_" in name]
+        led = _LED.match(error.problem)
+        if led and (flag := flags.get(led[2])):
+            error.problem = f"{led[1]}{flag}{error.problem[led.end() :]}"
+        if named:
+            argument = re.compile(rf"(?<![-\w.])({'|'.join(named)})(?![-\w])")
+            error.problem = argument.sub(lambda m: flags[m[1]], error.problem)
+            error.cure = argument.sub(lambda m: flags[m[1]], error.cure)
+        error.args = (error.problem,)
         raise
 
 
-def _flag(argument: str) -> str:
-    return f"--{argument.replace('_', '-')}"
+def _flags(command: Callable[..., None]) -> dict[str, str]:
+    """The options of a command by the arguments in Python that are called as they are."""
+    found = {}
+    for name, kind in get_type_hints(command, include_extras=True).items():
+        for option in getattr(kind, "__metadata__", ()):
+            # Within Annotated, typer takes the first name of an option for its default.
+            names = (
+                getattr(option, "default", None),
+                *(getattr(option, "param_decls", None) or ()),
+            )
+            flag = next((name for name in names if isinstance(name, str)), "").partition("/")[0]
+            if flag == f"--{name.replace('_', '-')}":
+                found[name] = flag
+    return found
 
 
 def write_log(error: BaseException) -> Path | None:

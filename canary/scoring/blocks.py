@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from canary.corpus.jsonl import JsonLines
-from canary.corpus.lines import Progress, place
+from canary.corpus.lines import Progress, place, unreadable
 from canary.errors import CorpusError
 
 __all__ = ["Block", "Meter", "Watch", "read_blocks"]
@@ -32,11 +32,20 @@ class Watch:
         return cls(path, _stamp(path))
 
     def digest(self) -> str:
-        """SHA-256 of the file."""
+        """SHA-256 of the file.
+
+        Raises
+        ------
+        CorpusError
+            If it cannot be read.
+        """
         digest = hashlib.sha256()
-        with self.path.open("rb") as file:
-            while part := file.read(_HASH_BYTES):
-                digest.update(part)
+        try:
+            with self.path.open("rb") as file:
+                while part := file.read(_HASH_BYTES):
+                    digest.update(part)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
         self.check()
         return digest.hexdigest()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -110,7 +111,11 @@ def test_a_failed_assertion_explains_the_verdict(judged):
 
 
 def test_the_summary_has_a_line_for_each_verdict(judged):
-    lines = sorted(section(judged[0].stdout, "canary").splitlines())
+    shown = section(judged[0].stdout, "canary").splitlines()
+    lines = sorted(line for line in shown if not line.startswith(" "))
+    unverified = "note: nothing here shows that the canaries were in the training data"
+    for line, after in pairwise([*shown, ""]):
+        assert after.strip().startswith(unverified) is line.startswith("passed")
     first_of_a_fixture = 1 if judged[0].args[-1] == "junit.xml" else 2  # once in each worker
     above = "the median exposure of canaries with 16 copies (8 canaries, 90 %) is 15.0 bits or more"
     told = [re.split(r" +test_judged\.py::", line, maxsplit=1) for line in lines]

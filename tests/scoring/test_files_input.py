@@ -224,3 +224,10 @@ def test_windows_are_held_a_few_at_a_time_oracle(monkeypatch):
     assert sum(seen) > 10 * 120
     assert [r["tokens"] for r in records()] == [r["tokens"] for r in whole]
     assert [r["px_bits"] for r in records()] == pytest.approx([r["px_bits"] for r in whole])
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_a_corpus_error(tmp_path):
+    """As /proc/self/mem: it is a regular file by its mode, and reading it fails."""
+    watch = blocks.Watch(tmp_path, (0,))  # a folder opens and gives no bytes
+    with pytest.raises(CorpusError, match="cannot be read"):
+        watch.digest()

@@ -1,0 +1,39 @@
+"""Errors at the command line name the option that was given, in Python the argument."""
+
+from __future__ import annotations
+
+import pytest
+
+from canary.corpus.canaries import generate
+from canary.errors import InputError
+from canary.gate.planning import plan
+
+DIGITS = "code {digit:9}"
+PLAN = ("plan", DIGITS)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (
+            ("generate", DIGITS, "--out", "x.json", "--repetitions", "0"),
+            "error: each of --repetitions must be a whole number of at least 1, got 0",
+        ),
+        ((*PLAN, "--repetitions", "0"), "error: each of --repetitions must be a whole number"),
+        ((*PLAN, "--confidence", "2"), "--confidence"),
+        ((*PLAN, "--max-exposure-bits", "99"), "error: --max-exposure-bits: "),
+        ((*PLAN, "--exposure-bits", "99"), "error: --exposure-bits: "),
+        ((*PLAN, "--exposure-bits", "nan"), "error: --exposure-bits must be a number, got nan"),
+    ],
+)
+def test_the_command_line_names_the_option(command, workplace, words, named):
+    done = command(*words)
+    assert done.code == 2
+    assert named in done.err
+
+
+def test_python_names_the_argument():
+    with pytest.raises(InputError, match="^generate: each of repetitions must be"):
+        generate(DIGITS, repetitions=[0])
+    with pytest.raises(InputError, match="^exposure_bits must be a number"):
+        plan(DIGITS, exposure_bits=float("nan"))
