@@ -131,7 +131,8 @@ def test_ctrl_c_exits_130_and_leaves_nothing_half_written(command, here, name, m
 
     for method in ("expand", "score"):
         monkeypatch.setattr(Batcher, method, stopping(getattr(Batcher, method)))
-    more = ("--batch-size", "8", *(("--json",) if name == "extract" else ()))
+    more = ("--start-token", "none", "--batch-size", "8")
+    more += ("--json",) if name == "extract" else ()
     outcome = command(*words_of(name, "The code is {digit:5}", *more))
     if name in ("sampling", "skew-normal"):  # two calls: there was nothing to stop
         assert outcome.code == 0

@@ -212,17 +212,19 @@ def test_verify_says_which_canaries_are_missing_and_exits_2(command, workplace):
 
 def test_notes_are_told_by_every_command(command, workplace, model):
     audited = command("audit", model, *SET, "--out", "a", *SAMPLING)
-    (text,) = Audit.load("a/audit.json").notes
-    assert "fixes this choice" in text
+    chosen, untrained = Audit.load("a/audit.json").notes
+    assert "fixes this choice" in chosen
+    assert "Is it trained" in untrained
     measured = command("exposure", model, *SET, *SAMPLING, "--json")
-    assert measured.document["notes"] == [text]
+    assert measured.document["notes"] == [chosen, untrained]
     judged = command("check", "a/audit.json", "--max-exposure-bits", 25, "--json")
-    assert judged.document["notes"] == [text]
+    assert judged.document["notes"] == [chosen, untrained]
     for outcome in (audited, measured, judged):
-        assert outcome.err.splitlines().count(f"note: {text}") == 1
-    silent = command("exposure", model, *SET, *SAMPLING, "--start-token", "\n", "--json")
-    assert silent.document["notes"] == []
-    assert "note:" not in silent.err
+        for text in (chosen, untrained):
+            assert outcome.err.splitlines().count(f"note: {text}") == 1
+    named = command("exposure", model, *SET, *SAMPLING, "--start-token", "\n", "--json")
+    assert named.document["notes"] == [untrained]
+    assert named.err.count("note:") == 1
     asked = command("exposure", model, *SET, *SAMPLING, "--start-token", "none", "--json")
     assert asked.document["start"]["why"] == "asked"
     assert "--start-token auto" in asked.document["notes"][0]

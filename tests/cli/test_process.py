@@ -47,8 +47,9 @@ def test_audit_prints_one_document_and_its_own_words_only(workplace, model):
     assert strict(done.stdout)["kind"] == "canary audit"
     words = lasting(done.stderr)
     assert words[0] == f"Loading {model}"
-    assert words[1].startswith("note: The tokenizer puts no token before a text")
-    assert words[2].strip() == ""  # the table comes next: no warning, no bar
+    assert words[1].startswith("note: No start token was put before each candidate")
+    assert words[2].startswith("note: The model 'untrained' finds ordinary English no likelier")
+    assert words[3].strip() == ""  # the table comes next: no warning, no bar
     assert words[-1].startswith("The report is a/report.html")
     assert sorted(files(Path("a"))) == ["audit.json", "report.html"]
 
@@ -185,7 +186,7 @@ def on_terminal(words, until, then, **environment):
 
 def test_ctrl_c_in_an_audit_exits_130_and_leaves_nothing_half_written(workplace, model):
     before = files(workplace)
-    words = ("audit", model, *AUDIT, "--draws", "3000000", "--out", "old")
+    words = ("audit", model, *AUDIT, "--draws", "3000000", "--force", "--out", "old")
     shown, code = on_terminal(
         words, b"uniform draws of The code is", lambda running: running.send_signal(signal.SIGINT)
     )

@@ -88,7 +88,8 @@ def test_a_file_is_scored_to_the_last_bit_though_workers_die(commands, command, 
     batch = ["--batch-size", "8"]
     assert command(*commands["score"], *batch).code == 0
     here = Path("scores.jsonl").read_bytes()
-    done = command(*commands["score"], *batch, "--ray", "local", "--worker-cpus", "1")
+    ray_words = ("--force", "--ray", "local", "--worker-cpus", "1")
+    done = command(*commands["score"], *batch, *ray_words)
     assert done.code == 0, done.err
     assert "2 workers of the cluster keep it (cpu)" in done.err
     assert Path("scores.jsonl").read_bytes() == here

@@ -17,7 +17,8 @@ run([*words, "--out", f"{folder}/first{seed}.jsonl"])  # what is imported on the
 print("ready", flush=True)
 for at in range(rounds):
     sys.stdin.readline()
-    print(run([*words, "--out", f"{folder}/out{at}.jsonl", "--seed", seed]), flush=True)
+    out = ["--force", "--out", f"{folder}/out{at}.jsonl"]
+    print(run([*words, *out, "--seed", seed]), flush=True)
 """
 
 
