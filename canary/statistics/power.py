@@ -21,6 +21,7 @@ from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, exact_size, positive_integer
 from canary.statistics.medians import agreeing
 from canary.statistics.units import LN2
+from canary.statistics.urn import MOST, MOST_DRAWS, urn_critical
 
 __all__ = [
     "canaries_for",
@@ -88,7 +89,9 @@ def evidence_power(
     k, size, drawn = _checked(median_bits, canaries, space_size, draws, where)
     check_confidence(level, where)
     critical = float(gammainccinv(k, level))  # in nats, of the sum of -ln p
-    if drawn is not None:
+    if drawn is not None and k <= MOST and drawn <= MOST_DRAWS:
+        critical = urn_critical(drawn, k, level)
+    elif drawn is not None:
         scale = math.sqrt(1.0 + k / drawn)
         critical = critical * scale - k * (scale - 1.0)
     values, weights = _minus_log_p(median_bits, size, drawn)

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MOST", "MOST_DRAWS", "urn_tails"]
+__all__ = ["MOST", "MOST_DRAWS", "urn_critical", "urn_tails"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -74,6 +74,15 @@ def urn_tails(p_values: Floats, draws: int) -> Floats:
         found = zip(tilts.tolist(), sums[deep].tolist(), strict=True)
         tails[deep] = [_tails(draws, k, min(tilt, _TILTS - 1))[at] for tilt, at in found]
     return np.asarray(np.clip(tails, sys.float_info.min, 1.0))
+
+
+def urn_critical(draws: int, k: int, level: float) -> float:
+    """The sum of ``-ln p`` from which the p-value of a group is at most `level`, in nats."""
+    if k == 1:
+        return -math.log(level)
+    tails = _tails(draws, k, 0)
+    place = len(tails) - int(np.searchsorted(tails[::-1], level, side="right"))
+    return (place - 0.5) * _lattice(draws, k)[0]
 
 
 def _lattice(draws: int, k: int) -> tuple[float, Ints]:

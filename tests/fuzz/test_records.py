@@ -149,8 +149,11 @@ def test_canary_sets(document):
 
 
 def _saved(item, folder):
-    item.save(folder / "item.json")
-    return (folder / "item.json").read_bytes()
+    path = folder / "item.json"
+    item.save(path)
+    content = path.read_bytes()
+    path.unlink()  # a canary set takes no other's place
+    return content
 
 
 @pytest.fixture(scope="module")

@@ -58,6 +58,9 @@ def test_a_run_that_broke_off_goes_on_where_it_was(tmp_path, monkeypatch, ending
         with pytest.raises(KeyboardInterrupt if ending == "interrupt" else ServerError):
             model.score(ROWS)
         del model
+        for thread in threading.enumerate():
+            if thread.name.endswith("(serve)"):  # what is in hand goes to the server late
+                thread.join(60)
         server.complete = FakeServer.complete.__get__(server)
         monkeypatch.undo()
         before = server.count()
