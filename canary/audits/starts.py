@@ -202,7 +202,9 @@ class StartChoice:
         if not self.rivals:
             return ""
         told = "; ".join(rival.sentence(self.token) for rival in self.rivals[:2])
-        return f"What this audit says depends on the start token: {told}. To settle it, {self.cure}."
+        return (
+            f"What this audit says depends on the start token: {told}. To settle it, {self.cure}."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The choice as plain data."""

@@ -48,8 +48,8 @@ def _show(found: Examination) -> None:
         if finding.verdict != "fine" and finding.cure:
             say(f"{finding.verdict}: {finding.check}: {finding.cure}")
     say(
-        "No check refused the model's numbers. Whether it memorized anything, and which start token "
-        "training used, is not checked here"
+        "No check refused the model's numbers. Whether it memorized anything, and which start "
+        "token training used, is not checked here"
         if found.sound
         else "The model is refused; do not use its numbers"
     )
