@@ -85,7 +85,8 @@ def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
         *notes,
         f"The target is right on {100 * ours:.1f} % of its nonmembers and the shadow on "
         f"{100 * theirs:.1f} % of its own: what is learned on so different a model may not fit, "
-        "and the figures may be too low. Train the shadow as the target was, on as many samples of the same source",
+        "and the figures may be too low. Train the shadow as the target was, on as many samples "
+        "of the same source",
     )
 
 

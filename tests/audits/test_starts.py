@@ -54,7 +54,7 @@ def test_the_token_is_found_where_canaries_are_known_after_it_alone():
     assert without.start.notes == without.notes
     assert "--start-token auto" in without.notes[0]
     passed = check(without, max_exposure_bits=8)
-    assert passed.notes == without.notes  # asked for, so it passes, and not without a word
+    assert passed.notes[:1] == without.notes  # asked for, so it passes, and not without a word
 
 
 def test_where_nothing_decides_the_verdict_is_undecided():

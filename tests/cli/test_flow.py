@@ -213,7 +213,7 @@ def test_verify_says_which_canaries_are_missing_and_exits_2(command, workplace):
 def test_notes_are_told_by_every_command(command, workplace, model):
     audited = command("audit", model, *SET, "--out", "a", *SAMPLING)
     chosen, untrained = Audit.load("a/audit.json").notes
-    assert "fixes this choice" in chosen
+    assert "To keep this choice in later audits" in chosen
     assert "Is it trained" in untrained
     measured = command("exposure", model, *SET, *SAMPLING, "--json")
     assert measured.document["notes"] == [chosen, untrained]
@@ -223,8 +223,10 @@ def test_notes_are_told_by_every_command(command, workplace, model):
         for text in (chosen, untrained):
             assert outcome.err.splitlines().count(f"note: {text}") == 1
     named = command("exposure", model, *SET, *SAMPLING, "--start-token", "\n", "--json")
-    assert named.document["notes"] == [untrained]
-    assert named.err.count("note:") == 1
+    told, same = named.document["notes"]
+    assert "as was asked. Nothing checked that training put it there" in told
+    assert same == untrained
+    assert named.err.count("note:") == 2
     asked = command("exposure", model, *SET, *SAMPLING, "--start-token", "none", "--json")
     assert asked.document["start"]["why"] == "asked"
     assert "--start-token auto" in asked.document["notes"][0]
