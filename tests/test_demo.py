@@ -89,9 +89,7 @@ def test_it_ends_by_extracting_what_is_repeated(tiny):
     (told,) = (line for line in said if line.startswith("Extracted 4 candidates; in clear: "))
     words = told.partition("canary extract ")[2]
     assert words.startswith(f"{folder / 'model'} --factory canary.demo:build ")
-    assert words.endswith(
-        f"--canaries {folder / 'canaries.json'} --start-token '\\n'"
-    )  # the option knows \n
+    assert words.endswith(f"--canaries {folder / 'canaries.json'} --start-token '\\n'")
     page = html.unescape((folder / "report.html").read_text("utf-8"))
     assert words.partition(" --canaries")[0] in page
 

@@ -31,7 +31,9 @@ def why_fewer(history: History, time: TimeShare) -> str:
     """What was asked for, what was measured, and why not all of it."""
     failed = len(history.moments) - len(history.measured)
     parts = []
-    if history.asked > len(history.moments):
+    if history.asked > len(history.moments) and time.share is None:
+        parts.append("the others were of steps that had been measured before")
+    elif history.asked > len(history.moments):
         parts.append(
             f"share={time.share:g} of the training's time allowed no more (one takes about "
             f"{time.cost or 0.0:.2g} s); give a larger share, None for as long as it takes, or "
