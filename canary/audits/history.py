@@ -19,7 +19,10 @@ from canary.records.document import dump_document, load_document
 from canary.records.fields import from_fields
 from canary.statistics.result import UNIFORM_DRAWS, Exposure
 
-__all__ = ["History", "Loss", "Moment", "WatchedCanary", "WatchedFormat"]
+__all__ = ["PASSED_AT_THE_END", "History", "Loss", "Moment", "WatchedCanary", "WatchedFormat"]
+
+PASSED_AT_THE_END = "the limit was passed when the training had ended"
+"""How `History.stop_reason` begins where there was nothing left to stop."""
 
 KIND = "canary history"
 SCHEMA = 1
@@ -184,7 +187,8 @@ class History:
     stopped_at : int or None
         The step at which the limit was passed and the training asked to stop.
     stop_reason : str or None
-        Which canaries were above which limit then.
+        Which canaries were above which limit then. It begins with `PASSED_AT_THE_END` where
+        the training had ended, so that nothing was stopped.
     batches : Mapping
         What was seen of the training's batches: ``read``, how many; ``canaries``, how many
         were in them; ``after``, how many of these after each start token; ``findings``, what

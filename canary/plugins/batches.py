@@ -41,6 +41,7 @@ class _Needle:
     core: tuple[int, ...] = field(repr=False)
     first: int | None = field(repr=False)
     fixed: int  # tokens of the core before the secret
+    secret: int  # where the secret begins in the core; 0, for all of it, if that is unknown
 
 
 class BatchReader:
@@ -58,7 +59,7 @@ class BatchReader:
         Batches with gradients that were read.
     whole, unlabelled, evaluated : Counter of str
         By canary id, how often it was seen whole; how often so without a label on any token
-        of it; and how often in a batch without gradients, as an evaluation has them.
+        of its secret; and how often in a batch without gradients, as an evaluation has them.
     cut : int
         Canaries that end with their row before their secret does.
     before : Counter of (int or None)
@@ -67,7 +68,6 @@ class BatchReader:
     """
 
     def __init__(self, canaries: CanarySet, tokenizer: Tokenizer) -> None:
-        self._injected = {c.id for c in canaries.injected}
         texts = [canaries.text(c) for c in canaries]
         encodings = CandidateEncoder(tokenizer).encode(texts)
         self.own = _own(encodings[0])
@@ -78,6 +78,8 @@ class BatchReader:
             needle = _needle(canary.id, encoding, len(format.prefix), after)
             if len(needle.core) > 1:
                 self._needles.setdefault(needle.core[:2], []).append(needle)
+        found = {needle.name for needles in self._needles.values() for needle in needles}
+        self._injected = {c.id for c in canaries.injected} & found
         self._anchors = np.array(sorted(_key(a, b) for a, b in self._needles), np.int64)
         self.batches = 0
         self.whole: Counter[str] = Counter()
@@ -90,6 +92,16 @@ class BatchReader:
     def enough(self) -> bool:
         """Whether so many canaries were seen that more would say nothing new."""
         return self.whole.total() >= _ENOUGH
+
+    @property
+    def findable(self) -> bool:
+        """Whether any injected canary has enough tokens to be found."""
+        return bool(self._injected)
+
+    @property
+    def injected(self) -> bool:
+        """Whether an injected canary was seen whole."""
+        return not self._injected.isdisjoint(self.whole)
 
     def see(self, batch: Any, *, training: bool = True) -> None:
         """Read a batch.
@@ -120,7 +132,7 @@ class BatchReader:
                 self.evaluated[needle.name] += 1
                 continue
             self.whole[needle.name] += 1
-            place = slice(at, at + len(needle.core))
+            place = slice(at + needle.secret, at + len(needle.core))
             if labels is not None and (labels[row, place] == IGNORED).all():
                 self.unlabelled[needle.name] += 1
             begin = at if needle.first is None else at - 1
@@ -140,7 +152,7 @@ class BatchReader:
         seen = plural(self.batches, "batch", "batches")
         total = self.whole.total()
         bare = self.unlabelled.total()
-        if self.batches and not self._injected & self.whole.keys():
+        if self.batches and self.findable and not self.injected:
             found["unseen"] = (
                 f"no injected canary was seen in {seen} of the training: they may be missing "
                 "from its data, cut off by a length limit, or tokenized in another way"
@@ -153,7 +165,7 @@ class BatchReader:
         if bare:
             found["labels"] = (
                 f"{count(bare)} of {plural(total, 'canary', 'canaries')} in {seen} had no label "
-                f"(all {IGNORED}), so the model is not trained on them"
+                f"on their secret ({IGNORED}), so the model is not trained on them"
             )
         if controls := sorted(self.whole.keys() - self._injected):
             found["controls"] = (
@@ -197,14 +209,15 @@ def _needle(name: str, encoding: Encoding, before: int, after: int) -> _Needle:
     """Of a text whose secret begins at character `before` and ends at `after`."""
     ids, spans = encoding.ids, encoding.spans
     if spans is None:
-        return _Needle(name, ids[1:], ids[0], len(ids) // 2)
+        return _Needle(name, ids[1:], ids[0], len(ids) // 2, 0)
     own = [i for i, (a, b) in enumerate(spans) if a != b]
     secret = [i for i in own if spans[i][0] < after and spans[i][1] > before]
     first = own[0]
     if first in secret:
-        return _Needle(name, ids[first : secret[-1] + 1], None, 0)
+        return _Needle(name, ids[first : secret[-1] + 1], None, 0, 0)
     core = ids[first + 1 : secret[-1] + 1]
-    return _Needle(name, core, ids[first], secret[0] - first - 1)
+    fixed = secret[0] - first - 1
+    return _Needle(name, core, ids[first], fixed, fixed)
 
 
 def _array(value: Any, shape: tuple[int, ...] | None) -> Ids | None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, SupportsFloat
 
-from canary.audits.history import History, Loss, Moment
+from canary.audits.history import PASSED_AT_THE_END, History, Loss, Moment
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import (
     CanaryError,
@@ -121,8 +121,8 @@ class ExposureMonitor:
     Notes
     -----
     Of several processes that train in parallel only the first measures, and reads batches.
-    With `stop_above_bits` all must call `step` at the same steps, and `finish`, since they
-    must agree.
+    With `stop_above_bits` all read their batches, and all must call `step` at the same steps,
+    and `finish`, since they must agree.
 
     From `start` on (or else the first `step`), the batches are read off the forwards of the
     model that compute gradients, until 512 canaries were seen. A model that is compiled in
@@ -190,6 +190,7 @@ class ExposureMonitor:
         self._listener: Listener | None = None
         self._busy = False  # forwards are the monitor's own
         self._told: set[str] = set()
+        self._earlier: dict[str, Any] = {}  # batches before a checkpoint
         self._latest: Any = None
         self._tried_at: int | None = None  # the last step that a measurement was asked for at
         self._step, self._epoch = 0, 0.0
@@ -254,6 +255,8 @@ class ExposureMonitor:
         """
         module = unwrapped(model)
         if not first_process():
+            if self._rule is not None:
+                self._listen(model)
             return
         self._latest = model
         with self._time.own(), undisturbed(module), suppress(NotFiniteError):  # told at each moment
@@ -275,7 +278,7 @@ class ExposureMonitor:
         """
         if self._listener is not None:
             self._listener.remove()
-        if first_process():
+        if first_process() or self._rule is not None:
             self._start.reader.see(batch, training=training)
 
     def _listen(self, model: Any) -> None:
@@ -358,9 +361,10 @@ class ExposureMonitor:
                         self._keep(moment)
                     except CanaryError as error:  # told when the others no longer wait
                         failure = error
+        if first_process() or self._rule is not None:
             self._listen(model)
         if due:
-            self._agree(above)
+            self._agree(above, ended=last)
         if failure is not None:
             if self._strict or not isinstance(failure, OutputError):
                 raise failure
@@ -399,8 +403,8 @@ class ExposureMonitor:
         ------
         CanaryError
             Only with `stop_above_bits`: if the last step could not be measured, `step` was
-            never called, the model never changed, or the history cannot be saved. All
-            processes raise it.
+            never called, the model never changed, batches were seen and no injected canary
+            in any of them, or the history cannot be saved. All processes raise it.
         OutputError
             If the history cannot be saved.
         """
@@ -411,9 +415,12 @@ class ExposureMonitor:
                 above = self._measure_the_end()
             except CanaryError as error:
                 failure = error
-        self._agree(above)
+        self._agree(above, ended=True)
+        if self._rule is not None:
+            unseen = self._unseen()  # asked in all processes, whatever failed in the first
+            failure = failure or unseen
         self.pause()
-        self._history = replace(self._history, batches=self._start.to_dict())
+        self._history = replace(self._history, batches=self._batches())
         history = self.history
         if first_process():
             try:
@@ -475,13 +482,38 @@ class ExposureMonitor:
             )
         return above
 
-    def _agree(self, above: str | None) -> None:
+    def _unseen(self) -> CanaryError | None:
+        """The error of a stop that watched a training without canaries, in all processes."""
+        reader = self._start.reader
+        read = any_process(reader.findable and reader.batches > 0)
+        seen = any_process(reader.injected or bool(self._earlier.get("canaries")))
+        if seen or not read or self.passed:
+            return None
+        return ModelError(
+            f"stop_above_bits={self._history.settings['stop_above_bits']:g} was given, and no "
+            "injected canary was seen whole in any batch of the training that was read",
+            cure="train on the output of canary inject with this set, give the tokenizer of the "
+            "training, and let no length limit cut canaries",
+        )
+
+    def _batches(self) -> dict[str, Any]:
+        """What was seen of batches; of those before a checkpoint, if no canary was since."""
+        found = self._start.to_dict()
+        kept = self._earlier if not found["canaries"] else {}
+        return found | {name: kept[name] for name in ("canaries", "after") if name in kept}
+
+    def _agree(self, above: str | None, *, ended: bool) -> None:
         """Stop in all processes if the limit was passed in the first."""
         if self._rule is None or not any_process(above is not None) or self.passed:
             return
-        self._history = replace(self._history, stopped_at=self._step, stop_reason=above)
+        said = f"the training is stopped at step {self._step}: {above}"
+        reason = above
+        if ended and above is not None:
+            said = f"{PASSED_AT_THE_END}, at step {self._step}: nothing was stopped; {above}"
+            reason = said
+        self._history = replace(self._history, stopped_at=self._step, stop_reason=reason)
         if above is not None:
-            _log.warning("canary: the training is stopped at step %d: %s", self._step, above)
+            _log.warning("canary: %s", said)
             if self._path is not None:
                 with suppress(OutputError):  # told by who saved it before, or by finish
                     self.history.save(self._path)
@@ -532,6 +564,7 @@ class ExposureMonitor:
             if getattr(history, name) != getattr(self._history, name):
                 raise _other(name)
         self._step, self._epoch = step, epoch or 0.0
+        self._earlier = dict(history.batches)
         self._history = replace(history.until(step), settings=self._history.settings)
 
     def _due(self, epoch: float | None) -> bool:
@@ -613,9 +646,7 @@ class ExposureMonitor:
         if moment is None:
             return
         earlier = (kept for kept in self._history.moments if kept.step < moment.step)
-        self._history = replace(
-            self._history, moments=(*earlier, moment), batches=self._start.to_dict()
-        )
+        self._history = replace(self._history, moments=(*earlier, moment), batches=self._batches())
         if self._path is not None and save:
             self.history.save(self._path)
 

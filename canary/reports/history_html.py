@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from canary.audits.history import History, Moment
+from canary.audits.history import PASSED_AT_THE_END, History, Moment
 from canary.audits.result import median_bits
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.cells import bound_or_bits
@@ -61,8 +61,11 @@ def _sentence(history: History) -> str:
     if history.stopped_at is not None:
         limit = history.settings.get("stop_above_bits")
         why = f" above {limit:g} bits" if isinstance(limit, int | float) else ""
-        if history.stop_reason is not None:
-            why = f": {history.stop_reason}"
+        reason = history.stop_reason or ""
+        if reason.startswith(PASSED_AT_THE_END):
+            return f"{reason[0].upper()}{reason[1:]}. {found}"
+        if reason:
+            why = f": {reason}"
         found = f"The training was stopped at step {count(history.stopped_at)}{why}. {found}"
     return found
 

@@ -137,6 +137,21 @@ def test_what_is_wrong_with_the_batches_is_found(kind, change, training):
     assert right.whole.total() == 4
 
 
+@pytest.mark.parametrize(("hidden", "told"), [("secret", True), ("all else", False)])
+def test_labels_are_counted_at_the_secret(hidden, told):
+    ids = np.array([_ids(text) for text in _texts(small_set())])
+    secret = slice(len("the code is "), len("the code is 1234"))
+    labels = ids.copy() if hidden == "secret" else np.full_like(ids, -100)
+    labels[:, secret] = -100 if hidden == "secret" else ids[:, secret]
+    reader = _reader()
+    reader.see({"input_ids": ids, "labels": labels})
+    said = (
+        "4 of 4 canaries in 1 batch had no label on their secret (-100), so the model is not "
+        "trained on them"
+    )
+    assert reader.findings == ({"labels": said} if told else {})
+
+
 def test_a_control_in_a_batch_is_found():
     canaries = small_set()
     reader = _reader()

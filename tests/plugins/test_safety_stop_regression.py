@@ -48,8 +48,10 @@ def test_the_end_is_measured_whatever_the_share_of_time_allows(caplog, tmp_path)
     assert monitor.passed
     assert history.stopped_at == 60
     said = r"canaries with 8 copies have a median exposure of at least \d\.\d bits, above the limit"
-    assert re.fullmatch(f"{said} of 4", history.stop_reason)
-    assert re.search(f"the training is stopped at step 60: {said} of 4", caplog.text)
+    ended = "the limit was passed when the training had ended, at step 60: nothing was stopped"
+    assert re.fullmatch(f"{ended}; {said} of 4", history.stop_reason)
+    assert f"canary: {history.stop_reason}" in caplog.text
+    assert "training is stopped" not in caplog.text
     assert "asked for 60 measurements, made 1: share=1e-09 of the training's time" in caplog.text
     assert History.load(tmp_path / "history.json") == history
 
@@ -131,6 +133,35 @@ def test_a_copy_of_the_model_is_an_error():
         monitor.finish()
 
 
+def test_a_training_without_its_canaries_is_an_error(tmp_path):
+    import torch
+
+    module, tokenizer = causal()
+    other, right = (
+        torch.tensor([tokenizer(text)["input_ids"]])
+        for text in ("nothing but this is said here", small_set().text(small_set().injected[0]))
+    )
+    monitor = _monitor(share=None, path=tmp_path / "history.json")
+    monitor.start(module)
+    module(input_ids=other, labels=other).loss.backward()
+    monitor.step(module)
+    message = "stop_above_bits=4 was given, and no injected canary was seen.*canary inject"
+    with pytest.raises(ModelError, match=message):
+        monitor.finish()
+    assert (tmp_path / "history.json").exists()
+    seen = _monitor(share=None)
+    seen.see({"input_ids": right})
+    seen.step(module)
+    assert seen.finish().batches["canaries"] == 1
+    resumed = _monitor(share=None)
+    resumed.load_state_dict(seen.state_dict())
+    with torch.no_grad():
+        module.transformer.wte.weight.mul_(1.1)
+    resumed.see({"input_ids": other})  # its canaries came before the checkpoint
+    resumed.step(module)
+    assert resumed.finish().batches["canaries"] == 1
+
+
 def test_a_set_without_injected_canaries_is_refused():
     from canary.corpus.canaries import CanarySet
 
@@ -157,7 +188,7 @@ def test_a_trainer_stops_at_its_end_whatever_the_share_allows(tmp_path, caplog):
     trainer.train()
     assert [moment.step for moment in callback.history.measured] == [40]
     assert callback.history.stopped_at == 40
-    assert "the training is stopped at step 40: canaries with 8 copies" in caplog.text
+    assert "at step 40: nothing was stopped; canaries with 8 copies" in caplog.text
 
 
 def test_a_tokenizer_that_is_not_the_trainers_is_refused(tmp_path):

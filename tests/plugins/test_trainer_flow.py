@@ -111,6 +111,8 @@ def test_a_history_of_other_canaries_is_not_gone_on_with(tmp_path):
 
 
 def test_it_stops_a_training_that_memorizes_and_no_other(tmp_path):
+    from canary.errors import ModelError
+
     _, tokenizer = causal()
     options = {"steps": 150, "learning_rate": 2e-2, "logging_steps": 50}
     found = {}
@@ -118,7 +120,11 @@ def test_it_stops_a_training_that_memorizes_and_no_other(tmp_path):
         data = rows(tokenizer, canaries, count=8)
         trainer = build_trainer(tmp_path / name, data=data, **options)
         found[name] = _attached(trainer, every=5, draws=200, stop_above_bits=4.5)
-        trainer.train()
+        if canaries is None:
+            with pytest.raises(ModelError, match="no injected canary was seen"):
+                trainer.train()
+        else:
+            trainer.train()
     stopped = found["with"].history
     assert stopped.stopped_at is not None
     assert stopped.stopped_at == stopped.moments[-1].step < 150

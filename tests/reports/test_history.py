@@ -15,7 +15,7 @@ from html_pages import (
 )
 
 import canary
-from canary.audits.history import History
+from canary.audits.history import PASSED_AT_THE_END, History
 from canary.errors import InputError
 from canary.reports.history_figures import group_lines, history_on
 from canary.reports.history_html import render_history
@@ -188,3 +188,10 @@ def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show():
     assert "Canaries were seen after <b>different</b> starts." in text
     assert "Candidates were priced after nothing. Of 5 canaries" in text
     assert "<|endoftext|> before 4, nothing before 1" in text
+
+
+def test_the_page_says_that_the_limit_was_passed_when_nothing_could_be_stopped():
+    reason = f"{PASSED_AT_THE_END}, at step 60: nothing was stopped; canaries with 16 copies"
+    text = Page(render_history(make_history(stopped_at=60, stop_reason=reason))).text("style")
+    assert f"T{reason[1:]}. At step 60, the canaries" in text
+    assert "was stopped at step" not in text
