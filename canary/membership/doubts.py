@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.membership.flags import swapped_flags
+from canary.membership.metric import AttackScores
 from canary.membership.sharing import row_marks
+from canary.signals.definitions import SIGNALS
 from canary.signals.table import SignalTable
 from canary.statistics.numbers import plural
+from canary.statistics.roc import Roc
 from canary.statistics.shares import clopper_pearson, difference_interval
 
-__all__ = ["doubts", "doubts_of_pair"]
+__all__ = ["doubts", "doubts_of_attacks", "doubts_of_models", "doubts_of_pair"]
 
 _SURE = 0.999
 """Confidence with which a note is given."""
@@ -30,6 +35,18 @@ _EACH = 10
 
 _APART = 0.1
 """Difference of accuracies from which on a shadow is another kind of model."""
+
+_MEANS = 1e-4
+"""Chance of runs of equal losses as batches have, if losses were in random order."""
+
+_ALIKE = 0.02
+"""Share of guesses of the rarer kind below which an attack calls nearly all samples alike."""
+
+_MIXED = 0.1
+"""The same share of the shadow, from which on the thresholds did not call all alike there."""
+
+_FEWEST = 10
+"""Losses below which nothing is said of how few are different."""
 
 
 def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
@@ -50,9 +67,10 @@ def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
 
     Notes
     -----
-    Flags that may be swapped (`canary.membership.flags`); labels that name few of the classes; a
-    model that is no better on its members than one that names the most common class; classes
-    that differ between members and nonmembers (chi-squared at 1e-6); and samples of equal
+    Flags that may be swapped (`canary.membership.flags`); losses that are means of batches, where
+    the table has nothing else; labels that name few of the classes; a model that is no better on
+    its members than one that names the most common class; classes that differ between members
+    and nonmembers (chi-squared at 1e-6); and samples of equal
     outputs and label with both flags. A table that is as it should be has none in 499 of 500.
     """
     if table.of_texts:
@@ -60,6 +78,7 @@ def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
     member = table.member[row]
     return (
         *swapped_flags(table, what),
+        *_means(table, what),
         *_few_classes(table, what),
         *_guessing(table, what, row),
         *_other_classes(table, what, member),
@@ -90,6 +109,114 @@ def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
     )
 
 
+def doubts_of_models(table: SignalTable, names: Sequence[str]) -> tuple[str, ...]:
+    """`doubts` of each model of one table; of several models with the same doubt, the first.
+
+    The levels are shared among the models. Copies are samples of which every model says the
+    same, and of which only one was a member of some model.
+    """
+    if table.of_texts:
+        return ()
+    what = "model" if table.models == 1 else "table of models"
+    notes = [
+        *swapped_flags(table, what),
+        *_means(table, what),
+        *_few_classes(table, what),
+        *_copies_in_all(table, what),
+    ]
+    called = [f"model {name}" for name in names]
+    rows = range(table.models)
+    for found in (
+        [_guessing(table, called[row], row, among=table.models) for row in rows],
+        [_other_classes(table, called[row], table.member[row]) for row in rows],
+    ):
+        said = [note for one in found for note in one]
+        if said:
+            also = f". That holds for {len(said)} of {plural(table.models, 'model')}"
+            notes.append(said[0] + also * (len(said) > 1))
+    return tuple(notes)
+
+
+def doubts_of_attacks(
+    found: Sequence[tuple[AttackScores, Roc]], shadow: SignalTable
+) -> tuple[str, ...]:
+    """What a reader has to know of attacks whose thresholds do not fit the target.
+
+    Parameters
+    ----------
+    found : sequence of (AttackScores, Roc)
+        Of each attack on the target.
+    shadow : SignalTable
+
+    Returns
+    -------
+    tuple of str
+        A note if an attack calls nearly all samples of the target alike and those of the shadow
+        not, its AUC is surely off 50 %, and another threshold would reach twice as much.
+    """
+    sure = 1.0 - (1.0 - _SURE) / max(len(found), 1)
+    off = []
+    for attack, curve in found:
+        if attack.guess is None or attack.thresholds is None:
+            continue
+        share = float(attack.guess.mean())
+        rarer = min(share, 1.0 - share)
+        if rarer >= _ALIKE or not _MIXED <= _called(attack, shadow) <= 1.0 - _MIXED:
+            continue
+        auc = curve.auc(confidence=sure)
+        # So few of one kind cannot be farther from chance: TPR - FPR is at most their share of
+        # the samples by the share of the kind that is rarer.
+        kind = min(curve.members, curve.nonmembers) / (curve.members + curve.nonmembers)
+        reach = float(np.abs(curve.tpr - curve.fpr).max())
+        if not auc.lower <= 0.5 <= auc.upper and 2.0 * rarer / kind < reach:
+            off.append((attack.name, share, auc.value))
+    if not off:
+        return ()
+    name, share, value = max(off, key=lambda one: abs(one[2] - 0.5))
+    return (
+        f"The attack {name} calls {100 * share:.1f} % of the target's samples members, and its "
+        f"AUC is {100 * value:.1f} %: the thresholds of the shadow do not fit the target, and its "
+        "accuracy says nothing. Check that the outputs of both are in the same units: logits, "
+        "probabilities or losses, on the same scale",
+    )
+
+
+def _called(attack: AttackScores, table: SignalTable) -> float:
+    """Share of the samples of a table that the thresholds of an attack call members."""
+    assert attack.thresholds is not None
+    learned = attack.thresholds
+    at = learned[table.label.clip(max=len(learned) - 1)] if len(learned) > 1 else learned
+    sign = SIGNALS[attack.signal].sign
+    return float((sign * table.signal(attack.signal) >= sign * at).mean())
+
+
+def _means(table: SignalTable, what: str) -> tuple[str, ...]:
+    """Losses that are one for all, or one for each run of neighbours."""
+    from scipy.special import gammaln
+
+    loss = table.values.get("loss")
+    if loss is None or "correctness" in table.values or table.samples < _FEWEST:
+        return ()
+    found = []
+    for row in loss:
+        counts = np.unique(row, return_counts=True)[1]
+        runs = 1 + int((row[1:] != row[:-1]).sum())
+        if runs > len(counts) or 2 * runs > table.samples:
+            continue
+        # Of all orders of these losses, the share in which equal ones are neighbours.
+        chance = gammaln(runs + 1) + gammaln(counts + 1).sum() - gammaln(table.samples + 1)
+        if runs == 1 or chance < np.log(_MEANS / table.models):
+            found.append(runs)
+    if not found:
+        return ()
+    of = f" in {len(found)} of {table.models} models" * (table.models > 1)
+    losses = "the same loss" if found[0] == 1 else f"only {found[0]:,} different losses"
+    return (
+        f"The {table.samples:,} samples of the {what} have {losses}{of}, as means of batches "
+        "have: save one loss for each sample (reduction='none' in PyTorch). Attacks need those",
+    )
+
+
 def _few_classes(table: SignalTable, what: str) -> tuple[str, ...]:
     named = len(np.unique(table.label))
     if "correctness" not in table.values or 2 * named > table.classes or table.classes <= 2:
@@ -102,7 +229,7 @@ def _few_classes(table: SignalTable, what: str) -> tuple[str, ...]:
     )
 
 
-def _guessing(table: SignalTable, what: str, row: int) -> tuple[str, ...]:
+def _guessing(table: SignalTable, what: str, row: int, *, among: int = 1) -> tuple[str, ...]:
     if "correctness" not in table.values:
         return ()
     member = table.member[row]
@@ -111,7 +238,7 @@ def _guessing(table: SignalTable, what: str, row: int) -> tuple[str, ...]:
     if not members:
         return ()
     common = int(np.bincount(table.label[member]).max())
-    if float(clopper_pearson(right, members, (1.0 - _SURE) / 2.0)[0]) > common / members:
+    if float(clopper_pearson(right, members, (1.0 - _SURE) / 2.0 / among)[0]) > common / members:
         return ()
     return (
         f"The {what} is right on {100 * right / members:.1f} % of its members, and naming the most "
@@ -158,4 +285,26 @@ def _copies(table: SignalTable, what: str, row: int) -> tuple[str, ...]:
     return (
         f"{plural(copies, 'sample')} of the {what} have the outputs and the label of a sample of "
         "the other kind, as copies have: a copy of a member is no nonmember. Leave copies out",
+    )
+
+
+def _copies_in_all(table: SignalTable, what: str) -> tuple[str, ...]:
+    """As `_copies`, of samples that have the same outputs in every model."""
+    marks = np.stack([row_marks(table, row) for row in range(table.models)])
+    different, at = np.unique(marks, axis=1, return_inverse=True)
+    at = at.reshape(-1)
+    if different.shape[1] < _DISTINCT * table.samples:
+        return ()
+    every = np.bincount(at)
+    both = np.zeros(len(every), np.bool_)
+    for member in table.member:
+        inside = np.bincount(at, member, len(every))
+        both |= (inside > 0) & (inside < every)
+    copies = int(every[both].sum())
+    if copies < max(_COPIES * table.samples, 3):
+        return ()
+    return (
+        f"{plural(copies, 'sample')} of the {what} have the outputs and the label of another "
+        "sample in every model, as copies have, and not the same models were trained on both: a "
+        "copy of a member is no nonmember. Leave copies out",
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
+from numpy.typing import NDArray
 
 from canary.signals.table import SignalTable
-from canary.statistics.roc import roc
-from canary.statistics.shares import difference_interval
+from canary.statistics.roc import Estimate, roc
+from canary.statistics.shares import clopper_pearson, difference_interval
 
-__all__ = ["SURE", "swapped_flags"]
+__all__ = ["SURE", "swapped_flags", "upside_down"]
 
 SURE = 0.999
 """Confidence of the interval that has to lie below chance, for all models of a table together."""
@@ -33,35 +36,32 @@ def swapped_flags(table: SignalTable, what: str) -> tuple[str, ...]:
 
     Notes
     -----
-    By the accuracy on both, with `difference_interval`; by the AUC of the loss where the table
-    has no correctness. With flags as they should be, one table in 2,000 is noted by chance at
-    the most: the level is shared among its models (Bonferroni), and one side of it counts.
+    By the accuracy on both, with `difference_interval`. Where that does not decide, or the
+    table has no correctness, by the AUC of the loss: not of a model that is no better than one
+    that names the most common class, as with labels of other samples, where the surer model has
+    the higher losses. With flags as they should be, one table in
+    2,000 is noted by chance at the most: the level is shared among its models and the two
+    questions (Bonferroni), and one side of it counts.
     """
     if table.of_texts:
         return ()
-    confidence = 1.0 - (1.0 - SURE) / table.models
-    by_accuracy = "correctness" in table.values
-    values = table.signal("correctness" if by_accuracy else "loss")
+    right, loss = table.values.get("correctness"), table.values.get("loss")
+    questions = (right is not None) + (loss is not None)
+    confidence = 1.0 - (1.0 - SURE) / (table.models * max(questions, 1))
     found = []
-    for row, inside in zip(values, table.member, strict=True):
+    for row, inside in enumerate(table.member):
         if inside.all() or not inside.any():
             continue
-        if by_accuracy:
-            right = row.astype(np.bool_)
-            ours, theirs = right[inside], right[~inside]
-            counts = int(ours.sum()), len(ours), int(theirs.sum()), len(theirs)
-            if difference_interval(*counts, confidence=confidence)[1] < 0.0:
-                found.append(
-                    f"right on {100 * ours.mean():.1f} % of members and {100 * theirs.mean():.1f} "
-                    "% of nonmembers"
-                )
-        elif roc(-row, inside).auc(confidence=confidence).upper < 0.5:
-            found.append(
-                "a higher loss on members than on nonmembers, as confidences in place of losses "
-                "have, too"
-            )
+        better, said = None, ""
+        if right is not None:
+            better, said = _by_accuracy(right[row].astype(np.bool_), inside, confidence)
+        if better is None and loss is not None and _learned(right, row, table):
+            better, said = _by_loss(loss[row], inside, confidence, bare=right is None)
+        if better is False:
+            found.append(said)
     if not found:
         return ()
+    by_accuracy = found[0].startswith("right")
     which = "is" if table.models == 1 else f"has {len(found)} of {table.models} models that are"
     return (
         f"The {what} {which} {'better' if by_accuracy else 'surer'} on nonmembers than on members "
@@ -69,3 +69,67 @@ def swapped_flags(table: SignalTable, what: str) -> tuple[str, ...]:
         "1 for samples that the model was trained on and 0 for others. If they are right, members "
         "and nonmembers are not from the same source",
     )
+
+
+def _learned(right: NDArray[np.float64] | None, row: int, table: SignalTable) -> bool:
+    """Whether a model is surely better than one that names the most common class, if known."""
+    if right is None:
+        return True
+    low = clopper_pearson(int(right[row].sum()), table.samples, (1.0 - SURE) / 2.0)[0]
+    return float(low) > float(np.unique(table.label, return_counts=True)[1].max()) / table.samples
+
+
+def upside_down(aucs: Mapping[str, Callable[[float], Estimate]], what: str) -> tuple[str, ...]:
+    """What a reader has to know of attacks that are surely worse than a coin.
+
+    Parameters
+    ----------
+    aucs : mapping of str to callable
+        By the name of each attack, its AUC with an interval of a given confidence. Attacks
+        that look for low losses of members, no others.
+    what : str
+        What may be swapped: flags, files.
+
+    Returns
+    -------
+    tuple of str
+        A note, or nothing: by chance in 1 of 2,000 at the most (Bonferroni).
+    """
+    confidence = 1.0 - (1.0 - SURE) / max(len(aucs), 1)
+    found = {name: auc(confidence) for name, auc in aucs.items()}
+    below = {name: auc for name, auc in found.items() if auc.upper < 0.5}
+    if not below:
+        return ()
+    name = min(below, key=lambda name: below[name].value)
+    return (
+        f"The attack {name} is right on only {100 * below[name].value:.1f} % of pairs of a member "
+        f"and a nonmember, where chance is 50 %. Training makes no model so: the {what} of members "
+        "and nonmembers may be swapped. If they are right, members and nonmembers are not from "
+        "the same source",
+    )
+
+
+def _by_accuracy(
+    right: NDArray[np.bool_], inside: NDArray[np.bool_], confidence: float
+) -> tuple[bool | None, str]:
+    """Whether a model is right on members more often; None where that is not decided."""
+    ours, theirs = right[inside], right[~inside]
+    counts = int(ours.sum()), len(ours), int(theirs.sum()), len(theirs)
+    low, high = difference_interval(*counts, confidence=confidence)
+    said = (
+        f"right on {100 * ours.mean():.1f} % of members and {100 * theirs.mean():.1f} "
+        "% of nonmembers"
+    )
+    return (None if low <= 0.0 <= high else low > 0.0), said
+
+
+def _by_loss(
+    loss: NDArray[np.float64], inside: NDArray[np.bool_], confidence: float, *, bare: bool
+) -> tuple[bool | None, str]:
+    """Whether losses are lower on members; None where that is not decided."""
+    auc = roc(-loss, inside).auc(confidence=confidence)
+    said = (
+        f"a higher loss on members than on nonmembers in {100 * (1 - auc.value):.1f} % of pairs"
+        f"{', as confidences in place of losses have, too' * bare}"
+    )
+    return (None if auc.lower <= 0.5 <= auc.upper else auc.lower > 0.5), said

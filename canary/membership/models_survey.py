@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from canary.membership.across import (
     rates,
     sample_auc,
 )
+from canary.membership.doubts import doubts_of_models
+from canary.membership.flags import upside_down
 from canary.membership.fleet_intervals import FEWEST, groups_of, over_fleets
 from canary.membership.many import ManyScores, attack_models
 from canary.membership.models_needed import chosen_attacks, left_out_safely
@@ -29,6 +32,7 @@ from canary.signals.checking import check_members
 from canary.signals.table import SignalTable, positions
 from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import plural
+from canary.statistics.roc import Estimate
 from canary.statistics.tails import Rule, check_level, check_rule
 
 __all__ = ["LEVELS", "survey_models"]
@@ -41,6 +45,10 @@ _GROWN_TARGETS = 4
 
 _GROWN_FROM = 4
 """The fewest models there; a target stands for as many models at least."""
+
+
+_OF_LOSS = ("S", "P", "R", "lira-offline", "lira-offline-fixed", "rmia-offline")
+"""Attacks that look for low losses of members. With all flags swapped the others find them too."""
 
 
 def survey_models(
@@ -114,7 +122,7 @@ def survey_models(
         raise EstimationError("no level was given", cure="give one, 0.1 say", where="alphas")
     called = tuple(names or map(str, table.numbers))
     rows = positions(targets, table.models, "targets", table.source)
-    notes = _repeats(table, called)
+    notes = [*_repeats(table, called), *doubts_of_models(table, called)]
     needs, said = chosen_attacks(table, attacks, rows, least=least)
     notes += said
     judged = needs.judged
@@ -150,6 +158,9 @@ def survey_models(
     best = max(attacked, key=lambda one: one.auc.value)
     notes += [note for _, said in found for note in said]
     notes += [note for one in attacked for note in one.scores.notes]
+    notes += upside_down(
+        {o.name: partial(_auc, o) for o in attacked if o.name in _OF_LOSS}, "flags"
+    )
     if "R" in needs.names:
         notes += _silent(few, rows, [*levels, *rates_seen], rule)
     return ModelsSurvey(
@@ -232,6 +243,13 @@ def _grown(
         return growth(table, name, sizes, targets=of, seed=seed, rule=rule), []
     except (InputError, EstimationError) as error:
         return None, [f"The AUC of {name} against the number of models is not shown: {error}"]
+
+
+def _auc(found: AttackedModels, confidence: float) -> Estimate:
+    """The mean AUC with the wider of two intervals: of other fleets, and of other samples."""
+    over = found.auc_at(confidence)
+    own = mean_estimate([one.roc.auc(confidence=confidence) for one in found.across.evaluations])
+    return Estimate(own.value, min(over.lower, own.lower), max(over.upper, own.upper))
 
 
 def _silent(

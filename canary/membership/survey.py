@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.membership.analysis import ClassRisks, possible_class_risks
 from canary.membership.association import check_shadow
-from canary.membership.doubts import doubts_of_pair
+from canary.membership.doubts import doubts_of_attacks, doubts_of_pair
 from canary.membership.evaluation import Evaluation, Part, evaluate, evaluate_by
 from canary.membership.guessing import Guesses, leakage, precision_recall
 from canary.membership.metric import ATTACKS, NEURAL, AttackScores, applicable, attack
@@ -430,6 +430,7 @@ def survey(
         attacked.append(Attacked(found, evaluation, points))
         notes.extend(found.notes)
         done(1)
+    notes.extend(doubts_of_attacks([(a.attack, a.evaluation.roc) for a in attacked], shadow))
     best = max(attacked, key=lambda a: a.accuracy.value).attack
     epsilons = {}
     if coins:

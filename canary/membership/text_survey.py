@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.evaluation import Evaluation, evaluate
+from canary.membership.flags import upside_down
 from canary.membership.metric import TEXT_ATTACKS, attack
 from canary.membership.survey import (
     Attacked,
@@ -37,6 +39,7 @@ SCHEMA = 1
 
 _RISKY = 20
 _OF_LENGTH = ("total-loss", "zlib", "total-zlib")
+_OF_LOSS = ("loss", "reference", "min-k", "min-k++")
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,6 +264,11 @@ def survey_texts(
         points = tuple(evaluation.tpr_at_fpr(rate) for rate in rates)
         attacked.append(Attacked(replace(found, thresholds=learned.thresholds), evaluation, points))
         done(1)
+    by_loss = {
+        one.attack.name: partial(_auc, one.evaluation)
+        for one in attacked
+        if one.attack.name in _OF_LOSS
+    }
     return TextSurvey(
         measured=measured,
         attacked=tuple(attacked),
@@ -269,8 +277,12 @@ def survey_texts(
         confidence=confidence,
         seed=seed,
         lines=measured.kept if lines is None else lines[measured.kept],
-        notes=(*measured.notes, *notes),
+        notes=(*measured.notes, *notes, *upside_down(by_loss, "files")),
     )
+
+
+def _auc(found: Evaluation, confidence: float) -> Estimate:
+    return found.roc.auc(confidence=confidence)
 
 
 def _halves(member: NDArray[np.bool_], seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

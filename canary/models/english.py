@@ -77,8 +77,10 @@ def price_english(model: LanguageModel, *, shuffles: int = _SHUFFLES) -> English
     return English(plain, shuffled, float(np.log2(model.facts.vocabulary)))
 
 
-def note_on_english(model: LanguageModel) -> str | None:
+def note_on_english(model: LanguageModel, *, results: str = "exposures") -> str | None:
     """What the reader of an audit must know of a model that does not know English.
+
+    `results` are what says nothing if the model is not what it is taken for.
 
     Served models are not asked: their tokenizer is compared at load, and requests are counted.
     Nor are tables, which were never trained.
@@ -91,20 +93,21 @@ def note_on_english(model: LanguageModel) -> str | None:
     return (
         f"The model {model.facts.name!r} finds ordinary English no likelier than random tokens "
         f"({found.bits_per_token:.1f} bits per token; {found.uniform:.1f} where all tokens are "
-        "equally probable). Is it trained, and is this its tokenizer? If not, the exposures "
-        "say nothing. A model of another language, of code or of a narrow corpus may be right."
+        "equally probable). Is it trained, and is this its tokenizer? If not, the "
+        f"{results} say nothing. A model of another language, of code or of a narrow corpus "
+        "may be right."
     )
 
 
-def note_on_vocabulary(model: LanguageModel) -> str | None:
+def note_on_vocabulary(model: LanguageModel, *, results: str = "exposures") -> str | None:
     """That a model has many more tokens than its tokenizer; a few are padding."""
     vocabulary, size = model.facts.vocabulary, model.tokenizer.size
     if vocabulary <= _PADDED * size + _PADDING:
         return None
     return (
         f"The model {model.facts.name!r} has {vocabulary:,} tokens and its tokenizer {size:,}. "
-        "Is this the tokenizer that it was trained with? With another one the exposures say "
-        "nothing."
+        "Is this the tokenizer that it was trained with? With another one the "
+        f"{results} say nothing."
     )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.models.base import LanguageModel, TellsMoments
+from canary.models.english import note_on_english, note_on_vocabulary
 from canary.models.loading import load
 from canary.records.fields import brief
 from canary.records.sealing import sealed
@@ -261,6 +262,10 @@ def measure_texts(
             )
             values["neighbourhood"] = difference(losses, mean_of(copies))
     _note_prices(notes, pricer, ours, totals)
+    for one in (seam, second):
+        if one is not None:
+            said = (ask(one, results="attacks") for ask in (note_on_vocabulary, note_on_english))
+            notes.extend(note for note in said if note)
     return TextTable(
         table=SignalTable(
             values={name: values[name][None, :] for name in names},

@@ -94,3 +94,38 @@ def test_a_shadow_of_another_data_set_is_doubted():
     (note,) = doubts_of_pair(target, other)
     assert "what is learned on so different a model may not fit" in note
     assert doubts_of_pair(target, like) == ()
+
+
+def losses_of(seed, *, samples=N):
+    rng = np.random.default_rng(seed)
+    member = rng.random(samples) < 0.5
+    return rng.exponential(np.where(member, 0.5, 1.0)), rng.integers(0, 3, samples), member
+
+
+@pytest.mark.parametrize(("batch", "words"), [(64, "only 16 different"), (N, "have the same loss")])
+def test_means_of_batches_are_no_losses_of_samples(batch, words):
+    losses, labels, member = losses_of(0)
+    at = np.arange(N) // batch
+    means = (np.bincount(at, losses) / np.bincount(at))[at]
+    (note,) = doubts(canary.measure(means, y=labels, member=member, outputs="losses"), "target")
+    assert words in note
+
+
+@pytest.mark.parametrize("digits", [0, 1, 2, 6])
+def test_rounded_losses_are_no_means_degenerate(digits):
+    for seed in range(200):
+        losses, labels, member = losses_of(seed, samples=20)
+        rounded = np.round(losses, digits)
+        found = doubts(canary.measure(rounded, y=labels, member=member, outputs="losses"), "target")
+        assert not any("means of batches" in note for note in found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_outputs_in_other_units_are_doubted(seed):
+    logits, labels, member = given(seed)
+    shadow = table(*given(seed + 10))
+    other = survey(table(logits / 100, labels, member), shadow, attacks="loss,loss-one-threshold")
+    assert any("in the same units" in note for note in other.notes), other.notes
+    for options in ({}, {"overfit": 0.1}, {"gap": 3.0}, {"samples": 60}):
+        target = table(*given(seed, **options))
+        assert not any("same units" in note for note in survey(target, shadow).notes)

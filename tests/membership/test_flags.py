@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from canary.membership.flags import swapped_flags
+from canary.membership.flags import swapped_flags, upside_down
 from canary.signals.table import SignalTable
+from canary.statistics.roc import roc
 
 
 def table(values, member, name="correctness"):
@@ -44,3 +47,35 @@ def test_models_that_do_alike_on_both_are_hardly_ever_noted():
     rng = np.random.default_rng(3)
     noted = sum(bool(swapped_flags(table(*rights(rng, 0.9, 0.9)), "target")) for _ in range(2000))
     assert noted <= 5  # 1 expected; 6 and more have a chance of 0.06 %
+
+
+def test_swapped_flags_are_seen_where_accuracy_does_not_decide():
+    """All are right, members and nonmembers; only the losses differ."""
+    member = np.arange(400) < 200
+    losses = np.random.default_rng(4).exponential(np.where(member, 0.01, 0.2))
+    values = {"correctness": np.ones((1, 400)), "loss": losses[None]}
+
+    def of(flags):
+        return SignalTable(values, flags[None], np.arange(400) % 2, 2)
+
+    assert swapped_flags(of(member), "target") == ()
+    (note,) = swapped_flags(of(~member), "target")
+    assert note.startswith("The target is surer on nonmembers than on members")
+    assert "confidences in place of losses" not in note
+
+
+def test_attacks_upside_down_are_hardly_ever_noted_of_noise():
+    rng = np.random.default_rng(5)
+    member = np.arange(200) < 100
+
+    def noted(shift):
+        curves = [roc(rng.normal(size=200) - shift * member, member) for _ in range(4)]
+        aucs = {str(at): partial(at_level, curve) for at, curve in enumerate(curves)}
+        return upside_down(aucs, "files")
+
+    assert sum(bool(noted(0.0)) for _ in range(1000)) <= 4  # at most 0.5 expected
+    assert "the files of members and nonmembers may be swapped" in noted(1.0)[0]
+
+
+def at_level(curve, confidence):
+    return curve.auc(confidence=confidence)

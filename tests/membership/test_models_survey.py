@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from many_models import halves, random_table, table_of
 
+import canary
 from canary.membership.models_survey import survey_models
 
 
@@ -88,3 +89,50 @@ def test_nothing_is_told_apart_in_noise_coverage(models, split):
         told += survey_models(table, attacks="all", fprs=[0.1], least=least).told_apart()
     print(f"{told} of 60 tables of noise, {models} models, {split}, were called told apart")  # noqa: T201
     assert told <= 5
+
+
+def learned(seed, models=8, samples=400, classes=5):
+    """Logits, labels and members of models that learned."""
+    rng = np.random.default_rng(seed)
+    member, labels = halves(rng, models, samples), rng.integers(0, classes, samples)
+    logits = rng.normal(size=(models, samples, classes))
+    logits[:, np.arange(samples), labels] += 2.0 + member
+    return logits, labels, member
+
+
+def surveyed(logits, labels, member):
+    table = canary.measure(list(logits), y=labels, member=member, outputs="logits")
+    return survey_models(table, attacks="P,R", fprs=[0.3], alphas=[0.3]).notes
+
+
+def test_models_of_sound_files_are_not_doubted():
+    logits, labels, member = learned(0)
+    assert surveyed(logits, labels, member) == ()
+
+
+def test_labels_of_other_samples_are_doubted_for_each_model():
+    logits, labels, member = learned(1)
+    (note,) = surveyed(logits, np.roll(labels, 1), member)
+    assert note.startswith("The model 0 is right on")
+    assert note.endswith("That holds for 8 of 8 models")
+    logits[3] = logits[3][::-1]
+    (note,) = surveyed(logits, labels, member)
+    assert note.startswith("The model 3 is right on")
+
+
+def test_swapped_flags_of_all_models_are_noted():
+    logits, labels, member = learned(2)
+    notes = surveyed(logits, labels, ~member)
+    assert any("has 8 of 8 models that are" in note for note in notes)
+    assert any("the flags of members and nonmembers may be swapped" in note for note in notes)
+
+
+@pytest.mark.parametrize("models", [4, 8])
+def test_noise_is_hardly_ever_upside_down_coverage(models):
+    noted = 0
+    for seed in range(30):
+        rng = np.random.default_rng([seed, models])
+        table = table_of(rng.exponential(1.0, (models, 60)), halves(rng, models, 60))
+        notes = survey_models(table, attacks="S,P,R", fprs=[0.1]).notes
+        noted += any("may be swapped" in note for note in notes)
+    assert noted == 0

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_models import build
 from texts_and_models import random_words, trained_on
 
 import canary
@@ -215,3 +216,16 @@ def test_every_signal_is_an_attack():
     assert {name: signal for name, (signal, _) in TEXT_ATTACKS.items()} == {
         name: name for name in TEXT_SIGNALS
     }
+
+
+def test_swapped_files_are_noted(texts, told):
+    assert not any("may be swapped" in note for note in told.notes)
+    found = survey_texts(measured(trained_on(texts[:N]), texts, ~MEMBER), texts)
+    assert any("the files of members and nonmembers may be swapped" in n for n in found.notes)
+
+
+def test_an_untrained_model_is_noted(texts):
+    model = build("gpt2")
+    found = measure_texts(model, texts[:8], np.arange(8) < 4, signals="loss", start_token="\n")
+    (note,) = (note for note in found.notes if "ordinary English" in note)
+    assert "is this its tokenizer? If not, the attacks say nothing" in note
