@@ -199,8 +199,9 @@ def check(
         findings.append(more_than(Baseline.of(audits), before, repetitions=repetitions, seed=seed))
     verdict = Verdict(tuple(findings), undecided, _notes(audits))
     injected = not all(one.natural for one in audits)  # no verification speaks of what was found
-    if verification is None and injected and verdict.outcome == "passed":
-        verdict = replace(verdict, notes=(*verdict.notes, _NOT_VERIFIED))
+    if verdict:
+        more = (_NOT_VERIFIED,) if verification is None and injected else ()
+        verdict = replace(verdict, notes=(*verdict.notes, *_left_out(audits, repetitions), *more))
     return tell(verdict)
 
 
@@ -401,6 +402,17 @@ def _notes(audits: Sequence[Audit]) -> tuple[str, ...]:
             for note in audit.notes
         )
     )
+
+
+def _left_out(audits: Sequence[Audit], repetitions: Sequence[int] | None) -> Iterator[str]:
+    """That a verdict is of some of the canaries alone."""
+    copies = {c.repetitions for one in audits for c in one.injected}
+    others = sorted(copies - set(copies if repetitions is None else repetitions))
+    if others:
+        yield (
+            f"canaries with {', '.join(map(count, others))} copies were left out, as was asked; "
+            "this verdict does not speak of them"
+        )
 
 
 def _named(found: Sequence[Finding], number: int) -> Iterator[Finding]:

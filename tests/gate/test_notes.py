@@ -38,6 +38,21 @@ def test_a_pass_without_a_verification_says_what_it_does_not_know():
     assert check(exact({4: [20.0] * 8}), max_exposure_bits=10).notes == ()
 
 
+def test_a_pass_says_which_canaries_it_does_not_speak_of():
+    audit = exact({1: [1.0] * 8, 4: [20.0] * 8, 16: [20.0] * 8, 0: [1.0] * 4})
+    options = {"max_exposure_bits": 10, "verification": verified(audit)}
+    (note,) = check(audit, repetitions=[1], **options).notes
+    assert note.startswith("canaries with 4, 16 copies were left out, as was asked")
+    assert check(audit, repetitions=[1, 4], **options).notes == ()  # it did not pass
+
+
+def test_an_undecided_verdict_that_counts_as_a_pass_says_what_it_does_not_know():
+    audit = exact({4: [8.0, 12.0] * 4, 0: [1.0] * 4})
+    verdict = check(audit, max_exposure_bits=10, undecided="pass")
+    assert verdict.outcome == "undecided"
+    assert verdict.notes[-1].startswith(UNVERIFIED)
+
+
 def test_a_verdict_has_the_notes_of_its_audit():
     audit = noted(START, TOKENIZER)
     verdict = check(audit, max_exposure_bits=10, verification=verified(audit))
@@ -60,7 +75,7 @@ def test_every_face_of_a_verdict_shows_them(bits, policy):
     audit = replace(audit, formats=(replace(audit.formats[0], notes=(START, TOKENIZER)),))
     verdict = check(audit, max_exposure_bits=10, undecided=policy)
     unverified = [note for note in verdict.notes if note.startswith(UNVERIFIED)]
-    assert len(unverified) == (bits == 1.0)
+    assert len(unverified) == bool(verdict)
     notes = [START, TOKENIZER, *unverified]
     (case,) = ET.fromstring(junit(verdict)).findall("testsuite/testcase")
     properties = [p.get("value") for p in case.findall("properties/property[@name='note']")]
