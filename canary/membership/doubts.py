@@ -112,7 +112,7 @@ def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
 def doubts_of_models(table: SignalTable, names: Sequence[str]) -> tuple[str, ...]:
     """`doubts` of each model of one table; of several models with the same doubt, the first.
 
-    The levels are shared among the models. Copies are samples of which every model says the
+    Copies are samples of which every model says the
     same, and of which only one was a member of some model.
     """
     if table.of_texts:
@@ -127,7 +127,7 @@ def doubts_of_models(table: SignalTable, names: Sequence[str]) -> tuple[str, ...
     called = [f"model {name}" for name in names]
     rows = range(table.models)
     for found in (
-        [_guessing(table, called[row], row, among=table.models) for row in rows],
+        [_guessing(table, called[row], row) for row in rows],
         [_other_classes(table, called[row], table.member[row]) for row in rows],
     ):
         said = [note for one in found for note in one]
@@ -229,7 +229,7 @@ def _few_classes(table: SignalTable, what: str) -> tuple[str, ...]:
     )
 
 
-def _guessing(table: SignalTable, what: str, row: int, *, among: int = 1) -> tuple[str, ...]:
+def _guessing(table: SignalTable, what: str, row: int) -> tuple[str, ...]:
     if "correctness" not in table.values:
         return ()
     member = table.member[row]
@@ -238,7 +238,7 @@ def _guessing(table: SignalTable, what: str, row: int, *, among: int = 1) -> tup
     if not members:
         return ()
     common = int(np.bincount(table.label[member]).max())
-    if float(clopper_pearson(right, members, (1.0 - _SURE) / 2.0 / among)[0]) > common / members:
+    if float(clopper_pearson(right, members, (1.0 - _SURE) / 2.0)[0]) > common / members:
         return ()
     return (
         f"The {what} is right on {100 * right / members:.1f} % of its members, and naming the most "
