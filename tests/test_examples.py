@@ -86,6 +86,7 @@ NOT_RUN = {
     "make demo": "sets up an environment; `canary demo` is run",
     "make test": "it is what runs this, and CI runs the other targets beside it",
     "make numerical": "runs other tests; CI runs it",
+    "find . -name": "a command of the system, over whatever folder the reader is in",
     "pip install": "changes the environment in which the tests run",
     ".venv/bin/python tests/support/references.py": "writes into the repository; a test compares",
     ".venv/bin/python tests/servers/llama_cpp.py": "compiles a server, for minutes",

@@ -193,7 +193,8 @@ def test_a_missing_start_token_is_told() -> None:
     assert f"note: {bare.notes[0]}" in bare.summary()
     told = audit(model, canary_set(), start_token="\n")
     assert told.formats[0].notes == ()
-    assert "note" not in told.summary()
+    (note,) = told.notes
+    assert "as was asked. Nothing checked that training put it there" in note
 
 
 def test_a_tokenizer_that_saw_the_canaries_is_told() -> None:

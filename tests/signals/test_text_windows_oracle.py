@@ -50,15 +50,14 @@ def test_no_window_prices_nothing(length, overlap):
 
 def test_windows_are_said():
     found = measure_texts(build("gpt2"), [text_of(90), SHORT], [True, False], signals="loss")
-    assert found.notes == (
-        "1 text of more than 64 tokens was priced in windows that share 32 tokens",
-    )
+    assert "1 text of more than 64 tokens was priced in windows that share 32 tokens" in found.notes
     assert (found.settings["window"], found.settings["overlap"]) == (64, 32)
 
 
 def test_a_model_of_any_length_needs_no_windows():
     found = measure_texts(build("lstm"), [text_of(900), SHORT], [True, False], signals="loss")
-    assert (found.notes, found.settings["window"]) == ((), None)
+    assert not any("windows" in note for note in found.notes)
+    assert found.settings["window"] is None
 
 
 @pytest.mark.parametrize(

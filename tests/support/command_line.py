@@ -64,11 +64,11 @@ def save_model(model, folder):
 
 
 def files(folder):
-    """Every file under a folder, with its bytes."""
+    """Every file under a folder, with its bytes; not what Python itself keeps of a module."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.parent.name != "__pycache__"
     }
 
 
