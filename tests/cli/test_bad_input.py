@@ -67,7 +67,7 @@ def manifest(change):
 
 
 def folders_in(place):
-    return {path for path in place.rglob("*") if path.is_dir()}
+    return {path for path in place.rglob("*") if path.is_dir() and path.name != "__pycache__"}
 
 
 def newer(text):
