@@ -115,7 +115,8 @@ def test_the_summary_has_a_line_for_each_verdict(judged):
     lines = sorted(line for line in shown if not line.startswith(" "))
     unverified = "note: nothing here shows that the canaries were in the training data"
     for line, after in pairwise([*shown, ""]):
-        assert after.strip().startswith(unverified) is line.startswith("passed")
+        passes = line.startswith("passed") or "undecided_that_passes" in line
+        assert after.strip().startswith(unverified) is passes
     first_of_a_fixture = 1 if judged[0].args[-1] == "junit.xml" else 2  # once in each worker
     above = "the median exposure of canaries with 16 copies (8 canaries, 90 %) is 15.0 bits or more"
     told = [re.split(r" +test_judged\.py::", line, maxsplit=1) for line in lines]
