@@ -174,7 +174,7 @@ def run(
     canaries.check_place(place)
     if inject:
         corpus = canary.inject(corpus, canaries, seed=seed)
-        say(f"Injected: {canary.verify(corpus, canaries).summary()}")
+        say(f"Injected: {canary.verify(corpus, canaries).summary().splitlines()[0]}")
     else:
         say(
             f"Not injected: {len(canaries.injected)} canaries stay out like the "

@@ -16,7 +16,7 @@ from canary.audits.between import exposures_between, gives_bounds
 from canary.audits.choosing import check_start_texts, start_for
 from canary.audits.combining import combined_p
 from canary.audits.measuring import Auditor
-from canary.audits.result import Audit, CanaryResult, noted
+from canary.audits.result import CANARY_SET, Audit, CanaryResult, noted
 from canary.audits.rivals import rival_starts
 from canary.audits.settings import METHODS, Settings
 from canary.audits.starts import StartChoice
@@ -238,7 +238,7 @@ def audit(
         controls_p=combined_p([c for c in results if c.control]),
         model=seam.facts.to_dict(),
         # Not the seed of the canaries: with the format it gives their fills.
-        settings=settings.to_dict(),
+        settings={**settings.to_dict(), CANARY_SET: canaries.fingerprint},
         start=start,
     )
 

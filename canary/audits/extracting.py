@@ -16,7 +16,7 @@ from canary.audits.candidates import deepest
 from canary.audits.choosing import check_start_texts, start_for
 from canary.audits.completing import BEAM, check_known, completed
 from canary.audits.extraction import Candidate, Extraction
-from canary.audits.result import Audit
+from canary.audits.result import CANARY_SET, Audit
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import (
     InputError,
@@ -233,6 +233,7 @@ def extract(
             "start": start.to_dict(),
             "context": context,
             "batch_size": batch_size,
+            CANARY_SET: None if canaries is None else canaries.fingerprint,
             "versions": versions(),
         },
         notes=(*start.notes, *misread(below.encoder, format)),
@@ -329,8 +330,7 @@ def with_extractions(
     Raises
     ------
     InputError
-        If the budget is no number of queries, or the set is not the audit's: it has other
-        formats, ids or numbers of copies.
+        If the budget is no number of queries, or the set is not the audit's.
     KeyboardInterrupt
         On Ctrl-C: there is no part of an audit.
     """
@@ -372,10 +372,13 @@ def _check_audited(audit: Audit, canaries: CanarySet) -> None:
     audited = [(c.id, c.format, c.repetitions) for c in audit.canaries]
     if canaries.natural:  # the audit drew controls and put them behind
         audited = audited[: len(canaries)]
+    named = audit.settings.get(CANARY_SET)
+    same = same and named == canaries.fingerprint
     if not same or audited != [(c.id, c.format, c.repetitions) for c in canaries]:
         texts = " and ".join(repr(f.format) for f in audit.formats)
         raise InputError(
-            "the canaries are not those of the audit: other formats, ids or numbers of copies",
+            "the canaries are not those of the audit: other formats, ids, fills or numbers of "
+            "copies",
             cure=f"give the set that it was made with, {len(audited):,} canaries of {texts}",
             where="with_extractions",
         )

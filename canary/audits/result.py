@@ -1,6 +1,7 @@
 """What an audit returns, and how it is kept.
 
-An audit holds ordinal canary ids and no secret in clear, nor a digest of one. Yet whoever
+An audit holds ordinal canary ids and no secret in clear, nor a digest of one but under a key
+that only the canary set holds. Yet whoever
 also has the model finds the secrets: a rank or a log-perplexity names its candidate to
 anyone who prices all of them. An audit is to be kept like the model.
 """
@@ -11,7 +12,7 @@ import math
 import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from canary.statistics.histogram import Histogram
 from canary.statistics.result import SKEW_NORMAL, Exposure
 
 __all__ = [
+    "CANARY_SET",
     "Audit",
     "CanaryResult",
     "FormatResult",
@@ -39,6 +41,8 @@ __all__ = [
 KIND = "canary audit"
 SCHEMA = 1
 
+CANARY_SET = "canary_set"
+"""The setting that says which canaries were audited (`CanarySet.fingerprint`)."""
 
 _NONE_INJECTED = (
     "none of the set's canaries was injected, so nothing here says what the model memorized: audit "
@@ -210,11 +214,13 @@ class Audit:
         The model's facts.
     settings : dict
         What is needed to run it again: method, budget, draws, seed, start token,
-        context, canary version.
+        context, canary version; and which canary set it was (`CANARY_SET`).
     extractions : tuple of Extraction
         The likeliest candidates of the formats, without their fills.
     start : StartChoice or None
         What stands before each candidate, and why; None in audits of earlier versions.
+    file : str
+        The file that it was read from.
     """
 
     canaries: tuple[CanaryResult, ...]
@@ -225,6 +231,7 @@ class Audit:
     settings: Mapping[str, Any]
     extractions: tuple[Extraction, ...] = ()
     start: StartChoice | None = None
+    file: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
         return f"<Audit of {len(self.injected)} canaries and {len(self.controls)} controls>"
@@ -349,7 +356,7 @@ class Audit:
         """Read an audit that `save` wrote."""
         document = load_document(path, KIND, SCHEMA)
         try:
-            return cls.from_dict(document)
+            return replace(cls.from_dict(document), file=str(path))
         except RecordError as error:
             raise RecordError(error.problem, cure=error.cure, where=str(Path(path))) from error
 

@@ -178,15 +178,16 @@ def inject(
     """
     from canary.corpus.canaries import CanarySet
     from canary.corpus.injection import inject_file
-    from canary.corpus.placements import KIND
+    from canary.corpus.placements import KIND, check_not_injected, manifest_of
     from canary.records.parts import alone
     from canary.records.there import CORPORA
 
     check_name(out)
-    places = out.parent / f"{out.name}.placements.json"
+    places = manifest_of(out)
     outputs = [(out, CORPORA), (places, (KIND,))]
     check_outputs(outputs, inputs=[corpus, canaries], force=force)
     chosen = CanarySet.load(canaries)
+    check_not_injected(corpus)
     with alone(out):  # the places, too, are of one run
         with Bars() as bars:
             placements = inject_file(
@@ -269,10 +270,12 @@ def verify(
     the tokens under which its canary will be scored.
     """
     from canary.corpus.canaries import CanarySet
+    from canary.corpus.placements import check_same_set
     from canary.corpus.verification import KIND, SCHEMA
     from canary.corpus.verification import verify as count
 
     chosen = CanarySet.load(canaries)
+    check_same_set(corpus, chosen, canaries)
     with Bars() as bars:
         found = count(
             corpus,
@@ -317,11 +320,13 @@ def strip(
     it was. A corpus that holds none of the set's canaries is an error.
     """
     from canary.corpus.canaries import CanarySet
+    from canary.corpus.placements import check_same_set
     from canary.corpus.stripping import strip_file
     from canary.records.there import CORPORA
 
     check_outputs([(out, CORPORA)], inputs=[corpus, canaries], force=force)
     chosen = CanarySet.load(canaries)
+    check_same_set(corpus, chosen, canaries)
     with Bars() as bars:
         found = strip_file(
             corpus,
@@ -368,6 +373,7 @@ def discover(
     """
     from canary.corpus.canaries import KIND, CanarySet
     from canary.corpus.discovery import discover as find
+    from canary.corpus.placements import is_injected, manifest_of
     from canary.records.document import kind_of
 
     check_outputs([(out, (KIND,))], inputs=[corpus], force=force)
@@ -393,5 +399,10 @@ def discover(
     for row in rows:
         say(f"{row['format']}: {row['secrets']:,} different secrets, {row['copies']:,} in all")
     say(f"They are in {out}, readable by you alone (mode 600)")
+    if is_injected(corpus):
+        say(
+            f"note: canaries were injected into {corpus} ({manifest_of(corpus)}), and those of "
+            "these formats count as found: discover in the corpus without them"
+        )
     if as_json:
         emit("canary discover", {"out": str(out), "formats": rows})

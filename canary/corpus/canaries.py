@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -84,7 +87,8 @@ class CanarySet:
     canaries : tuple of Canary
         At least one; controls among them.
     seed : int
-        The seed of the draw. Who knows it can draw the secrets again.
+        The seed of the draw. Who knows it can draw the secrets again. It is the key of the
+        `fingerprint` as well.
     natural : bool
         Whether the secrets were found in a corpus and not drawn. Nothing follows from
         their exposure by chance alone, so they have no p-values; they are not injected.
@@ -142,6 +146,20 @@ class CanarySet:
     def controls(self) -> tuple[Canary, ...]:
         """The canaries that stay out of it."""
         return tuple(canary for canary in self.canaries if canary.control)
+
+    @property
+    @sealed
+    def fingerprint(self) -> str | None:
+        """What says whether two files are of the same set, and nothing of its secrets.
+
+        HMAC-SHA256 of the formats and canaries under the seed, which only the set holds. None
+        for natural secrets: they have no seed, and one could be found by trying.
+        """
+        if self.natural:
+            return None
+        told = [[item.text for item in self.formats], [list(vars(c).values()) for c in self]]
+        key = str(self.seed).encode()
+        return hmac.new(key, json.dumps(told).encode(), hashlib.sha256).hexdigest()
 
     @sealed
     def text(self, canary: Canary) -> str:
@@ -363,7 +381,9 @@ def generate(
     counts = check_counts(repetitions, per_repetition, controls)
     coin_flips = flag(coin_flips, "coin_flips")
     seed = (
-        secrets.randbits(63) if seed is None else whole_number(seed, "generate: seed", at_least=0)
+        secrets.randbits(128)
+        if seed is None
+        else whole_number(seed, "generate: seed", at_least=0, below=2**128)
     )
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM,)))
     canaries: list[Canary] = []

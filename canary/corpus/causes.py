@@ -12,7 +12,10 @@ from canary.corpus.discovery import Search
 from canary.corpus.occurrences import Finder
 from canary.statistics.numbers import plural
 
-__all__ = ["likely_causes"]
+__all__ = ["MOST_OTHERS", "Others", "likely_causes"]
+
+MOST_OTHERS = 1000
+"""Texts of the formats that are not of the set: no more are looked for."""
 
 _FIXED = 3
 """Characters of fixed text that a format needs, so that what looks like it is no accident."""
@@ -39,8 +42,29 @@ _FOLDS: tuple[tuple[str, Callable[[str], str]], ...] = (
 """What cleaning does to texts, the simplest first, and the function that undoes the difference."""
 
 
+class Others:
+    """The texts of the formats of a set that are not of the set: `texts`, filled by `look`."""
+
+    def __init__(self, canaries: CanarySet) -> None:
+        self.texts: set[str] = set()
+        self._known = {canaries.text(canary) for canary in canaries}
+        self._searches = [
+            (space, Search(space))
+            for space in canaries.formats
+            if len(space.prefix.strip()) + len(space.suffix.strip()) >= _FIXED
+        ]
+
+    def look(self, slots: Iterable[Slot]) -> None:
+        """Search a record."""
+        for slot in slots:
+            for space, search in self._searches:
+                if len(self.texts) < MOST_OTHERS:
+                    found = {space.candidate(fill) for fill in search(slot.text)} - self._known
+                    self.texts.update(sorted(found)[: MOST_OTHERS - len(self.texts)])
+
+
 def likely_causes(
-    records: Iterable[Sequence[Slot]], canaries: CanarySet, found: Mapping[str, int]
+    records: Iterable[Sequence[Slot]], canaries: CanarySet, found: Mapping[str, int], others: int
 ) -> tuple[str, ...]:
     """What has probably happened to a corpus whose canaries are not as they should be.
 
@@ -51,6 +75,8 @@ def likely_causes(
     canaries : CanarySet
     found : mapping of str to int
         Occurrences by id.
+    others : int
+        Texts of the same formats that are not of this set.
 
     Returns
     -------
@@ -63,11 +89,10 @@ def likely_causes(
     missing = [name for name, number in there.items() if number < expected[name]]
     if not missing:
         return _repeated(there, expected)
-    changed, others = _looked_for(records, canaries, missing)
-    if changed:
+    if changed := _changed(records, canaries, missing):
         return (changed,)
     if not any(there.values()):
-        return (others,) if others else ()
+        return (_another_run(others),) if others else ()
     if any(there[name] > expected[name] for name in there):
         return ()
     if all(number == 1 for number in there.values()):
@@ -90,52 +115,34 @@ def _repeated(there: Mapping[str, int], expected: Mapping[str, int]) -> tuple[st
     )
 
 
-def _looked_for(
-    records: Iterable[Sequence[Slot]], canaries: CanarySet, missing: Sequence[str]
-) -> tuple[str, str]:
-    """How the missing canaries are there, and what else looks like the set; "" for neither."""
+def _changed(records: Iterable[Sequence[Slot]], canaries: CanarySet, missing: Sequence[str]) -> str:
+    """In which form the missing canaries are there; "" if in none."""
     absent = set(missing)
     lost = [canary for canary in canaries.injected if canary.id in absent]
     finders = [_finder(canaries, lost, fold) for _, fold in _FOLDS]
     seen: list[Counter[str]] = [Counter() for _ in _FOLDS]
     exact = _finder(canaries, lost, str)
-    known = {canaries.text(canary) for canary in canaries}
-    searches = [
-        (space, Search(space))
-        for space in canaries.formats
-        if len(space.prefix.strip()) + len(space.suffix.strip()) >= _FIXED
-    ]
-    others: set[str] = set()
     for slots in records:
         for slot in slots:
             plain = exact.count([slot.text])
             for (_, fold), finder, count in zip(_FOLDS, finders, seen, strict=True):
                 count.update(finder.count([fold(slot.text)]) - plain)
-            for space, search in searches:
-                others.update(
-                    text
-                    for fill in search(slot.text)
-                    if (text := space.candidate(fill)) not in known
-                )
     most = max(map(len, seen))
     for (how, _), count in zip(_FOLDS, seen, strict=True):
         if most and len(count) == most:
             are = plural(len(count), "canary is", "canaries are")
             return (
                 f"{are} there {how}: something changed the texts after inject, so the model "
-                "was trained on other text than an audit would price",
-                "",
+                "was trained on other text than an audit would price"
             )
-    if not others:
-        return "", ""
-    return "", (
-        f"{plural(len(others), 'text')} of the same format {_is(len(others))} there with fills "
-        "that are not of this set, so this is probably the canary set of another run"
+    return ""
+
+
+def _another_run(others: int) -> str:
+    return (
+        f"{plural(others, 'text')} of the same format {'is' if others == 1 else 'are'} there with "
+        "fills that are not of this set, so this is probably the canary set of another run"
     )
-
-
-def _is(number: int) -> str:
-    return "is" if number == 1 else "are"
 
 
 def _finder(canaries: CanarySet, lost: Iterable[Canary], fold: Callable[[str], str]) -> Finder:

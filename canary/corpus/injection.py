@@ -260,4 +260,5 @@ def inject_file(
         mode=mode,
         separators=between,
         empty=placed.empty,
+        fingerprint=canaries.fingerprint,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Slot
-from canary.corpus.occurrences import find_canaries
+from canary.corpus.surroundings import Copies
 from canary.errors import UnsupportedError
 from canary.tokens.base import Encoding
 from canary.tokens.candidates import CandidateEncoder
@@ -32,7 +32,7 @@ class OwnTokens:
     def __init__(self, canaries: CanarySet, tokenizer: Any, context: str) -> None:
         self._tokenizer = as_tokenizer(tokenizer)
         texts = {canary.id: canaries.text(canary) for canary in canaries}
-        self._find = find_canaries(canaries, canaries)
+        self._copies = Copies(canaries)
         encoder = CandidateEncoder(self._tokenizer, context=context)
         own = encoder.encode(list(texts.values()))
         self._own = {
@@ -52,7 +52,7 @@ class OwnTokens:
         """
         found: Counter[str] = Counter()
         for slot in slots:
-            hits = self._find(slot.text)
+            hits, _ = self._copies.hits(slot.text)
             if not hits:
                 continue
             (encoding,) = self._tokenizer.encode([slot.text])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,22 @@ from canary.corpus.columns import Slot
 from canary.corpus.occurrences import Finder
 from canary.corpus.splicing import allot
 from canary.errors import CorpusError, InputError
-from canary.records.document import dump_document
+from canary.records.document import dump_document, load_document
 from canary.records.given import whole_number
+from canary.records.there import kind_there
 
-__all__ = ["Placements", "arrange", "assign", "by_canary", "check_drawn", "check_fresh"]
+__all__ = [
+    "Placements",
+    "arrange",
+    "assign",
+    "by_canary",
+    "check_drawn",
+    "check_fresh",
+    "check_not_injected",
+    "check_same_set",
+    "is_injected",
+    "manifest_of",
+]
 
 KIND = "canary placements"
 SCHEMA = 1
@@ -52,6 +65,8 @@ class Placements:
         into its context, as the model saw it.
     empty : tuple of str
         Columns in which the corpus has text and the canaries' own records have none.
+    fingerprint : str or None
+        Which set it was (`CanarySet.fingerprint`).
     """
 
     lines: Mapping[str, tuple[int, ...]]
@@ -61,6 +76,7 @@ class Placements:
     mode: str = "record"
     separators: tuple[str, str] | None = None
     empty: tuple[str, ...] = ()
+    fingerprint: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The places as plain data."""
@@ -70,12 +86,65 @@ class Placements:
             "mode": self.mode,
             "separators": self.separators and list(self.separators),
             "total_lines": self.total_lines,
+            "fingerprint": self.fingerprint,
             "lines": {name: list(numbers) for name, numbers in self.lines.items()},
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the places as versioned JSON, atomically, readable by its owner only."""
         dump_document(path, KIND, SCHEMA, self.to_dict(), private=True)
+
+
+def manifest_of(corpus: Path) -> Path:
+    """Where `canary inject` says where the copies in a corpus are."""
+    return corpus.parent / f"{corpus.name}.placements.json"
+
+
+def is_injected(corpus: Path) -> bool:
+    """Whether a manifest beside a corpus says that it holds canaries."""
+    return kind_there(manifest_of(corpus)) == KIND
+
+
+def check_not_injected(corpus: Path) -> None:
+    """Refuse a corpus that holds canaries already, of whatever set, by a CorpusError."""
+    if is_injected(corpus):
+        raise CorpusError(
+            f"canaries were injected into it already ({manifest_of(corpus)})",
+            cure="inject into the corpus without canaries (canary strip gives it back), one set "
+            "with all formats (canary generate FORMAT FORMAT); or remove that file, if it is of "
+            "an earlier corpus of this name",
+            where=str(corpus),
+        )
+
+
+def check_same_set(corpus: Path, canaries: CanarySet, file: Path) -> None:
+    """Refuse a set that is not the one that was injected into a corpus.
+
+    Parameters
+    ----------
+    corpus : Path
+        Only a manifest beside it is read.
+    canaries : CanarySet
+    file : Path
+        That of the set.
+
+    Raises
+    ------
+    CorpusError
+    RecordError
+        If the manifest is damaged.
+    """
+    if not is_injected(corpus):
+        return
+    manifest = manifest_of(corpus)
+    if load_document(manifest, KIND, SCHEMA).get("fingerprint") != canaries.fingerprint:
+        raise CorpusError(
+            f"is not the canary set that was injected into {corpus}, as {manifest} says, or was "
+            "changed since",
+            cure="name the set that was injected, as canary generate wrote it; or remove that "
+            "file, if it is of an earlier corpus of this name",
+            where=str(file),
+        )
 
 
 def check_drawn(canaries: CanarySet) -> None:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.causes import likely_causes
+from canary.corpus.causes import MOST_OTHERS, Others, likely_causes
 from canary.corpus.columns import Column, column_names, copies_in
 from canary.corpus.lines import Progress
-from canary.corpus.occurrences import find_canaries
 from canary.corpus.own_tokens import OwnTokens
 from canary.corpus.slots import corpus_slots
+from canary.corpus.surroundings import Copies
 from canary.corpus.tables import SPLIT
 from canary.errors import CorpusError, InputError, RecordError
 from canary.records.document import load_document
 from canary.records.fields import from_fields
 from canary.records.sealing import sealed
-from canary.statistics.numbers import clean
+from canary.statistics.numbers import clean, plural
 
 __all__ = ["KIND", "SCHEMA", "Count", "Verification", "verify"]
 
@@ -42,15 +43,18 @@ class Count:
     expected : int
         Copies that were to be injected; 0 for a control.
     found : int
-        Occurrences of the candidate's text.
+        Occurrences of the candidate's text that stand alone: 1234 is not in 12345.
     intact : int or None
         Those that have the canary's own tokens; None if no tokenizer was given.
+    longer : int
+        Occurrences within longer runs of letters or digits, which are no copies.
     """
 
     id: str
     expected: int
     found: int
     intact: int | None = None
+    longer: int = 0
 
     @property
     def ok(self) -> bool:
@@ -71,9 +75,17 @@ class Verification:
     records : int
         Records that were searched.
     formats : tuple of str
-        The formats of the canary set; none where an earlier version wrote it.
+        The formats of the canary set.
     causes : tuple of str
         What has probably happened to the corpus, where there are departures that point to it.
+    fingerprint : str
+        Which set it was (`CanarySet.fingerprint`).
+    before : str
+        What comes before the copies, in a sentence without a person's text.
+    others : int
+        Different texts of the same formats that are not of this set; counted up to 1,000.
+    file : str
+        The file that it was read from.
     """
 
     canaries: tuple[Count, ...]
@@ -81,6 +93,10 @@ class Verification:
     records: int
     formats: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
+    fingerprint: str = ""
+    before: str = ""
+    others: int = 0
+    file: str = field(default="", compare=False)
 
     @property
     def ok(self) -> bool:
@@ -95,7 +111,8 @@ class Verification:
     def summary(self) -> str:
         """A few lines for a terminal, with ids and no secrets."""
         if self.ok:
-            return f"{_number(self.records, 'record')}: {self._as_expected()}"
+            line = f"{plural(self.records, 'record')}: {self._as_expected()}"
+            return "\n".join([line, *self._beside()])
         searched = f"{len(self.canaries):,} canaries and controls in {self.records:,} records"
         departures = self.departures
         lines = [f"{searched}: {len(departures):,} not found as often as expected"]
@@ -107,12 +124,31 @@ class Verification:
         lines += [
             f"  {name:<{width}}  expected {count.expected:,}, found {count.found:,}"
             + ("" if count.intact is None else f", {count.intact:,} with its own tokens")
+            + (f", {count.longer:,} within longer runs of characters" if count.longer else "")
             for name, count in zip(names, shown, strict=True)
         ]
         if len(departures) > _SHOWN:
             lines.append(f"  and {len(departures) - _SHOWN:,} more")
-        lines += [f"likely cause: {clean(cause)}" for cause in self.causes]
-        return "\n".join(lines)
+        lines += self._beside()
+        return "\n".join([*lines, *(f"likely cause: {clean(cause)}" for cause in self.causes)])
+
+    def _beside(self) -> Iterator[str]:
+        """What else the reader must know, a line each."""
+        if self.before:
+            yield clean(self.before)
+        if longer := sum(count.longer for count in self.canaries):
+            yield (
+                f"{plural(longer, 'occurrence')} within longer runs of characters (1234 in 12345) "
+                f"{'is' if longer == 1 else 'are'} not counted"
+            )
+        if self.others and not self.causes:
+            least = "at least " if self.others == MOST_OTHERS else ""
+            are = "is" if self.others == 1 else "are"
+            yield (
+                f"note: {least}{plural(self.others, 'other text')} of these formats {are} in it, "
+                "perhaps of another canary set: a model that memorized such texts ranks them "
+                "before these canaries, whose exposure comes out too low"
+            )
 
     def _as_expected(self) -> str:
         """What was found where everything is as it should be."""
@@ -120,11 +156,11 @@ class Verification:
         absent = len(self.canaries) - len(found)
         told = []
         if found:
-            copies = _number(sum(count.found for count in found), "copy", "copies")
+            copies = plural(sum(count.found for count in found), "copy", "copies")
             whole = ", each with its own tokens" if found[0].intact is not None else ""
-            told.append(f"{_number(len(found), 'canary', 'canaries')} ({copies}) found{whole}")
+            told.append(f"{plural(len(found), 'canary', 'canaries')} ({copies}) found{whole}")
         if absent:
-            told.append(f"{_number(absent, 'control')} absent")
+            told.append(f"{plural(absent, 'control')} absent")
         return "; ".join(told)
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,6 +171,9 @@ class Verification:
             "records": self.records,
             "formats": list(self.formats),
             "causes": list(self.causes),
+            "fingerprint": self.fingerprint,
+            "before": self.before,
+            "others": self.others,
             "canaries": [
                 {key: value for key, value in asdict(count).items() if value is not None}
                 for count in self.canaries
@@ -153,19 +192,23 @@ class Verification:
         document = load_document(path, KIND, SCHEMA)
         try:
             counts = tuple(from_fields(Count, count) for count in document["canaries"])
-            formats = tuple(map(str, document.get("formats", ())))
-            causes = tuple(map(str, document.get("causes", ())))
-            return cls(counts, str(document["column"]), int(document["records"]), formats, causes)
+            return cls(
+                counts,
+                str(document["column"]),
+                int(document["records"]),
+                tuple(map(str, document["formats"])),
+                tuple(map(str, document["causes"])),
+                str(document["fingerprint"]),
+                str(document["before"]),
+                int(document["others"]),
+                str(path),
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(
                 f"is not a whole verification ({type(error).__name__}: {error})",
                 cure="run canary verify --json again",
                 where=str(Path(path)),
             ) from error
-
-
-def _number(count: int, one: str, several: str = "") -> str:
-    return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
 @sealed
@@ -225,14 +268,16 @@ def verify(
             cure="count them with discover",
         )
     records, where = corpus_slots(corpus, names, split, file_format, progress)
-    find = find_canaries(canaries, canaries)
+    copies = Copies(canaries)
+    others = Others(canaries)
     own = None if tokenizer is None else OwnTokens(canaries, tokenizer, context)
     found: Counter[str] = Counter()
     intact: Counter[str] = Counter()
     count = 0
     for slots in records:
         count += 1
-        here = copies_in(slots, names, lambda some: find.count(slot.text for slot in some))
+        others.look(slots)
+        here = copies_in(slots, names, copies.count)
         if here:
             found.update(here)
             if own is not None:
@@ -247,11 +292,15 @@ def verify(
                 canary.repetitions,
                 found[canary.id],
                 None if own is None else intact[canary.id],
+                copies.longer[canary.id],
             )
             for canary in canaries
         ),
         column=", ".join(names),
         records=count,
         formats=tuple(format.text for format in canaries.formats),
-        causes=likely_causes(again, canaries, found),
+        causes=likely_causes(again, canaries, found, len(others.texts)),
+        fingerprint=canaries.fingerprint or "",
+        before=copies.preceded(context),
+        others=len(others.texts),
     )

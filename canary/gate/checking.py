@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -19,9 +19,9 @@ from canary.gate.evidence import check_level, controls, evidence
 from canary.gate.exposures import check_limit, largest, medians
 from canary.gate.extractions import extracted
 from canary.gate.starts import start_of
+from canary.gate.surviving import in_training, lost_in
 from canary.gate.telling import tell
 from canary.gate.verdict import Finding, Policy, Verdict
-from canary.records.fields import brief
 from canary.records.given import (
     as_real,
     file_path,
@@ -40,12 +40,6 @@ Statistic = Literal["median", "maximum"]
 
 _MEDIAN_CONFIDENCE = 0.9
 _EPSILON_CONFIDENCE = 0.95
-_NOT_VERIFIED = (
-    "nothing here shows that the canaries were in the training data, and without them any model "
-    "passes: give --verification what canary verify --json printed of that corpus, or in Python "
-    "verification what canary.verify returned"
-)
-"""What a check that passed without a verification does not know."""
 
 
 def check(
@@ -101,7 +95,7 @@ def check(
         of them. All unless given.
     verification : Verification, optional
         What `canary.verify` found in the corpus of the training. If canaries did not survive
-        there, nothing can be said.
+        there, no model passes; one that memorized them is memorized all the same.
     confidence : float, optional
         With which either verdict on an exposure is right, 0.9 unless given, and a bound on
         epsilon, 0.95 unless given. It is that of each number of copies by itself: see Notes.
@@ -119,10 +113,11 @@ def check(
     InputError
         If no limit is given, `canaries`, `guesses` or `delta` without `max_epsilon`, one is out
         of range or cannot be exceeded in the space, there is no canary of a number of copies,
-        canaries were left out of the corpus on purpose, the verification is of other canaries,
+        canaries were left out of the corpus on purpose, the verification is of another set,
         or the audit extracted nothing and `no_extraction` is given.
     EstimationError
-        If canaries did not survive, or p-values of natural secrets were asked for.
+        If canaries did not survive and none is memorized, or p-values of natural secrets were
+        asked for.
     RecordError
         If the baseline is missing, damaged or too new.
 
@@ -170,8 +165,6 @@ def check(
         of_kind(verification, Verification, "verification", cure=cure)
     if canaries is not None:
         canary_set(canaries)
-    if verification is not None:
-        _check_survived(verification, audits)
     findings: list[Finding] = []
     for number, one in enumerate(audits, 1):
         groups = _groups(one, repetitions)
@@ -198,11 +191,10 @@ def check(
         before = _before(baseline)
         findings.append(more_than(Baseline.of(audits), before, repetitions=repetitions, seed=seed))
     verdict = Verdict(tuple(findings), undecided, _notes(audits))
-    injected = not all(one.natural for one in audits)  # no verification speaks of what was found
+    more = in_training(verdict, audits, verification)
     if verdict:
-        more = (_NOT_VERIFIED,) if verification is None and injected else ()
-        verdict = replace(verdict, notes=(*verdict.notes, *_left_out(audits, repetitions), *more))
-    return tell(verdict)
+        more = (*_left_out(audits, repetitions), *more)
+    return tell(replace(verdict, notes=(*verdict.notes, *more)))
 
 
 def new_baseline(
@@ -228,8 +220,8 @@ def new_baseline(
     given = _audits(audits)
     for one in given:
         _groups(one, None)
-    if verification is not None:
-        _check_survived(verification, given)
+    if verification is not None and (lost := lost_in(verification, given)) is not None:
+        raise lost
     for one in given:
         alike = controls(one)
         if alike is not None and alike.outcome != "passed":
@@ -344,52 +336,6 @@ def _groups(audit: Audit, wanted: Sequence[int] | None) -> list[int]:
             where="repetitions",
         )
     return asked
-
-
-def _check_survived(verification: Verification, audits: Sequence[Audit]) -> None:
-    """Refuse audits whose canaries are not in the corpus as they should be."""
-    counts = {count.id: count for count in verification.canaries}
-    for audit in audits:
-        if audit.natural:
-            raise InputError(
-                "natural secrets were found in the corpus and not injected, so no verification "
-                "speaks of them",
-                cure="leave the verification out",
-                where="verification",
-            )
-        mine = {c.id: c.repetitions for c in audit.canaries}
-        if differs := _other_set(verification, audit, mine):
-            raise InputError(
-                f"the verification is of another canary set than the audit: {differs}",
-                cure="verify the corpus of the training with the set that was audited "
-                "(canary verify --json)",
-                where="verification",
-            )
-        lost = [counts[name] for name in mine if not counts[name].ok]
-        if lost:
-            first = lost[0]
-            whole = "" if first.intact is None else f", {count(first.intact)} with its own tokens"
-            raise EstimationError(
-                f"{count(len(lost))} of {plural(len(mine), 'canary', 'canaries')} did not survive "
-                f"as they should: {brief(first.id)} was to stand {count(first.expected)} times "
-                f"in the corpus and stood there {count(first.found)} times{whole}",
-                cure="inject into a fresh corpus, keep de-duplication and filters away from it, "
-                "train and audit again",
-                where="verification",
-            )
-
-
-def _other_set(verification: Verification, audit: Audit, copies: Mapping[str, int]) -> str:
-    """In what a verification and an audit cannot be of the same canary set; "" if they can."""
-    theirs = {count.id: count.expected for count in verification.canaries}
-    if len(theirs) != len(copies):
-        return f"it has {count(len(theirs))} canaries and controls, the audit {count(len(copies))}"
-    if theirs != copies:
-        return "ids or numbers of copies differ"
-    if set(verification.formats) != {format.format for format in audit.formats}:
-        named = ", ".join(map(brief, verification.formats)) or "not named"
-        return f"the formats of the verification are {named}"
-    return ""
 
 
 def _notes(audits: Sequence[Audit]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from canary.audits.result import Audit, CanaryResult
+from canary.audits.result import CANARY_SET, Audit, CanaryResult
 from canary.corpus.canaries import CanarySet
 from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome
@@ -109,9 +109,14 @@ def epsilon_bound(
         )
     mine = [(c.id, c.format, c.repetitions) for c in canaries]
     theirs = [(c.id, c.format, c.repetitions) for c in audit.canaries]
-    if mine != theirs or [f.text for f in canaries.formats] != [f.format for f in audit.formats]:
+    named = audit.settings.get(CANARY_SET)
+    if (
+        mine != theirs
+        or [f.text for f in canaries.formats] != [f.format for f in audit.formats]
+        or named != canaries.fingerprint
+    ):
         raise InputError(
-            "the canary set is not the one that was audited",
+            f"the canary set is not the one that was audited in {audit.file or 'this audit'}",
             cure="give the set that canary audit was given",
             where="canaries",
         )

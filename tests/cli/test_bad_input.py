@@ -241,7 +241,7 @@ TABLE = {
         ("--controls", "greater than or equal to 0"),
     ),
     "negative seed": (nothing, (*GENERATE, "--seed", "-1"), ("--seed", "equal to 0")),
-    "too large a seed": (nothing, (*GENERATE, "--seed", f"{2**63}"), ("less than 2^63",)),
+    "too large a seed": (nothing, (*GENERATE, "--seed", f"{2**128}"), ("less than 2^128",)),
     "negative seed, inject": (nothing, (*INJECT, "--seed", "-1"), ("--seed", "equal to 0")),
     "negative seed, audit": (nothing, (*AUDIT, "--seed", "-1"), ("--seed", "equal to 0")),
     "negative draws": (nothing, (*AUDIT, "--draws", "-1"), ("--draws", "equal to 1")),

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from command_line import files
-from gate_audits import TEXT, exact, extraction
+from gate_audits import SET, TEXT, exact, extraction
 
 from canary.corpus.canaries import generate
 
@@ -36,7 +36,7 @@ def audits(tmp_path, monkeypatch):
 def test_exit_codes_and_one_line(command, audits, name, code):
     outcome = command("check", f"{name}.json", *LIMIT)
     assert (outcome.code, outcome.out) == (code, "")
-    assert len(outcome.err.splitlines()) == (2 if name == "passed" else 1)
+    assert len(outcome.err.splitlines()) == (3 if name == "passed" else 1)
     unverified = "note: nothing here shows that the canaries were in the training data"
     assert (unverified in outcome.err) == (name == "passed")
     assert ("give --verification what canary verify --json printed" in outcome.err) == (code == 0)
@@ -109,6 +109,10 @@ LOST = {
     "column": "text",
     "records": 5,
     "formats": [TEXT],
+    "causes": [],
+    "fingerprint": SET,
+    "before": "",
+    "others": 0,
     "canaries": [{"id": f"canary-{i}", "expected": 1, "found": 0} for i in range(1, 9)]
     + [{"id": f"control-{i}", "expected": 0, "found": 0} for i in range(1, 5)],
 }
@@ -170,15 +174,28 @@ def test_seeds_of_a_way_of_training(command, audits):
 def test_verification(command, audits):
     chosen = generate(TEXT, repetitions=[1], per_repetition=8, controls=4, seed=0)
     chosen.save("canaries.json")
+    for name, bits in (("passed", 1.0), ("memorized", 20.0)):
+        groups = {1: [bits] * 8, 0: [1.0] * 4}
+        exact(groups, canary_set=chosen.fingerprint).save(f"{name}.json")
     rows = [json.dumps({"text": chosen.text(c)}) + "\n" for c in chosen.injected]
     for name, kept in (("whole", rows), ("lost", rows[:-2])):
         Path(f"{name}.jsonl").write_text("".join(kept))
         found = command("verify", f"{name}.jsonl", "--canaries", "canaries.json", "--json")
         Path(f"{name}.json").write_text(found.out)
-    assert command("check", "passed.json", *LIMIT, "--verification", "whole.json").code == 0
+    passed = command("check", "passed.json", *LIMIT, "--verification", "whole.json")
+    assert passed.code == 0
+    assert "note: 8 of 8 canaries (8 copies) are in the corpus of whole.json; it" in passed.err
     outcome = command("check", "passed.json", *LIMIT, "--verification", "lost.json")
     assert outcome.code == 2
     assert "2 of 12 canaries did not survive" in outcome.err
+    memorized = command("check", "memorized.json", *LIMIT, "--verification", "lost.json")
+    assert memorized.code == 1
+    assert "2 of 12 canaries did not survive" in memorized.err
+    assert "so this is not the file that the training read" in memorized.err
+    exact(PASSED).save("other.json")
+    other = command("check", "other.json", *LIMIT, "--verification", "whole.json")
+    assert other.code == 2
+    assert "--verification: whole.json is of another canary set than other.json" in other.err
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from canary.corpus.canaries import generate
+from canary.corpus.canaries import CanarySet, generate
 
 CANARIES = ("--canaries", "canaries.json")
 
@@ -21,13 +21,51 @@ def _others():
 
 
 def test_a_set_that_was_never_injected_is_not_stripped(command, workplace):
-    for corpus in ("corpus.jsonl", "new.jsonl"):
-        _others() if not Path("others.json").exists() else None
-        stripped = command("strip", corpus, "--canaries", "others.json", "--out", "back.jsonl")
-        assert stripped.code == 2
-        assert "holds none of the canaries of this set" in stripped.err
-        assert not Path("back.jsonl").exists()
-        command("inject", "corpus.jsonl", *CANARIES, "--out", "new.jsonl")
+    _others()
+    words = ("--canaries", "others.json", "--out", "back.jsonl")
+    stripped = command("strip", "corpus.jsonl", *words)
+    assert stripped.code == 2
+    assert "holds none of the canaries of this set" in stripped.err
+    assert not Path("back.jsonl").exists()
+
+
+def test_a_set_that_is_not_that_of_the_manifest_is_refused(command, workplace):
+    """Drawn with another seed, or edited: ids and copies are the same."""
+    _others()
+    edited = Path("canaries.json").read_text()
+    fill = json.loads(edited)["canaries"][0]["fill"]
+    Path("edited.json").write_text(edited.replace(fill, fill[::-1]))
+    command("inject", "corpus.jsonl", *CANARIES, "--out", "new.jsonl")
+    for name in ("others.json", "edited.json"):
+        for words in (("verify", "new.jsonl"), ("strip", "new.jsonl", "--out", "back.jsonl")):
+            refused = command(*words, "--canaries", name)
+            assert refused.code == 2
+            assert (
+                f"{name}: is not the canary set that was injected into new.jsonl, as "
+                "new.jsonl.placements.json says, or was changed since; name the set"
+            ) in refused.err
+    assert not Path("back.jsonl").exists()
+    assert command("verify", "new.jsonl", *CANARIES).code == 0
+    kept = json.loads(Path("new.jsonl.placements.json").read_text())
+    assert kept["fingerprint"] == CanarySet.load("canaries.json").fingerprint
+
+
+def test_a_corpus_that_holds_canaries_takes_no_others(command, workplace):
+    _others()
+    command("inject", "corpus.jsonl", *CANARIES, "--out", "new.jsonl")
+    words = ("--canaries", "others.json", "--out", "both.jsonl")
+    refused = command("inject", "new.jsonl", *words)
+    assert refused.code == 2
+    assert "new.jsonl: canaries were injected into it already (new.jsonl.pla" in refused.err
+    assert not Path("both.jsonl").exists()
+    found = command("discover", "new.jsonl", "The code is {digit:9}", "--out", "found.json")
+    assert "note: canaries were injected into new.jsonl (new.jsonl.placements" in found.err
+    Path("new.jsonl.placements.json").unlink()
+    assert command("inject", "new.jsonl", *words).code == 0
+    Path("both.jsonl.placements.json").unlink()
+    both = command("verify", "both.jsonl", *CANARIES, "--json")
+    assert (both.code, both.document["others"]) == (0, 4)
+    assert "note: 4 other texts of these formats are in it, perhaps of another" in both.err
 
 
 def test_a_corpus_that_lost_copies_is_stripped_with_a_note(command, workplace):
@@ -42,6 +80,7 @@ def test_a_corpus_that_lost_copies_is_stripped_with_a_note(command, workplace):
 def test_verify_says_why_in_its_error(command, workplace):
     _others()
     command("inject", "corpus.jsonl", *CANARIES, "--out", "new.jsonl")
+    Path("new.jsonl.placements.json").unlink()
     wrong = command("verify", "new.jsonl", "--canaries", "others.json", "--json")
     assert wrong.code == 2
     assert "probably the canary set of another run" in wrong.err.splitlines()[-1]

@@ -48,7 +48,8 @@ def test_records_of_their_own_have_their_tokens(tokenizer):
     assert result.ok
     assert [c.intact for c in result.canaries] == [c.repetitions for c in CANARIES]
     assert result.summary().endswith(
-        "4 canaries (8 copies) found, each with its own tokens; 16 controls absent"
+        "4 canaries (8 copies) found, each with its own tokens; 16 controls absent\n"
+        "all 8 copies begin their text"
     )
 
 
@@ -89,6 +90,7 @@ def test_text_that_was_glued_to_a_copy_is_seen():
         "expected": 1,
         "found": 1,
         "intact": 0,
+        "longer": 0,
     }
 
 

@@ -41,16 +41,25 @@ def test_what_was_injected_is_found(tmp_path):
     assert result.records == 20 + sum(c.repetitions for c in canaries)
     # Two formats: 8 canaries of each of 1, 4, 16 and 64 copies, and 16 controls.
     assert result.summary() == (
-        "1,380 records: 64 canaries (1,360 copies) found; 32 controls absent"
+        "1,380 records: 64 canaries (1,360 copies) found; 32 controls absent\n"
+        "all 1,360 copies begin their text"
     )
 
 
 def test_what_is_not_there_is_not_named(tmp_path):
     corpus = _write(tmp_path / "x.jsonl", "code 1")
-    for repetitions, told in ((1, "1 canary (1 copy) found"), (0, "1 control absent")):
+    for repetitions, told in (
+        (1, "1 canary (1 copy) found\n1 copy begins its text"),
+        (
+            0,
+            "1 control absent\nnote: 1 other text of these formats is in it, perhaps of another "
+            "canary set",
+        ),
+    ):
         fill = "1" if repetitions else "2"
         canaries = CanarySet((Format("code {digit:1}"),), (Canary("c", 0, fill, repetitions),), 0)
-        assert verify(corpus, canaries).summary() == f"1 record: {told}"
+        summary = verify(corpus, canaries).summary()
+        assert summary.partition(": a model that")[0] == f"1 record: {told}"
 
 
 def test_departures_are_named(tmp_path):
@@ -64,10 +73,16 @@ def test_departures_are_named(tmp_path):
         "  canary-1   expected 2, found 3",
         "  canary-2   expected 2, found 1",
         "  control-1  expected 0, found 1",
+        "4 copies follow texts with no common end",
     ]
     data = result.to_dict()
     assert (data["ok"], data["column"], data["records"]) == (False, "text", 4)
-    assert data["canaries"][3] == {"id": "control-2", "expected": 0, "found": 0}
+    assert data["canaries"][3] == {
+        "id": "control-2",
+        "expected": 0,
+        "found": 0,
+        "longer": 0,
+    }
     shown = result.summary() + json.dumps(data) + repr(result)
     assert not any(canary.fill in shown for canary in canaries)
 
@@ -87,9 +102,9 @@ def test_a_long_summary_is_cut():
 
 
 def test_overlapping_occurrences_count(tmp_path):
-    # "aba" begins at 0, 2 and 4 of "abababa"; "bab" at 1 and 3; "aa." nowhere.
-    corpus = _write(tmp_path / "x.jsonl", "abababa", "a.")
-    found = [count.found for count in verify(corpus, _set("aba", "bab", "aa.")).canaries]
+    # "-b-" begins at 0, 2 and 4 of "-b-b-b-"; "b-b" at 1 and 3; "--." nowhere.
+    corpus = _write(tmp_path / "x.jsonl", "-b-b-b-", "-.")
+    found = [count.found for count in verify(corpus, _set("-b-", "b-b", "--.")).canaries]
     assert found == [3, 2, 0]
 
 
@@ -126,8 +141,17 @@ def test_the_texts_are_searched_not_how_a_dataset_shows_them():
 def test_counts_are_those_of_brute_force(words, texts):
     words = [a for a in words if not any(a in b for b in words if b != a)]
     result = verify(Dataset.from_dict({"text": texts}), _set(*words))
-    expected = [
-        sum(text.startswith(word, at) for text in texts for at in range(len(text)))
-        for word in words
-    ]
-    assert [count.found for count in result.canaries] == expected
+    held = {char for word in words for char in word if char.isalnum()}
+    for word, count in zip(words, result.canaries, strict=True):
+        found = [
+            (text[at - 1 : at], word, text[at + len(word) :][:1])
+            for text in texts
+            for at in range(len(text))
+            if text.startswith(word, at)
+        ]
+        alone = [
+            not (before in held and word[0].isalnum())
+            and not (after in held and word[-1].isalnum())
+            for before, _, after in found
+        ]
+        assert (count.found, count.longer) == (sum(alone), len(alone) - sum(alone))

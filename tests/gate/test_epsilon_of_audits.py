@@ -30,7 +30,7 @@ def audited(canaries, bits):
         CanaryResult(c.id, c.format, c.repetitions, 30.0 - b, 9.0, e, None)
         for c, b, e in zip(canaries, bits, by_bits(bits), strict=True)
     ]
-    return assembled(found, [space()])
+    return assembled(found, [space()], canary_set=canaries.fingerprint)
 
 
 def told(canaries, rng, epsilon):

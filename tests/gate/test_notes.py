@@ -7,7 +7,7 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
-from gate_audits import exact
+from gate_audits import SET, exact
 
 from canary.corpus.verification import Count, Verification
 from canary.gate.checking import check
@@ -17,6 +17,11 @@ from canary.reports.html import render
 from canary.reports.verdicts import explained, junit, markdown
 
 UNVERIFIED = "nothing here shows that the canaries were in the training data"
+UNLEARNED = (
+    "even the canaries with 4 copies do not look learned (p = 0.8), and a model that never read "
+    "the corpus would look the same: to make sure, add canaries with many more copies (generate "
+    "--repetitions), which a model that read them has learned"
+)
 START, TOKENIZER = "no start token was given", "the tokenizer was <trained> on them"
 
 
@@ -27,21 +32,36 @@ def noted(*notes, bits=1.0, copies=4):
 
 def verified(audit):
     counts = tuple(Count(c.id, c.repetitions, c.repetitions) for c in audit.canaries)
-    return Verification(counts, "text", 99, tuple(one.format for one in audit.formats))
+    formats = tuple(one.format for one in audit.formats)
+    return Verification(counts, "text", 99, formats, fingerprint=SET, file="verify.json")
 
 
 def test_a_pass_without_a_verification_says_what_it_does_not_know():
     audit = exact({4: [1.0] * 8, 0: [1.0] * 4})
-    (note,) = check(audit, max_exposure_bits=10).notes
+    note, unlearned = check(audit, max_exposure_bits=10).notes
     assert note.startswith(UNVERIFIED)
-    assert check(audit, max_exposure_bits=10, verification=verified(audit)).notes == ()
+    assert unlearned == UNLEARNED
     assert check(exact({4: [20.0] * 8}), max_exposure_bits=10).notes == ()
+
+
+def test_a_pass_with_a_verification_says_what_that_shows():
+    audit = exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4})
+    (note,) = check(audit, max_exposure_bits=10, verification=verified(audit)).notes
+    assert note == (
+        "16 of 16 canaries (40 copies) are in the corpus of verify.json; it does not show that "
+        "this model was trained on that corpus"
+    )
+    learned = exact({1: [20.0] * 8, 4: [20.0] * 8})
+    assert check(learned, max_exposure_bits=10, verification=verified(learned)).notes == ()
+    never = exact({1: [1.0] * 8, 4: [1.0] * 8, 0: [1.0] * 4})
+    verdict = check(never, max_exposure_bits=10, verification=verified(never))
+    assert verdict.notes == (note, UNLEARNED)
 
 
 def test_a_pass_says_which_canaries_it_does_not_speak_of():
     audit = exact({1: [1.0] * 8, 4: [20.0] * 8, 16: [20.0] * 8, 0: [1.0] * 4})
     options = {"max_exposure_bits": 10, "verification": verified(audit)}
-    (note,) = check(audit, repetitions=[1], **options).notes
+    note, _ = check(audit, repetitions=[1], **options).notes
     assert note.startswith("canaries with 4, 16 copies were left out, as was asked")
     assert check(audit, repetitions=[1, 4], **options).notes == ()  # it did not pass
 
@@ -56,9 +76,9 @@ def test_an_undecided_verdict_that_counts_as_a_pass_says_what_it_does_not_know()
 def test_a_verdict_has_the_notes_of_its_audit():
     audit = noted(START, TOKENIZER)
     verdict = check(audit, max_exposure_bits=10, verification=verified(audit))
-    assert verdict.notes == audit.notes == (START, TOKENIZER)
-    assert verdict.summary().splitlines()[-2:] == [f"note: {START}", f"note: {TOKENIZER}"]
-    assert json.loads(json.dumps(verdict.to_dict()))["notes"] == [START, TOKENIZER]
+    assert verdict.notes[:2] == audit.notes == (START, TOKENIZER)
+    assert verdict.summary().splitlines()[2:4] == [f"note: {START}", f"note: {TOKENIZER}"]
+    assert json.loads(json.dumps(verdict.to_dict()))["notes"][:2] == [START, TOKENIZER]
     assert verdict  # notes decide nothing
 
 
@@ -76,7 +96,8 @@ def test_every_face_of_a_verdict_shows_them(bits, policy):
     verdict = check(audit, max_exposure_bits=10, undecided=policy)
     unverified = [note for note in verdict.notes if note.startswith(UNVERIFIED)]
     assert len(unverified) == bool(verdict)
-    notes = [START, TOKENIZER, *unverified]
+    notes = list(verdict.notes)
+    assert notes[:2] == [START, TOKENIZER]
     (case,) = ET.fromstring(junit(verdict)).findall("testsuite/testcase")
     properties = [p.get("value") for p in case.findall("properties/property[@name='note']")]
     assert properties == notes

@@ -92,7 +92,8 @@ def bound(seed, *, noise, share=1.0, guesses=60):
         CanaryResult(c.id, 0, c.repetitions, float(p), 0.0, e, None)
         for c, p, e in zip(canaries, px, found, strict=True)
     ]
-    audit = assembled(results, [space(method=UNIFORM_DRAWS, draws=DRAWS)])
+    drawn = space(method=UNIFORM_DRAWS, draws=DRAWS)
+    audit = assembled(results, [drawn], canary_set=canaries.fingerprint)
     return epsilon_bound(audit, canaries, guesses=guesses, delta=DELTA)
 
 

@@ -13,6 +13,7 @@ from canary.statistics.result import ENUMERATION, UNIFORM_DRAWS
 
 SIZE = 10**9
 TEXT = "The random number is {digit:9}"
+SET = "5e7" * 21 + "a"  # the fingerprint of a canary set
 
 
 def _histogram():
@@ -81,7 +82,7 @@ def assembled(
         injected_p=None if natural else combined_p(injected),
         controls_p=combined_p([c for c in canaries if not c.repetitions]),
         model={"name": "checkpoint", "fingerprint": fingerprint, "dtype": "float32"},
-        settings={"method": "auto", "seed": 0, **settings},
+        settings={"method": "auto", "seed": 0, "canary_set": SET, **settings},
         extractions=tuple(extractions),
     )
 
