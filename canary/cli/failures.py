@@ -36,7 +36,8 @@ def by_flags(command: Callable[..., None]) -> Iterator[None]:
         if led and (flag := flags.get(led[2])):
             error.problem = f"{led[1]}{flag}{error.problem[led.end() :]}"
         if named:
-            argument = re.compile(rf"(?<![-\w.])({'|'.join(named)})(?![-\w])")
+            # "file_format (--file-format)" names the option already.
+            argument = re.compile(rf"(?<![-\w.])({'|'.join(named)})(?![-\w])(?: \(--[-a-z]+\))?")
             error.problem = argument.sub(lambda m: flags[m[1]], error.problem)
             error.cure = argument.sub(lambda m: flags[m[1]], error.cure)
         error.args = (error.problem,)

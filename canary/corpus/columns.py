@@ -147,7 +147,7 @@ def check_beside(
     if found and mode != "record":
         raise InputError(
             "texts beside a canary were given, but a spliced one has its host's beside it",
-            cure="leave beside out, or inject records (mode='record')",
+            cure="leave beside (--beside) out, or inject records (--mode record)",
         )
     for name, text in found:
         if name in names or not isinstance(name, str) or not isinstance(text, str) or not text:

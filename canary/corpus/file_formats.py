@@ -71,7 +71,7 @@ def check_target(source: Path, target: Path, format: str) -> None:
     if promised not in (None, format):
         raise OutputError(
             f"its name says {promised}, but the corpus is {format}",
-            cure="give it the ending of the corpus",
+            cure="give it the ending of the corpus, or correct file_format (--file-format)",
             where=str(target),
         )
     if format == "parquet" and compression_of(target):

@@ -109,7 +109,7 @@ def inject(
     copy stands beside a row whose content occurs once, and is read exactly as often.
     Inject before it is split by node, not after.
     """
-    check_mode(mode)
+    check_mode(mode, separators)
     check_drawn(canaries)
     names = column_names(column)
     between = check_separators(separators) if mode == "splice" else None
@@ -232,7 +232,7 @@ def inject_file(
     bytes for each record where canaries are spliced, whatever else the size of the corpus.
     """
     source, target = Path(source), Path(target)
-    check_mode(mode)
+    check_mode(mode, separators)
     check_drawn(canaries)
     names = column_names(column)
     regular_size(source)

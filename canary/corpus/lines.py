@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from canary.corpus.columns import Edit, Shape, Slot
 from canary.corpus.compression import READ_ERRORS, compression_of, open_reader
 from canary.errors import CorpusError
+from canary.records.there import kind_there
 
 __all__ = [
     "Layout",
@@ -117,7 +118,7 @@ def regular_size(path: Path) -> int:
     Raises
     ------
     CorpusError
-        If there is no such file.
+        If there is no such file, or it is a document of canary.
     """
     try:
         status = path.stat()
@@ -128,6 +129,12 @@ def regular_size(path: Path) -> int:
         raise CorpusError(
             f"is {what}; a file was expected",
             cure="name a file on disk",
+            where=str(path),
+        )
+    if (kind := kind_there(path) or "").startswith("canary "):
+        raise CorpusError(
+            f"is a {kind} document, and a corpus was expected",
+            cure="name the corpus: JSON lines, CSV, text or Parquet",
             where=str(path),
         )
     return status.st_size

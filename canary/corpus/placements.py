@@ -134,7 +134,7 @@ def check_same_set(corpus: Path, canaries: CanarySet, file: Path) -> None:
     RecordError
         If the manifest is damaged.
     """
-    if not is_injected(corpus):
+    if canaries.natural or not is_injected(corpus):
         return
     manifest = manifest_of(corpus)
     if load_document(manifest, KIND, SCHEMA).get("fingerprint") != canaries.fingerprint:
@@ -159,6 +159,7 @@ def check_drawn(canaries: CanarySet) -> None:
         raise InputError(
             "natural secrets stand in the corpus already and are not injected or stripped",
             cure="generate canaries; audit takes natural secrets as they are",
+            where="canaries",
         )
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Edit, Shape, Slot, edit_text
 from canary.corpus.occurrences import Finder, find_canaries
+from canary.corpus.surroundings import Copies
 from canary.errors import CorpusError, InputError
 from canary.records.given import whole_number
 
@@ -48,10 +49,16 @@ _TRIES = 16
 _GOLDEN = 0.6180339887498949
 
 
-def check_mode(mode: str) -> None:
-    """Check that `mode` is one of `MODES`."""
+def check_mode(mode: str, separators: Sequence[str] | None = None) -> None:
+    """Check that `mode` is one of `MODES`, and that `separators` are given for splices alone."""
     if mode not in MODES:
         raise InputError(f"unknown mode {mode!r:.40}", cure=f"use one of {', '.join(MODES)}")
+    if mode == "record" and separators is not None:
+        raise InputError(
+            "records of their own have no separators",
+            cure="leave separators (--separators) out, or splice (--mode splice)",
+            where="separators",
+        )
 
 
 def check_separators(
@@ -145,10 +152,24 @@ class Splicer:
 
     @classmethod
     def of(cls, canaries: CanarySet, separators: tuple[str, str], shape: Shape) -> Splicer:
-        """The splicer of all injected canaries of a set."""
+        """The splicer of all injected canaries of a set.
+
+        Raises
+        ------
+        InputError
+            If a canary between the separators would be part of a longer run of characters.
+        """
         before, after = separators
+        texts = tuple(before + canaries.text(canary) + after for canary in canaries.injected)
+        copies = Copies(canaries)
+        if any(copies.hits(text)[1] for text in texts):
+            raise InputError(
+                "a separator continues the letters or digits of a canary, which is no copy then",
+                cure="take separators that end and begin with a space, a newline or a sign",
+                where="separators",
+            )
         return cls(
-            texts=tuple(before + canaries.text(canary) + after for canary in canaries.injected),
+            texts=texts,
             remover=Remover(canaries, separators),
             find=find_canaries(canaries, canaries),
             shape=shape,

@@ -102,7 +102,7 @@ class Copies:
         if context and text.endswith(context):
             return told
         if context:
-            return f"{told}, and the context is {context!r}"
+            return f"{told}, but the context is {context!r}: after it an audit prices other text"
         if text:
             return f"{told}: give it as --context (in Python context) to audit"
         if place == "message":

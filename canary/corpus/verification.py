@@ -266,6 +266,7 @@ def verify(
         raise InputError(
             "these secrets were found, not injected: no number of copies is expected",
             cure="count them with discover",
+            where="canaries",
         )
     records, where = corpus_slots(corpus, names, split, file_format, progress)
     copies = Copies(canaries)

@@ -9,6 +9,7 @@ from canary.errors import InputError
 from canary.gate.planning import plan
 
 DIGITS = "code {digit:9}"
+CANARIES = ("--canaries", "canaries.json")
 PLAN = ("plan", DIGITS)
 
 
@@ -24,6 +25,19 @@ PLAN = ("plan", DIGITS)
         ((*PLAN, "--max-exposure-bits", "99"), "error: --max-exposure-bits: "),
         ((*PLAN, "--exposure-bits", "99"), "error: --exposure-bits: "),
         ((*PLAN, "--exposure-bits", "nan"), "error: --exposure-bits must be a number, got nan"),
+        (("verify", "old/file", *CANARIES), "tell its format; say it with --file-format: one of"),
+        (
+            ("verify", "canaries.json", *CANARIES),
+            "error: canaries.json: is a canary set document, and a corpus was expected; name the",
+        ),
+        (
+            ("inject", "corpus.jsonl", *CANARIES, "--out", "x.jsonl", "--separators", "a", "b"),
+            "error: --separators: records of their own have no separators; leave separators (--sep",
+        ),
+        (
+            ("inject", "corpus.jsonl", *CANARIES, "--out", "x.jsonl", "--file-format", "csv"),
+            "but the corpus is csv; give it the ending of the corpus, or correct --file-format",
+        ),
     ],
 )
 def test_the_command_line_names_the_option(command, workplace, words, named):

@@ -11,6 +11,7 @@ from datasets import Dataset
 from canary.corpus.canaries import Canary, CanarySet, generate
 from canary.corpus.injection import inject
 from canary.corpus.verification import verify
+from canary.errors import InputError
 
 CANARIES = generate("The code is {digit:6}", repetitions=[3], per_repetition=5, controls=2, seed=0)
 TEXTS = [CANARIES.text(c) for c in CANARIES.injected for _ in range(3)]
@@ -41,9 +42,12 @@ def test_a_context_is_compared_with_it():
     texts = ["A: " + text for text in TEXTS]
     told = "all 15 copies follow 'A: ' at the beginning of their text"
     assert _before(texts, context=": ") == told
-    assert _before(texts, context="B: ") == f"{told}, and the context is 'B: '"
     assert (
-        _before(TEXTS, context="B: ") == "all 15 copies begin their text, and the context is 'B: '"
+        _before(texts, context="B: ")
+        == f"{told}, but the context is 'B: ': after it an audit prices other text"
+    )
+    assert _before(TEXTS, context="B: ").startswith(
+        "all 15 copies begin their text, but the context is 'B: ': after it an audit prices"
     )
 
 
@@ -109,3 +113,15 @@ def test_a_second_set_in_the_corpus_is_said():
     found = verify(many, CANARIES)
     assert found.others == 1000
     assert json.loads(json.dumps(found.to_dict()))["others"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"mode": "record", "separators": (" ", " ")}, "records of their own have no separators"),
+        ({"mode": "splice", "separators": (" ", "5 ")}, "a separator continues the letters or"),
+    ],
+)
+def test_separators_that_do_not_serve_are_refused(options, problem):
+    with pytest.raises(InputError, match=f"^separators: {problem}"):
+        inject(ROWS, CANARIES, **options)
