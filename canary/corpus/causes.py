@@ -49,7 +49,7 @@ class Others:
         self.texts: set[str] = set()
         self._known = {canaries.text(canary) for canary in canaries}
         self._searches = [
-            (space, Search(space))
+            (space.prefix, space, Search(space))
             for space in canaries.formats
             if len(space.prefix.strip()) + len(space.suffix.strip()) >= _FIXED
         ]
@@ -57,8 +57,8 @@ class Others:
     def look(self, slots: Iterable[Slot]) -> None:
         """Search a record."""
         for slot in slots:
-            for space, search in self._searches:
-                if len(self.texts) < MOST_OTHERS:
+            for prefix, space, search in self._searches:
+                if prefix in slot.text and len(self.texts) < MOST_OTHERS:
                     found = {space.candidate(fill) for fill in search(slot.text)} - self._known
                     self.texts.update(sorted(found)[: MOST_OTHERS - len(self.texts)])
 

@@ -61,6 +61,8 @@ class Copies:
         """The copies in `slots`, by name; `longer` and what comes before go on counting."""
         found: Counter[str] = Counter()
         for slot in slots:
+            if not self._find(slot.text):  # nearly always
+                continue
             alone, longer = self.hits(slot.text)
             self.longer.update(longer)
             for start, _, name in alone:
