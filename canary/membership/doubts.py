@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.membership.flags import swapped_flags
+from canary.membership.flags import moved_flags, swapped_flags
 from canary.membership.metric import AttackScores
 from canary.membership.sharing import row_marks
 from canary.signals.definitions import SIGNALS
@@ -67,17 +67,18 @@ def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
 
     Notes
     -----
-    Flags that may be swapped (`canary.membership.flags`); losses that are means of batches, where
-    the table has nothing else; labels that name few of the classes; a model that is no better on
-    its members than one that names the most common class; classes that differ between members
-    and nonmembers (chi-squared at 1e-6); and samples of equal
-    outputs and label with both flags. A table that is as it should be has none in 499 of 500.
+    Flags that may be swapped or moved (`canary.membership.flags`); losses that are means of
+    batches, where the table has nothing else; labels that name few of the classes; a model that
+    is no better on its members than one that names the most common class; classes that differ
+    between members and nonmembers (chi-squared at 1e-6); and samples of equal outputs and label
+    with both flags. A table that is as it should be has none in 499 of 500.
     """
     if table.of_texts:
         return ()
     member = table.member[row]
     return (
         *swapped_flags(table, what),
+        *moved_flags(table, what),
         *_means(table, what),
         *_few_classes(table, what),
         *_guessing(table, what, row),
@@ -120,6 +121,7 @@ def doubts_of_models(table: SignalTable, names: Sequence[str]) -> tuple[str, ...
     what = "model" if table.models == 1 else "table of models"
     notes = [
         *swapped_flags(table, what),
+        *moved_flags(table, what),
         *_means(table, what),
         *_few_classes(table, what),
         *_copies_in_all(table, what),

@@ -7,7 +7,10 @@ import pytest
 
 import canary
 from canary.membership.doubts import doubts, doubts_of_pair
+from canary.membership.models_survey import survey_models
 from canary.membership.survey import survey
+from canary.reports.membership_html import membership_sentence, render
+from canary.reports.membership_models_html import models_sentence
 
 N, CLASSES = 1000, 10
 
@@ -129,3 +132,77 @@ def test_outputs_in_other_units_are_doubted(seed):
     for options in ({}, {"overfit": 0.1}, {"gap": 3.0}, {"samples": 60}):
         target = table(*given(seed, **options))
         assert not any("same units" in note for note in survey(target, shadow).notes)
+
+
+def permuted(member):
+    return np.random.default_rng(9).permutation(member)
+
+
+def rolled(member):
+    return np.roll(member, 3)
+
+
+ACCURATE = {"gap": 6.0, "overfit": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "told", "words"),
+    [
+        (permuted, None, None, "of the shadow and in "),
+        (None, permuted, None, "of the target and in "),
+        (rolled, rolled, None, "fit its losses if they are moved by 3 samples"),
+        (permuted, permuted, False, "as they would be if the flags were of other samples"),
+        (None, None, True, None),
+    ],
+)
+def test_flags_of_other_samples_give_no_calm_answer(ours, theirs, told, words):
+    """Of models that are right on nearly all members and nonmembers."""
+    tables = []
+    for seed, wrong in ((20, ours), (21, theirs)):
+        logits, labels, member = given(seed, **ACCURATE)
+        tables.append(table(logits, labels, member if wrong is None else wrong(member)))
+    # What a shadow with flags of other samples teaches may be right by chance.
+    found = survey(*tables, attacks="correctness" if theirs else "loss", fprs=[0.1])
+    assert found.told_apart() is found.to_dict()["told_apart"] is told
+    assert any(words in note for note in found.notes) if words else found.notes == ()
+    said = membership_sentence(found)
+    assert ("Nothing is decided" in said) is (told is None)
+    assert ("<strong>Undecided</strong>" in render(found)) is (told is None)
+
+
+def test_flags_in_blocks_or_in_turn_are_not_moved_coverage():
+    """Losses that depend on the place in the file fit flags that do so as well, at any distance."""
+    for seed in range(40):
+        logits, labels, _ = given(seed, overfit=0.0)
+        logits += np.sin(np.arange(N) / 50)[:, None] * np.eye(CLASSES)[labels]
+        member = (
+            np.arange(N) < N // 2,
+            np.arange(N) // 100 % 2 == 0,
+            np.arange(N) % 4 < 2,
+            np.random.default_rng(seed).random(N) < 0.5,
+        )[seed % 4]
+        assert not any("moved by" in note for note in doubts(table(logits, labels, member), "it"))
+
+
+def test_models_with_flags_of_other_samples_give_no_calm_answer():
+    rng = np.random.default_rng(5)
+    labels, ease = rng.integers(0, CLASSES, N), rng.normal(size=N)
+    member = rng.random((4, N)) < 0.5
+    losses = np.logaddexp(0, -(2 + ease + 2 * member + rng.normal(size=member.shape)))
+
+    def of(flags):
+        models = canary.measure(list(losses), y=labels, member=flags, outputs="losses")
+        found = survey_models(models, attacks="S,P", fprs=[0.1])
+        return found.told_apart(), models_sentence(found), found.notes
+
+    assert of(member)[0] is True
+    told, sentence, notes = of(np.roll(member, 2, axis=1))
+    assert told is None
+    assert "Nothing is decided" in sentence
+    assert any("moved by 2 samples" in note for note in notes)
+    told, _, notes = of(rng.permuted(member, axis=1))
+    assert told is False
+    assert any("as they would be if the flags were of other samples" in note for note in notes)
+    one = member.copy()
+    one[2] = rng.permutation(one[2])
+    assert any("of model 2, and" in note for note in of(one)[2])
