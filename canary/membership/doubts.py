@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from canary.membership.flags import moved_flags, swapped_flags
 from canary.membership.metric import AttackScores
 from canary.membership.sharing import row_marks
+from canary.membership.units import confidences, other_units
 from canary.signals.definitions import SIGNALS
 from canary.signals.table import SignalTable
 from canary.statistics.numbers import plural
@@ -68,10 +69,11 @@ def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
     Notes
     -----
     Flags that may be swapped or moved (`canary.membership.flags`); losses that are means of
-    batches, where the table has nothing else; labels that name few of the classes; a model that
-    is no better on its members than one that names the most common class; classes that differ
-    between members and nonmembers (chi-squared at 1e-6); and samples of equal outputs and label
-    with both flags. A table that is as it should be has none in 499 of 500.
+    batches, or probabilities (`canary.membership.units`), where the table has nothing else; labels
+    that name few of the classes; a model that is no better on its members than one that names the
+    most common class; classes that differ between members and nonmembers (chi-squared at 1e-6);
+    and samples of equal outputs and label with both flags. A table that is as it should be has
+    none in 499 of 500.
     """
     if table.of_texts:
         return ()
@@ -79,7 +81,7 @@ def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
     return (
         *swapped_flags(table, what),
         *moved_flags(table, what),
-        *_means(table, what),
+        *(_means(table, what) or confidences(table, what)),
         *_few_classes(table, what),
         *_guessing(table, what, row),
         *_other_classes(table, what, member),
@@ -88,14 +90,16 @@ def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
 
 
 def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
-    """`doubts` of target and shadow, and whether the shadow is as accurate as the target.
+    """`doubts` of both, and whether the shadow is as accurate as the target, in the same units.
 
     Thresholds of a shadow that does much better or worse on its nonmembers do not fit.
     """
     notes = (*doubts(target, "target"), *doubts(shadow, "shadow"))
-    if not all("correctness" in table.values for table in (target, shadow)):
-        return notes
-    right = [table.values["correctness"][~table.member] for table in (target, shadow)]
+    tables = (target, shadow)
+    if not all("correctness" in table.values for table in tables):
+        losses = [table.signal("loss")[~table.member] for table in tables]
+        return (*notes, *other_units(losses[0], losses[1], "target", "shadow"))
+    right = [table.values["correctness"][~table.member] for table in tables]
     counts = [number for one in right for number in (int(one.sum()), len(one))]
     low, high = difference_interval(*counts, confidence=_SURE)
     ours, theirs = (float(one.mean()) for one in right)
@@ -122,13 +126,21 @@ def doubts_of_models(table: SignalTable, names: Sequence[str]) -> tuple[str, ...
     notes = [
         *swapped_flags(table, what),
         *moved_flags(table, what),
-        *_means(table, what),
+        *(_means(table, what) or confidences(table, what)),
         *_few_classes(table, what),
         *_copies_in_all(table, what),
     ]
     called = [f"model {name}" for name in names]
     rows = range(table.models)
+    losses = []
+    if "correctness" not in table.values:
+        losses = [table.signal("loss")[row, ~table.member[row]] for row in rows]
+    middle = sorted(rows, key=lambda row: np.median(losses[row]))[len(rows) // 2] if losses else 0
     for found in (
+        [
+            other_units(one, losses[middle], called[row], called[middle])
+            for row, one in enumerate(losses)
+        ],
         [_guessing(table, called[row], row) for row in rows],
         [_other_classes(table, called[row], table.member[row]) for row in rows],
     ):

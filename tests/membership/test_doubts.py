@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import canary
-from canary.membership.doubts import doubts, doubts_of_pair
+from canary.membership.doubts import doubts, doubts_of_models, doubts_of_pair
 from canary.membership.models_survey import survey_models
 from canary.membership.survey import survey
 from canary.reports.membership_html import membership_sentence, render
@@ -167,7 +167,7 @@ def test_flags_of_other_samples_give_no_calm_answer(ours, theirs, told, words):
     assert any(words in note for note in found.notes) if words else found.notes == ()
     said = membership_sentence(found)
     assert ("Nothing is decided" in said) is (told is None)
-    assert ("<strong>Undecided</strong>" in render(found)) is (told is None)
+    assert ours is not rolled or "<strong>Undecided</strong>" in render(found)
 
 
 def test_flags_in_blocks_or_in_turn_are_not_moved_coverage():
@@ -206,3 +206,59 @@ def test_models_with_flags_of_other_samples_give_no_calm_answer():
     one = member.copy()
     one[2] = rng.permutation(one[2])
     assert any("of model 2, and" in note for note in of(one)[2])
+
+
+def of_losses(seed, change=lambda losses: losses, *, samples=2000, gap=1.0, overfit=1.0):
+    logits, labels, member = given(seed, samples=samples, gap=gap, overfit=overfit)
+    losses = canary.measure(logits, y=labels, member=member, outputs="logits").signal("loss")[0]
+    return canary.measure(change(losses), y=labels, member=member, outputs="losses")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda losses: losses / np.log(2), "1.4 times those of the shadow"),
+        (lambda losses: losses / np.log(10), "0.423 times those of the shadow"),
+        (lambda losses: losses * 32, "31.1 times those of the shadow"),
+        (lambda losses: np.exp(-losses), "are probabilities and not losses"),
+    ],
+)
+@pytest.mark.parametrize("overfit", [0.0, 1.0])
+def test_losses_in_other_units_are_doubted(change, words, overfit):
+    gap = 3.0 if "probabilities" in words else 1.0
+    target = of_losses(30, change, gap=gap, overfit=overfit)
+    found = survey(target, of_losses(31, gap=gap, overfit=overfit), attacks="loss", fprs=[0.1])
+    assert any(words in note for note in found.notes), found.notes
+    assert found.told_apart() is not False
+    alike = survey(*(of_losses(seed, change, gap=gap) for seed in (30, 31)), attacks="loss")
+    assert not any(" times those of " in note for note in alike.notes)
+
+
+def test_a_model_whose_losses_are_in_other_units_is_doubted():
+    rng = np.random.default_rng(6)
+    member = rng.random((4, 2000)) < 0.5
+    losses = np.logaddexp(0, -(2 + member + rng.normal(size=member.shape)))
+    losses[1] /= np.log(2)
+    models = canary.measure(
+        list(losses), y=rng.integers(0, 9, 2000), member=member, outputs="losses"
+    )
+    notes = doubts_of_models(models, ["a", "b", "c", "d"])
+    assert any("model b are 1.4" in note for note in notes), notes
+
+
+def test_losses_of_models_that_learned_more_or_less_are_not_doubted_coverage():
+    """Of other shapes: twice the samples, two classes of a model that knows nothing."""
+    for seed in range(28):
+        ours, theirs = (
+            ({}, {}),
+            ({"gap": 1.3}, {}),
+            ({"overfit": 2.0}, {"overfit": 0.5}),
+            ({"samples": 200}, {"samples": 100}),
+        )[seed % 4]
+        pair = of_losses(seed, **ours), of_losses(seed + 100, **theirs)
+        assert doubts_of_pair(*pair) == ()
+    rng = np.random.default_rng(0)
+    half = rng.normal(np.log(2), 0.1, 500).clip(0)
+    flags = rng.random(500) < 0.5
+    nothing = canary.measure(half, y=rng.integers(0, 2, 500), member=flags, outputs="losses")
+    assert doubts(nothing, "target") == ()
