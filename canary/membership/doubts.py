@@ -29,7 +29,11 @@ _COPIES = 0.005
 """Share of samples that have a copy of the other kind, from which on it is said."""
 
 _DISTINCT = 0.9
-"""Share of different rows below which equal outputs are no sign of equal samples."""
+"""Share of different rows below which equal outputs are no sign of equal samples: if those of
+both kinds are no more than chance makes of them."""
+
+_TIED = 0.5
+"""Share of samples with one loss from which on the outputs have lost what attacks look for."""
 
 _EACH = 10
 """Samples for each class of the outputs from which on classes without any are said to lack."""
@@ -81,7 +85,7 @@ def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
     return (
         *swapped_flags(table, what),
         *moved_flags(table, what),
-        *(_means(table, what) or confidences(table, what)),
+        *(_means(table, what) or confidences(table, what) or _tied(table, what)),
         *_few_classes(table, what),
         *_guessing(table, what, row),
         *_other_classes(table, what, member),
@@ -126,7 +130,7 @@ def doubts_of_models(table: SignalTable, names: Sequence[str]) -> tuple[str, ...
     notes = [
         *swapped_flags(table, what),
         *moved_flags(table, what),
-        *(_means(table, what) or confidences(table, what)),
+        *(_means(table, what) or confidences(table, what) or _tied(table, what)),
         *_few_classes(table, what),
         *_copies_in_all(table, what),
     ]
@@ -252,7 +256,9 @@ def _guessing(table: SignalTable, what: str, row: int) -> tuple[str, ...]:
     if not members:
         return ()
     common = int(np.bincount(table.label[member]).max())
-    if float(clopper_pearson(right, members, (1.0 - _SURE) / 2.0)[0]) > common / members:
+    sure = float(clopper_pearson(right, members, (1.0 - _SURE) / 2.0)[0])
+    # Of few members, many that are right are no sign of a model that learned nothing.
+    if sure > common / members or 2 * right > members + common:
         return ()
     return (
         f"The {what} is right on {100 * right / members:.1f} % of its members, and naming the most "
@@ -286,20 +292,40 @@ def _other_classes(table: SignalTable, what: str, member: NDArray[np.bool_]) -> 
 
 
 def _copies(table: SignalTable, what: str, row: int) -> tuple[str, ...]:
+    from scipy.special import bdtrc
+
     marks = row_marks(table, row)
     different, at = np.unique(marks, return_inverse=True)
-    if len(different) < _DISTINCT * table.samples:
-        return ()
-    inside = np.bincount(at, table.member[row])
-    every = np.bincount(at)
-    both = (inside > 0) & (inside < every)
-    copies = int(every[both].sum())
+    # Of more than two of a kind it may be that probabilities are 0 and 1.
+    inside = np.bincount(at, table.member[row])[np.bincount(at) == 2]
+    both, share = int((inside == 1).sum()), float(table.member[row].mean())
+    chance = float(bdtrc(both - 1, len(inside), 2.0 * share * (1.0 - share))) if both else 1.0
+    copies = 2 * both
     if copies < max(_COPIES * table.samples, 3):
+        return ()
+    if len(different) < _DISTINCT * table.samples and chance > _CLASSES:
         return ()
     return (
         f"{plural(copies, 'sample')} of the {what} have the outputs and the label of a sample of "
-        "the other kind, as copies have: a copy of a member is no nonmember. Leave copies out",
+        "the other kind, as copies have: a copy of a member is no nonmember. Leave copies out; if "
+        "there are none, save more digits",
     )
+
+
+def _tied(table: SignalTable, what: str) -> tuple[str, ...]:
+    """Losses of which most are one number, as of hard labels."""
+    if "loss" not in table.values or table.samples < _FEWEST:
+        return ()
+    for loss in table.signal("loss"):
+        values, often = np.unique(loss, return_counts=True)
+        most = int(often.argmax())
+        if len(values) > 1 and often[most] >= _TIED * table.samples:
+            return (
+                f"{100 * often[most] / table.samples:.1f} % of the samples of the {what} have the "
+                f"same loss, as hard labels, rounded probabilities and probabilities of 1 have: "
+                "that hides what attacks look for. Save logits, with all digits",
+            )
+    return ()
 
 
 def _copies_in_all(table: SignalTable, what: str) -> tuple[str, ...]:

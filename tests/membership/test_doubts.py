@@ -46,9 +46,9 @@ def sorted_file(logits, labels, member):
     return logits[order], labels[order], np.arange(len(labels)) < len(labels) // 2
 
 
-def with_copies(logits, labels, member):
+def with_copies(logits, labels, member, copies=20):
     """Some members are among the nonmembers once more."""
-    at = np.flatnonzero(member)[:20]
+    at = np.flatnonzero(member)[:copies]
     return (
         np.concatenate([logits, logits[at]]),
         np.concatenate([labels, labels[at]]),
@@ -63,6 +63,11 @@ def with_copies(logits, labels, member):
         (from_zero_to_one, "labels are of other samples, in another order, or numbered otherwise"),
         (right_or_wrong, "name 2 of 10 classes"),
         (sorted_file, "not of the same classes"),
+        (lambda *of: with_copies(*of, 400), "800 samples of the target have the outputs"),
+        (
+            lambda logits, labels, member: (np.eye(CLASSES)[logits.argmax(1)] * 9, labels, member),
+            "have the same loss, as hard labels",
+        ),
         (with_copies, "40 samples of the target have the outputs and the label of a sample of the"),
         (lambda logits, labels, member: (logits, labels, ~member), "may be swapped"),
     ],
@@ -83,6 +88,12 @@ def test_files_as_they_should_be_are_not_doubted_coverage():
         options = ({}, {"overfit": 0.0}, {"gap": 30.0}, {"samples": 60}, {"gap": 0.5})[seed % 5]
         noted += doubts(table(*given(seed, **options)), "target")
     assert not noted
+
+
+def test_few_members_that_are_all_right_did_learn_degenerate():
+    logits, labels, _ = given(1, samples=12, gap=9.0)
+    member = np.arange(12) < 3
+    assert not any("learned nothing" in note for note in doubts(table(logits, labels, member), ""))
 
 
 def test_hard_labels_are_no_copies_degenerate():
