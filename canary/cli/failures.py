@@ -25,7 +25,9 @@ _CALLED_OTHERWISE = {
     "attack_epsilon": "--coin-flips",
     "correct_guesses": "--guesses",
     "epsilon_lower_bound": "--delta",
+    "labels": "--label",
     "survey": "--coin-flips",
+    "test_losses": "--test-loss",
     "tpr_at_fpr": "--fpr",
 }
 """Options by places of errors that are called by no argument of their command."""

@@ -102,7 +102,12 @@ class TextSurvey:
 
         None where none is, and there are doubts: `canary.membership.survey.Survey.told_apart`.
         """
-        return self.corrected().lower > 0.5 or (None if self.doubts else False)
+        return self.corrected().lower > 0.5 or (None if self.against() else False)
+
+    def against(self) -> tuple[str, ...]:
+        """What speaks against the files: the doubts, and words that differ without any model."""
+        warning = self.warning() if self.differ_without_model() else None
+        return self.doubts if warning is None else (*self.doubts, warning)
 
     def surest(self) -> Surest | None:
         """The attack that finds most members at the least false positive rate: `surest_of`."""

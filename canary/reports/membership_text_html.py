@@ -123,7 +123,7 @@ def text_membership_sentence(found: TextSurvey) -> str:
             f"Of a text that the model was trained on and another, the attack {name} tells which "
             f"is which in {percent_of(best.value)} of cases ({interval}; a coin in 50 %)."
         )
-    return nothing_decided(found.doubts) + (
+    return nothing_decided(found.against()) + (
         f"{not_told(k, name)} was right on {percent_of(best.value)} of pairs ({interval})"
         f"{up_to(best)}."
     )

@@ -428,7 +428,7 @@ def _check_share(value: float, name: str, of: str) -> None:
         raise InputError(
             f"{name}={value}, more than 0 and at most 1 was expected",
             cure=f"give the share {of}",
-            where=_WHERE,
+            where=name,
         )
 
 

@@ -10,6 +10,7 @@ from canary.gate.planning import plan
 
 DIGITS = "code {digit:9}"
 PLAN = ("plan", DIGITS)
+ATTACK = ("membership", "attack", "--shadow", "old", "--out", "x")
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,11 @@ PLAN = ("plan", DIGITS)
         ((*PLAN, "--max-exposure-bits", "99"), "error: --max-exposure-bits: "),
         ((*PLAN, "--exposure-bits", "99"), "error: --exposure-bits: "),
         ((*PLAN, "--exposure-bits", "nan"), "error: --exposure-bits must be a number, got nan"),
+        ((*ATTACK, "--target", "old"), "error: old: is a folder; save the outputs as .npz"),
+        (
+            ("check", "canaries.json", "--max-p", "0.1"),
+            "error: canaries.json: is not a canary audit document but a 'canary set'; name a",
+        ),
     ],
 )
 def test_the_command_line_names_the_option(command, workplace, words, named):

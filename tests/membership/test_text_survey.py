@@ -133,6 +133,13 @@ def test_a_difference_without_any_model_is_warned_of():
     assert "p = 0.0025" in found.warning()
     assert found.to_dict()["words"]["differ_without_model"] is True
     assert found.to_dict()["words"]["p"] == 0.0025
+    # The difference may hide what the model remembers as well.
+    blank = canary.evaluate(np.zeros(2 * N), MEMBER)
+    nothing = replace(found, attacked=(replace(found.attacked[0], evaluation=blank),))
+    assert nothing.told_apart() is None
+    assert "Nothing is decided, because the files may be put together wrongly: Members and" in (
+        text_membership_sentence(nothing)
+    )
 
 
 @pytest.mark.parametrize(("cut", "which"), [(slice(0, N), "shorter"), (slice(N, None), "longer")])
