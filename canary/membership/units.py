@@ -12,7 +12,7 @@ from canary.statistics.distances import chance_distance, ks_distance
 
 __all__ = ["confidences", "other_units"]
 
-_FACTOR = 1.3
+_FACTOR = 1.2
 """Least factor that is looked at."""
 
 _CHANCE = 1e-6
@@ -63,7 +63,7 @@ def other_units(
 
     Notes
     -----
-    The factor is that of the medians. It is said if it is 1.3 or more either way, the two
+    The factor is that of the medians. It is said if it is 1.2 or more either way, the two
     distributions differ without it (Kolmogorov and Smirnov, at one in a million), and with it they
     are alike, and three times closer. A model that learned more or less has losses of another
     shape, as a rule.

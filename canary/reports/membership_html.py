@@ -155,7 +155,10 @@ def nothing_decided(doubts: Sequence[str]) -> str:
     """What stands before an answer that nothing was found, where doubts speak against the files."""
     if not doubts:
         return ""
-    return f"Nothing is decided, because the files may be put together wrongly: {doubts[0]}. "
+    return (
+        "Nothing is decided, because the files may be put together wrongly, as notes and warnings "
+        "say. "
+    )
 
 
 def not_told(attacks: int, name: str) -> str:

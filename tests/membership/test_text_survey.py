@@ -137,9 +137,7 @@ def test_a_difference_without_any_model_is_warned_of():
     blank = canary.evaluate(np.zeros(2 * N), MEMBER)
     nothing = replace(found, attacked=(replace(found.attacked[0], evaluation=blank),))
     assert nothing.told_apart() is None
-    assert "Nothing is decided, because the files may be put together wrongly: Members and" in (
-        text_membership_sentence(nothing)
-    )
+    assert text_membership_sentence(nothing).startswith("Nothing is decided, because the files may")
 
 
 @pytest.mark.parametrize(("cut", "which"), [(slice(0, N), "shorter"), (slice(N, None), "longer")])
