@@ -20,6 +20,18 @@ __all__ = ["by_flags", "write_log"]
 _LED = re.compile(r"(?:[a-z ]+: )?((?:each of )?)(\w+)(?= must be )")
 """How `canary.records.given` begins a message: with an argument in Python."""
 
+_CALLED_OTHERWISE = {
+    "alphas": "--alphas",
+    "attack_epsilon": "--coin-flips",
+    "correct_guesses": "--guesses",
+    "epsilon_lower_bound": "--delta",
+    "labels": "--label",
+    "survey": "--coin-flips",
+    "test_losses": "--test-loss",
+    "tpr_at_fpr": "--fpr",
+}
+"""Options by places of errors that are called by no argument of their command."""
+
 
 @contextmanager
 def by_flags(command: Callable[..., None]) -> Iterator[None]:
@@ -27,9 +39,11 @@ def by_flags(command: Callable[..., None]) -> Iterator[None]:
     try:
         yield
     except CanaryError as error:
-        flags = _flags(command)
+        options = _options(command)
+        flags = {name: flag for name, flag in options.items() if flag == _flag(name)}
         place = error.where.rpartition(": ")[2]  # "plan: repetitions"
-        error.where = flags.get(place, error.where)
+        option = _CALLED_OTHERWISE.get(place, "")
+        error.where = flags.get(place, option if option in options.values() else error.where)
         # Of words that are English as well only their place is an option.
         named = [name for name in flags if "_" in name]
         led = _LED.match(error.problem)
@@ -44,8 +58,12 @@ def by_flags(command: Callable[..., None]) -> Iterator[None]:
         raise
 
 
-def _flags(command: Callable[..., None]) -> dict[str, str]:
-    """The options of a command by the arguments in Python that are called as they are."""
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _options(command: Callable[..., None]) -> dict[str, str]:
+    """The options of a command by its arguments."""
     found = {}
     for name, kind in get_type_hints(command, include_extras=True).items():
         for option in getattr(kind, "__metadata__", ()):
@@ -55,7 +73,7 @@ def _flags(command: Callable[..., None]) -> dict[str, str]:
                 *(getattr(option, "param_decls", None) or ()),
             )
             flag = next((name for name in names if isinstance(name, str)), "").partition("/")[0]
-            if flag == f"--{name.replace('_', '-')}":
+            if flag.startswith("--"):
                 found[name] = flag
     return found
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from canary.cli.console import Bars, emit, say, show_table
-from canary.cli.membership_commands import Confidence, Fprs, named_options, numbers_of
+from canary.cli.membership_commands import Confidence, Fprs, numbers_of
 from canary.cli.options import Force, Json, Seed, decodable
 from canary.cli.outputs import check_outputs
 from canary.errors import InputError
@@ -24,7 +24,6 @@ __all__ = ["RuleName", "models"]
 RuleName = Literal["empirical", "linear", "gaussian"]
 
 
-@named_options()
 def models(
     outputs: Annotated[
         list[Path],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,7 +11,7 @@ import typer
 from canary.cli.console import Bars, emit, say, show_table
 from canary.cli.options import Force, Json, Seed, decodable
 from canary.cli.outputs import check_outputs
-from canary.errors import CanaryError, InputError
+from canary.errors import InputError
 from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import plural
 
@@ -22,7 +20,6 @@ __all__ = [
     "Fprs",
     "ReportFolder",
     "attack",
-    "named_options",
     "numbers_of",
     "risk",
 ]
@@ -32,17 +29,6 @@ ScaleName = Literal["log", "linear"]
 _FILE = "An .npz, Parquet or CSV file with logits (or probs, or losses), labels and member (0 or 1)"
 
 _TABLES = (".parquet", ".pq", ".csv")
-
-_OPTIONS = {
-    "attacks": "--attacks",
-    "tpr_at_fpr": "--fpr",
-    "alphas": "--alphas",
-    "survey": "--coin-flips",
-    "attack_epsilon": "--coin-flips",
-    "epsilon_lower_bound": "--delta",
-    "correct_guesses": "--guesses",
-}
-"""What users call the places of errors from below."""
 
 _SURE = 0.95
 """Confidence of the interval that stands beside risk scores."""
@@ -97,17 +83,6 @@ _Smooth = Annotated[
 ]
 
 
-@contextmanager
-def named_options() -> Iterator[None]:
-    """Errors of a value that was asked for name the option that asked for it."""
-    try:
-        yield
-    except CanaryError as error:
-        error.where = _OPTIONS.get(error.where, error.where)
-        raise
-
-
-@named_options()
 def attack(
     target: _Target,
     shadow: _Shadow,

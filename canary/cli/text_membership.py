@@ -14,7 +14,6 @@ from canary.cli.membership_commands import (
     Confidence,
     Fprs,
     ReportFolder,
-    named_options,
     numbers_of,
 )
 from canary.cli.model_options import ModelOptions, takes_model_options
@@ -26,7 +25,6 @@ __all__ = ["text"]
 _FILE = "A JSONL file, one JSON object on each line, of texts"
 
 
-@named_options()
 @takes_model_options
 def text(
     model: Model,

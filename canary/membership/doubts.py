@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.membership.flags import swapped_flags
+from canary.membership.flags import moved_flags, swapped_flags
 from canary.membership.metric import AttackScores
 from canary.membership.sharing import row_marks
+from canary.membership.units import confidences, other_units
 from canary.signals.definitions import SIGNALS
 from canary.signals.table import SignalTable
 from canary.statistics.numbers import plural
@@ -28,7 +29,11 @@ _COPIES = 0.005
 """Share of samples that have a copy of the other kind, from which on it is said."""
 
 _DISTINCT = 0.9
-"""Share of different rows below which equal outputs are no sign of equal samples."""
+"""Share of different rows below which equal outputs are no sign of equal samples: if those of
+both kinds are no more than chance makes of them."""
+
+_TIED = 0.5
+"""Share of samples with one loss from which on the outputs have lost what attacks look for."""
 
 _EACH = 10
 """Samples for each class of the outputs from which on classes without any are said to lack."""
@@ -67,18 +72,20 @@ def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
 
     Notes
     -----
-    Flags that may be swapped (`canary.membership.flags`); losses that are means of batches, where
-    the table has nothing else; labels that name few of the classes; a model that is no better on
-    its members than one that names the most common class; classes that differ between members
-    and nonmembers (chi-squared at 1e-6); and samples of equal
-    outputs and label with both flags. A table that is as it should be has none in 499 of 500.
+    Flags that may be swapped or moved (`canary.membership.flags`); losses that are means of
+    batches, or probabilities (`canary.membership.units`), where the table has nothing else; labels
+    that name few of the classes; a model that is no better on its members than one that names the
+    most common class; classes that differ between members and nonmembers (chi-squared at 1e-6);
+    and samples of equal outputs and label with both flags. A table that is as it should be has
+    none in 499 of 500.
     """
     if table.of_texts:
         return ()
     member = table.member[row]
     return (
         *swapped_flags(table, what),
-        *_means(table, what),
+        *moved_flags(table, what),
+        *(_means(table, what) or confidences(table, what) or _tied(table, what)),
         *_few_classes(table, what),
         *_guessing(table, what, row),
         *_other_classes(table, what, member),
@@ -87,14 +94,16 @@ def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
 
 
 def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
-    """`doubts` of target and shadow, and whether the shadow is as accurate as the target.
+    """`doubts` of both, and whether the shadow is as accurate as the target, in the same units.
 
     Thresholds of a shadow that does much better or worse on its nonmembers do not fit.
     """
     notes = (*doubts(target, "target"), *doubts(shadow, "shadow"))
-    if not all("correctness" in table.values for table in (target, shadow)):
-        return notes
-    right = [table.values["correctness"][~table.member] for table in (target, shadow)]
+    tables = (target, shadow)
+    if not all("correctness" in table.values for table in tables):
+        losses = [table.signal("loss")[~table.member] for table in tables]
+        return (*notes, *other_units(losses[0], losses[1], "target", "shadow"))
+    right = [table.values["correctness"][~table.member] for table in tables]
     counts = [number for one in right for number in (int(one.sum()), len(one))]
     low, high = difference_interval(*counts, confidence=_SURE)
     ours, theirs = (float(one.mean()) for one in right)
@@ -120,13 +129,22 @@ def doubts_of_models(table: SignalTable, names: Sequence[str]) -> tuple[str, ...
     what = "model" if table.models == 1 else "table of models"
     notes = [
         *swapped_flags(table, what),
-        *_means(table, what),
+        *moved_flags(table, what),
+        *(_means(table, what) or confidences(table, what) or _tied(table, what)),
         *_few_classes(table, what),
         *_copies_in_all(table, what),
     ]
     called = [f"model {name}" for name in names]
     rows = range(table.models)
+    losses = []
+    if "correctness" not in table.values:
+        losses = [table.signal("loss")[row, ~table.member[row]] for row in rows]
+    middle = sorted(rows, key=lambda row: np.median(losses[row]))[len(rows) // 2] if losses else 0
     for found in (
+        [
+            other_units(one, losses[middle], called[row], called[middle])
+            for row, one in enumerate(losses)
+        ],
         [_guessing(table, called[row], row) for row in rows],
         [_other_classes(table, called[row], table.member[row]) for row in rows],
     ):
@@ -238,7 +256,9 @@ def _guessing(table: SignalTable, what: str, row: int) -> tuple[str, ...]:
     if not members:
         return ()
     common = int(np.bincount(table.label[member]).max())
-    if float(clopper_pearson(right, members, (1.0 - _SURE) / 2.0)[0]) > common / members:
+    sure = float(clopper_pearson(right, members, (1.0 - _SURE) / 2.0)[0])
+    # Of few members, many that are right are no sign of a model that learned nothing.
+    if sure > common / members or 2 * right > members + common:
         return ()
     return (
         f"The {what} is right on {100 * right / members:.1f} % of its members, and naming the most "
@@ -272,20 +292,40 @@ def _other_classes(table: SignalTable, what: str, member: NDArray[np.bool_]) -> 
 
 
 def _copies(table: SignalTable, what: str, row: int) -> tuple[str, ...]:
+    from scipy.special import bdtrc
+
     marks = row_marks(table, row)
     different, at = np.unique(marks, return_inverse=True)
-    if len(different) < _DISTINCT * table.samples:
-        return ()
-    inside = np.bincount(at, table.member[row])
-    every = np.bincount(at)
-    both = (inside > 0) & (inside < every)
-    copies = int(every[both].sum())
+    # Of more than two of a kind it may be that probabilities are 0 and 1.
+    inside = np.bincount(at, table.member[row])[np.bincount(at) == 2]
+    both, share = int((inside == 1).sum()), float(table.member[row].mean())
+    chance = float(bdtrc(both - 1, len(inside), 2.0 * share * (1.0 - share))) if both else 1.0
+    copies = 2 * both
     if copies < max(_COPIES * table.samples, 3):
+        return ()
+    if len(different) < _DISTINCT * table.samples and chance > _CLASSES:
         return ()
     return (
         f"{plural(copies, 'sample')} of the {what} have the outputs and the label of a sample of "
-        "the other kind, as copies have: a copy of a member is no nonmember. Leave copies out",
+        "the other kind, as copies have: a copy of a member is no nonmember. Leave copies out; if "
+        "there are none, save more digits",
     )
+
+
+def _tied(table: SignalTable, what: str) -> tuple[str, ...]:
+    """Losses of which most are one number, as of hard labels."""
+    if "loss" not in table.values or table.samples < _FEWEST:
+        return ()
+    for loss in table.signal("loss"):
+        values, often = np.unique(loss, return_counts=True)
+        most = int(often.argmax())
+        if len(values) > 1 and often[most] >= _TIED * table.samples:
+            return (
+                f"{100 * often[most] / table.samples:.1f} % of the samples of the {what} have the "
+                f"same loss, as hard labels, rounded probabilities and probabilities of 1 have: "
+                "that hides what attacks look for. Save logits, with all digits",
+            )
+    return ()
 
 
 def _copies_in_all(table: SignalTable, what: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Are members marked as nonmembers? By whom a model knows better."""
+"""Are flags those of the samples? By whom a model knows better: swapped ones, and moved ones."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.signals.table import SignalTable
+from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate, roc
 from canary.statistics.shares import clopper_pearson, difference_interval
 
-__all__ = ["SURE", "swapped_flags", "upside_down"]
+__all__ = ["SURE", "moved_flags", "swapped_flags", "upside_down"]
 
 SURE = 0.999
 """Confidence of the interval that has to lie below chance, for all models of a table together."""
+
+_MOVED = 1e-6
+"""Chance that losses of other samples fit flags so well at some distance."""
+
+_IN_ORDER = 6.0
+"""Standard errors from which on flags depend on each other at some distance."""
+
+_FEWEST = 64
+"""Samples below which no distance is looked at."""
 
 
 def swapped_flags(table: SignalTable, what: str) -> tuple[str, ...]:
@@ -68,6 +78,54 @@ def swapped_flags(table: SignalTable, what: str) -> tuple[str, ...]:
         f"({found[0]}), and training makes no model so: the flags member may be swapped. They are "
         "1 for samples that the model was trained on and 0 for others. If they are right, members "
         "and nonmembers are not from the same source",
+    )
+
+
+def moved_flags(table: SignalTable, what: str) -> tuple[str, ...]:
+    """What a reader has to know of flags that are those of the samples some places before.
+
+    Parameters
+    ----------
+    table : SignalTable
+    what : str
+        What the table is called in the note: target or shadow.
+
+    Returns
+    -------
+    tuple of str
+        A note, or nothing: of flags as they should be in one table in a million.
+
+    Notes
+    -----
+    The ranks of the losses are correlated with the flags at every distance around the file
+    (Bonferroni). Only of flags in random order: in blocks or in turn they fit whatever depends on
+    the place in the file. O(n log n) for each model.
+    """
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    n, level = table.samples, float(ndtri(_MOVED / (table.models * table.samples)))
+    if "loss" not in table.values or n < _FEWEST:
+        return ()
+    found: list[int] = []
+    for loss, inside in zip(table.signal("loss"), table.member, strict=True):
+        both = np.stack([inside.astype(np.float64), rankdata(loss)])
+        both -= both.mean(axis=1, keepdims=True)
+        spread = np.sqrt((both * both).sum(axis=1))
+        if not spread.all():
+            continue
+        flags, ranks = np.fft.rfft(both / spread[:, None])
+        along, fit = np.fft.irfft([np.abs(flags) ** 2, np.conj(flags) * ranks], n) * np.sqrt(n)
+        if np.abs(along[1:]).max() < _IN_ORDER and fit.min() < level < fit[0]:
+            found.append(int(fit.argmin()))
+    if not found:
+        return ()
+    by = min(found[0], n - found[0])
+    of = f" in {len(found)} of {table.models} models" * (table.models > 1)
+    return (
+        f"The flags member of the {what} fit its losses if they are moved by "
+        f"{plural(by, 'sample')}{of}, and as they are they do not: they are of other samples. Save "
+        "flags, labels and outputs of each sample together",
     )
 
 

@@ -103,6 +103,8 @@ class ModelsSurvey:
     rule : str
     seed : int
     notes : tuple of str
+    doubts : tuple of str
+        Of the notes, those by which it decides nothing that nothing was found.
     """
 
     table: SignalTable
@@ -119,6 +121,7 @@ class ModelsSurvey:
     rule: Rule
     seed: int
     notes: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
 
     @property
     def strongest(self) -> AttackedModels:
@@ -132,9 +135,12 @@ class ModelsSurvey:
         """
         return self.strongest.auc_at(1.0 - (1.0 - self.confidence) / len(self.attacked))
 
-    def told_apart(self) -> bool:
-        """Whether some attack is better than a coin, allowing for how many were tried."""
-        return self.corrected().lower > 0.5
+    def told_apart(self) -> bool | None:
+        """Whether some attack is better than a coin, allowing for how many were tried.
+
+        None where none is, and there are doubts: `canary.membership.survey.Survey.told_apart`.
+        """
+        return self.corrected().lower > 0.5 or (None if self.doubts else False)
 
     def most_vulnerable_models(self, most: int = _MOST) -> list[int]:
         """Places among the targets, of the highest AUC by the strongest attack first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -17,6 +18,7 @@ from canary.membership.across import (
     rates,
     sample_auc,
 )
+from canary.membership.controls import odd_models, positive_control
 from canary.membership.doubts import doubts_of_models
 from canary.membership.flags import upside_down
 from canary.membership.fleet_intervals import FEWEST, groups_of, over_fleets
@@ -122,7 +124,8 @@ def survey_models(
         raise EstimationError("no level was given", cure="give one, 0.1 say", where="alphas")
     called = tuple(names or map(str, table.numbers))
     rows = positions(targets, table.models, "targets", table.source)
-    notes = [*_repeats(table, called), *doubts_of_models(table, called)]
+    doubts = [*doubts_of_models(table, called), *odd_models(table, called)]
+    notes = [*_repeats(table, called), *doubts]
     needs, said = chosen_attacks(table, attacks, rows, least=least)
     notes += said
     judged = needs.judged
@@ -158,12 +161,12 @@ def survey_models(
     best = max(attacked, key=lambda one: one.auc.value)
     notes += [note for _, said in found for note in said]
     notes += [note for one in attacked for note in one.scores.notes]
-    notes += upside_down(
+    doubts += upside_down(
         {o.name: partial(_auc, o) for o in attacked if o.name in _OF_LOSS}, "flags"
     )
     if "R" in needs.names:
         notes += _silent(few, rows, [*levels, *rates_seen], rule)
-    return ModelsSurvey(
+    survey = ModelsSurvey(
         table=few,
         names=called,
         targets=tuple(rows.tolist()),
@@ -179,8 +182,12 @@ def survey_models(
         confidence=confidence,
         rule=rule,
         seed=seed,
-        notes=tuple(dict.fromkeys(notes)),
+        notes=tuple(dict.fromkeys([*notes, *doubts])),
+        doubts=tuple(doubts),
     )
+    if survey.told_apart() is not False:
+        return survey
+    return replace(survey, notes=(*survey.notes, positive_control("these models")))
 
 
 def _attacked(

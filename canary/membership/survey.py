@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.membership.analysis import ClassRisks, possible_class_risks
 from canary.membership.association import check_shadow
+from canary.membership.controls import contrast
 from canary.membership.doubts import doubts_of_attacks, doubts_of_pair
 from canary.membership.evaluation import Evaluation, Part, evaluate, evaluate_by
 from canary.membership.guessing import Guesses, leakage, precision_recall
@@ -137,6 +138,8 @@ class Survey:
     epsilons : mapping of str to AttackEpsilon
         Lower bounds on epsilon by each attack, where coins chose the members. Each at a
         confidence that allows for how many attacks were tried.
+    doubts : tuple of str
+        Of the notes, those by which it decides nothing that nothing was found.
     """
 
     target: SignalTable
@@ -151,6 +154,7 @@ class Survey:
     seed: int = 0
     class_risks: ClassRisks | None = None
     epsilons: Mapping[str, AttackEpsilon] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
 
     @property
     def strongest(self) -> Attacked:
@@ -166,8 +170,12 @@ class Survey:
         """Whether some attack is better than a coin, allowing for how many were tried.
 
         None where the attacks are not blind: they may owe it to what they know of the answers.
+        None as well where none is, and there are doubts: files that are put together wrongly
+        show nothing, whatever the model remembers.
         """
-        return self.corrected().lower > 0.5 if self.blind else None
+        if not self.blind:
+            return None
+        return self.corrected().lower > 0.5 or (None if self.doubts else False)
 
     @property
     def epsilon(self) -> tuple[str, AttackEpsilon] | None:
@@ -395,7 +403,8 @@ def survey(
     chosen, notes = rates_of(fprs, int((~member).sum()), confidence=confidence)
     shared = check_shadow(target, shadow)
     notes.extend(shared)
-    notes.extend(doubts_of_pair(target, shadow))
+    doubts = doubts_of_pair(target, shadow)
+    notes.extend(doubts)
     _check_coins(shared, coins=coins, guesses=guesses, delta=delta)
     entropies = all("modified-entropy" in table.values for table in (target, shadow))
     if not entropies:
@@ -424,13 +433,13 @@ def survey(
     attacked = []
     done = stage("attacks", len(names))
     for name in names:
-        found = attack(target, name, shadow=shadow, seed=seed)
-        evaluation = evaluate(found, member, confidence=confidence)
+        scores = attack(target, name, shadow=shadow, seed=seed)
+        evaluation = evaluate(scores, member, confidence=confidence)
         points = tuple(evaluation.tpr_at_fpr(fpr) for fpr in chosen)
-        attacked.append(Attacked(found, evaluation, points))
-        notes.extend(found.notes)
+        attacked.append(Attacked(scores, evaluation, points))
+        notes.extend(scores.notes)
         done(1)
-    notes.extend(doubts_of_attacks([(a.attack, a.evaluation.roc) for a in attacked], shadow))
+    doubts += doubts_of_attacks([(a.attack, a.evaluation.roc) for a in attacked], shadow)
     best = max(attacked, key=lambda a: a.accuracy.value).attack
     epsilons = {}
     if coins:
@@ -444,7 +453,7 @@ def survey(
             bound = attack_epsilon(one.attack, member, coins=True, **settings)
             epsilons[one.attack.name] = bound
             notes.extend(bound.notes)
-    return Survey(
+    found = Survey(
         target=target,
         shadow=shadow,
         attacked=tuple(attacked),
@@ -455,13 +464,19 @@ def survey(
         risks=risks,
         reliability=trust,
         confidence=confidence,
-        notes=tuple(dict.fromkeys(notes)),
+        notes=tuple(dict.fromkeys([*notes, *doubts])),
         seed=seed,
         class_risks=None
         if risks is None
         else possible_class_risks(target, risks, confidence=confidence),
         epsilons=epsilons,
+        doubts=doubts,
     )
+    if found.told_apart() is not False:
+        return found
+    doubt, control = contrast(target, shadow)
+    said = [one for one in (doubt, control) if one]
+    return replace(found, notes=(*found.notes, *said), doubts=() if doubt is None else (doubt,))
 
 
 def _check_coins(shared: Sequence[str], *, coins: bool, guesses: int | None, delta: float) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.evaluation import Evaluation, evaluate
-from canary.membership.flags import upside_down
+from canary.membership.flags import SURE, upside_down
 from canary.membership.metric import TEXT_ATTACKS, attack
 from canary.membership.survey import (
     Attacked,
@@ -30,7 +30,7 @@ from canary.scoring.batcher import Stage
 from canary.signals.text_measuring import TextTable
 from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import probability
-from canary.statistics.roc import Estimate, balanced_accuracy
+from canary.statistics.roc import Estimate, balanced_accuracy, roc
 
 __all__ = ["KIND", "SCHEMA", "TextSurvey", "said", "survey_texts"]
 
@@ -39,6 +39,11 @@ SCHEMA = 1
 
 _RISKY = 20
 _OF_LENGTH = ("total-loss", "zlib", "total-zlib")
+_CONTROL = (
+    "That nothing was found says as much about the files as about the model: it would be so of "
+    "texts that the model never saw, too. Check that the members are what it was trained on. "
+    "Canaries in the training data would decide: they are known to have been there"
+)
 _OF_LOSS = ("loss", "reference", "min-k", "min-k++")
 
 
@@ -62,6 +67,8 @@ class TextSurvey:
     lines : ndarray of int64 of shape (samples,)
         What each text is called: its line, or its position.
     notes : tuple of str
+    doubts : tuple of str
+        Of the notes, those by which it decides nothing that nothing was found.
     """
 
     measured: TextTable
@@ -72,6 +79,7 @@ class TextSurvey:
     seed: int
     lines: NDArray[np.int64]
     notes: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
 
     @property
     def member(self) -> NDArray[np.bool_]:
@@ -89,9 +97,17 @@ class TextSurvey:
         confidence = 1.0 - (1.0 - self.confidence) / len(self.attacked)
         return self.strongest.evaluation.roc.auc(confidence=confidence)
 
-    def told_apart(self) -> bool:
-        """Whether some attack is better than a coin, allowing for how many were tried."""
-        return self.corrected().lower > 0.5
+    def told_apart(self) -> bool | None:
+        """Whether some attack is better than a coin, allowing for how many were tried.
+
+        None where none is, and there are doubts: `canary.membership.survey.Survey.told_apart`.
+        """
+        return self.corrected().lower > 0.5 or (None if self.against() else False)
+
+    def against(self) -> tuple[str, ...]:
+        """What speaks against the files: the doubts, and words that differ without any model."""
+        warning = self.warning() if self.differ_without_model() else None
+        return self.doubts if warning is None else (*self.doubts, warning)
 
     def surest(self) -> Surest | None:
         """The attack that finds most members at the least false positive rate: `surest_of`."""
@@ -269,7 +285,8 @@ def survey_texts(
         for one in attacked
         if one.attack.name in _OF_LOSS
     }
-    return TextSurvey(
+    doubts = (*upside_down(by_loss, "files"), *_reference_that_knows(measured, member))
+    survey = TextSurvey(
         measured=measured,
         attacked=tuple(attacked),
         words=words,
@@ -277,7 +294,26 @@ def survey_texts(
         confidence=confidence,
         seed=seed,
         lines=measured.kept if lines is None else lines[measured.kept],
-        notes=(*measured.notes, *notes, *upside_down(by_loss, "files")),
+        notes=(*measured.notes, *notes, *doubts),
+        doubts=doubts,
+    )
+    if survey.told_apart() is not False:
+        return survey
+    return replace(survey, notes=(*survey.notes, _CONTROL))
+
+
+def _reference_that_knows(measured: TextTable, member: NDArray[np.bool_]) -> tuple[str, ...]:
+    """What a reader has to know of a reference model that tells members itself."""
+    if measured.beside is None:
+        return ()
+    auc = roc(-measured.beside, member).auc(confidence=SURE)
+    if auc.lower <= 0.5:
+        return ()
+    return (
+        f"The loss of the reference model is lower for the member in {100 * auc.value:.1f} % of "
+        "pairs of a member and a nonmember, where chance is 50 %: it was trained on members, too, "
+        "or they are easier than nonmembers by themselves. If it was trained on them, the figures "
+        "of the attack reference are lower bounds. Name a reference that never saw the members",
     )
 
 

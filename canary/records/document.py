@@ -109,7 +109,9 @@ def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[
             where=where,
         )
     if not isinstance(document, dict) or document.get("kind") != kind:
-        raise RecordError(f"is not a {kind} document", cure=f"name a {kind} file", where=where)
+        given = document.get("kind") if isinstance(document, dict) else None
+        but = f" but a {brief(given)}" if isinstance(given, str) else ""
+        raise RecordError(f"is not a {kind} document{but}", cure=f"name a {kind} file", where=where)
     found = document.get("schema")
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
         raise RecordError(

@@ -218,14 +218,16 @@ def _labels(audits: Sequence[Audit], labels: Sequence[str] | None) -> list[str]:
         raise InputError(
             f"{plural(len(given), 'label')} for {plural(len(audits), 'audit')}",
             cure="give one for each audit, in their order",
+            where="labels",
         )
     if "" in given:
-        raise InputError("a label is empty", cure="name each training strategy")
+        raise InputError("a label is empty", cure="name each training strategy", where="labels")
     for label, times in Counter(given).items():
         if times > 1:
             raise InputError(
                 f"the label {brief(label)} is given {times} times",
                 cure="give each audit a label of its own",
+                where="labels",
             )
     return given
 
@@ -245,6 +247,7 @@ def _losses(
             raise InputError(
                 f"a test loss of {loss} is none",
                 cure=f"give the mean loss per token in nats, a number from 0 to {_MOST_NATS:,.0f}",
+                where="test_losses",
             )
     return losses
 

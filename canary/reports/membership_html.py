@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from canary.statistics.roc import Estimate
 
 __all__ = [
+    "LABELS",
     "attack_cells",
     "attack_columns",
     "calibration_sentence",
@@ -32,6 +34,7 @@ __all__ = [
     "interval_of",
     "membership_sentence",
     "not_told",
+    "nothing_decided",
     "percent_of",
     "report_membership",
     "roc_words",
@@ -39,6 +42,9 @@ __all__ = [
     "surest_tiles",
     "up_to",
 ]
+
+LABELS = {True: "Members can be told", False: "Members were not told", None: "Undecided"}
+"""The answer in a word or two."""
 
 _TEMPLATE = "membership.html.j2"
 _MOST_ROWS = 20
@@ -79,9 +85,7 @@ def render(found: Survey) -> str:
         _TEMPLATE,
         name=name,
         tone="memorized" if told else "undecided",
-        label={True: "Members can be told", False: "Members were not told", None: "Undecided"}[
-            told
-        ],
+        label=LABELS[told],
         sentence=membership_sentence(found),
         tiles=_tiles(found),
         notes=list(found.notes),
@@ -141,9 +145,19 @@ def membership_sentence(found: Survey) -> str:
             f"{percent_of(best.value)} balanced accuracy ({interval}; a coin has 50 %), by the "
             f"attack {name}."
         )
-    return (
+    return nothing_decided(found.doubts) + (
         f"{not_told(k, name)} had {percent_of(best.value)} balanced accuracy ({interval})"
         f"{up_to(best)}."
+    )
+
+
+def nothing_decided(doubts: Sequence[str]) -> str:
+    """What stands before an answer that nothing was found, where doubts speak against the files."""
+    if not doubts:
+        return ""
+    return (
+        "Nothing is decided, because the files may be put together wrongly, as notes and warnings "
+        "say. "
     )
 
 

@@ -13,7 +13,15 @@ from canary.records.files import atomic_write
 from canary.records.there import PAGES
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.many_figures import draw_many
-from canary.reports.membership_html import in_lines, interval_of, not_told, percent_of, up_to
+from canary.reports.membership_html import (
+    LABELS,
+    in_lines,
+    interval_of,
+    not_told,
+    nothing_decided,
+    percent_of,
+    up_to,
+)
 from canary.reports.pages import page, software
 from canary.reports.palette import SERIES
 from canary.statistics.numbers import count, plural
@@ -67,7 +75,7 @@ def render(found: ModelsSurvey) -> str:
         _TEMPLATE,
         heading=_heading(found),
         tone="memorized" if told else "undecided",
-        label="Members can be told" if told else "Members were not told",
+        label=LABELS[told],
         sentence=models_sentence(found),
         tiles=_tiles(found),
         notes=list(found.notes),
@@ -113,7 +121,7 @@ def models_sentence(found: ModelsSurvey) -> str:
     interval = f"{percent_of(best.lower)} to {percent_of(best.upper)}"
     of = "" if targets == 1 else f", in the mean of {targets} models"
     if not found.told_apart():
-        return (
+        return nothing_decided(found.doubts) + (
             f"{not_told(k, name)} put the member before the nonmember in "
             f"{percent_of(best.value)} of pairs ({interval}){of}{up_to(best)}."
         )

@@ -12,11 +12,13 @@ from canary.records.there import PAGES
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.membership_figures import draw_roc
 from canary.reports.membership_html import (
+    LABELS,
     attack_cells,
     attack_columns,
     in_lines,
     interval_of,
     not_told,
+    nothing_decided,
     percent_of,
     roc_words,
     short_of,
@@ -75,7 +77,7 @@ def render(found: TextSurvey) -> str:
         _TEMPLATE,
         name=found.measured.table.source,
         tone="memorized" if told and not doubted else "undecided",
-        label=labels[told, doubted],
+        label=LABELS[None] if told is None else labels[told, doubted],
         sentence=text_membership_sentence(found),
         tiles=_tiles(found),
         warning=found.warning(),
@@ -121,7 +123,7 @@ def text_membership_sentence(found: TextSurvey) -> str:
             f"Of a text that the model was trained on and another, the attack {name} tells which "
             f"is which in {percent_of(best.value)} of cases ({interval}; a coin in 50 %)."
         )
-    return (
+    return nothing_decided(found.against()) + (
         f"{not_told(k, name)} was right on {percent_of(best.value)} of pairs ({interval})"
         f"{up_to(best)}."
     )

@@ -78,7 +78,7 @@ def pieces_of(
     reader = readers.get(place.suffix.lower())
     if reader is None:
         raise InputError(
-            f"has the ending {place.suffix!r}",
+            "is a folder" if place.is_dir() else f"has the ending {place.suffix!r}",
             cure="save the outputs as .npz, .parquet or .csv",
             where=str(place),
         )

@@ -63,6 +63,9 @@ class TextTable:
         What is needed to measure again.
     notes : tuple of str
         What a reader has to know.
+    beside : ndarray of float64 of shape (samples,) or None
+        Loss of the reference model on each, in nats per token of the attacked model; None
+        without a reference.
     """
 
     table: SignalTable
@@ -70,6 +73,7 @@ class TextTable:
     tokens: NDArray[np.int64]
     settings: dict[str, Any]
     notes: tuple[str, ...]
+    beside: NDArray[np.float64] | None = None
 
 
 def text_signals_of(asked: str, *, reference: bool, masked: bool) -> list[str] | None:
@@ -210,7 +214,7 @@ def measure_texts(
             seam, reference=reference is not None, masked=masked is not None, notes=notes
         )
     encodings = pricer.encode(texts, place)
-    second = named = theirs = None
+    second = named = theirs = losses_beside = None
     if "reference" in names:
         second = _second(reference, seam)
         named = start_token if reference_start_token is None else reference_start_token or None
@@ -255,6 +259,7 @@ def measure_texts(
             values["lower-case"] = ratio(losses, chosen.price(pricer, lowered, "lower case").losses)
         if theirs is not None:
             beside = chosen.price(theirs, chosen.texts, "reference model")
+            losses_beside = beside.totals / prices.counts
             values["reference"] = difference(totals, beside.totals) / prices.counts
         if rewriter is not None:
             copies = chosen.copies(
@@ -292,6 +297,7 @@ def measure_texts(
             "batch_size": batch_size,
         },
         notes=tuple(notes),
+        beside=losses_beside,
     )
 
 
@@ -422,7 +428,7 @@ def _check_share(value: float, name: str, of: str) -> None:
         raise InputError(
             f"{name}={value}, more than 0 and at most 1 was expected",
             cure=f"give the share {of}",
-            where=_WHERE,
+            where=name,
         )
 
 

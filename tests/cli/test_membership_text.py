@@ -181,7 +181,8 @@ def test_options_reach_the_measurement(command, model, texts):
         (("--fpr", "0.0001"), "a false positive rate of 0.0001 cannot be seen with 40 nonmembers"),
         (("--overlap", "9999"), "overlap=9999 does not fit windows of"),
         (("--column", "body"), "in.jsonl:1: has no column 'body'; name one of 'text'"),
-        (("--share", "2"), "share=2.0, more than 0 and at most 1 was expected"),
+        (("--share", "2"), "error: --share: share=2.0, more than 0 and at most 1 was expected"),
+        (("--masked-share", "2"), "error: --masked-share: --masked-share=2.0,"),
         (("--confidence", "95"), "confidence must lie between 0 and 1, got 95.0"),
     ],
 )

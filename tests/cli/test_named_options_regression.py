@@ -11,6 +11,7 @@ from canary.gate.planning import plan
 DIGITS = "code {digit:9}"
 CANARIES = ("--canaries", "canaries.json")
 PLAN = ("plan", DIGITS)
+ATTACK = ("membership", "attack", "--shadow", "old", "--out", "x")
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,10 @@ PLAN = ("plan", DIGITS)
         (
             ("inject", "corpus.jsonl", *CANARIES, "--out", "x.jsonl", "--file-format", "csv"),
             "but the corpus is csv; give it the ending of the corpus, or correct --file-format",
+        ((*ATTACK, "--target", "old"), "error: old: is a folder; save the outputs as .npz"),
+        (
+            ("check", "canaries.json", "--max-p", "0.1"),
+            "error: canaries.json: is not a canary audit document but a 'canary set'; name a",
         ),
     ],
 )

@@ -119,8 +119,11 @@ def test_what_cannot_be_compared_is_said(command, audited):
     ("words", "message"),
     [
         (("--test-loss", "1"), "1 test loss for 2 audits; give one for each audit"),
-        (("--label", "x"), "1 label for 2 audits"),
-        (("--test-loss", "1", "--test-loss", "nan"), "a test loss of nan is none"),
+        (("--label", "x"), "error: --label: 1 label for 2 audits"),
+        (
+            ("--test-loss", "1", "--test-loss", "nan"),
+            "error: --test-loss: a test loss of nan is none",
+        ),
         (("--test-scores", "a/scores.jsonl"), "1 test loss for 2 audits"),
         (
             ("--test-scores", "a/scores.jsonl", "--test-scores", "test.jsonl"),

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 import canary
-from canary.membership.doubts import doubts, doubts_of_pair
+from canary.membership.doubts import doubts, doubts_of_models, doubts_of_pair
+from canary.membership.models_survey import survey_models
 from canary.membership.survey import survey
+from canary.reports.membership_html import membership_sentence, render
+from canary.reports.membership_models_html import models_sentence
 
 N, CLASSES = 1000, 10
 
@@ -43,9 +46,9 @@ def sorted_file(logits, labels, member):
     return logits[order], labels[order], np.arange(len(labels)) < len(labels) // 2
 
 
-def with_copies(logits, labels, member):
+def with_copies(logits, labels, member, copies=20):
     """Some members are among the nonmembers once more."""
-    at = np.flatnonzero(member)[:20]
+    at = np.flatnonzero(member)[:copies]
     return (
         np.concatenate([logits, logits[at]]),
         np.concatenate([labels, labels[at]]),
@@ -60,6 +63,11 @@ def with_copies(logits, labels, member):
         (from_zero_to_one, "labels are of other samples, in another order, or numbered otherwise"),
         (right_or_wrong, "name 2 of 10 classes"),
         (sorted_file, "not of the same classes"),
+        (lambda *of: with_copies(*of, 400), "800 samples of the target have the outputs"),
+        (
+            lambda logits, labels, member: (np.eye(CLASSES)[logits.argmax(1)] * 9, labels, member),
+            "have the same loss, as hard labels",
+        ),
         (with_copies, "40 samples of the target have the outputs and the label of a sample of the"),
         (lambda logits, labels, member: (logits, labels, ~member), "may be swapped"),
     ],
@@ -80,6 +88,12 @@ def test_files_as_they_should_be_are_not_doubted_coverage():
         options = ({}, {"overfit": 0.0}, {"gap": 30.0}, {"samples": 60}, {"gap": 0.5})[seed % 5]
         noted += doubts(table(*given(seed, **options)), "target")
     assert not noted
+
+
+def test_few_members_that_are_all_right_did_learn_degenerate():
+    logits, labels, _ = given(1, samples=12, gap=9.0)
+    member = np.arange(12) < 3
+    assert not any("learned nothing" in note for note in doubts(table(logits, labels, member), ""))
 
 
 def test_hard_labels_are_no_copies_degenerate():
@@ -129,3 +143,133 @@ def test_outputs_in_other_units_are_doubted(seed):
     for options in ({}, {"overfit": 0.1}, {"gap": 3.0}, {"samples": 60}):
         target = table(*given(seed, **options))
         assert not any("same units" in note for note in survey(target, shadow).notes)
+
+
+def permuted(member):
+    return np.random.default_rng(9).permutation(member)
+
+
+def rolled(member):
+    return np.roll(member, 3)
+
+
+ACCURATE = {"gap": 6.0, "overfit": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "told", "words"),
+    [
+        (permuted, None, None, "of the shadow and in "),
+        (None, permuted, None, "of the target and in "),
+        (rolled, rolled, None, "fit its losses if they are moved by 3 samples"),
+        (permuted, permuted, False, "as they would be if the flags were of other samples"),
+        (None, None, True, None),
+    ],
+)
+def test_flags_of_other_samples_give_no_calm_answer(ours, theirs, told, words):
+    """Of models that are right on nearly all members and nonmembers."""
+    tables = []
+    for seed, wrong in ((20, ours), (21, theirs)):
+        logits, labels, member = given(seed, **ACCURATE)
+        tables.append(table(logits, labels, member if wrong is None else wrong(member)))
+    # What a shadow with flags of other samples teaches may be right by chance.
+    found = survey(*tables, attacks="correctness" if theirs else "loss", fprs=[0.1])
+    assert found.told_apart() is found.to_dict()["told_apart"] is told
+    assert any(words in note for note in found.notes) if words else found.notes == ()
+    said = membership_sentence(found)
+    assert ("Nothing is decided" in said) is (told is None)
+    assert ours is not rolled or "<strong>Undecided</strong>" in render(found)
+
+
+def test_flags_in_blocks_or_in_turn_are_not_moved_coverage():
+    """Losses that depend on the place in the file fit flags that do so as well, at any distance."""
+    for seed in range(40):
+        logits, labels, _ = given(seed, overfit=0.0)
+        logits += np.sin(np.arange(N) / 50)[:, None] * np.eye(CLASSES)[labels]
+        member = (
+            np.arange(N) < N // 2,
+            np.arange(N) // 100 % 2 == 0,
+            np.arange(N) % 4 < 2,
+            np.random.default_rng(seed).random(N) < 0.5,
+        )[seed % 4]
+        assert not any("moved by" in note for note in doubts(table(logits, labels, member), "it"))
+
+
+def test_models_with_flags_of_other_samples_give_no_calm_answer():
+    rng = np.random.default_rng(5)
+    labels, ease = rng.integers(0, CLASSES, N), rng.normal(size=N)
+    member = rng.random((4, N)) < 0.5
+    losses = np.logaddexp(0, -(2 + ease + 2 * member + rng.normal(size=member.shape)))
+
+    def of(flags):
+        models = canary.measure(list(losses), y=labels, member=flags, outputs="losses")
+        found = survey_models(models, attacks="S,P", fprs=[0.1])
+        return found.told_apart(), models_sentence(found), found.notes
+
+    assert of(member)[0] is True
+    told, sentence, notes = of(np.roll(member, 2, axis=1))
+    assert told is None
+    assert "Nothing is decided" in sentence
+    assert any("moved by 2 samples" in note for note in notes)
+    told, _, notes = of(rng.permuted(member, axis=1))
+    assert told is False
+    assert any("as they would be if the flags were of other samples" in note for note in notes)
+    one = member.copy()
+    one[2] = rng.permutation(one[2])
+    assert any("of model 2, and" in note for note in of(one)[2])
+
+
+def of_losses(seed, change=lambda losses: losses, *, samples=2000, gap=1.0, overfit=1.0):
+    logits, labels, member = given(seed, samples=samples, gap=gap, overfit=overfit)
+    losses = canary.measure(logits, y=labels, member=member, outputs="logits").signal("loss")[0]
+    return canary.measure(change(losses), y=labels, member=member, outputs="losses")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda losses: losses / np.log(2), "1.4 times those of the shadow"),
+        (lambda losses: losses / np.log(10), "0.423 times those of the shadow"),
+        (lambda losses: losses * 32, "31.1 times those of the shadow"),
+        (lambda losses: np.exp(-losses), "are probabilities and not losses"),
+    ],
+)
+@pytest.mark.parametrize("overfit", [0.0, 1.0])
+def test_losses_in_other_units_are_doubted(change, words, overfit):
+    gap = 3.0 if "probabilities" in words else 1.0
+    target = of_losses(30, change, gap=gap, overfit=overfit)
+    found = survey(target, of_losses(31, gap=gap, overfit=overfit), attacks="loss", fprs=[0.1])
+    assert any(words in note for note in found.notes), found.notes
+    assert found.told_apart() is not False
+    alike = survey(*(of_losses(seed, change, gap=gap) for seed in (30, 31)), attacks="loss")
+    assert not any(" times those of " in note for note in alike.notes)
+
+
+def test_a_model_whose_losses_are_in_other_units_is_doubted():
+    rng = np.random.default_rng(6)
+    member = rng.random((4, 2000)) < 0.5
+    losses = np.logaddexp(0, -(2 + member + rng.normal(size=member.shape)))
+    losses[1] /= np.log(2)
+    models = canary.measure(
+        list(losses), y=rng.integers(0, 9, 2000), member=member, outputs="losses"
+    )
+    notes = doubts_of_models(models, ["a", "b", "c", "d"])
+    assert any("model b are 1.4" in note for note in notes), notes
+
+
+def test_losses_of_models_that_learned_more_or_less_are_not_doubted_coverage():
+    """Of other shapes: twice the samples, two classes of a model that knows nothing."""
+    for seed in range(28):
+        ours, theirs = (
+            ({}, {}),
+            ({"gap": 1.3}, {}),
+            ({"overfit": 2.0}, {"overfit": 0.5}),
+            ({"samples": 200}, {"samples": 100}),
+        )[seed % 4]
+        pair = of_losses(seed, **ours), of_losses(seed + 100, **theirs)
+        assert doubts_of_pair(*pair) == ()
+    rng = np.random.default_rng(0)
+    half = rng.normal(np.log(2), 0.1, 500).clip(0)
+    flags = rng.random(500) < 0.5
+    nothing = canary.measure(half, y=rng.integers(0, 2, 500), member=flags, outputs="losses")
+    assert doubts(nothing, "target") == ()

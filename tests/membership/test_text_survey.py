@@ -15,7 +15,7 @@ from canary.errors import EstimationError, InputError
 from canary.membership.metric import TEXT_ATTACKS
 from canary.membership.text_survey import _halves, survey_texts
 from canary.membership.words import FOLDS
-from canary.reports.membership_text_html import render
+from canary.reports.membership_text_html import render, text_membership_sentence
 from canary.signals.text import TEXT_SIGNALS
 from canary.signals.text_measuring import measure_texts
 from canary.statistics.roc import Estimate, balanced_accuracy
@@ -133,6 +133,11 @@ def test_a_difference_without_any_model_is_warned_of():
     assert "p = 0.0025" in found.warning()
     assert found.to_dict()["words"]["differ_without_model"] is True
     assert found.to_dict()["words"]["p"] == 0.0025
+    # The difference may hide what the model remembers as well.
+    blank = canary.evaluate(np.zeros(2 * N), MEMBER)
+    nothing = replace(found, attacked=(replace(found.attacked[0], evaluation=blank),))
+    assert nothing.told_apart() is None
+    assert text_membership_sentence(nothing).startswith("Nothing is decided, because the files may")
 
 
 @pytest.mark.parametrize(("cut", "which"), [(slice(0, N), "shorter"), (slice(N, None), "longer")])
@@ -229,3 +234,32 @@ def test_an_untrained_model_is_noted(texts):
     found = measure_texts(model, texts[:8], np.arange(8) < 4, signals="loss", start_token="\n")
     (note,) = (note for note in found.notes if "ordinary English" in note)
     assert "is this its tokenizer? If not, the attacks say nothing" in note
+
+
+def test_a_reference_that_was_trained_on_the_members_is_said(told, texts):
+    """What it takes away is what the model remembers, so the attack finds less or nothing."""
+    assert told.measured.beside.shape == (2 * N,)
+    table, theirs = told.measured.table, told.measured.beside
+    np.testing.assert_allclose(table.signal("loss")[0] - theirs, table.signal("reference")[0])
+    assert told.doubts == ()
+    spoiled = survey_texts(replace(told.measured, beside=theirs - MEMBER), texts)
+    (note,) = spoiled.doubts
+    assert "was trained on members, too" in note
+    assert "lower bounds" in note
+    assert note in spoiled.notes
+    assert spoiled.told_apart()
+    assert survey_texts(replace(told.measured, beside=theirs + MEMBER), texts).doubts == ()
+
+
+def test_what_nothing_was_found_in_is_no_calm_answer(told, texts):
+    """Files that are swapped are undecided; that nothing is found may be due to the files."""
+    swapped = survey_texts(
+        replace(told.measured, table=replace(told.measured.table, member=~MEMBER[None])), texts
+    )
+    assert swapped.told_apart() is None
+    assert "Nothing is decided" in text_membership_sentence(swapped)
+    assert "<strong>Undecided</strong>" in render(swapped)
+    nothing = survey_texts(measured(trained_on(source(3)), texts, signals="loss"), texts)
+    assert nothing.told_apart() is False
+    assert any("texts that the model never saw" in note for note in nothing.notes)
+    assert not any("texts that the model never saw" in note for note in told.notes)
