@@ -12,7 +12,7 @@ import numpy as np
 
 from canary.audits.below import Below
 from canary.audits.between import gives_bounds
-from canary.audits.candidates import deepest
+from canary.audits.candidates import deepest, longest
 from canary.audits.choosing import check_start_texts, start_for
 from canary.audits.completing import BEAM, check_known, completed
 from canary.audits.extraction import Candidate, Extraction
@@ -28,6 +28,7 @@ from canary.errors import (
     UnsupportedError,
 )
 from canary.formats.format import Format
+from canary.models.examining import notes_on_reading
 from canary.models.loading import load
 from canary.records.given import (
     AUTO,
@@ -165,7 +166,12 @@ def extract(
         mine = tuple(c for c in canaries if canaries.formats[c.format] == format)
         own_set = replace(canaries, canaries=mine)
         start = with_rivals(below, own_set, start, draws=_MOST_DRAWS, seed=0)
-    return _extracted(
+    read = notes_on_reading(
+        seam,
+        tokens=lambda: longest(below.encoder, format, [])[0],
+        start_token=start.token,
+    )
+    result = _extracted(
         below,
         format,
         start,
@@ -178,6 +184,7 @@ def extract(
         beam=beam,
         most_open=most_open,
     )
+    return replace(result, notes=(*result.notes, *read))
 
 
 def _extracted(
