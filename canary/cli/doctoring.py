@@ -63,7 +63,8 @@ def _show(found: Examination) -> None:
     )
     for finding in found.findings:
         if finding.verdict != "fine" and finding.cure:
-            say(f"{finding.verdict}: {finding.check}: {finding.cure}")
+            check = "" if finding.verdict == "not loaded" else f"{finding.check}: "
+            say(f"{finding.verdict}: {check}{finding.cure}")
     told = "The model is refused; do not use its numbers"
     if found.sound:
         told = (
