@@ -17,7 +17,7 @@ from canary.audits.choosing import check_start_texts, start_for
 from canary.audits.combining import combined_p
 from canary.audits.measuring import Auditor
 from canary.audits.result import CANARY_SET, Audit, CanaryResult, noted
-from canary.audits.rivals import rival_starts
+from canary.audits.rivals import with_rivals
 from canary.audits.settings import METHODS, Settings
 from canary.audits.starts import StartChoice
 from canary.corpus.canaries import Canary, CanarySet, canary_set
@@ -258,8 +258,8 @@ def _started(
     }
     start = start_for(model, canaries.formats, settings.start_token, texts=texts, **running)
     below = Below.of(model, start_token=start.token, **running)
-    rivals = rival_starts(below, canaries, start, draws=settings.draws, seed=settings.seed)
-    return replace(settings, start_token=start.token), replace(start, rivals=rivals)
+    start = with_rivals(below, canaries, start, draws=settings.draws, seed=settings.seed)
+    return replace(settings, start_token=start.token), start
 
 
 def _with_controls(canaries: CanarySet, seed: int) -> CanarySet:

@@ -218,7 +218,7 @@ def start_for(
     if texts is not None:
         raise InputError(
             "start_texts were given, and the start token was named, so nothing is chosen by them",
-            cure="leave one of start_texts (--start-texts) and start_token (--start-token) out",
+            cure="leave one of start_texts and start_token out",
         )
     own = _own(CandidateEncoder(model.tokenizer, None, context), formats)
     return StartChoice(named_start(asked), "asked", own=own or "", context=bool(context))

@@ -128,8 +128,9 @@ def check_known(known: int, fills: Sequence[str]) -> int:
     known = whole_number(known, "known", at_least=0)
     if known >= shortest:
         raise InputError(
-            f"known={known}; the secret has {shortest} characters, and one at least must be left "
-            "to complete",
+            f"{known} characters are known, and the secret has {shortest}; one at least must be "
+            "left to complete",
             cure=f"give a number from 0 to {shortest - 1}",
+            where="known",
         )
     return known

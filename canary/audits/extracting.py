@@ -12,11 +12,13 @@ import numpy as np
 
 from canary.audits.below import Below
 from canary.audits.between import gives_bounds
-from canary.audits.candidates import deepest
+from canary.audits.candidates import deepest, longest
 from canary.audits.choosing import check_start_texts, start_for
 from canary.audits.completing import BEAM, check_known, completed
 from canary.audits.extraction import Candidate, Extraction
 from canary.audits.result import CANARY_SET, Audit
+from canary.audits.rivals import with_rivals
+from canary.audits.starts import StartChoice
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import (
     InputError,
@@ -26,6 +28,7 @@ from canary.errors import (
     UnsupportedError,
 )
 from canary.formats.format import Format
+from canary.models.examining import notes_on_reading
 from canary.models.loading import load
 from canary.records.given import (
     AUTO,
@@ -50,6 +53,7 @@ from canary.tokens.misread import misread
 __all__ = ["check_asked", "extract", "with_extractions"]
 
 _BROKEN_OFF = ("interrupted", "requests")
+_MOST_DRAWS = 1_024  # to check the start token by
 _CHECKED = 4  # candidates that are priced as whole rows, too
 _NOTHING_TO_COMPLETE = (
     "Nothing was completed from known characters: no candidate was found, and no canaries were "
@@ -153,13 +157,54 @@ def extract(
     function(stage, "stage")
     format = Format.of(format)
     seconds, known, own = check_asked(format, seconds=seconds, known=known, canaries=canaries)
-    began = time.perf_counter()
-    ends = time.monotonic() + (seconds or 0.0)
     texts = check_start_texts(start_texts, canaries)
     seam = load(model)
     running: dict[str, Any] = {"context": context, "batch_size": batch_size, "stage": stage}
     start = start_for(seam, [format], start_token, texts=texts, **running)
     below = Below.of(seam, start_token=start.token, **running)
+    if canaries is not None:
+        mine = tuple(c for c in canaries if canaries.formats[c.format] == format)
+        own_set = replace(canaries, canaries=mine)
+        start = with_rivals(below, own_set, start, draws=_MOST_DRAWS, seed=0)
+    read = notes_on_reading(
+        seam,
+        tokens=lambda: longest(below.encoder, format, [])[0],
+        start_token=start.token,
+    )
+    result = _extracted(
+        below,
+        format,
+        start,
+        own,
+        top=top,
+        budget=budget,
+        seconds=seconds,
+        stop=stop,
+        known=known,
+        beam=beam,
+        most_open=most_open,
+    )
+    settings = {**result.settings, CANARY_SET: canaries.fingerprint if canaries else None}
+    return replace(result, settings=settings, notes=(*result.notes, *read))
+
+
+def _extracted(
+    below: Below,
+    format: Format,
+    start: StartChoice,
+    own: dict[str, str],
+    *,
+    top: int,
+    budget: int,
+    seconds: float | None = None,
+    stop: Stop = "proof",
+    known: int | None = None,
+    beam: int = BEAM,
+    most_open: int = MOST_OPEN,
+) -> Extraction:
+    """`extract` below a start token that was chosen; `own` are ids of canaries, by fill."""
+    began = time.perf_counter()
+    ends = time.monotonic() + (seconds or 0.0)
     tree = below.tree(format, among=list(own))
     tokens = deepest(tree)
     batcher = below.batcher(f"extraction from {format.masked}", budget)
@@ -231,9 +276,8 @@ def extract(
             "most_open": most_open,
             "start_token": start.token,
             "start": start.to_dict(),
-            "context": context,
-            "batch_size": batch_size,
-            CANARY_SET: None if canaries is None else canaries.fingerprint,
+            "context": below.encoder.context,
+            "batch_size": below.batch_size,
             "versions": versions(),
         },
         notes=(*start.notes, *misread(below.encoder, format)),
@@ -338,23 +382,22 @@ def with_extractions(
     canary_set(canaries)
     of_kind(audit, Audit, "audit", cure="give what canary.audit returned")
     _check_audited(audit, canaries)
-    seam, found, formats = load(model), [], list(audit.formats)
+    token, context = audit.settings.get("start_token"), audit.settings.get("context", "")
+    batch_size = check_running(start_token=token, context=context, batch_size=batch_size)
+    function(stage, "stage")
+    start = audit.start or StartChoice(token, "asked", context=bool(context))
+    below = Below.of(
+        load(model), start_token=token, context=context, batch_size=batch_size, stage=stage
+    )
+    found, formats = [], list(audit.formats)
     for number, format in enumerate(canaries.formats):
         mine = [c for c in canaries if c.format == number]
         if not mine:
             continue
         try:
-            result = extract(
-                seam,
-                format,
-                top=max(sum(not c.control for c in mine), 1),
-                budget=budget,
-                canaries=canaries,
-                start_token=audit.settings.get("start_token"),  # chosen by the audit
-                context=audit.settings.get("context", ""),
-                batch_size=batch_size,
-                stage=stage,
-            )
+            own = _canaries_of(canaries, format)
+            top = max(sum(not c.control for c in mine), 1)
+            result = _extracted(below, format, start, own, top=top, budget=budget)
         except (ModelError, UnsupportedError, OutOfMemory, RequestsSpentError) as error:
             about = formats[number]
             note = f"{about.masked} was not searched for its likeliest candidates: {error.problem}."

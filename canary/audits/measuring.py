@@ -19,7 +19,7 @@ from canary.errors import EstimationError
 from canary.formats.format import Format
 from canary.models.base import LanguageModel
 from canary.models.english import note_on_english, note_on_vocabulary
-from canary.models.examining import notes_on_model
+from canary.models.examining import notes_on_model, notes_on_reading
 from canary.records.shards import Run
 from canary.scoring.batcher import Stage
 from canary.scoring.requests import announce
@@ -73,7 +73,7 @@ class Auditor:
         announce(self.below.model, lambda: self._rows(canaries))
         found: dict[str, CanaryResult] = {}
         formats = []
-        on_model = self._notes_on_model()
+        on_model = self._notes_on_model(canaries)
         for number, format in enumerate(canaries.formats):
             mine = [c for c in canaries if c.format == number]
             results, about = self._measure_format(number, format, mine)
@@ -83,11 +83,16 @@ class Auditor:
             found = {k: replace(result, natural=not result.control) for k, result in found.items()}
         return tuple(found[c.id] for c in canaries), tuple(formats)
 
-    def _notes_on_model(self) -> tuple[str, ...]:
+    def _notes_on_model(self, canaries: CanarySet) -> tuple[str, ...]:
         """What is to be known of the model, whatever the format."""
-        model = self.below.model
+        model, encoder = self.below.model, self.below.encoder
+        read = notes_on_reading(
+            model,
+            tokens=lambda: max(longest(encoder, f, [])[0] for f in canaries.formats),
+            start_token=encoder.start_token,
+        )
         found = (note_on_vocabulary(model), note_on_english(model))
-        return (*notes_on_model(model), *(note for note in found if note))
+        return (*notes_on_model(model), *read, *(note for note in found if note))
 
     def _rows(self, canaries: CanarySet) -> int:
         """How many candidates are priced as whole rows."""

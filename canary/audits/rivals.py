@@ -1,18 +1,20 @@
-"""Whether canaries look more exposed after another start token than the chosen one."""
+"""Whether canaries look more exposed after another start token than the one of the audit."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from canary.audits.below import Below
+from canary.audits.between import gives_bounds
 from canary.audits.starts import RivalStart, StartChoice
 from canary.corpus.canaries import CanarySet
-from canary.errors import EstimationError
+from canary.errors import EstimationError, InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
 from canary.scoring.batcher import Batcher
 from canary.scoring.requests import announce
@@ -22,8 +24,9 @@ from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.extrapolation import skew_normal_bits
 from canary.statistics.pvalues import fisher
 from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.starts import shown_before, usual_first
 
-__all__ = ["LEVEL", "rival_starts"]
+__all__ = ["LEVEL", "with_rivals"]
 
 LEVEL = 0.01
 """How often a model that learned nothing has a rival, at most."""
@@ -36,15 +39,16 @@ _DOUBT = 0.2  # share of what a curve says beyond its draws
 _STREAM = 0x73746172
 
 
-def rival_starts(
+def with_rivals(
     below: Below, canaries: CanarySet, choice: StartChoice, *, draws: int, seed: int
-) -> tuple[RivalStart, ...]:
-    """Start tokens after which injected canaries are clearly more exposed, the worst first.
+) -> StartChoice:
+    """The choice with what speaks against it: starts after which canaries are more exposed.
 
-    Canaries, and a few uniform draws of each format, are priced after the chosen start token
-    and after the five next best ones. A start token is a rival if, for all injected canaries
-    or those of one number of copies, Fisher's p-value is significant after it and the median
-    exposure is higher by more than a bit.
+    Injected canaries, and a few uniform draws of each format, are priced after the start token
+    of the choice and after others: the five next best ones where it was chosen by evidence,
+    the five most usual ones where it was named, and a space in either case. A start is a rival
+    if, for all injected canaries or those of one number of copies, Fisher's p-value is
+    significant after it and the median exposure is higher by more than a bit.
 
     Parameters
     ----------
@@ -52,37 +56,37 @@ def rival_starts(
         The model.
     canaries : CanarySet
     choice : StartChoice
-        With evidence; others have no rivals.
+        One that was chosen by evidence or named; others have no rivals.
     draws : int
         No more than these are drawn of a format.
     seed : int
 
     Notes
     -----
-    The level is Bonferroni's over start tokens and groups, so that a model that learned
+    The level is Bonferroni's over starts and groups, so that a model that learned
     nothing has a rival in at most 1 % of audits. Exposures are read off skew-normal curves;
     beyond what the draws show, a fifth of them is taken for doubt. Nothing is chosen here, so
     that p-values of the audit stay what they are.
     """
-    if choice.why != "evidence":
-        return ()
-    encoder = below.encoder
-    bare = not encoder.context and any(not format.prefix for format in canaries.formats)
-    tokens = [each.token for each in choice.tried if each.later_bits is not None]
-    tokens = [t for t in tokens if t != choice.token and not (t is None and bare)]
     sample = _Sample.of(canaries, draws=draws, seed=seed)
-    if not tokens or not sample.groups:
-        return ()
-    tokens = [choice.token, *tokens[: _MOST_STARTS - 1]]
-    announce(below.model, lambda: len(tokens) * sample.rows)
-    batcher = below.batcher("checking the start token", len(tokens) * sample.tokens(encoder))
-    chosen, *others = (
-        sample.exposures(batcher, CandidateEncoder(encoder.tokenizer, token, encoder.context))
-        for token in tokens
-    )
+    if choice.why not in ("evidence", "asked") or gives_bounds(below.model) or not sample.groups:
+        return choice
+    others = _others(below, sample, choice)
+    if not others:
+        return choice
+    rows = (1 + len(others)) * sample.rows
+    announce(below.model, lambda: rows)
+    tokens = (1 + len(others)) * sample.tokens(below.encoder)
+    batcher = below.batcher("checking the start token", tokens)
+    chosen = sample.exposures(batcher, below.encoder)
+    priced = {}
+    for start, encoder in others.items():
+        # A hole begins the candidate, it is too long, or a server cannot be asked for it.
+        with suppress(InputError, ModelError, UnsupportedError):
+            priced[start] = sample.exposures(batcher, encoder)
     level = LEVEL / (len(others) * len(sample.groups))
     found = []
-    for token, other in zip(tokens[1:], others, strict=True):
+    for (token, context), other in priced.items():
         gaps = []
         for (repetitions, _), mine, (bits, p_value) in zip(
             sample.groups, chosen, other, strict=True
@@ -90,10 +94,43 @@ def rival_starts(
             doubt = _DOUBT * max(0.0, mine[0] - math.log2(sample.least_draws))
             if p_value <= level and bits > mine[0] + _GAP_BITS + doubt:
                 rounded = round(bits, 2), round(mine[0], 2)
-                gaps.append(RivalStart(token, repetitions, *rounded, p_value))
+                gaps.append(RivalStart(token, repetitions, *rounded, p_value, context))
         if gaps:
             found.append(max(gaps, key=_gap))
-    return tuple(sorted(found, key=_gap, reverse=True))
+    rivals = tuple(sorted(found, key=_gap, reverse=True))
+    return replace(choice, rivals=rivals, compared=tuple(shown_before(*each) for each in priced))
+
+
+def _others(
+    below: Below, sample: _Sample, choice: StartChoice
+) -> dict[tuple[str | None, str], CandidateEncoder]:
+    """What else is put before the candidates: a start token, and a space after the chosen one.
+
+    What makes the same tokens as another is left out.
+    """
+    encoder, tokenizer = below.encoder, below.encoder.tokenizer
+    if choice.why == "evidence":
+        tokens = [each.token for each in choice.tried if each.later_bits is not None]
+    else:
+        own = bool(choice.own)  # then a start token would come before that one
+        tokens = [None] if own else usual_first(tokenizer, below.model.facts.vocabulary)
+    tokens = [token for token in tokens if token != choice.token]
+    starts = [(token, "") for token in tokens[: _MOST_STARTS - 1]]
+    if not encoder.context:
+        starts.append((choice.token, " "))
+    texts = [f.candidate(fill) for f, fills, _ in sample.formats for fill in fills[:2]]
+    seen = {tuple(e.ids for e in encoder.encode(texts))}
+    found = {}
+    for token, context in starts:
+        try:
+            other = CandidateEncoder(tokenizer, token, context or encoder.context)
+            ids = tuple(e.ids for e in other.encode(texts))
+        except (InputError, ModelError):  # it knows no such character
+            continue
+        if ids not in seen:
+            seen.add(ids)
+            found[token, context] = other
+    return found
 
 
 def _gap(rival: RivalStart) -> float:

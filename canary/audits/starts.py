@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from canary.records.fields import from_fields
 from canary.records.given import AUTO
 from canary.statistics.numbers import plural
-from canary.tokens.starts import shown_start, start_flag
+from canary.tokens.starts import shell_word, shown_before, shown_start, start_flag
 
 __all__ = ["RivalStart", "StartChoice", "TriedStart"]
 
@@ -60,6 +60,8 @@ class RivalStart:
         few uniform draws: rough numbers.
     p_value : float
         Fisher's, after it.
+    context : str
+        Text between it and each candidate.
     """
 
     token: str | None
@@ -67,6 +69,18 @@ class RivalStart:
     bits: float
     chosen_bits: float
     p_value: float
+    context: str = ""
+
+    @property
+    def flag(self) -> str:
+        """The options of the command line that put it before each candidate."""
+        more = f" --context {shell_word(self.context)}" if self.context else ""
+        return start_flag(self.token) + more
+
+    @property
+    def shown(self) -> str:
+        """It, as messages name it."""
+        return shown_before(self.token, self.context)
 
     def sentence(self, chosen: str | None) -> str:
         """What it would change, in words."""
@@ -74,7 +88,7 @@ class RivalStart:
         if self.repetitions is not None:
             which = f"canaries with {plural(self.repetitions, 'copy', 'copies')}"
         return (
-            f"priced after {shown_start(self.token)}, {which} have a median exposure of about "
+            f"priced after {self.shown}, {which} have a median exposure of about "
             f"{self.bits:.1f} bits, and after {shown_start(chosen)} of about "
             f"{self.chosen_bits:.1f}"
         )
@@ -102,6 +116,8 @@ class StartChoice:
         Every start token that was looked at, the likely ones first.
     rivals : tuple of RivalStart
         Those that would change what the audit says. They chose nothing.
+    compared : tuple of str
+        What else injected canaries were priced after, as messages name it.
     """
 
     token: str | None
@@ -111,6 +127,7 @@ class StartChoice:
     texts: int = 0
     tried: tuple[TriedStart, ...] = ()
     rivals: tuple[RivalStart, ...] = ()
+    compared: tuple[str, ...] = ()
 
     @property
     def settled(self) -> bool:
@@ -130,11 +147,15 @@ class StartChoice:
     @property
     def cure(self) -> str:
         """How the choice is settled by whoever knows the training."""
-        flags = [start_flag(rival.token) for rival in self.rivals]
-        others = " or ".join(dict.fromkeys(flags)) or "--start-token TOKEN"
+        others = " or ".join(dict.fromkeys(rival.flag for rival in self.rivals))
+        told = f"audit again with {others or '--start-token TOKEN'} if training put that there"
+        if not self.context:
+            told += f", or with {_CONTEXT}"
+        if not self.rivals:
+            return f"{told}, or with {self.flag} if it put {shown_start(self.token)} there"
         return (
-            f"audit again with {others} if that is what training put before each text, or with "
-            f"{self.flag} if it put {shown_start(self.token)} there"
+            f"{told}. If it put {shown_start(self.token)} there, the canaries were learned all "
+            "the same; canary check --undecided pass accepts that"
         )
 
     def _why_note(self) -> str:
@@ -142,7 +163,7 @@ class StartChoice:
         if self.why == "tokenizer":
             return f"Each candidate was priced after {self.own}, which the tokenizer puts there."
         if self.why == "asked":
-            return _NOTHING_ASKED if bare else self._named_note()
+            return f"{_NOTHING_ASKED if bare else self._named_note()}{self._compared_note()}"
         if self.why == "alone":
             return _NOTHING_ELSE if bare else ""
         after = f"Each candidate was priced after {shown_start(self.token)}"
@@ -160,9 +181,9 @@ class StartChoice:
             why = "after which text without secrets is about as likely as after anything else"
         return (
             f"{after}, {why} ({self._evidence()}). If training put something else before each "
-            "text, name it with --start-token; lines of the corpus without canaries "
-            "(--start-texts FILE) choose better. To keep this choice in later audits, give "
-            f"{self.flag}."
+            "text, name it with --start-token, or a longer text with --context; lines of the "
+            "corpus without canaries (--start-texts FILE) choose better. To keep this choice in "
+            f"later audits, give {self.flag}."
         )
 
     def _is_dearer(self) -> bool:
@@ -171,12 +192,24 @@ class StartChoice:
         return costs.get(self.token, 0.0) > min(costs.values(), default=0.0)
 
     def _named_note(self) -> str:
-        """That a token was named, and nobody checked it."""
         if self.token is None:
             return ""
+        told = f"Each candidate was priced after {shown_start(self.token)}, as was asked."
+        if self.rivals or self.compared:
+            return told
         return (
-            f"Each candidate was priced after {shown_start(self.token)}, as was asked. Nothing "
-            "checked that training put it there; if it did not, the numbers may be too low."
+            f"{told} Nothing checked that training put it there; if it did not, the numbers may "
+            "be too low."
+        )
+
+    def _compared_note(self) -> str:
+        """What the canaries say of a start token that was named."""
+        if self.rivals or not self.compared:
+            return ""
+        return (
+            " The injected canaries do not look more exposed after "
+            f"{' or '.join(_few(list(self.compared)))}. That does not prove it right: if other "
+            "text came before them in training, the numbers may be too low."
         )
 
     def _evidence(self) -> str:
@@ -203,13 +236,15 @@ class StartChoice:
             return ""
         told = "; ".join(rival.sentence(self.token) for rival in self.rivals[:2])
         return (
-            f"What this audit says depends on the start token: {told}. To settle it, {self.cure}."
+            f"The result depends on the start token or the context: {told}. To settle it, "
+            f"{self.cure}."
         )
 
     def to_dict(self) -> dict[str, Any]:
         """The choice as plain data."""
         return {
             **asdict(self),
+            "compared": list(self.compared),
             "tried": [asdict(t) for t in self.tried],
             "rivals": [asdict(r) for r in self.rivals],
             "settled": self.settled,
@@ -225,8 +260,11 @@ class StartChoice:
                 **kept,
                 "tried": tuple(from_fields(TriedStart, each) for each in data["tried"]),
                 "rivals": tuple(from_fields(RivalStart, each) for each in data["rivals"]),
+                "compared": tuple(data.get("compared", ())),
             },
         )
+        if not all(isinstance(each, str) for each in found.compared):
+            raise TypeError("what was compared must be texts")
         flags = [found.context, *(f for t in found.tried for f in (t.likely, t.contender))]
         if not all(isinstance(flag, bool) for flag in flags):
             raise TypeError("context, likely and contender must be true or false")
@@ -237,6 +275,10 @@ class StartChoice:
         return found
 
 
+_CONTEXT = (
+    "--context TEXT if longer text came before the canary (a chat template up to the canary, "
+    "a heading)"
+)
 _SAY_SO = (
     "If training put a token there (an end-of-text token, a newline), the numbers may be too "
     f"low: name it with --start-token, or fix nothing with {start_flag(None)}."

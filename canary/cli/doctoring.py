@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,19 +19,36 @@ __all__ = ["doctor"]
 _REFUSED = 2
 
 
+Tokens = Annotated[
+    int | None,
+    typer.Option(
+        "--tokens",
+        min=1,
+        help="Of the longest rows: as many as the longest candidate, its context included.  "
+        "[default: 256, or what the model takes]",
+    ),
+]
+
+
 @takes_model_options
-def doctor(model: Model, *, options: ModelOptions, as_json: Json = False) -> None:
+def doctor(
+    model: Model, *, options: ModelOptions, tokens: Tokens = None, as_json: Json = False
+) -> None:
     """Say whether a model's numbers can be believed, check by check.
 
     Each line is a check, its result and what was measured. Exit code 0: no check refused the
     model; 2: one did, and its numbers must not be used.
     """
     from canary.models.doctor import examine, unloadable
+    from canary.models.reading import TOKENS_BY_DEFAULT
 
     try:
-        found = examine(options.load(model), start_token=options.start_token)
+        loaded = options.load(model)
     except ModelError as error:
         found = unloadable(model, error)
+    else:
+        length = tokens or TOKENS_BY_DEFAULT
+        found = examine(loaded, start_token=options.start_token, tokens=length)
     _show(found)
     if as_json:
         emit("canary doctor", found.to_dict())
@@ -46,10 +63,14 @@ def _show(found: Examination) -> None:
     )
     for finding in found.findings:
         if finding.verdict != "fine" and finding.cure:
-            say(f"{finding.verdict}: {finding.check}: {finding.cure}")
-    say(
-        "No check refused the model's numbers. Whether it memorized anything, and which start "
-        "token training used, is not checked here"
-        if found.sound
-        else "The model is refused; do not use its numbers"
-    )
+            check = "" if finding.verdict == "not loaded" else f"{finding.check}: "
+            say(f"{finding.verdict}: {check}{finding.cure}")
+    told = "The model is refused; do not use its numbers"
+    if found.sound:
+        told = (
+            "No check refused the model's numbers. Whether it memorized anything, and which start "
+            "token training used, is not checked here"
+        )
+    elif not found.loaded:
+        told = "The model could not be loaded; nothing was checked"
+    say(told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -114,8 +114,10 @@ class ModelOptions:
         if is_url(model):
             return Endpoint(model, tell=say, **given)
         if given:
+            words = {"model": "served_model", "timeout": "request_timeout"}
             raise InputError(
-                "options for a server were given, and the model is no address",
+                f"{_options(words.get(name, name) for name in given)} given, which is for a "
+                "server, and the model is no address",
                 cure="leave them out, or give the address as in http://host:8000/v1",
                 where=model,
             )
@@ -127,10 +129,10 @@ class ModelOptions:
         given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
         if self.ray is None:
             if given:
+                words = {"cpus": "worker_cpus", "gpus": "worker_gpus"}
                 raise InputError(
-                    "options for workers were given, and no cluster",
+                    f"{_options(words.get(name, name) for name in given)} given, and no cluster",
                     cure="give its address with --ray, or leave them out",
-                    where="--ray",
                 )
             return None
         from canary.workers.cluster import RayWorkers
@@ -144,6 +146,11 @@ class ModelOptions:
             "context": self.context,
             "batch_size": self.batch_size,
         }
+
+
+def _options(fields: Iterable[str]) -> str:
+    """The options of these fields, as the user wrote them."""
+    return " and ".join(f"--{name.replace('_', '-')}" for name in fields)
 
 
 def finds_start(function: Callable[..., None]) -> Callable[..., None]:

@@ -9,10 +9,14 @@ from typing import Any
 
 from canary.errors import CanaryError, ModelError, ServerError
 from canary.formats.format import Format
+from canary.models.answered import under_watch
 from canary.models.base import LanguageModel
 from canary.models.english import SENTENCES, price_english
-from canary.models.examining import Finding, examined
+from canary.models.examining import examined
+from canary.models.finding import Finding
 from canary.models.loading import load
+from canary.models.reading import TOKENS_BY_DEFAULT, reading
+from canary.records.given import named_start, whole_number
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
 
@@ -20,7 +24,6 @@ __all__ = ["Examination", "doctor", "examine", "unloadable"]
 
 _LOADS = "it can be loaded"
 _FORMAT = "the code is {digit:4}"
-_SAME_BITS = 0.1
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,13 @@ class Examination:
 
     @property
     def sound(self) -> bool:
-        """Whether no check refused it."""
-        return all(finding.verdict != "refused" for finding in self.findings)
+        """Whether it was loaded, and no check refused it."""
+        return self.loaded and all(finding.verdict != "refused" for finding in self.findings)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether there was a model to check."""
+        return all(finding.verdict != "not loaded" for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
         """The examination as plain data."""
@@ -57,7 +65,13 @@ class Examination:
         return "\n".join([*lines, *dict.fromkeys(cures)])
 
 
-def doctor(model: Any, *, start_token: str | None = None, **loading: Any) -> Examination:
+def doctor(
+    model: Any,
+    *,
+    start_token: str | None = None,
+    tokens: int = TOKENS_BY_DEFAULT,
+    **loading: Any,
+) -> Examination:
     """Every check of a model's numbers, with what was measured.
 
     Parameters
@@ -65,6 +79,9 @@ def doctor(model: Any, *, start_token: str | None = None, **loading: Any) -> Exa
     model : LanguageModel, or what `canary.load` takes
     start_token : str, optional
         What stood before each text in training; see `canary.score`.
+    tokens : int
+        Of the long rows of some checks: as many as the longest candidate, its context
+        included. The model's room, if that is less.
     **loading
         Options of `canary.load`: tokenizer, factory, dtype, device and so on.
 
@@ -77,33 +94,41 @@ def doctor(model: Any, *, start_token: str | None = None, **loading: Any) -> Exa
     Raises
     ------
     InputError
-        If `model` is nothing that can be loaded, or an option does not serve.
+        If `model` is nothing that can be loaded, an option does not serve, or the start
+        token is no token.
     ServerError
         If a server cannot be reached.
 
     Notes
     -----
-    Costs some thousand token computations; of an adapter whose children are rows of their
-    own, also two rows for each token of the vocabulary.
+    Costs some thousand token computations, and about 50 rows of `tokens` tokens; of an
+    adapter whose children are rows of their own, also two rows for each token of the
+    vocabulary.
     """
     try:
         found = load(model, **loading) if _is_to_be_loaded(model) else model
     except ModelError as error:
         named = isinstance(model, str | os.PathLike)
         return unloadable(os.fspath(model) if named else type(model).__name__, error)
-    return examine(found, start_token=start_token)
+    return examine(found, start_token=start_token, tokens=tokens)
 
 
 def unloadable(name: str, error: ModelError) -> Examination:
     """The examination of a model that cannot be loaded."""
     where = f"{error.where}: " if error.where else ""
-    refused = Finding(_LOADS, "refused", f"{where}{error.problem}", error.cure)
-    return Examination(name, (refused,))
+    found = Finding(_LOADS, "not loaded", f"{where}{error.problem}", error.cure)
+    return Examination(name, (found,))
 
 
-def examine(model: LanguageModel, *, start_token: str | None = None) -> Examination:
+def examine(
+    model: LanguageModel, *, start_token: str | None = None, tokens: int = TOKENS_BY_DEFAULT
+) -> Examination:
     """`doctor` of a model that is loaded."""
-    return Examination(model.facts.name, tuple(_findings(model, start_token)))
+    tokens = whole_number(tokens, "tokens", at_least=1)
+    named = named_start(start_token)
+    if named is not None:
+        CandidateEncoder(model.tokenizer, named)  # raises if it is no token, or to be chosen
+    return Examination(model.facts.name, tuple(_findings(model, named, tokens)))
 
 
 def _is_to_be_loaded(model: Any) -> bool:
@@ -111,7 +136,7 @@ def _is_to_be_loaded(model: Any) -> bool:
     return not (hasattr(model, "score") and hasattr(model, "open") and hasattr(model, "facts"))
 
 
-def _findings(model: LanguageModel, start_token: str | None) -> Iterator[Finding]:
+def _findings(model: LanguageModel, start_token: str | None, tokens: int) -> Iterator[Finding]:
     facts = model.facts
     yield Finding(
         _LOADS,
@@ -124,6 +149,7 @@ def _findings(model: LanguageModel, start_token: str | None) -> Iterator[Finding
         )
     else:
         yield from examined(model)
+        yield from reading(under_watch(model), tokens=tokens, start_token=start_token)
         yield _english(model)
     yield _start(model, start_token)
     yield _tree(model, start_token)
@@ -143,7 +169,7 @@ def _english(model: LanguageModel) -> Finding:
         f"{found.bits_per_token:.2f} bits per token, shuffled {found.shuffled:.2f}, random "
         f"tokens {found.uniform:.2f} where all are equally probable"
     )
-    if found.ordinary and found.shuffled > found.bits_per_token + _SAME_BITS:
+    if found.ordinary and found.in_order:
         return Finding(check, "fine", figure)
     return Finding(
         check,

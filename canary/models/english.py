@@ -33,6 +33,7 @@ SENTENCES = (
 
 _SHUFFLES = 4
 _CLOSE_BITS = 0.5
+_SAME_BITS = 0.1
 _PADDED, _PADDING = 1.05, 128
 
 
@@ -58,6 +59,11 @@ class English:
     def ordinary(self) -> bool:
         """Whether it is likelier than random tokens."""
         return self.bits_per_token < self.uniform - _CLOSE_BITS
+
+    @property
+    def in_order(self) -> bool:
+        """Whether it is likelier than the same tokens in random order."""
+        return self.bits_per_token < self.shuffled - _SAME_BITS
 
 
 def price_english(model: LanguageModel, *, shuffles: int = _SHUFFLES) -> English | None:
@@ -87,15 +93,27 @@ def note_on_english(model: LanguageModel, *, results: str = "exposures") -> str 
     """
     if model.facts.device == "served" or isinstance(model, TableModel):
         return None
-    found = price_english(model, shuffles=0)
-    if found is None or found.ordinary:
+    found = price_english(model, shuffles=1)
+    if found is None or (found.ordinary and found.in_order):
         return None
+    than = f"random tokens ({found.bits_per_token:.1f} bits per token; {found.uniform:.1f} where "
+    than += "all tokens are equally probable). Is it trained, and is this its tokenizer?"
+    if found.ordinary:
+        than = (
+            f"the same tokens in random order ({found.bits_per_token:.1f} bits per token, "
+            f"{found.shuffled:.1f} in random order). Is this its tokenizer, and were its labels "
+            "shifted only once in training?"
+        )
+    control = ""
+    if results == "exposures":
+        control = (
+            " Canaries with many more copies decide it: if they look unlearned, too, the set-up "
+            "is wrong."
+        )
     return (
-        f"The model {model.facts.name!r} finds ordinary English no likelier than random tokens "
-        f"({found.bits_per_token:.1f} bits per token; {found.uniform:.1f} where all tokens are "
-        "equally probable). Is it trained, and is this its tokenizer? If not, the "
-        f"{results} say nothing. A model of another language, of code or of a narrow corpus "
-        "may be right."
+        f"The model {model.facts.name!r} finds ordinary English no likelier than {than} If not, "
+        f"the {results} say nothing. A model of another language, of code or of a narrow corpus "
+        f"may be right.{control}"
     )
 
 

@@ -7,24 +7,23 @@ refuses what fails; `canary doctor` shows all of them, for any model.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import ModelError, OutOfMemory, ServerError
+from canary.errors import ModelError
 from canary.models.answered import under_watch
 from canary.models.base import Children, Context, LanguageModel, Nodes, Rows
 from canary.models.conformance import CHECKS, TOKENS, WHOLE_VOCABULARY, worst_nats
 from canary.models.english import english_rows, note_on_vocabulary
+from canary.models.finding import Experiment, Finding, found
 from canary.models.noise import CEILING
+from canary.models.reading import reading
 from canary.statistics.units import LN2
 
-__all__ = ["Finding", "believed", "examined", "notes_on_model"]
-
-Verdict = Literal["fine", "noted", "refused", "not checked"]
+__all__ = ["believed", "examined", "notes_on_model", "notes_on_reading"]
 
 _ROWS, _TEXTS = 8, 16
 _MOST_ROWS = 1 << 16
@@ -47,34 +46,6 @@ _CURES = {
     "walk": "see the check of this name in canary.models.conformance",
     "noise": "measure it: canary.models.noise.with_measured_noise(model, model.facts)",
 }
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one experiment showed.
-
-    Parameters
-    ----------
-    check : str
-        What ought to hold, as a sentence.
-    verdict : {"fine", "noted", "refused", "not checked"}
-    figure : str
-        What was measured, with its unit; why it was refused or not checked.
-    cure : str
-        What to do where it was refused or noted.
-    error : ModelError, optional
-        What was raised, where that was it.
-    """
-
-    check: str
-    verdict: Verdict
-    figure: str
-    cure: str = ""
-    error: ModelError | None = field(default=None, repr=False, compare=False)
-
-    def to_dict(self) -> dict[str, str]:
-        """The finding as plain data."""
-        return {name: getattr(self, name) for name in ("check", "verdict", "figure", "cure")}
 
 
 def examined(model: LanguageModel, *, most_rows: int | None = None) -> Iterator[Finding]:
@@ -101,7 +72,7 @@ def examined(model: LanguageModel, *, most_rows: int | None = None) -> Iterator[
         ("the probabilities of all next tokens sum to 1", _sums(most_rows)),
         ("next tokens differ in probability, and with the text before them", _varies),
     ):
-        yield _found(check, experiment, watched)
+        yield found(check, experiment, watched)
     for conforms in CHECKS:
         yield _conforming(conforms, watched, most_rows)
 
@@ -117,26 +88,51 @@ def believed(model: LanguageModel) -> None:
     ModelError
         It names the check, what was found, and the cure.
     """
-    if type(model).__module__.partition(".")[0] == "canary":
+    if _is_own(model):
         return
     known = _known(model)
     if known is not None:
-        first = _found(
-            "a row costs the same when it is asked for twice", _twice, under_watch(model)
-        )
+        first = found("a row costs the same when it is asked for twice", _twice, under_watch(model))
         _refuse_if(first, model)
         return
-    notes = []
-    for finding in examined(model, most_rows=_MOST_ROWS):
+    _remember(model, tuple(_notes(examined(model, most_rows=_MOST_ROWS), model)))
+
+
+def notes_on_reading(
+    model: LanguageModel, *, tokens: Callable[[], int], start_token: str | None
+) -> tuple[str, ...]:
+    """What `canary.models.reading` leaves open of an adapter that is not canary's own.
+
+    `tokens` gives how many the longest candidate has.
+
+    Raises
+    ------
+    ModelError
+        If it does not price rows of so many tokens, or leaves the start token out.
+    """
+    if _is_own(model):
+        return ()
+    watched = under_watch(model)
+    findings = list(reading(watched, tokens=tokens(), start_token=start_token))
+    return tuple(_notes((f for f in findings if f.verdict != "not checked"), model))
+
+
+def _is_own(model: LanguageModel) -> bool:
+    return type(model).__module__.partition(".")[0] == "canary"
+
+
+def _notes(findings: Iterable[Finding], model: LanguageModel) -> Iterator[str]:
+    """A note for each finding that leaves something open; a refusal is raised."""
+    for finding in findings:
         _refuse_if(finding, model)
-        if finding.verdict != "fine":
-            notes.append(
+        if finding.verdict == "not checked":
+            yield (
                 f"Of the model {model.facts.name!r} it is not known whether "
                 f"{finding.check}: {finding.figure}."
-                if finding.verdict == "not checked"
-                else f"The model {model.facts.name!r}: {finding.figure}."
             )
-    _remember(model, tuple(notes))
+        elif finding.verdict == "noted":
+            cure = f" {finding.cure[0].upper()}{finding.cure[1:]}." if finding.cure else ""
+            yield f"The model {model.facts.name!r}: {finding.figure}.{cure}"
 
 
 def notes_on_model(model: LanguageModel) -> tuple[str, ...]:
@@ -178,25 +174,6 @@ def _refuse_if(finding: Finding, model: LanguageModel) -> None:
 
 # --- the experiments --------------------------------------------------------------------
 
-Experiment = Callable[[LanguageModel], Finding]
-
-
-def _found(check: str, experiment: Experiment, model: LanguageModel) -> Finding:
-    try:
-        return replace(experiment(model), check=check)
-    except OutOfMemory:
-        return Finding(check, "not checked", "memory ran out")
-    except ServerError:
-        raise
-    except ModelError as error:
-        place = f"{error.where}: " if error.where else ""
-        return Finding(check, "refused", f"{place}{error.problem}", error.cure, error)
-    except Exception as error:  # the adapter is the caller's own code
-        reason = (str(error).strip().splitlines() or [""])[0]
-        return Finding(
-            check, "refused", f"it raised {type(error).__name__}: {reason}", "mend the adapter"
-        )
-
 
 def _conforming(
     check: Callable[[LanguageModel], None], model: LanguageModel, most_rows: int | None
@@ -219,7 +196,7 @@ def _conforming(
             return Finding("", "refused", reason, _cure_of(_nats_in(reason), watched))
         return Finding("", "fine", f"within {worst:.2g} bits")
 
-    return _found(told, experiment, model)
+    return found(told, experiment, model)
 
 
 def _nats_in(reason: str) -> float:

@@ -291,6 +291,7 @@ class _Scorer:
                 cure=f"give at least 1 and less than {limit}; half of it is usual"
                 if limit
                 else "give at least 1",
+                where="overlap",
             )
         encoder = CandidateEncoder(model.tokenizer, start_token, context)
         batcher = Batcher(model, batch_size=batch_size, progress=meter.add)

@@ -44,6 +44,12 @@ class CandidateEncoder:
             )
         start = () if token is None else (self._find_start(token),)
         object.__setattr__(self, "_start", start)
+        if self.context:
+            try:
+                self.tokenizer.encode([self.context])
+            except ModelError as error:
+                cure = "give the text that came before each candidate in training"
+                raise InputError(error.problem, cure=cure, where="context") from error
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Token ids of each text, with spans in the coordinates of the text itself.
@@ -144,7 +150,9 @@ class CandidateEncoder:
         try:
             encodings = self.tokenizer.encode([token])
         except ModelError as error:
-            raise InputError(f"the tokenizer has no token {token!r}", cure=cure) from error
+            raise InputError(
+                f"the tokenizer has no token {token!r}", cure=cure, where="start_token"
+            ) from error
         plain = [
             i
             for e in encodings
@@ -155,6 +163,7 @@ class CandidateEncoder:
             raise InputError(
                 f"the start token {token!r} is {len(plain)} tokens, one was expected",
                 cure=cure,
+                where="start_token",
             )
         return plain[0]
 

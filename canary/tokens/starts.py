@@ -10,7 +10,16 @@ from canary.records.given import NONE
 from canary.tokens.base import Encoding, Tokenizer
 from canary.tokens.candidates import CandidateEncoder
 
-__all__ = ["USUAL_STARTS", "own_start", "possible_starts", "shown_start", "start_flag"]
+__all__ = [
+    "USUAL_STARTS",
+    "own_start",
+    "possible_starts",
+    "shell_word",
+    "shown_before",
+    "shown_start",
+    "start_flag",
+    "usual_first",
+]
 
 _NEWLINE = "\n"
 USUAL_STARTS = (
@@ -50,6 +59,13 @@ def possible_starts(tokenizer: Tokenizer, vocabulary: int) -> dict[str | None, t
     return found
 
 
+def usual_first(tokenizer: Tokenizer, vocabulary: int) -> list[str | None]:
+    """`possible_starts`: none, those that are usual between texts, a newline, and the rest."""
+    every = possible_starts(tokenizer, vocabulary)
+    rank = {name: place for place, name in enumerate((None, *USUAL_STARTS, _NEWLINE))}
+    return sorted(every, key=lambda token: rank.get(token, len(rank)))
+
+
 def shown_start(token: str | None) -> str:
     r"""A start token as messages name it, such as ``<|endoftext|>``, ``'\n'`` and ``nothing``."""
     if token is None:
@@ -58,10 +74,22 @@ def shown_start(token: str | None) -> str:
     return token if plain else f"'{token.translate(_ESCAPES)}'"
 
 
+def shown_before(token: str | None, context: str) -> str:
+    """A start token and a context, as messages name them."""
+    if not context:
+        return shown_start(token)
+    shown = f"'{context.translate(_ESCAPES)}'"
+    return shown if token is None else f"{shown_start(token)} and {shown}"
+
+
+def shell_word(text: str) -> str:
+    """Text as an option of the command line takes it, quoted for a shell."""
+    return shlex.quote(text.translate(_ESCAPES))
+
+
 def start_flag(token: str | None) -> str:
     """The option of the command line that fixes a start token, quoted for a shell."""
-    word = NONE if token is None else token.translate(_ESCAPES)
-    return f"--start-token {shlex.quote(word)}"
+    return f"--start-token {NONE if token is None else shell_word(token)}"
 
 
 def own_start(tokenizer: Tokenizer, encoding: Encoding) -> str | None:

@@ -185,6 +185,8 @@ def test_a_finished_audit_is_read_from_its_parts(place, name, method):
     told, left = [], []
 
     def stage(name, queries):
+        if name == "checking the start token":  # which is no part of what is kept
+            return lambda _done: None
         left.append(queries)
         return told.append
 

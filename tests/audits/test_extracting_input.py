@@ -34,7 +34,7 @@ def flat_model(row=None, *, columns=SIZE):
         ({"seconds": 0.0}, "seconds must be a number above 0, got 0.0"),
         ({"seconds": float("nan")}, "seconds must be a number above 0, got nan"),
         ({"stop": "soon"}, "unknown stop 'soon'.*proof, paper"),
-        ({"known": 2}, "known=2; the secret has 2 characters.*from 0 to 1"),
+        ({"known": 2}, "known: 2 characters are known, and the secret has 2; .*from 0 to 1"),
         ({"known": -1}, "known .* at least 0, got -1"),
         ({"batch_size": 0}, "batch_size .* at least 1, got 0"),
     ],

@@ -38,7 +38,7 @@ def test_a_trained_model_shows_its_start_token(start):
     assert found.start.token == found.settings["start_token"] == start
     assert measured(found) == measured(named)
     assert found.start.flag in found.notes[0]
-    assert named.start == StartChoice(start, "asked")
+    assert (named.start.token, named.start.why, named.start.rivals) == (start, "asked", ())
     verdict = check(found, max_exposure_bits=8)
     assert verdict.outcome == "memorized"
     assert found.notes[0] in verdict.notes
@@ -53,8 +53,32 @@ def test_the_token_is_found_where_canaries_are_known_after_it_alone():
     without = audit(model, CANARIES, start_token=None)
     assert without.start.notes == without.notes
     assert "--start-token auto" in without.notes[0]
-    passed = check(without, max_exposure_bits=8)
-    assert passed.notes[:1] == without.notes  # asked for, so it passes, and not without a word
+
+
+@pytest.mark.parametrize("named", [None, OTHER])
+def test_a_wrong_start_token_that_is_named_is_undecided(named):
+    model = table([START], {START: LEARNED})
+    found = audit(model, CANARIES, start_token=named)
+    assert [rival.flag for rival in found.start.rivals] == [f"--start-token '{START}'"]
+    verdict = check(found, max_exposure_bits=8)
+    assert verdict.outcome == "undecided"
+    assert f"audit again with --start-token '{START}'" in str(verdict)
+    assert "--context TEXT" in str(verdict)
+    right = audit(model, CANARIES, start_token=START)
+    assert right.start.rivals == ()
+    assert f"do not look more exposed after nothing or '\\n' or {OTHER}" in right.notes[0]
+    told = " ".join(extract(model, TEXT, start_token=named, canaries=CANARIES).notes)
+    assert f"audit again with --start-token '{START}'" in told
+
+
+def test_a_space_before_each_canary_is_a_rival():
+    """The model continues the canaries after a space, as it would where training put it there."""
+    spaced = [f" {text}" for text in LEARNED]
+    found = audit(table([], {None: spaced}), CANARIES, start_token=None)
+    assert [rival.flag for rival in found.start.rivals] == ["--start-token none --context ' '"]
+    assert "--context ' '" in str(check(found, max_exposure_bits=8))
+    settled = audit(table([], {None: spaced}), CANARIES, start_token=None, context=" ")
+    assert check(settled, max_exposure_bits=8).outcome == "memorized"
 
 
 def test_where_nothing_decides_the_verdict_is_undecided():
@@ -67,7 +91,7 @@ def test_where_nothing_decides_the_verdict_is_undecided():
     verdict = check(found, max_exposure_bits=8)
     assert verdict.outcome == "undecided"
     assert f"--start-token '{START}'" in str(verdict)
-    assert "--start-token none" in str(verdict)
+    assert "If it put nothing there" in str(verdict)
     assert answer(found).label == "Undecided"
     assert not check(found, max_p=0.001)
     with pytest.raises(EstimationError, match="start token"):

@@ -10,7 +10,7 @@ from started import TEXT
 
 from canary.audits.below import Below
 from canary.audits.choosing import choose_start
-from canary.audits.rivals import rival_starts
+from canary.audits.rivals import with_rivals
 from canary.corpus.canaries import generate
 from canary.search.drawing import draw
 from canary.statistics.exposures import exposure_by_draws
@@ -36,8 +36,8 @@ def null_audit(seed):
         drawn.canaries.px_bits, drawn.px_bits, space_size=format.size, noise_bits=0.0
     )
     p = fisher([e.p_value for e in exposures], shared_draws=400).p_value
-    rivals = rival_starts(below, canaries, start, draws=400, seed=seed)
-    return start.token, p, bool(rivals)
+    start = with_rivals(below, canaries, start, draws=400, seed=seed)
+    return start.token, p, bool(start.rivals)
 
 
 def check_rates(audits):

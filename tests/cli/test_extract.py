@@ -108,7 +108,7 @@ def test_ctrl_c_prints_what_was_found_and_exits_130(command, model, monkeypatch)
         (("--top", "0"), "--top"),
         (("--seconds", "0"), "seconds must be a number above 0, got 0.0"),
         (("--stop", "soon"), "--stop"),
-        (("--known", "3"), "known=3; the secret has 3 characters"),
+        (("--known", "3"), "--known: 3 characters are known, and the secret has 3"),
         (("--canaries", "canaries.json"), "no canary of the format 'The code is {upper:3}'"),
         (("--canaries", "none.json"), "none.json"),
         (("--context", "a" * 62), "longer than the 64 that the model takes"),
@@ -126,7 +126,7 @@ def test_bad_input_exits_2(command, model, workplace, words, message):
     ("words", "message"),
     [
         (("--seconds", "nan"), "seconds must be a number above 0, got nan"),
-        (("--known", "3"), "known=3; the secret has 3 characters"),
+        (("--known", "3"), "--known: 3 characters are known, and the secret has 3"),
         (("--canaries", "canaries.json"), "no canary of the format"),
     ],
 )

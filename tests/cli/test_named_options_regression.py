@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from canary.corpus.canaries import generate
@@ -47,6 +49,24 @@ ATTACK = ("membership", "attack", "--shadow", "old", "--out", "x")
 )
 def test_the_command_line_names_the_option(command, workplace, words, named):
     done = command(*words)
+    assert done.code == 2
+    assert named in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--start-token", "<x>"), "error: --start-token: the "),
+        (("--start-token", "auto"), "error: --start-token: the start token is to be chosen"),
+        (("--context", "\u00e9"), "error: --context: the tokenizer does not know"),
+        (("--overlap", 4000), "error: --overlap: "),
+        (("--top-k", 5), "--top-k given, which is for a server"),
+        (("--workers", 2), "error: --workers given, and no cluster"),
+    ],
+)
+def test_options_of_models_are_named(command, workplace, model, words, named):
+    Path("texts.jsonl").write_text('{"text": "code"}\n')
+    done = command("score", model, "texts.jsonl", "--out", "s.jsonl", *words)
     assert done.code == 2
     assert named in done.err
 

@@ -9,6 +9,7 @@ from own_adapters import Own
 from small_models import build, recurrent_module
 
 import canary as package
+from canary.errors import InputError
 from canary.models.english import note_on_english
 
 SAID = (
@@ -44,11 +45,34 @@ def test_a_wrong_adapter_is_refused_and_its_other_checks_are_shown(fault: str) -
     assert any(part in str(found) for part in ("evaluation mode", "multiply by", "log-softmax"))
 
 
+@pytest.mark.parametrize(
+    ("fault", "verdict", "check"),
+    [
+        ("cuts at 24", "refused", "each token of a row of 40"),
+        ("keeps 24", "noted", "the last token of a row of 40"),
+        ("drops the start", "refused", "a start token changes"),
+    ],
+)
+def test_rows_that_are_not_read_whole_are_seen(fault: str, verdict: str, check: str) -> None:
+    findings = package.doctor(Own(fault), start_token="\n", tokens=40).findings
+    assert [f.verdict for f in findings if f.check.startswith(check)] == [verdict]
+    honest = package.doctor(Own(), start_token="\n", tokens=40).findings
+    assert [f.verdict for f in honest if f.check.startswith(check)] == ["fine"]
+
+
 def test_a_model_that_cannot_be_loaded_is_one_finding(tmp_path) -> None:
     found = package.doctor(str(tmp_path / "nowhere"))
     (only,) = found.findings
-    assert (found.sound, only.verdict) == (False, "refused")
+    assert (found.sound, only.verdict) == (False, "not loaded")
     assert "no such folder" in only.figure
+
+
+@pytest.mark.parametrize(
+    ("token", "told"), [("auto", "nothing is chosen"), ("<x>", "no token|tokens")]
+)
+def test_a_start_token_that_is_none_is_no_fault_of_the_model(token: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        package.doctor(build("lstm"), start_token=token)
 
 
 def test_an_untrained_model_is_noted() -> None:

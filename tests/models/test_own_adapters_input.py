@@ -77,6 +77,37 @@ def test_every_door_refuses_a_forgotten_shift(door: str) -> None:
         doors[door](Own("forgotten shift"))
 
 
+LONG = "The code of the second door of the house is {digit:3}"
+
+
+@pytest.mark.parametrize("door", ["audit", "extract"])
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("cuts at 24", "after the first 24 tokens all cost the same"),
+        ("drops the start", r"'\\n' changes no price after it.*every token of a row"),
+    ],
+)
+def test_rows_that_are_not_read_whole_are_refused(door: str, fault: str, told: str) -> None:
+    """Load looks at short rows; the door knows the longest candidate and the start token."""
+    canaries = generate(LONG.lower(), repetitions=[1], per_repetition=2, controls=2, seed=0)
+    doors = {
+        "audit": lambda m: audit(m, canaries, draws=10, start_token="\n"),
+        "extract": lambda m: extract(m, canaries.formats[0], start_token="\n", budget=20),
+    }
+    model = load(Own(fault))
+    with pytest.raises(ModelError, match=told):
+        doors[door](model)
+
+
+def test_a_window_is_noted_where_the_candidate_is_longer() -> None:
+    told = "only the last 23 matter to the next one. Does the adapter cut rows"
+    for text, there in ((LONG.lower(), True), (FORMAT, False)):
+        canaries = generate(text, repetitions=[1], per_repetition=2, controls=2, seed=0)
+        found = audit(Own("keeps 24"), canaries, draws=10, start_token="\n", method="sampling")
+        assert any(told in note for note in found.notes) == there
+
+
 class Gives:
     """A table whose answers are changed on their way."""
 

@@ -28,8 +28,25 @@ class Own:
         found = []
         for at, start in enumerate(rows.start):
             ids = torch.from_numpy(rows.ids[rows.offsets[at] : rows.offsets[at + 1]]).long()
-            found.append(self.row(ids)[int(start) :])
+            found.append(self.cut(ids)[int(start) :])
         return np.concatenate(found).astype(np.float32)
+
+    @torch.no_grad()
+    def cut(self, ids):
+        """Nats of a row that is not read whole."""
+        newline = CHARACTERS.index("\n")
+        if self.fault == "keeps 24" and len(ids) > 24:
+            windows = ids.unfold(0, 24, 1)[1:]
+            logits = self.module(windows[:, :-1], None)[0][:, -1]
+            late = torch.log_softmax(logits, -1).gather(1, windows[:, -1:])[:, 0].numpy()
+            return np.concatenate([self.row(ids[:24]), late])
+        if self.fault == "cuts at 24" and len(ids) > 24:
+            rest = np.full(len(ids) - 24, -float(np.log(len(CHARACTERS))), np.float32)
+            return np.concatenate([self.row(ids[:24]), rest])
+        if self.fault == "drops the start" and len(ids) > 1 and ids[0] == newline:
+            after = self.row(ids[1:])
+            return np.concatenate([after[:1], after[:1] * 0 - 3.0, after[1:]])
+        return self.row(ids)
 
     @torch.no_grad()
     def row(self, ids):
