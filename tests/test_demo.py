@@ -229,6 +229,7 @@ def test_progress_adds_up(tmp_path):
     assert stages["training"] == [TINY.epochs * each_epoch] * 2
     assert list(stages) == [
         "training",
+        "checking the start token",
         "enumeration of The code is ••••",
         "extraction from The code is ••••",
     ]

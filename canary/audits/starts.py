@@ -207,7 +207,7 @@ class StartChoice:
         if self.rivals or not self.compared:
             return ""
         return (
-            " The injected canaries do not look more exposed after "
+            " The canaries do not look more exposed after "
             f"{' or '.join(_few(list(self.compared)))}. That does not prove it right: if other "
             "text came before them in training, the numbers may be too low."
         )

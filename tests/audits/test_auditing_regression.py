@@ -194,7 +194,7 @@ def test_a_missing_start_token_is_told() -> None:
     told = audit(model, canary_set(), start_token="\n")
     assert told.formats[0].notes == ()
     (note,) = told.notes
-    assert "as was asked. The injected canaries do not look more exposed after" in note
+    assert "as was asked. The canaries do not look more exposed after" in note
 
 
 def test_a_tokenizer_that_saw_the_canaries_is_told() -> None:

@@ -224,7 +224,7 @@ def test_notes_are_told_by_every_command(command, workplace, model):
             assert outcome.err.splitlines().count(f"note: {text}") == 1
     named = command("exposure", model, *SET, *SAMPLING, "--start-token", "\n", "--json")
     told, same = named.document["notes"]
-    assert "as was asked. The injected canaries do not look more exposed after" in told
+    assert "as was asked. The canaries do not look more exposed after" in told
     assert same == untrained
     assert named.err.count("note:") == 2
     asked = command("exposure", model, *SET, *SAMPLING, "--start-token", "none", "--json")
