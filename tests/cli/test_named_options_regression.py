@@ -40,6 +40,7 @@ ATTACK = ("membership", "attack", "--shadow", "old", "--out", "x")
         (
             ("inject", "corpus.jsonl", *CANARIES, "--out", "x.jsonl", "--file-format", "csv"),
             "but the corpus is csv; give it the ending of the corpus, or correct --file-format",
+        ),
         ((*ATTACK, "--target", "old"), "error: old: is a folder; save the outputs as .npz"),
         (
             ("check", "canaries.json", "--max-p", "0.1"),
