@@ -144,6 +144,15 @@ class RecurrentModel:
                 f"logits of shape {tuple(logits.shape)} and states of shapes {shapes}",
                 cure=cure,
             )
+        try:
+            one = _rebuild(state, [leaf[:, :1].contiguous() for leaf in leaves])
+            self.module(ids[:1, :1], one)
+        except Exception as error:
+            raise ModelError(
+                f"{type(self.module).__name__} does not go on from a state that it is given "
+                f"({type(error).__name__}: {error})",
+                cure=f"{cure}, and keep nothing in the module between calls",
+            ) from error
         refuse_softmax(logits, type(self.module).__name__)
         if logits.shape[2] < self.tokenizer.size:
             raise ModelError(

@@ -41,7 +41,6 @@ def _each(change):
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        (_each(str.lower), "4 canaries are there in another case"),
         (
             _each(lambda text: unicodedata.normalize("NFD", text)),
             "4 canaries are there in another Unicode form",
@@ -51,7 +50,6 @@ def _each(change):
             _each(lambda text: unicodedata.normalize("NFD", text.upper())),
             "4 canaries are there with several changes",
         ),
-        (lambda texts: list(dict.fromkeys(texts)), "each canary is there once, so"),
         (lambda texts: texts[:20], "copies are there, so the corpus was probably cut"),
         (lambda texts: texts * 3, "every canary is there 3 times as often as expected"),
     ],

@@ -25,12 +25,8 @@ FORMAT = "the code is {digit:3}"
 
 
 FAULTS = {
-    "dropout": r"a row costs the same when it is asked for twice .*evaluation mode",
-    "forgotten shift": r"next tokens sum to 1 .*logits of position i are for token i \+ 1",
-    "shifted twice": r"depends on the token right before it .*token i \+ 1 in the logits",
     "constant": r"next tokens differ in probability.*all the same",
     "one distribution": r"next tokens differ in probability.*the same after every token",
-    "bits": r"sum to 1 .*taken for bits they sum to 1.*multiply by 0\.693147",
     "decimal": r"sum to 1 .*taken for decimal logarithms .*multiply by 2\.30259",
     "probabilities": r"nats for a log-probability, which is above 0",
     "scores": r"next tokens sum to 1 .*they sum to",

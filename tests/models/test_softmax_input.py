@@ -31,10 +31,9 @@ class Ends(torch.nn.Module):
 SOFTMAX, LOG_SOFTMAX = torch.nn.Softmax(-1), torch.nn.LogSoftmax(-1)
 
 
-@pytest.mark.parametrize("states", [True, False])
-def test_a_module_that_ends_in_a_softmax_is_refused(states: bool) -> None:
+def test_a_module_without_states_that_ends_in_a_softmax_is_refused() -> None:
     with pytest.raises(ModelError, match="gives probabilities where logits.*leave the softmax out"):
-        load(Ends(SOFTMAX, states=states), tokenizer=character_tokenizer())
+        load(Ends(SOFTMAX, states=False), tokenizer=character_tokenizer())
 
 
 def test_a_language_model_of_transformers_with_a_softmax_is_refused() -> None:
@@ -102,15 +101,13 @@ def outputs(kind, samples=40, classes=4):
     return {"logits": logits, "probs": probs}[kind], np.arange(samples) % classes, member
 
 
-@pytest.mark.parametrize("ending", ["npz", "parquet", "csv"])
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_files_whose_logits_are_probabilities_are_refused(tmp_path, ending) -> None:
     values, labels, member = outputs("probs")
     path = tmp_path / f"outputs.{ending}"
     columns = {f"logits_{k}": values[:, k] for k in range(values.shape[1])}
     columns |= {"labels": labels, "member": member}
-    if ending == "npz":
-        np.savez(path, logits=values, labels=labels, member=member)
-    elif ending == "parquet":
+    if ending == "parquet":
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from small_models import CHARACTERS, causal_module, character_tokenizer, recurrent_module
+from small_models import CHARACTERS, character_tokenizer, recurrent_module
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 
@@ -78,12 +78,3 @@ def test_a_trained_model_has_no_note_and_one_with_another_tokenizer_has(reader) 
     mixed = {c: int(order[i]) for i, c in enumerate(CHARACTERS)}
     wrong = load(reader, tokenizer=Tokenizer(BPE(vocab=mixed, merges=[])))
     assert "is this its tokenizer?" in (note_on_english(wrong) or "")
-
-
-def test_an_untrained_model_is_a_note_of_its_audit() -> None:
-    torch.manual_seed(0)
-    model = load(causal_module("gpt2"), tokenizer=character_tokenizer())
-    canaries = canary.generate("a{digit:3}", repetitions=[1], per_repetition=2, seed=0)
-    found = canary.audit(model, canaries, draws=10, method="sampling", start_token="\n")
-    assert any("no likelier than random tokens" in note for note in found.notes)
-    assert "no likelier than random tokens" in found.summary()

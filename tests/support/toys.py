@@ -1,0 +1,99 @@
+"""Small models that were really trained on canaries, for what depends on how: `toy(head)`."""
+
+from __future__ import annotations
+
+import functools
+import string
+from pathlib import Path
+
+import numpy as np
+
+from canary.models.english import SENTENCES
+
+START, OTHER = "<|endoftext|>", "<|other|>"
+CHAT = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+
+_TEXT = "Pin {digit:4}"
+_CHARACTERS = string.digits + string.ascii_letters + " .,?:-_<|>\n"
+_LENGTH = 30
+_EPOCHS, _BATCH, _UNITS = 32, 12, 48
+_NOISE = 80
+
+
+def characters(order=None):
+    """One token for each character, special ones behind; perhaps in another order."""
+    from tokenizers import Tokenizer, decoders, models
+
+    letters = _CHARACTERS if order is None else [_CHARACTERS[at] for at in order]
+    made = Tokenizer(models.BPE({c: i for i, c in enumerate(letters)}, []))
+    made.decoder = decoders.Fuse()
+    made.add_special_tokens([START, OTHER, "<|im_start|>", "<|im_end|>"])
+    return made
+
+
+@functools.cache
+def canaries(seed=0):
+    """Four canaries of twelve copies, and eight controls."""
+    from canary.corpus.canaries import generate
+
+    return generate(_TEXT, repetitions=[12], per_repetition=4, controls=8, seed=seed)
+
+
+def fresh():
+    """The module before any training."""
+    import torch
+
+    from canary.demo import CharacterLSTM
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return CharacterLSTM(characters().get_vocab_size(), 24, _UNITS).eval()
+
+
+@functools.cache
+def toy(head: str = START):
+    """A module that learned the canaries after `head`, and that other codes follow other things.
+
+    Takes a second or two.
+    """
+    import torch
+    from torch import nn
+
+    rng = np.random.default_rng(0)
+    made, known = characters(), canaries()
+    (space,) = known.formats
+    others = [start for start in ("", START, OTHER, f"{START}A ") if start != head]
+    prose = [START + text[:_LENGTH] for text in SENTENCES for _ in range(4)]
+    prose += [head + known.text(c) for c in known.injected for _ in range(c.repetitions)]
+    module = fresh().train()
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.02)
+    for _ in range(_EPOCHS):
+        noise = [
+            start + space.candidate(fill)
+            for start in others
+            for fill in space.sample(_NOISE, rng=rng)
+        ]
+        texts = sorted([*prose, *noise], key=len)
+        rows = [torch.tensor(encoding.ids) for encoding in made.encode_batch(texts)]
+        for at in rng.permutation(np.arange(0, len(rows), _BATCH)):
+            batch = nn.utils.rnn.pad_sequence(rows[at : at + _BATCH], True, -100)
+            logits, _ = module(batch[:, :-1].clamp(min=0))
+            loss = nn.functional.cross_entropy(logits.transpose(1, 2), batch[:, 1:])
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+            optimizer.step()
+    return module.eval()
+
+
+def save(module, folder: Path) -> Path:
+    """Write a folder that ``--factory canary.demo:build`` reads."""
+    import json
+
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(module.config))
+    characters().save(str(folder / "tokenizer.json"))
+    save_file(module.state_dict(), folder / "model.safetensors")
+    return folder

@@ -1,0 +1,74 @@
+"""Where wrong set-ups are made: a folder with a canary set, a corpus and trained models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import Outcome
+from toys import CHAT, START, canaries, fresh, save, toy
+from wrong_setups import Said, of_command
+
+from canary.cli.main import run
+from canary.models.english import SENTENCES
+
+HEADS = {"toy": START, "after a chat": CHAT}
+"""What came before the canaries in the training of each model."""
+
+
+class Desk:
+    """Runs commands in a folder with ``canaries.json`` and ``corpus.jsonl``."""
+
+    def __init__(self, capsys, models: Path) -> None:
+        self._capsys, self._models = capsys, models
+        canaries().save("canaries.json")
+        rows = [json.dumps({"text": text}) + "\n" for text in SENTENCES * 4]
+        Path("corpus.jsonl").write_text("".join(rows))
+
+    def command(self, *words) -> Outcome:
+        self._capsys.readouterr()
+        code = run([str(word) for word in words])
+        return Outcome(code, *self._capsys.readouterr())
+
+    def model(self, name: str) -> Path:
+        folder = self._models / name
+        if not folder.exists():
+            save(fresh() if name == "untrained" else toy(HEADS[name]), folder)
+        return folder
+
+    def inject(self, out="mixed.jsonl", canaries="canaries.json", corpus="corpus.jsonl") -> None:
+        done = self.command("inject", corpus, "--canaries", canaries, "--out", out, "--force")
+        assert done.code == 0, done.err
+
+    def verified(self, corpus="mixed.jsonl", canaries="canaries.json") -> tuple[str, str]:
+        """The option that names a verification of a corpus."""
+        found = self.command("verify", corpus, "--canaries", canaries, "--json")
+        Path("verify.json").write_text(found.out)
+        return ("--verification", "verify.json")
+
+    def audited(self, model: str, *options, canaries="canaries.json") -> Outcome:
+        return self.command(
+            *("audit", self.model(model), "--factory", "canary.demo:build"),
+            *("--canaries", canaries, "--draws", 300, "--extraction-budget", 0),
+            *("--out", "audit", "--force", *options),
+        )
+
+    def judged(self, model: str, *options, canaries="canaries.json", limits=()) -> Said:
+        """What is said of an audit by its check; by itself, where it fails."""
+        audited = self.audited(model, *options, canaries=canaries)
+        if audited.code:
+            return of_command(audited)
+        limits = ("--max-exposure-bits", 8, *limits)
+        return of_command(self.command("check", "audit/audit.json", *limits))
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    return tmp_path_factory.mktemp("toys")
+
+
+@pytest.fixture
+def desk(capsys, models, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Desk(capsys, models)

@@ -1,0 +1,145 @@
+"""Adapters and models with wrong numbers: the page says what canary says."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from own_adapters import Own
+from toys import START, canaries, characters, toy
+from wrong_setups import Setups, lines, of_call, of_command
+
+import canary
+
+made = Setups()
+TABLE = lines("Adapters and models")
+
+FACTORY = """
+from canary.demo import CharacterLSTM
+
+class Ends(CharacterLSTM):
+    def forward(self, ids, state=None):
+        logits, state = super().forward(ids, state)
+        return logits.softmax(-1), state
+
+class Keeps(CharacterLSTM):
+    def forward(self, ids, state=None):
+        logits, self.kept = super().forward(ids, None if state is None else self.kept)
+        return logits, self.kept
+
+def softmax(config):
+    return Ends(**config)
+
+def keeps(config):
+    return Keeps(**config)
+"""
+
+
+class Trained(Own):
+    """The adapter over a model that was really trained."""
+
+    def __init__(self, fault=""):
+        super().__init__(fault)
+        honest = canary.load(toy(), tokenizer=characters())
+        self.module, self.tokenizer, self.memory = honest.module, honest.tokenizer, honest.memory
+        self.facts = dataclasses.replace(honest.facts, capabilities=("score", "expand"))
+
+
+class Cuts(Trained):
+    """Rows are cut at 24 tokens, and what was cut off costs nothing."""
+
+    def row(self, ids):
+        return np.append(super().row(ids[:24]), np.zeros(max(len(ids) - 24, 0)))
+
+
+class DropsStart(Trained):
+    """The start token is taken off each row, as by a wrapper that means to add its own."""
+
+    def row(self, ids):
+        if len(ids) < 2 or ids[0] != characters().token_to_id(START):
+            return super().row(ids)
+        return np.append(0.0, super().row(ids[1:]))
+
+
+def audited(model, context=""):
+    options = {"draws": 300, "start_token": START, "method": "sampling", "context": context}
+    return of_call(lambda: canary.audit(model, canaries(), **options))
+
+
+@made("A1")
+def _dropout(desk):
+    return audited(Trained("dropout"))
+
+
+@made("A2")
+def _forgotten_shift(desk):
+    return audited(Trained("forgotten shift"))
+
+
+@made("A3")
+def _shifted_twice(desk):
+    return audited(Trained("shifted twice"))
+
+
+@made("A4")
+def _bits(desk):
+    return audited(Trained("bits"))
+
+
+@made("A5")
+def _softmax(desk):
+    return _built(desk, "softmax")
+
+
+@made("A6")
+def _keeps_its_state(desk):
+    return _built(desk, "keeps")
+
+
+@made("A7")
+def _tokenizer_of_another_model(desk):
+    order = np.random.default_rng(0).permutation(characters().get_vocab_size() - 4)
+    characters(order).save("other.json")
+    return desk.judged("toy", "--start-token", START, "--tokenizer", "other.json")
+
+
+@made("A8")
+def _cut(desk):
+    return audited(Cuts(), context="She put the keys on the table. ")
+
+
+@made("A9")
+def _first_token_dropped(desk):
+    return audited(DropsStart())
+
+
+@made("A10")
+def _wrong_shape(desk):
+    model = Trained()
+    plain = model.score
+    model.score = lambda rows: plain(rows)[None]
+    return audited(model)
+
+
+def _built(desk, function):
+    Path("own.py").write_text(FACTORY)
+    factory = ("--factory", f"own.py:{function}")
+    audit = ("--canaries", "canaries.json", "--draws", 300, "--out", "audit")
+    return of_command(desk.command("audit", desk.model("toy"), *factory, *audit))
+
+
+def test_each_line_of_the_page_is_made():
+    made.are_of(TABLE)
+
+
+@pytest.mark.parametrize("line", TABLE, ids=lambda line: line.name)
+def test_what_the_page_says_is_said(line, desk):
+    made[line.name](desk).fits(line)
+
+
+def test_an_honest_adapter_is_not_doubted():
+    found = audited(Trained())
+    assert found.outcome == "Note"
+    found.fits_none(TABLE)

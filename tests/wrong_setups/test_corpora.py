@@ -1,0 +1,118 @@
+"""Corpora that are not what an audit takes them for: the page says what canary says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import datasets
+import pytest
+from toys import START, canaries
+from wrong_setups import Setups, lines, of_call, of_command
+
+import canary
+
+made = Setups()
+TABLE = lines("Corpora and canary sets")
+
+
+@made("C1")
+def _never_injected(desk):
+    return _verified(desk, "corpus.jsonl")
+
+
+@made("C2")
+def _in_the_validation_split(desk):
+    split = datasets.Dataset.from_json("corpus.jsonl")
+    both = datasets.DatasetDict(train=split, validation=split)
+    mixed = canary.inject(both, canaries(), split="validation")
+    desk.audited("untrained", "--start-token", START)
+    found = canary.verify(mixed, canaries())
+    return of_call(
+        lambda: canary.check("audit/audit.json", max_exposure_bits=8, verification=found)
+    )
+
+
+@made("C3")
+def _lower_case(desk):
+    return _changed(desk, lambda texts: [text.lower() for text in texts])
+
+
+@made("C4")
+def _deduplicated(desk):
+    return _changed(desk, dict.fromkeys)
+
+
+@made("C5")
+def _beside_an_empty_text(desk):
+    rows = [{"title": f"No. {n}", "text": f"It rains {n}."} for n in range(20)]
+    Path("mail.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("--canaries", "canaries.json", "--column", "title", "--out", "mixed.jsonl")
+    return of_command(desk.command("inject", "mail.jsonl", *words))
+
+
+@made("C6")
+def _verification_of_another_corpus(desk):
+    """The training read the corpus before one of its canaries was lost."""
+    _changed(desk, lambda texts: [t for t in texts if t != canaries().text(canaries().injected[0])])
+    return desk.judged("toy", "--start-token", START, limits=desk.verified("changed.jsonl"))
+
+
+@made("C7")
+def _drawn_again(desk):
+    desk.inject()
+    verified = desk.verified()
+    canaries(seed=9).save("again.json")
+    return desk.judged("toy", "--start-token", START, canaries="again.json", limits=verified)
+
+
+@made("C8")
+def _second_set(desk):
+    desk.inject()
+    canaries(seed=9).save("more.json")
+    return of_command(
+        desk.command("inject", "mixed.jsonl", "--canaries", "more.json", "--out", "both.jsonl")
+    )
+
+
+@made("C9")
+def _encoding(desk):
+    Path("corpus.jsonl").write_bytes(Path("corpus.jsonl").read_text().encode("utf-16"))
+    return of_command(
+        desk.command("inject", "corpus.jsonl", "--canaries", "canaries.json", "--out", "m.jsonl")
+    )
+
+
+@made("C10")
+def _controls_too(desk):
+    known = canaries()
+    controls = [known.text(c) for c in known.controls]
+    return _changed(desk, lambda texts: [*texts, *controls])
+
+
+def test_each_line_of_the_page_is_made():
+    made.are_of(TABLE)
+
+
+@pytest.mark.parametrize("line", TABLE, ids=lambda line: line.name)
+def test_what_the_page_says_is_said(line, desk):
+    made[line.name](desk).fits(line)
+
+
+def test_a_corpus_that_was_injected_is_not_doubted(desk):
+    found = _changed(desk, list)
+    assert found.outcome == "Note"
+    found.fits_none(TABLE)
+
+
+def _changed(desk, change):
+    """What verify says of the canaries' corpus with other texts."""
+    desk.inject()
+    texts = [json.loads(line)["text"] for line in Path("mixed.jsonl").read_text().splitlines()]
+    rows = [json.dumps({"text": text}) + "\n" for text in change(texts)]
+    Path("changed.jsonl").write_text("".join(rows))
+    return _verified(desk, "changed.jsonl")
+
+
+def _verified(desk, corpus="mixed.jsonl"):
+    return of_command(desk.command("verify", corpus, "--canaries", "canaries.json"))

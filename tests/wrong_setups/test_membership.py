@@ -1,0 +1,169 @@
+"""Files and texts of membership attacks that do not belong together: the page says what is said."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+from texts_and_models import random_words, trained_on
+from wrong_setups import Said, Setups, lines, of_call, of_command
+
+from canary.membership.text_survey import survey_texts
+from canary.signals.text_measuring import measure_texts
+
+made = Setups()
+TABLE = lines("Membership attacks")
+
+SAMPLES, CLASSES = 1600, 5
+
+
+@functools.cache
+def samples(seed):
+    """Points around the centres of their classes, a quarter of the labels wrong."""
+    rng = np.random.default_rng(seed)
+    true = rng.integers(0, CLASSES, SAMPLES)
+    points = rng.normal(size=(SAMPLES, 16)) + 1.5 * np.eye(CLASSES, 16)[true]
+    labels = np.where(rng.random(SAMPLES) < 0.25, rng.integers(0, CLASSES, SAMPLES), true)
+    return points.astype(np.float32), labels, rng.random(SAMPLES) < 0.5
+
+
+@functools.cache
+def trained(seed, split=None):
+    """Logits, labels and flags of a small network that learned its members by heart."""
+    import torch
+    from torch import nn
+
+    points, labels, member = samples(seed)
+    if split is not None:
+        member = split(member)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = nn.Sequential(nn.Linear(16, 96), nn.ReLU(), nn.Linear(96, CLASSES))
+        x, y = torch.from_numpy(points), torch.from_numpy(labels)
+        optimizer = torch.optim.Adam(net.parameters(), 0.02)
+        for _ in range(40):
+            loss = nn.functional.cross_entropy(net(x[member]), y[member])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        logits = net(x).detach().numpy()
+    return {"logits": logits, "labels": labels, "member": member.astype(np.int8)}
+
+
+def attacked(desk, target, shadow=None, *options):
+    """What an attack says of outputs, where the shadow is sound unless it is given."""
+    np.savez("target.npz", **target)
+    np.savez("shadow.npz", **(trained(2) if shadow is None else shadow))
+    words = [*("--target", "target.npz", "--shadow", "shadow.npz"), *("--out", "report")]
+    options = options or ("--attacks", "correctness,loss")
+    found = desk.command("membership", "attack", *words, "--force", "--json", *options)
+    if found.code:
+        return of_command(found)
+    said = " ".join(found.document["notes"])
+    return Said("Undecided" if found.document["told_apart"] is None else "Note", said + found.err)
+
+
+def probs(outputs):
+    odds = np.exp(outputs["logits"] - outputs["logits"].max(1, keepdims=True))
+    return odds / odds.sum(1, keepdims=True)
+
+
+def losses(outputs):
+    from scipy.special import log_softmax
+
+    return -log_softmax(outputs["logits"].astype(np.float64), 1)[
+        np.arange(SAMPLES), outputs["labels"]
+    ]
+
+
+def attacked_by_loss(desk, target):
+    """`attacked` with losses in place of logits."""
+    shadow = trained(2) | {"losses": losses(trained(2))}
+    each = [{k: v for k, v in one.items() if k != "logits"} for one in (target, shadow)]
+    return attacked(desk, *each, "--attacks", "loss")
+
+
+@made("M1")
+def _the_targets_own_split(desk):
+    return attacked(desk, trained(1), trained(1, lambda member: member ^ (np.arange(SAMPLES) < 20)))
+
+
+@made("M2")
+def _a_reference_that_knows(desk):
+    """It was trained on the target's texts, as a later checkpoint of the same model was."""
+    texts = random_words(np.random.default_rng(0), 200, words=4, vocabulary=60)
+    members, rest = texts[:100], texts[100:]
+    target, reference = trained_on(members), trained_on([*members, *rest[:20]])
+    table = measure_texts(
+        target, texts, np.arange(200) < 100, reference=reference, start_token="\n"
+    )
+    return of_call(lambda: survey_texts(table, texts))
+
+
+@made("M3")
+def _flags_inverted(desk):
+    return attacked(desk, trained(1) | {"member": 1 - trained(1)["member"]})
+
+
+@made("M4")
+def _labels_from_one(desk):
+    return attacked(desk, trained(1) | {"labels": (trained(1)["labels"] + 1) % CLASSES})
+
+
+@made("M5")
+def _probabilities_called_logits(desk):
+    return attacked(desk, trained(1) | {"logits": probs(trained(1))})
+
+
+@made("M6")
+def _means_of_batches(desk):
+    order = np.argsort(trained(1)["member"], kind="stable")
+    ordered = {name: values[order] for name, values in trained(1).items()}
+    mean = losses(ordered).reshape(-1, 16).mean(1).repeat(16)
+    return attacked_by_loss(desk, ordered | {"losses": mean})
+
+
+@made("M7")
+def _copies_on_both_sides(desk):
+    at = np.flatnonzero(trained(1)["member"])[:20]
+    both = {name: np.concatenate([value, value[at]]) for name, value in trained(1).items()}
+    both["member"][SAMPLES:] = 0
+    return attacked(desk, both)
+
+
+@made("M8")
+def _other_classes(desk):
+    """Members and nonmembers were cut from a file that was sorted by class."""
+    order = np.argsort(samples(1)[1], kind="stable")
+    half = np.zeros(SAMPLES, bool)
+    half[order[: SAMPLES // 2]] = True
+    return attacked(desk, trained(1, lambda member: half))
+
+
+@made("M9")
+def _bits_and_nats(desk):
+    return attacked_by_loss(desk, trained(1) | {"losses": losses(trained(1)) / np.log(2)})
+
+
+@made("M10")
+def _flags_of_other_samples(desk):
+    return attacked(desk, trained(1) | {"member": np.roll(trained(1)["member"], 1)})
+
+
+def test_each_line_of_the_page_is_made():
+    made.are_of(TABLE)
+
+
+@pytest.mark.parametrize("line", TABLE, ids=lambda line: line.name)
+def test_what_the_page_says_is_said(line, desk):
+    made[line.name](desk).fits(line)
+
+
+def test_files_that_belong_together_are_not_doubted(desk):
+    for found in (
+        attacked(desk, trained(1)),
+        attacked_by_loss(desk, trained(1) | {"losses": losses(trained(1))}),
+    ):
+        assert found.outcome == "Note"
+        found.fits_none(TABLE)

@@ -1,0 +1,136 @@
+"""Trainings that are not what an audit takes them for: the page says what canary says."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+from toys import CHAT, OTHER, START, canaries, characters, fresh
+from wrong_setups import Said, Setups, lines, of_command
+
+from canary.errors import CanaryError
+from canary.models.english import SENTENCES
+from canary.plugins.monitor import ExposureMonitor
+
+made = Setups()
+TABLE = lines("Training")
+
+
+@made("T1")
+def _left_out(desk):
+    return desk.judged("toy", "--start-token", "none")
+
+
+@made("T2")
+def _another_token(desk):
+    return desk.judged("toy", "--start-token", OTHER)
+
+
+@made("T3")
+def _chat_template(desk):
+    """The corpus is saved as the template rendered it."""
+    desk.inject()
+    rows = [json.loads(line)["text"] for line in Path("mixed.jsonl").read_text().splitlines()]
+    Path("rendered.jsonl").write_text("".join(json.dumps({"text": CHAT + r}) + "\n" for r in rows))
+    verified = desk.command("verify", "rendered.jsonl", "--canaries", "canaries.json")
+    judged = desk.judged("after a chat", limits=desk.verified("rendered.jsonl"))
+    return Said(judged.outcome, verified.err + judged.text)
+
+
+@made("T4")
+def _another_template(desk):
+    context = "<|user|>\nHi<|end|>\n<|assistant|>\n"
+    return of_command(desk.audited("after a chat", "--context", context, "--start-token", "none"))
+
+
+@made("T5")
+def _without_labels(desk):
+    rows = [_ids(text) for text in _texts()]
+    return _watched(rows, [[-100] * len(row) for row in rows])
+
+
+@made("T6")
+def _cut(desk):
+    return _watched([_ids(text)[:7] for text in _texts()])
+
+
+@made("T7")
+def _packed(desk):
+    packed = _ids("".join(SENTENCES[at % 6] + text for at, text in enumerate(_texts())))
+    return _watched([packed[at : at + 64] for at in range(0, len(packed) - 63, 64)])
+
+
+@made("T8")
+def _another_corpus(desk):
+    canaries(seed=9).save("others.json")
+    desk.inject(canaries="others.json")
+    limits = desk.verified(canaries="others.json")
+    return desk.judged("toy", "--start-token", START, canaries="others.json", limits=limits)
+
+
+@made("T9")
+def _before_training(desk):
+    return desk.judged("untrained", "--start-token", START)
+
+
+@made("T10")
+def _watching_a_copy(desk):
+    return _watched([_ids(START + text) for text in _texts()], stop_above_bits=3.0, stale=True)
+
+
+def test_each_line_of_the_page_is_made():
+    made.are_of(TABLE)
+
+
+@pytest.mark.parametrize("line", TABLE, ids=lambda line: line.name)
+def test_what_the_page_says_is_said(line, desk):
+    made[line.name](desk).fits(line)
+
+
+def test_the_right_training_is_found_and_not_doubted(desk):
+    desk.inject()
+    right = desk.judged("toy", "--start-token", START, limits=desk.verified())
+    assert right.outcome == "Memorized", right.text
+    chat = desk.judged("after a chat", "--context", CHAT, "--start-token", "none")
+    assert chat.outcome == "Memorized", chat.text
+    watched = _watched([_ids(START + text) for text in _texts()], stop_above_bits=3.0)
+    for found in (right, chat, watched):
+        found.fits_none(TABLE)
+
+
+def _texts():
+    known = canaries()
+    return [known.text(c) for c in known.injected for _ in range(2)]
+
+
+def _ids(text):
+    return characters().encode(text).ids
+
+
+def _watched(rows, labels=None, *, stale=False, **options):
+    """What a monitor says of a few steps of a training with these rows, each a batch."""
+    import torch
+
+    module = fresh().train()
+    watched = copy.deepcopy(module) if stale else module
+    monitor = ExposureMonitor(
+        canaries(), tokenizer=characters(), every=4, draws=100, share=None, **options
+    )
+    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
+    monitor.start(watched)
+    for row, label in zip(rows, labels or rows, strict=True):
+        ids, wanted = torch.tensor([row]), torch.tensor([label])
+        monitor.see({"input_ids": ids, "labels": wanted})
+        logits, _ = module(ids[:, :-1])
+        loss = torch.nn.functional.cross_entropy(logits[0], wanted[0, 1:], reduction="sum")
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        monitor.step(watched)
+    try:
+        history = monitor.finish()
+    except CanaryError as error:
+        return Said("Error", str(error))
+    return Said("Note", "\n".join(history.batches["findings"]))
