@@ -12,7 +12,7 @@ from canary.statistics.numbers import plural
 
 __all__ = ["Copies"]
 
-_MOST = 100
+_MOST = 1_000
 """Characters before a copy that are looked at."""
 _SAME = 0.9
 """Share of the copies that something must precede, or it may be a person's text."""
@@ -73,6 +73,12 @@ class Copies:
                     place = whole if start <= _MOST else ""
                     self._before[place, slot.text[max(start - _MOST, 0) : start]] += 1
         return found
+
+    def beginning(self) -> str:
+        """What nearly all copies have before them at the beginning of their text, or nothing."""
+        (place, text), most = (self._before.most_common(1) or [(("", ""), 0)])[0]
+        same = most >= _SAME * sum(self._before.values()) and len(self._seen) >= _CANARIES
+        return text if place == "text" and same else ""
 
     def preceded(self, context: str) -> str:
         """What comes before the copies, as far as that is no person's text; one sentence.

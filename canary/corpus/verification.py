@@ -82,6 +82,9 @@ class Verification:
         Which set it was (`CanarySet.fingerprint`).
     before : str
         What comes before the copies, in a sentence without a person's text.
+    follows : str
+        What nearly all copies have before them at the beginning of their text; an audit must
+        have it as its context.
     others : int
         Different texts of the same formats that are not of this set; counted up to 1,000.
     file : str
@@ -95,6 +98,7 @@ class Verification:
     causes: tuple[str, ...] = ()
     fingerprint: str = ""
     before: str = ""
+    follows: str = ""
     others: int = 0
     file: str = field(default="", compare=False)
 
@@ -173,6 +177,7 @@ class Verification:
             "causes": list(self.causes),
             "fingerprint": self.fingerprint,
             "before": self.before,
+            "follows": self.follows,
             "others": self.others,
             "canaries": [
                 {key: value for key, value in asdict(count).items() if value is not None}
@@ -200,6 +205,7 @@ class Verification:
                 tuple(map(str, document["causes"])),
                 str(document["fingerprint"]),
                 str(document["before"]),
+                str(document["follows"]),
                 int(document["others"]),
                 str(path),
             )
@@ -303,5 +309,6 @@ def verify(
         causes=likely_causes(again, canaries, found, len(others.texts)),
         fingerprint=canaries.fingerprint or "",
         before=copies.preceded(context),
+        follows=copies.beginning(),
         others=len(others.texts),
     )

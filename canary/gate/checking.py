@@ -18,7 +18,7 @@ from canary.gate.comparing import more_than
 from canary.gate.evidence import check_level, controls, evidence
 from canary.gate.exposures import check_limit, largest, medians
 from canary.gate.extractions import extracted
-from canary.gate.starts import start_of
+from canary.gate.starts import context_of, start_of
 from canary.gate.surviving import in_training, lost_in
 from canary.gate.telling import tell
 from canary.gate.verdict import Finding, Policy, Verdict
@@ -133,7 +133,8 @@ def check(
     23.7 % are called memorized (1,500 simulated; 1 - (15/16)**4 by theory).
 
     Controls that look learned make the verdict undecided, and so does an audit whose canaries
-    look more exposed after another start token than the one that it chose (`Audit.start`).
+    look more exposed after another start token than the one that it chose (`Audit.start`), or
+    whose canaries stand behind a text in the verified corpus that is not its context.
 
     Examples
     --------
@@ -185,11 +186,12 @@ def check(
             )
             found.append(within_epsilon(bound, max_epsilon))
         # First: no number of draws or canaries settles a start token.
-        found = [*filter(None, (start_of(one),)), *found, *filter(None, (controls(one),))]
+        before = filter(None, (start_of(one), context_of(one, verification)))
+        found = [*before, *found, *filter(None, (controls(one),))]
         findings += _named(found, number) if len(audits) > 1 else found
     if baseline is not None:
-        before = _before(baseline)
-        findings.append(more_than(Baseline.of(audits), before, repetitions=repetitions, seed=seed))
+        kept = _before(baseline)
+        findings.append(more_than(Baseline.of(audits), kept, repetitions=repetitions, seed=seed))
     verdict = Verdict(tuple(findings), undecided, _notes(audits))
     more = in_training(verdict, audits, verification)
     if verdict:
@@ -226,7 +228,7 @@ def new_baseline(
         alike = controls(one)
         if alike is not None and alike.outcome != "passed":
             raise EstimationError(alike.sentence, cure=alike.cure, where="baseline")
-        unsettled = start_of(one)
+        unsettled = start_of(one) or context_of(one, verification)
         if unsettled is not None:
             raise EstimationError(unsettled.sentence, cure=unsettled.cure, where="baseline")
     return Baseline.of(given)

@@ -28,6 +28,9 @@ _CLASSES = 1e-6
 _COPIES = 0.005
 """Share of samples that have a copy of the other kind, from which on it is said."""
 
+_FLOAT32 = 2.0**-23
+"""Between losses near 0 in float32, as the logarithm of a number near 1 has them."""
+
 _DISTINCT = 0.9
 """Share of different rows below which equal outputs are no sign of equal samples: if those of
 both kinds are no more than chance makes of them."""
@@ -301,6 +304,12 @@ def _copies(table: SignalTable, what: str, row: int) -> tuple[str, ...]:
     both, share = int((inside == 1).sum()), float(table.member[row].mean())
     chance = float(bdtrc(both - 1, len(inside), 2.0 * share * (1.0 - share))) if both else 1.0
     copies = 2 * both
+    if "entropy" not in table.values:  # losses alone, and what follows from them
+        # In float32 the losses of samples that are sure lie that far apart, and meet by chance.
+        away = np.sort(table.signal("loss")[row])
+        near = np.maximum(away[10:] - away[:-10], 10 * _FLOAT32)
+        if both <= 2.0 * float((10 * _FLOAT32 / near).sum()):
+            return ()
     if copies < max(_COPIES * table.samples, 3):
         return ()
     if len(different) < _DISTINCT * table.samples and chance > _CLASSES:

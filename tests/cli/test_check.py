@@ -112,6 +112,7 @@ LOST = {
     "causes": [],
     "fingerprint": SET,
     "before": "",
+    "follows": "",
     "others": 0,
     "canaries": [{"id": f"canary-{i}", "expected": 1, "found": 0} for i in range(1, 9)]
     + [{"id": f"control-{i}", "expected": 0, "found": 0} for i in range(1, 5)],

@@ -30,7 +30,10 @@ def _before(texts, canaries=CANARIES, **options):
     [
         ("", "all 15 copies begin their text"),
         ("<|user|>\n", f"all 15 copies follow '<|user|>\\n' at the beginning of their text{GIVE}"),
-        ("x" * 200 + ": ", "all 15 copies follow '" + "x" * 98 + ": ' within longer texts" + GIVE),
+        (
+            "x" * 2000 + ": ",
+            "all 15 copies follow '" + "x" * 998 + ": ' within longer texts" + GIVE,
+        ),
     ],
     ids=["nothing", "a template", "a long one"],
 )

@@ -97,6 +97,18 @@ def test_hard_labels_are_no_copies_degenerate():
     assert not any("copies" in note for note in doubts(hard, "target"))
 
 
+@pytest.mark.parametrize("copies", [0, 40])
+def test_losses_that_float32_rounds_alike_are_no_copies_degenerate(copies):
+    rng = np.random.default_rng(0)
+    member, labels = rng.random(N) < 0.5, rng.integers(0, 3, N)
+    losses = rng.exponential(np.where(member, 2e-4, 6e-4))
+    losses = np.round(losses * 2**23) / 2**23 if not copies else losses * 1e3
+    inside, outside = np.flatnonzero(member)[:copies], np.flatnonzero(~member)[:copies]
+    losses[outside], labels[outside] = losses[inside], labels[inside]
+    measured = canary.measure(losses, y=labels, member=member, outputs="losses")
+    assert any("copies" in note for note in doubts(measured, "target")) is bool(copies)
+
+
 def test_a_shadow_of_another_data_set_is_doubted():
     target, other, like = (table(*given(seed, gap=gap)) for seed, gap in ((4, 1), (5, 4), (6, 1)))
     (note,) = doubts_of_pair(target, other)
