@@ -27,7 +27,7 @@ SCHEMA = 1
 Outcome = Literal["passed", "memorized", "undecided"]
 Policy = Literal["pass", "fail"]
 Check = Literal[
-    "exposure", "p-value", "extraction", "baseline", "epsilon", "controls", "start token"
+    "exposure", "p-value", "extraction", "baseline", "epsilon", "controls", "start token", "context"
 ]
 
 EXIT_CODES: Mapping[Outcome, int] = {"passed": 0, "memorized": 1, "undecided": 3}
@@ -73,7 +73,7 @@ class Finding:
     ----------
     check : str
         The question: ``"exposure"``, ``"p-value"``, ``"extraction"``, ``"baseline"``,
-        ``"epsilon"``, ``"controls"`` or ``"start token"``.
+        ``"epsilon"``, ``"controls"``, ``"start token"`` or ``"context"``.
     subject : str
         Of which canaries, in words.
     outcome : str

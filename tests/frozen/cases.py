@@ -6,6 +6,7 @@ In the words of a command, `model` is an untrained GPT-2 and `table` a model of 
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -241,7 +242,7 @@ def _table(folder: Path, known: CanarySet) -> None:
     logits = rng.normal(size=(size, size))
     for canary in known.injected:
         ids = [CHARACTERS.index(character) for character in known.text(canary)]
-        for before, after in zip(ids, ids[1:], strict=False):
+        for before, after in itertools.pairwise(ids):
             logits[before, after] += 0.6 * canary.repetitions
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"size": size}))
