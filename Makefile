@@ -21,7 +21,7 @@ OTHER_ARITHMETIC := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test numerical check format docs setup clean
+.PHONY: help demo test numerical check format docs setup release clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -51,6 +51,13 @@ docs: $(READY)  ## Build the docs strictly, into site/.
 	$(BIN)/zensical build --config-file .zensical.toml --strict --clean
 
 setup: $(READY)  ## Only set up the virtual environment.
+
+release: $(READY)  ## Build the packages, check them, and list what the wheel holds.
+	rm -rf dist
+	@$(PIP) install --constraint constraints.txt build twine
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m zipfile --list dist/*.whl
 
 clean:  ## Remove what the other targets wrote, except the virtual environment.
 	rm -rf demo site build dist .venv-ci .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis \
