@@ -124,9 +124,8 @@ def measured(
     model = canary.load(folder, factory=build)
     saved = folder / "audit.json"
     if not saved.exists():
-        canary.audit(model, canaries, start_token=START, budget=args.budget, seed=args.seed).save(
-            saved
-        )
+        options = {"budget": args.budget, "draws": args.draws, "seed": args.seed}
+        canary.audit(model, canaries, start_token=START, **options).save(saved)
     audit = Audit.load(saved)
     found = []
     for result in audit.canaries:
@@ -188,6 +187,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="outside the repository")
     parser.add_argument("--strategy", choices=list(STRATEGIES), help="which one to train")
     parser.add_argument("--budget", type=int, default=100_000, help="queries per format")
+    parser.add_argument("--draws", type=int, default=20_000, help="uniform draws per format")
     parser.add_argument("--quick", action="store_true", help="in little, four digits")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())

@@ -78,7 +78,7 @@ def test_every_budget_gives_what_holds(tmp_path) -> None:
     canaries = generate("The {digit:5}", repetitions=[1], per_repetition=6, controls=6, seed=4)
     exact = [c.exposure for c in exposure(model, canaries, method="enumeration")]
     before = np.zeros(len(exact))
-    for budget in (1, 10, 100, 1_000, 10_000, 20_000):
+    for budget in (1, 100, 10_000, 20_000):
         found = audit(model, canaries, method="rank", budget=budget, draws=40)
         for i, (c, truth) in enumerate(zip(found.canaries, exact, strict=True)):
             e = c.exposure
@@ -169,12 +169,12 @@ def test_the_end_of_a_walk_is_kept_a_begun_one_is_not(tmp_path, monkeypatch, nam
 
 def test_importance_draws_tell_of_the_rest_coverage() -> None:
     """Beyond the reach of draws and budget: intervals that hold, far narrower than draws give."""
-    canaries = generate("The {digit:6}", repetitions=[1], per_repetition=2, controls=14, seed=4)
+    canaries = generate("The {digit:5}", repetitions=[1], per_repetition=2, controls=14, seed=4)
     model = build("table")
     truth = exposure(model, canaries, method="enumeration", budget=10**7, start_token=None)
     held, widths = [], []
-    for seed in range(20):  # two canaries share their draws, so misses come in pairs
-        options = {"budget": 24_000, "draws": 200, "seed": seed, "start_token": None}
+    for seed in range(10):  # two canaries share their draws, so misses come in pairs
+        options = {"budget": 6_000, "draws": 200, "seed": seed, "start_token": None}
         found = audit(model, canaries, **options)
         by_draws = exposure(model, canaries, method="sampling", **options)
         for exact, drawn, c in zip(truth, by_draws, found.canaries, strict=True):
@@ -184,7 +184,7 @@ def test_importance_draws_tell_of_the_rest_coverage() -> None:
                 before = drawn.exposure.upper_bits - drawn.exposure.lower_bits
                 widths.append((e.upper_bits - e.lower_bits) / before)
         assert "importance draws told of" in found.formats[0].reason
-    assert len(held) >= 40
+    assert len(held) >= 25
     assert np.mean(held) >= 0.9
     assert np.median(widths) < 1.0
 
@@ -194,7 +194,7 @@ def spent_on(about) -> list[int]:
     return [int(n.replace(",", "")) for n in re.findall(r"with ([\d,]+) queries", about.reason)]
 
 
-@pytest.mark.parametrize("budget", [1, 300, 8_000, 12_000, 60_000])
+@pytest.mark.parametrize("budget", [1, 300, 8_000, 60_000])
 def test_all_that_auto_does_stays_within_the_budget(budget) -> None:
     """Branch and bound and importance draws together; the own paths are walked whatever it is."""
     model, text, draws = build("table"), "The {digit:6}", 100
@@ -207,7 +207,7 @@ def test_all_that_auto_does_stays_within_the_budget(budget) -> None:
     assert about.queries - sum(spent) <= 6 * (draws + 8)
 
 
-@pytest.mark.parametrize("budget", [1, 50, 100, 1_000, 20_000])
+@pytest.mark.parametrize("budget", [1, 100, 20_000])
 def test_importance_draws_stay_within_the_budget(budget) -> None:
     model = build("table")
     canaries = generate("The {digit:6}", repetitions=[1], per_repetition=2, controls=2, seed=4)

@@ -34,7 +34,7 @@ def by_importance(total, *, variance, found, unseen):
 
 
 def test_an_exact_rank_is_kept_whoever_counted_it_oracle() -> None:
-    for rank in range(2, 2000):
+    for rank in (*range(2, 200), 1999):
         exact = by_importance(rank - 1, variance=0.0, found=rank - 1, unseen=0)
         both = beside_importance(walked(1, SIZE // 2), exact)
         assert (both.rank, both.bits) == (rank, pytest.approx(math.log2(SIZE / rank)))

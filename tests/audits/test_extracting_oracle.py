@@ -48,9 +48,9 @@ def test_candidates_are_brute_force_in_order_oracle(case):
 
 
 def test_exposure_from_the_place_contains_the_true_one_oracle():
-    """200 models with ties, whole walks and cut ones; equal ends are the exposure itself."""
+    """70 models, some with ties, whole walks and cut ones; equal ends are the exposure itself."""
     sharp = 0
-    for seed, case in cases(200):
+    for seed, case in cases(70):
         possible = case.costs[np.isfinite(case.costs)]
         if not len(possible):
             continue
@@ -61,7 +61,7 @@ def test_exposure_from_the_place_contains_the_true_one_oracle():
             true = np.log2(case.format.size) - np.log2(rank)
             assert c.exposure_lower_bits - 1e-9 <= true <= c.exposure_upper_bits + 1e-9
             sharp += c.exposure_lower_bits == c.exposure_upper_bits
-    assert sharp > 100
+    assert sharp > 35
 
 
 def test_exact_ties_of_known_number_have_one_exposure_golden():
@@ -129,7 +129,7 @@ def test_batch_size_changes_nothing_property(case):
 def test_completion_is_greedy_search_below_what_is_known_oracle(case):
     """The first digit known: greedy takes the likeliest digit, and then the likeliest again."""
     costs = dict(zip(case.format, case.costs, strict=True))
-    for secret in fills_in_order(case)[:20]:
+    for secret in fills_in_order(case)[:8]:
         made = completions(case.model, TEXT, {"it": secret}, known=1, beam=100)[0]
         best = min((f for f in costs if f[0] == secret[0]), key=costs.__getitem__)
         assert made.beam == (best == secret)  # a beam of 100 holds them all

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from small_models import build
 from started import OTHER, START, TEXT, really_trained, table, tokenizer
 
-from canary.audits.auditing import audit, exposure, exposure_and_notes
+from canary.audits import auditing
+from canary.audits.auditing import exposure, exposure_and_notes
 from canary.audits.choosing import ORDINARY, choose_start
 from canary.audits.extracting import extract, with_extractions
 from canary.audits.result import Audit
@@ -23,6 +25,7 @@ from canary.reports.sentences import answer
 from canary.scoring.texts import score
 from canary.tokens.starts import start_flag
 
+audit = partial(auditing.audit, draws=500)  # the curve is nothing here
 CANARIES = generate(TEXT, repetitions=[4], per_repetition=4, controls=8, seed=1)
 LEARNED = [CANARIES.text(c) for c in CANARIES.injected]
 

@@ -215,7 +215,7 @@ def test_baselines_are_written_when_asked_and_missed_by_the_name_of_the_flag(tmp
     assert "make it with: pytest --canary-update" in done.stdout
     assert not any(folder.iterdir())
 
-    done = project.pytest("--canary-update", "-n", "2")
+    done = project.pytest("--canary-update", "-n", "1")
     assert done.returncode == 0, done.stdout
     written = section(done.stdout + "=== end", "canary")
     assert f"baseline written: {folder / 'same.json'}" in written

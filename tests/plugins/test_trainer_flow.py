@@ -114,7 +114,7 @@ def test_it_stops_a_training_that_memorizes_and_no_other(tmp_path):
     from canary.errors import ModelError
 
     _, tokenizer = causal()
-    options = {"steps": 150, "learning_rate": 2e-2, "logging_steps": 50}
+    options = {"steps": 60, "learning_rate": 2e-2, "logging_steps": 50}
     found = {}
     for name, canaries in (("with", small_set()), ("without", None)):
         data = rows(tokenizer, canaries, count=8)
@@ -127,9 +127,9 @@ def test_it_stops_a_training_that_memorizes_and_no_other(tmp_path):
             trainer.train()
     stopped = found["with"].history
     assert stopped.stopped_at is not None
-    assert stopped.stopped_at == stopped.moments[-1].step < 150
+    assert stopped.stopped_at == stopped.moments[-1].step < 60
     assert found["without"].history.stopped_at is None
-    assert found["without"].history.moments[-1].step == 150
+    assert found["without"].history.moments[-1].step == 60
 
 
 def test_never_measured_is_said(tmp_path, caplog):
@@ -142,26 +142,26 @@ def test_never_measured_is_said(tmp_path, caplog):
     assert "never measured" in caplog.text
 
 
-def _run_two(script: str, tmp_path, *arguments: str) -> list[dict]:
-    """Run a script in two processes that train one model; what each wrote."""
+@pytest.fixture(scope="module")
+def two(tmp_path_factory) -> list[dict]:
+    """What each of two processes that train one model wrote, by training."""
+    folder = tmp_path_factory.mktemp("two")
     support = str(HERE.parent / "support")
     paths = [str(HERE.parent.parent), support, os.environ.get("PYTHONPATH", "")]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += ["--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
     done = subprocess.run(
-        [*command, f"{support}/{script}", str(tmp_path), *arguments],
+        [sys.executable, f"{support}/watched_by_two.py", str(folder)],
         timeout=200,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
 
 
 @pytest.mark.parametrize("stops", ["go-on", "stop"])
-def test_of_two_processes_one_measures_and_both_end(tmp_path, stops):
-    first, second = _run_two("watched_by_two.py", tmp_path, stops)
+def test_of_two_processes_one_measures_and_both_end(two, stops):
+    first, second = (found[stops] for found in two)
     assert first["weights"] == second["weights"]
     assert first["steps"] == second["steps"]
     assert first["measured"][0] == 2

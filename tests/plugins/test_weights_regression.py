@@ -15,6 +15,7 @@ pytestmark = [
 
 
 def _train(folder, *, watched, **options):
+    options = {"steps": 3, **options}
     random.seed(5)
     np.random.seed(6)  # noqa: NPY002 - the global one is what may be disturbed
     trainer = build_trainer(folder, **options)
@@ -40,9 +41,6 @@ def _train(folder, *, watched, **options):
     "options",
     [
         {},
-        {"bf16": True},
-        {"gradient_checkpointing": True},
-        {"lora": True},
         {"lora": True, "gradient_checkpointing": True, "bf16": True},
         {"gradient_accumulation_steps": 2},
     ],

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-import runpy
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from pydoc_data.topics import topics
 
 import pytest
+from recipe_scripts import run_script
 
 from canary.cli.main import run
 
@@ -22,23 +21,22 @@ TINY = (
 )
 
 # Most of it is imports; a busy machine may take long for them.
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [
+    pytest.mark.timeout(1800),
+    pytest.mark.filterwarnings("ignore:'pin_memory':UserWarning"),
+]
 
 
-def script(name: str, *options: str, cwd: Path) -> None:
-    command = [sys.executable, str(RECIPE / name), *options]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def script(name: str, *options: str, cwd: Path) -> str:
+    with contextlib.chdir(cwd):
+        return run_script(RECIPE / name, *options)
 
 
 @pytest.fixture
 def audit_of_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[], str]:
-    """The README's commands on ``corpus.jsonl``; what check_px.py says.
-
-    All but the training run in this process, which saves most of the time.
-    """
+    """The README's commands on ``corpus.jsonl``; what check_px.py says."""
 
     def canary(*words: str) -> None:
         assert run(words) == 0, capsys.readouterr().err
@@ -64,13 +62,7 @@ def audit_of_trained(
         )
         monkeypatch.chdir(tmp_path)
         check = ("model", "--canaries", "canaries.json", "--audit", "elsewhere/audit/audit.json")
-        monkeypatch.setattr(sys, "argv", ["check_px.py", *check])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            runpy.run_path(str(RECIPE / "check_px.py"), run_name="__main__")
-        said = capsys.readouterr()
-        assert end.value.code == 0, said
-        return said.out
+        return script("check_px.py", *check, cwd=tmp_path)
 
     return work
 

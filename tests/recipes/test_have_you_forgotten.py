@@ -5,12 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from recipe_scripts import run_script
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "have_you_forgotten"
 
@@ -18,11 +17,9 @@ pytestmark = pytest.mark.timeout(1800)  # mostly for imports on a busy machine
 
 
 def run(script, tmp_path, *words, data=None):
-    command = [sys.executable, RECIPE / script, "--data", data or tmp_path]
-    command += ["--work", tmp_path / "work", "--out", tmp_path / "out.json", *words]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout, json.loads((tmp_path / "out.json").read_text())
+    words = ("--data", data or tmp_path, "--work", tmp_path / "work", *words)
+    said = run_script(RECIPE / script, *words, "--out", tmp_path / "out.json")
+    return said, json.loads((tmp_path / "out.json").read_text())
 
 
 @pytest.fixture

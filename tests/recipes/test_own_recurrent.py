@@ -2,51 +2,50 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from recipe_scripts import run_script
+
+from canary.cli.main import run
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "own_recurrent"
-CANARY = (sys.executable, "-c", "import sys; from canary.cli.main import run; sys.exit(run())")
 
 
 pytestmark = pytest.mark.timeout(1800)  # mostly for imports on a busy machine
 
 
-def sh(*command: str, cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_px_equals_a_plain_loop_oracle(tmp_path: Path) -> None:
+def test_px_equals_a_plain_loop_oracle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def python(script: str, *options: str) -> str:
-        return sh(sys.executable, str(RECIPE / script), *options, cwd=tmp_path)
+        return run_script(RECIPE / script, *options)
 
+    def canary(*words: str) -> None:
+        assert run(words) == 0, capsys.readouterr().err
+
+    monkeypatch.chdir(tmp_path)
     python("prepare.py", "--out", "corpus.jsonl", "--lines", "400")
-    sh(
-        *(*CANARY, "generate", "The random number is {digit:4}", "--repetitions", "1,30"),
+    canary(
+        *("generate", "The random number is {digit:4}", "--repetitions", "1,30"),
         *("--per-repetition", "2", "--controls", "4", "--seed", "0", "--out", "canaries.json"),
-        cwd=tmp_path,
     )
-    sh(
-        *(*CANARY, "inject", "corpus.jsonl", "--canaries", "canaries.json"),
+    canary(
+        *("inject", "corpus.jsonl", "--canaries", "canaries.json"),
         *("--out", "corpus.canaried.jsonl"),
-        cwd=tmp_path,
     )
     python(
         *("train.py", "corpus.canaried.jsonl", "--out", "model"),
         *("--epochs", "2", "--units", "32"),
     )
     # From the recipe's folder, where `mygru` can be imported.
-    sh(
-        *(*CANARY, "audit", str(tmp_path / "model"), "--factory", "mygru:build"),
+    monkeypatch.chdir(RECIPE)
+    canary(
+        *("audit", str(tmp_path / "model"), "--factory", "mygru:build"),
         *("--start-token", "\n", "--canaries", str(tmp_path / "canaries.json")),
         *("--out", str(tmp_path / "audit")),
-        cwd=RECIPE,
     )
+    monkeypatch.chdir(tmp_path)
     said = python(
         *("check_px.py", "model", "--canaries", "canaries.json"),
         *("--audit", "audit/audit.json"),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from recipe_scripts import ScriptError, run_script
 from safetensors.numpy import load_file
 
 from canary import CanarySet
@@ -20,10 +19,7 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "secret_sharer"
 
 
 def script(name: str, *options: str | Path) -> str:
-    command = [sys.executable, str(RECIPE / name), *map(str, options)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_script(RECIPE / name, *options)
 
 
 def run(*options: str | Path) -> None:
@@ -85,18 +81,8 @@ def test_resumed_run_gives_the_same_weights(work: Path, tmp_path: Path) -> None:
 
 
 def test_other_settings_do_not_mix(work: Path) -> None:
-    command = [
-        sys.executable,
-        str(RECIPE / "run.py"),
-        "--quick",
-        "--work",
-        str(work),
-        "--epochs",
-        "3",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "other settings" in done.stderr
+    with pytest.raises(ScriptError, match="other settings"):
+        run("--work", work, "--epochs", "3")
 
 
 @pytest.mark.data
@@ -109,7 +95,8 @@ def test_canaries_that_stand_alone(tmp_path: Path) -> None:
     """Both ways of training, measured and drawn; nothing kept tells a secret."""
     for strategy in ("A", "B"):
         script("alone.py", "train", "--quick", "--work", tmp_path, "--strategy", strategy)
-    script("alone.py", "measure", "--work", tmp_path, "--budget", "500", "--threads", "1")
+    little = ("--budget", "200", "--draws", "300", "--threads", "1")
+    script("alone.py", "measure", "--work", tmp_path, *little)
     shown = script("alone_figures.py", tmp_path / "alone.json")
     assert "| copies | strategy A | strategy B |" in shown
     assert (tmp_path / "alone.svg").exists()

@@ -60,8 +60,8 @@ def test_blocks_do_not_matter_property(monkeypatch):
         assert records() == whole
 
 
-@pytest.mark.parametrize("overlap", [1, 5, 31, 63])
-@pytest.mark.parametrize("length", [64, 65, 66, 95, 96, 97, 200])
+@pytest.mark.parametrize("overlap", [1, 31, 63])
+@pytest.mark.parametrize("length", [64, 65, 96, 97, 130])
 def test_windows_price_each_token_once_oracle(length, overlap):
     """Against each token priced alone, with the context that its window gives it."""
     rng = np.random.default_rng(length)

@@ -64,9 +64,7 @@ def all_that_is_said(model, text):
     return said
 
 
-@pytest.mark.parametrize(
-    "seed", [1, 2, 3, 6, 7, 8, 9]
-)  # multiples of 5 forbid some, 4 has one fill
+@pytest.mark.parametrize("seed", [3, 6, 7])  # with ties, and without; two formats are ragged
 def test_python_integers_say_what_int64_says_oracle(seed, monkeypatch) -> None:
     model, text = random_model(seed), FORMATS[seed % len(FORMATS)]
     wanted = all_that_is_said(model, text)
@@ -77,7 +75,7 @@ def test_python_integers_say_what_int64_says_oracle(seed, monkeypatch) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["ab{digit:19}", "a{digit:20}", "a{hex:32}.", "a{uuid}", "a{digit:9}-{hex:40}:{digit:2}"],
+    ["ab{digit:19}", "a{uuid}", "a{digit:9}-{hex:40}:{digit:2}"],
 )
 def test_a_memorized_secret_is_ranked_extracted_and_completed(text, tmp_path) -> None:
     format = Format(text)
@@ -149,6 +147,6 @@ def test_spaces_beyond_floating_point_input() -> None:
 def test_importance_draws_in_the_largest_spaces_regression() -> None:
     """Weights go up to the size of the space, and their squares beyond what a float holds."""
     canaries = generate("a{digit:300}.", repetitions=[1], per_repetition=1, controls=1, seed=0)
-    found = exposure(flat_model(), canaries, method="importance", draws=200, budget=100_000)
+    found = exposure(flat_model(), canaries, method="importance", draws=70, budget=100_000)
     for result in found:
         assert result.exposure.lower_bits <= result.exposure.upper_bits <= 300 * math.log2(10)

@@ -19,7 +19,7 @@ from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tree import compile_tree
 
-SIZES = (1, 2, 7, 64, 4096)
+SIZES = (1, 7, 4096)
 
 
 def walk(case, *, batch_size=None, states=None, noise=0.0, stop_at=None, **options):
@@ -64,15 +64,15 @@ def interrupt(walker, after):
 
 @pytest.mark.parametrize("batch_size", SIZES)
 def test_minimum_and_top_oracle(batch_size):
-    """200 random models: the walk ends with the proof, and it is brute force's answer."""
-    for seed, case in cases(200):
+    """Every format with ties, with zeros, with both, with neither: the walk ends with the proof."""
+    for seed, case in cases(105):
         top = (1, 3, case.format.size + 2)[seed % 3 if seed % 2 else (seed // 7) % 3]
         assert walk(case, batch_size=batch_size, top=top).stopped == "proof"
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 4096])
+@pytest.mark.parametrize("batch_size", [1, 7])
 def test_proven_up_to_is_right_at_every_budget_oracle(batch_size):
-    for seed, case in cases(14):
+    for seed, case in cases(7):
         top = (1, 4)[seed % 2]
         whole = walk(case, batch_size=batch_size, top=top)
         bounds = []
@@ -89,7 +89,7 @@ def test_proven_up_to_is_right_at_every_budget_oracle(batch_size):
 @pytest.mark.parametrize("batch_size", SIZES)
 def test_proven_up_to_is_right_under_a_dropped_frontier_oracle(batch_size):
     ends = set()
-    for seed, case in cases(42):
+    for seed, case in cases(21):
         for most_open in (1, 2, 5, 11):
             found = walk(case, batch_size=batch_size, top=1 + seed % 3, most_open=most_open)
             ends.add(found.stopped)
@@ -108,7 +108,7 @@ def test_proven_up_to_is_right_under_a_dropped_frontier_oracle(batch_size):
 @pytest.mark.parametrize("batch_size", SIZES)
 def test_little_room_for_states_costs_queries_not_the_answer_oracle(batch_size):
     more = 0
-    for seed, case in cases(28):
+    for seed, case in cases(14):
         roomy = walk(case, batch_size=batch_size, top=3)
         tight = walk(case, batch_size=batch_size, top=3, states=8)
         np.testing.assert_array_equal(tight.costs, roomy.costs)
@@ -117,7 +117,7 @@ def test_little_room_for_states_costs_queries_not_the_answer_oracle(batch_size):
     assert more > 0
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 64])
+@pytest.mark.parametrize("batch_size", [1, 64])
 def test_an_interruption_anywhere_leaves_a_valid_answer_oracle(batch_size, monkeypatch):
     """Ctrl-C in each of the model's steps, and in the bookkeeping after each of them."""
     for _, case in cases(7):
@@ -126,7 +126,7 @@ def test_an_interruption_anywhere_leaves_a_valid_answer_oracle(batch_size, monke
             found = walk(case, batch_size=batch_size, top=2, stop_at=at)
             assert found.stopped in ("interrupted", "proof")
         for name in ("add", "close", "drop_from", "hold"):
-            for at in range(min(steps, 6)):
+            for at in range(min(steps, 4)):
                 with monkeypatch.context() as patch:
                     interrupt_call(patch, name, at)
                     walk(case, batch_size=batch_size, top=2)
@@ -147,7 +147,7 @@ def interrupt_call(patch, name, after):
 def test_the_rule_of_the_paper_stops_earlier_and_says_what_is_proven_oracle():
     """It is valid like any other end, and now and then not the best: that is its weakness."""
     stopped, wrong = 0, 0
-    for _, case in cases(100):
+    for _, case in cases(50):
         for batch_size in (1, 5):
             found = walk(case, batch_size=batch_size, stop="paper")
             stopped += found.stopped == "paper"

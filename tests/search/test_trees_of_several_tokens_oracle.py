@@ -51,7 +51,7 @@ def tiny_gpt2(name: str):
 
 
 @pytest.mark.parametrize("text", FORMATS)
-@pytest.mark.parametrize("name", ["gpt2", "llama3", "unigram", "wordpiece"])
+@pytest.mark.parametrize("name", ["llama3", "unigram"])
 def test_enumeration_by_tree_is_that_by_rows(name: str, text: str) -> None:
     model, format = tiny_gpt2(name), Format(text)
     encoder = CandidateEncoder(model.tokenizer)
@@ -149,7 +149,7 @@ def by_rows(name: str, text: str) -> tuple[dict[str, float], float]:
 @pytest.mark.parametrize("name", KINDS)
 def test_other_walks_over_every_kind_of_tree_are_those_by_rows(name: str) -> None:
     """Extraction, completion, and importance draws that hold the whole tree or little of it."""
-    model, text = tiny_gpt2(name), "The code is {digit:3}."
+    model, text = tiny_gpt2(name), "The code is {re:[0-4][0-9]{2}}."
     costs, noise = by_rows(name, text)
     ordered = sorted(costs, key=costs.__getitem__)
     format, order = Format(text), sorted(costs.values())
@@ -158,7 +158,7 @@ def test_other_walks_over_every_kind_of_tree_are_those_by_rows(name: str) -> Non
     shown = [costs[candidate.fill] for candidate in found.candidates]
     np.testing.assert_allclose(shown, order[:5], atol=2 * noise)
 
-    secrets = {fill: fill for fill in (ordered[0], ordered[500], ordered[-1])}
+    secrets = {fill: fill for fill in (ordered[0], ordered[250], ordered[-1])}
     for made in completions(model, format, secrets, known=1, beam=100):
         alike = [fill for fill in costs if fill[0] == made.secret[0]]
         if made.beam != (costs[made.secret] == min(costs[fill] for fill in alike)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from small_models import CHARACTERS, character_tokenizer
 
@@ -53,7 +55,12 @@ class Case:
 
 def cases(count):
     for seed in range(count):
-        yield seed, Case(random_model(seed), FORMATS[seed % len(FORMATS)])
+        yield seed, _case(seed)
+
+
+@functools.cache
+def _case(seed):
+    return Case(random_model(seed), FORMATS[seed % len(FORMATS)])
 
 
 def count_tokens(walker):

@@ -1,4 +1,7 @@
-"""Run by torchrun in two processes: a Trainer that is watched, and one that is not."""
+"""Two processes that train one model: a Trainer that is watched, and one that is not.
+
+As torchrun starts them, but forked from one process that has imported torch already.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import hashlib
 import json
 import os
 import sys
+import traceback
 from pathlib import Path
 
 import torch
@@ -21,8 +25,8 @@ def digest(module) -> str:
     return found.hexdigest()
 
 
-def main() -> None:
-    folder, stops = Path(sys.argv[1]), sys.argv[2] == "stop"
+def train(folder: Path, *, stops: bool) -> dict[str, object]:
+    """Train with the callback, and without it where nothing stops the training."""
     _, tokenizer = causal()
     data = rows(tokenizer, small_set() if stops else None, count=4 if stops else 48)
     options = {"steps": 40 if stops else 6, "data": data, "learning_rate": 2e-2}
@@ -46,12 +50,39 @@ def main() -> None:
         plain = build_trainer(folder / "plain", **options)
         plain.train()
         result["unwatched"] = digest(plain.model)
-    (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(result))
+    return result
+
+
+def work(rank: int, folder: Path) -> None:
+    """One of the two: both trainings, and their results in a file of its own."""
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    found = {name: train(folder / name, stops=name == "stop") for name in ("go-on", "stop")}
+    (folder / f"{rank}.json").write_text(json.dumps(found))
     torch.distributed.destroy_process_group()
 
 
+def main() -> int:
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    os.environ |= {
+        "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
+    children = []
+    for rank in (0, 1):
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                work(rank, Path(sys.argv[1]))
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            # Without the interpreter's exit: there torch's own threads of two gloo processes
+            # abort one run in thirty, with a plain Trainer as well.
+            os._exit(status)
+        children.append(child)
+    return max(os.waitpid(child, 0)[1] for child in children) and 1
+
+
 if __name__ == "__main__":
-    main()
-    # Without the interpreter's exit: there torch's own threads of two gloo processes abort
-    # one run in thirty, with a plain Trainer as well.
-    os._exit(0)
+    sys.exit(main())
