@@ -21,16 +21,21 @@ OTHER_ARITHMETIC := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test numerical check format docs setup release clean
+.PHONY: help demo test test-all numerical check format docs setup release clean
 
 help:  ## Show this list.
-	@sed -n 's/^\([a-z]*\):.*  ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*  ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: $(READY)  ## Run the main job on the standard library's own prose; the report lies in demo/.
 	$(BIN)/canary demo --out demo/ --force
 
 test: $(READY)  ## Run the tests.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+test-all: $(READY)  ## Run them with those that take minutes, fuzzing, and a Ray cluster where it is installed.
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --slow --fuzz $(PYTEST_ARGS)
+	if $(BIN)/python -c 'import ray' 2>/dev/null; then \
+		$(BIN)/python -m pytest -n 0 tests/workers --cluster --slow $(PYTEST_ARGS); fi
 
 numerical: $(READY)  ## Run the numerical tests with the arithmetic of another processor.
 	$(OTHER_ARITHMETIC) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore-glob='*/test_served_*' \
