@@ -32,7 +32,7 @@ demo: $(READY)  ## Run the main job on the standard library's own prose; the rep
 test: $(READY)  ## Run the tests.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-test-all: $(READY)  ## Run them with those that take minutes, fuzzing, and a Ray cluster where it is installed.
+test-all: $(READY)  ## Run all tests: those that take minutes, fuzzing, and a Ray cluster's.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --slow --fuzz $(PYTEST_ARGS)
 	if $(BIN)/python -c 'import ray' 2>/dev/null; then \
 		$(BIN)/python -m pytest -n 0 tests/workers --cluster --slow $(PYTEST_ARGS); fi

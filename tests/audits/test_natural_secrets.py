@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from small_models import build
 
-from canary.audits.auditing import audit, exposure
+from canary.audits import auditing
 from canary.audits.result import Audit
 from canary.corpus.canaries import CanarySet
 from canary.errors import RecordError
 from canary.reports.html import report
 from canary.reports.sentences import answer
 
+audit, exposure = (partial(call, draws=200) for call in (auditing.audit, auditing.exposure))
 SECRETS = CanarySet.from_fills("The code {digit:3}.", {"123": 4, "999": 1})
 
 
