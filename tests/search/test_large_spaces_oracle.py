@@ -54,7 +54,7 @@ def all_that_is_said(model, text):
     said = []
     for method in ("enumeration", "rank", "importance", "auto"):
         for budget in (30, 10_000) if method != "enumeration" else (10_000,):
-            found = exposure(model, canaries, method=method, budget=budget, draws=150)
+            found = exposure(model, canaries, method=method, budget=budget, draws=60)
             said.append([r.to_dict() for r in found])
     for top, budget in ((3, 20), (3, 10_000)):
         best = extract(model, format, top=top, budget=budget).to_dict()
@@ -64,7 +64,7 @@ def all_that_is_said(model, text):
     return said
 
 
-@pytest.mark.parametrize("seed", [3, 6, 7])  # with ties, and without; two formats are ragged
+@pytest.mark.parametrize("seed", [6, 7])  # with ties, and without; two formats are ragged
 def test_python_integers_say_what_int64_says_oracle(seed, monkeypatch) -> None:
     model, text = random_model(seed), FORMATS[seed % len(FORMATS)]
     wanted = all_that_is_said(model, text)
@@ -146,7 +146,7 @@ def test_spaces_beyond_floating_point_input() -> None:
 
 def test_importance_draws_in_the_largest_spaces_regression() -> None:
     """Weights go up to the size of the space, and their squares beyond what a float holds."""
-    canaries = generate("a{digit:300}.", repetitions=[1], per_repetition=1, controls=1, seed=0)
+    canaries = generate("a{hex:240}.", repetitions=[1], per_repetition=1, controls=1, seed=0)
     found = exposure(flat_model(), canaries, method="importance", draws=70, budget=100_000)
     for result in found:
-        assert result.exposure.lower_bits <= result.exposure.upper_bits <= 300 * math.log2(10)
+        assert result.exposure.lower_bits <= result.exposure.upper_bits <= 240 * 4

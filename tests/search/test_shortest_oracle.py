@@ -70,7 +70,7 @@ def test_minimum_and_top_oracle(batch_size):
         assert walk(case, batch_size=batch_size, top=top).stopped == "proof"
 
 
-@pytest.mark.parametrize("batch_size", [1, 7])
+@pytest.mark.parametrize("batch_size", [2, 7])
 def test_proven_up_to_is_right_at_every_budget_oracle(batch_size):
     for seed, case in cases(7):
         top = (1, 4)[seed % 2]
