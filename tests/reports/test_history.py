@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from drawing import figures
 from histories import make_history
 from html_pages import (
     Page,
@@ -33,9 +34,13 @@ CASES = {
 }
 
 
+DRAWN = [CASES[name] for name in ("two formats", "no loss", "partly", "nothing")]
+
+
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
 def test_pages_stand_alone_and_can_be_read_aloud(options):
-    page = Page(render_history(make_history(**options)))
+    with figures(drawn=options in DRAWN):
+        page = Page(render_history(make_history(**options)))
     check_self_contained(page)
     check_ids(page)
     check_readable_aloud(page)

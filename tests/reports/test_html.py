@@ -176,7 +176,7 @@ def test_the_curve_and_its_test_are_told(audits, pages):
     assert "Skew-normal curve mean 32" in bare
 
 
-def test_a_rejected_curve_is_marked_in_every_row(audits, plain):
+def test_a_rejected_curve_is_marked_in_every_row(audits):
     audit = audits["draws"]
     fit = replace(audit.formats[0].skew_normal, ks_p_value=1e-9)
     html = render(replace(audit, formats=(replace(audit.formats[0], skew_normal=fit),)))
