@@ -12,13 +12,16 @@ from pages import ROOT
 
 FOLDER = ROOT / "tests" / "benchmarks"
 SMALL = {
-    "enumeration": ["--digits", "2", "--rounds", "1", "--threads", "1"],
+    "enumeration": ["--digits", "1", "--rounds", "1", "--threads", "1"],
     "extraction": ["--digits", "2", "--queries", "200", "--rounds", "1"],
     "fleet": ["--samples", "150", "--epochs", "1", "--rounds", "1", "--models", "2", "2"],
     "formats": ["--fills", "200", "--words", "500", "--rounds", "1"],
     "generation": ["--canaries", "20", "--rounds", "1"],
     "growth": ["--digits", "2", "3"],
-    "harnesses": ["--rounds", "1", "--all-digits", "2", "--random", "50", "--against"],
+    "harnesses": [
+        *("--rounds", "1", "--all-digits", "2", "--random", "50", "--groups", "5"),
+        *("--texts", "10", "--against"),
+    ],
     "importance": ["--width", "400", "--runs", "1", "--digits", "3", "--rounds", "1"],
     "importance_intervals": ["--trees", "1", "--runs", "1", "--width", "100"],
     "injection": ["--megabytes", "1", "--rounds", "1"],
@@ -26,7 +29,7 @@ SMALL = {
     "membership": ["--samples", "2000", "--classes", "3", "--each", "200", "--rounds", "1"],
     "membership_files": ["--samples", "500", "--classes", "3"],
     "no_signal": ["--models", "8", "--seeds", "2", "--samples", "60", "--splits", "halves"],
-    "rank": ["--digits", "3", "--queries", "200", "--rounds", "1"],
+    "rank": ["--digits", "2", "--queries", "50", "--rounds", "1"],
     "risk_scores": ["--each", "20", "--runs", "1"],
     "scoring": ["--texts", "10", "--width", "32", "--layers", "1", "--rounds", "1"],
     "shared_context": ["--nodes", "16", "--rounds", "1"],
@@ -34,8 +37,8 @@ SMALL = {
     "startup": ["--runs", "1"],
     "toolbox": ["--samples", "500", "--classes", "3", "--fpr", "0.1", "--against"],
     "tpr_intervals": ["--runs", "2", "--samples", "20", "--bootstrap", "1"],
-    "workers": ["--alone", "--digits", "2", "2", "--texts", "10", "--rounds", "1"],
-    "tree": ["--rounds", "1", "--vocabulary", "2000"],
+    "workers": ["--alone", "--digits", "1", "1", "--texts", "3", "--rounds", "1"],
+    "tree": ["--rounds", "1", "--vocabulary", "2000", "--formats", "ssn"],
 }
 """Options with which a benchmark takes a moment; the figures then mean nothing."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
 import re
@@ -14,9 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from drawing import figures
 from pages import PAGES, Block, blocks, name
 from readers_things import lay, module, tokenizer
 
+import canary
 from canary import demo
 from canary.cli.main import run
 from canary.formats import kinds
@@ -104,6 +107,9 @@ NOT_RUN = {
 LINES_NOT_RUN = {"--ray head:": "asks a cluster of several machines; tests/workers start one"}
 """What stands in examples of the help that are not run, and why."""
 
+DRAWN = ["README.md", "docs/reports.md"]
+"""Pages whose reports have their figures; elsewhere nobody looks at them."""
+
 UNDECIDED = 3
 VERDICTS = {
     "docs/quickstart.md": ("canary check ", (0, 1, UNDECIDED)),  # of a training in small
@@ -116,13 +122,22 @@ IN_SMALL = {
     "docs/quickstart.md": {
         "EPOCHS = 10\n": "EPOCHS = 1\n",
         "lr=2e-3": "lr=0.0",
+        "draws=20_000": "draws=300, budget=3_000",
         '"n_embd": 128, "n_layer": 2': '"n_embd": 16, "n_layer": 1',
-    }
+    },
+    "docs/pytest.md": {"draws=2_000": "draws=200, budget=2_000"},
 }
 """What a page says of the size of something, and what is run in its place.
 
 A model that learns nothing is soon audited: none of its canaries can be ranked.
 """
+
+AT_MOST = {
+    "audit": {"draws": 300, "budget": 3_000, "extraction_budget": 300},
+    "exposure": {"draws": 300, "budget": 3_000},
+    "extract": {"budget": 1_000},
+}
+"""How much work a command or function of an example gets, whatever it asks for."""
 
 RUN = [page for page in PAGES if blocks(page)]
 
@@ -145,6 +160,11 @@ def reader(tmp_path, monkeypatch, request):
     # The demo in small; in full it takes a minute, and its own tests look at it.
     tiny = demo.Settings("The code is {digit:4}", (1, 8), 2, 4, 60, 16, 1)
     monkeypatch.setattr(demo, "run", functools.partial(demo.run, settings=tiny))
+    for called, most in AT_MOST.items():
+        function = inspect.unwrap(getattr(canary, called))
+        usual = function.__kwdefaults__
+        small = {option: value for option, value in most.items() if option in usual}
+        monkeypatch.setattr(function, "__kwdefaults__", {**usual, **small})
     text, names = page.read_text(encoding="utf-8"), {"__name__": "example"}
     usual = ["model", "canaries.json"] if "./model" in text else []
     lay(tmp_path, *HAS.get(name(page), usual))
@@ -152,7 +172,8 @@ def reader(tmp_path, monkeypatch, request):
         monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     if name(page) == "docs/models.md":
         names |= {"module": module(), "tokenizer": tokenizer()}
-    return page, names
+    with figures(drawn=name(page) in DRAWN):
+        yield page, names
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft
@@ -174,10 +195,10 @@ def test_examples_run(reader, capfd):
                 with the_model_of(line):
                     run_line(line, page)
         elif block.language == "python":
-            save(block.text)
             code = block.text
             for whole, small in IN_SMALL.get(name(page), {}).items():
                 code = code.replace(whole, small)
+            save(code)
             exec(compile(code, str(page), "exec"), names)
             said = capfd.readouterr().out.splitlines()
             for expected in re.findall(r"^ *print\(.*\)  # (.+)$", block.text, re.MULTILINE):
@@ -200,10 +221,12 @@ def the_model_of(line: str) -> Iterator[None]:
 
 
 def run_line(line: str, page: Path) -> None:
-    """One line of a shell: `canary` in this process, everything else in bash."""
+    """One line of a shell: `canary` and pytest in this process, everything else in bash."""
     start, codes = VERDICTS.get(name(page), ("", (0,)))
     if line.startswith("canary "):
         code = run(words_of(line))
+    elif line.startswith("python -m pytest "):
+        code = pytest.main([*line.split()[3:], "-p", "no:cacheprovider"])
     elif line.strip():
         code = subprocess.run(["bash", "-euo", "pipefail", "-c", line]).returncode
     else:
@@ -215,7 +238,12 @@ def words_of(line: str) -> list[str]:
     """The words that bash makes of what stands behind `canary`."""
     script = f"canary() {{ printf '%s\\0' \"$@\"; }}; {line}"
     done = subprocess.run(["bash", "-euc", script], capture_output=True, check=True)
-    return done.stdout.decode().split("\0")[:-1]
+    words = done.stdout.decode().split("\0")[:-1]
+    for option, most in AT_MOST.get(words[0], {}).items():
+        flag = f"--{option.replace('_', '-')}"
+        at = words.index(flag) + 1 if flag in words else len(words) + 1
+        words[at - 1 : at + 1] = [flag, str(min([most, *map(int, words[at : at + 1])]))]
+    return words
 
 
 def save(code: str) -> None:

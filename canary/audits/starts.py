@@ -253,7 +253,7 @@ class StartChoice:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StartChoice:
         """The inverse of `to_dict`; a KeyError, TypeError or ValueError says what does not fit."""
-        kept = {name: value for name, value in data.items() if name != "settled"}
+        kept = {name: value for name, value in dict(data).items() if name != "settled"}
         found = from_fields(
             cls,
             {

@@ -7,9 +7,21 @@ from pathlib import Path
 
 import pytest
 from command_line import Outcome, save_model, small_model
+from drawing import figures
 
 from canary.cli.main import run
 from canary.corpus.canaries import generate
+
+
+@pytest.fixture
+def drawn():
+    """Asked for by tests that look at figures; the pages of all others have none."""
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(request):
+    with figures(drawn="drawn" in request.fixturenames):
+        yield
 
 
 @pytest.fixture

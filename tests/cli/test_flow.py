@@ -103,8 +103,6 @@ def test_whole_flow_finds_what_was_learned(command, workplace):
     unhit = [c for c in drawn.document["canaries"] if c["exposure"]["bits"] is None]
     assert unhit
     assert drawn.err.count("≥") == len(unhit)
-    again = command("audit", "model", "--canaries", "canaries.json", "--out", "b", *SAMPLING)
-    assert "at least" in again.err
 
 
 @pytest.mark.parametrize(
@@ -138,7 +136,7 @@ def test_no_secret_is_shown_or_written(command, workplace, model, words):
 
 
 def test_audit_json_does_not_give_the_seed_of_the_canaries(command, workplace, model):
-    words = ("audit", model, "--canaries", "canaries.json", "--seed", "1", "--out", "a", *SAMPLING)
+    words = ("audit", model, *SET, "--seed", "1", "--out", "a", "--draws", "50", *SAMPLING[:2])
     drawn = ("generate", "The code is {digit:9}", "--seed", "41", "--out", "canaries.json")
     made = command(*drawn, "--force")
     assert made.code == command(*words).code == 0

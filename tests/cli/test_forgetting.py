@@ -44,7 +44,7 @@ def test_numbers_are_those_of_the_function(command, words):
     assert "p is 0.33 at the least" in outcome.err
 
 
-def test_page_is_one_file_with_the_answer(command, words):
+def test_page_is_one_file_with_the_answer(command, words, drawn):
     assert command(*words).code == 0
     page = Path("found/report.html").read_text()
     assert "Not forgotten" in page

@@ -94,7 +94,7 @@ def test_smoothed_scores_guesses_and_leakage_are_told(command, pair):
     assert inside == pytest.approx(0.5 + found["leakage"][2]["leakage"]["value"])
 
 
-def test_page_is_one_file_with_the_answer_and_the_figures(command, pair):
+def test_page_is_one_file_with_the_answer_and_the_figures(command, pair, drawn):
     assert command("membership", "attack", *pair, "--attacks", METRIC, "--out", "report").code == 0
     files = [Path("report", name) for name in ("report.html", "membership.json")]
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}  # they name members
@@ -302,8 +302,14 @@ def test_risk_says_how_far_scores_are_from_what_they_claim(command, pair):
         (("--prior", "2"), "--prior: prior must lie between 0 and 1, got 2.0"),
         (("--confidence", "95"), "--confidence: confidence must lie between 0 and 1, got 95.0"),
         (("--guesses", "5"), "--coin-flips: guesses or delta without coins"),
-        (("--coin-flips", "--guesses", "9999"), "--guesses: 9999 guesses for 2000 coins"),
-        (("--coin-flips", "--delta", "2"), "--delta: delta must lie from 0 to below 1, got 2.0"),
+        (
+            ("--attacks", "loss", "--coin-flips", "--guesses", "9999"),
+            "--guesses: 9999 guesses for 2000 coins",
+        ),
+        (
+            ("--attacks", "loss", "--coin-flips", "--delta", "2"),
+            "--delta: delta must lie from 0 to below 1, got 2.0",
+        ),
     ],
 )
 def test_bad_options_leave_nothing_behind(command, pair, options, words):

@@ -25,19 +25,6 @@ ATTACKS = ["S", "P", "R", "lira-online-fixed", "lira-offline-fixed", "rmia"]
 OUT = ("--force", "--out", "report")
 
 
-@pytest.fixture
-def drawn():
-    """Asked for by tests that look at figures."""
-
-
-@pytest.fixture(autouse=True)
-def undrawn(request, monkeypatch):
-    """No figures, which take longer than the attacks."""
-    if "drawn" not in request.fixturenames:
-        name = "canary.reports.membership_models_html.draw_many"
-        monkeypatch.setattr(name, lambda given, name, **options: "<svg></svg>")
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")

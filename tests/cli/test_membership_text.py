@@ -102,7 +102,7 @@ def test_a_masked_model_rewrites(command, model, texts, units, tmp_path):
     assert "2 of each text, 40 % of the words" in Path("report/report.html").read_text()
 
 
-def test_no_text_is_shown_anywhere(command, model, texts):
+def test_no_text_is_shown_anywhere(command, model, texts, drawn):
     outcome = command("membership", "text", model, "in.jsonl", "out.jsonl", "--out", "report")
     page = Path("report/report.html").read_text()
     written = outcome.err + page + Path("report/membership.json").read_text()

@@ -59,8 +59,8 @@ def test_an_address_where_nobody_listens(commands, command, ray):
 
 
 WRONG = (
-    (["--workers", "2"], "--ray: options for workers were given, and no cluster; give its address"),
-    (["--worker-gpus", "1"], "--ray: options for workers were given"),
+    (["--workers", "2"], "--workers given, and no cluster; give its address with --ray"),
+    (["--worker-gpus", "1"], "--worker-gpus given, and no cluster"),
     (["--ray", "local", "--workers", "9"], "room for 2 workers of 1 processors .* 9 were asked"),
     (["--ray", "local", "--worker-cpus", "4"], "no machine of the cluster has 4 processors"),
     (["--ray", "local", "--worker-gpus", "1"], "and 1 GPUs; the most are 2 and 0; ask for fewer"),

@@ -40,7 +40,7 @@ def audited(made, tmp_path, monkeypatch):
     return ("a/audit.json", "b/audit.json")
 
 
-def test_audits_side_by_side(command, audited):
+def test_audits_side_by_side(command, audited, drawn):
     given = ("--label", "no <dropout>", "--label", "dropout 0.5", "--test-loss", "4.25",
              "--test-loss", "4.5", "--out", "c.html", "--json")  # fmt: skip
     done = command("report", *audited, *given)
@@ -83,7 +83,6 @@ def test_figures_as_files(command, audited):
     first, _ = audited
     losses = ("--test-loss", 1.0, "--test-loss", 2.0)
     for out, words in {
-        "exposure.svg": (first,),
         "histogram.pdf": (first, "--kind", "histogram"),
         "lines.png": audited,
         "estimates.svg": (*audited, "--skew-normal"),

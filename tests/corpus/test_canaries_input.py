@@ -161,7 +161,7 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_mutated_manifests_load_or_raise_a_record_error(data):
     document = json.loads(json.dumps(SMALL.to_dict()))
@@ -178,7 +178,7 @@ def test_mutated_manifests_load_or_raise_a_record_error(data):
     assert loaded.to_dict() == document
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_mutated_bytes_load_or_raise(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("fuzz") / "canaries.json"

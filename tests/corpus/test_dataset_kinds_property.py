@@ -57,7 +57,7 @@ modes = pytest.mark.parametrize("mode", ["record", "splice"])
 
 @kinds
 @modes
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(rows=st.integers(1, 30), seed=st.integers(0, 2**63 - 1))
 def test_in_and_out_again(kind, mode, rows, seed):
     base, column = _dataset(kind, rows), _column(kind)
@@ -78,7 +78,7 @@ def test_in_and_out_again(kind, mode, rows, seed):
 @modes
 @pytest.mark.parametrize("shards", [1, 3])
 def test_streams_give_exact_copies_however_they_are_read(kind, mode, shards):
-    base, column = _dataset(kind, 200), _column(kind)
+    base, column = _dataset(kind, 70), _column(kind)
     stream = base.to_iterable_dataset(num_shards=shards)
     mixed = inject(stream, CANARIES, column=column, seed=5, mode=mode)
     assert type(mixed) is IterableDataset

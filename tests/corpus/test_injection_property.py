@@ -35,7 +35,7 @@ def _corpus(draw):
     return (newline.join(lines) + ending).encode()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     corpus=_corpus(),
     repetitions=st.lists(st.integers(1, 7), max_size=3, unique=True),

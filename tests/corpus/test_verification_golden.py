@@ -133,7 +133,7 @@ def test_the_texts_are_searched_not_how_a_dataset_shows_them():
     assert verify(shown, _set("aba")).canaries[0].found == 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     words=st.lists(st.text("ab.", min_size=2, max_size=4), min_size=1, max_size=4, unique=True),
     texts=st.lists(st.text("ab.", max_size=12), min_size=1, max_size=5),

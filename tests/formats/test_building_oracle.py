@@ -63,7 +63,7 @@ def in_order(automaton):
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(_TEXTS)
 def test_lists_of_texts(texts):
     automaton = from_texts(texts)
@@ -73,7 +73,7 @@ def test_lists_of_texts(texts):
     assert in_order(automaton)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.lists(_TEXTS, min_size=1, max_size=3))
 def test_concatenation_is_minimal(lists):
     automaton = concatenate([from_texts(texts) for texts in lists])

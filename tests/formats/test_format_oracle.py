@@ -90,7 +90,7 @@ def _escape(text):
     return text.replace("{", "{{").replace("}", "}}")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(_format())
 def test_the_whole_space_is_enumerated_in_order(case):
     text, prefix, suffix, fills = case
@@ -104,7 +104,7 @@ def test_the_whole_space_is_enumerated_in_order(case):
     assert space.alphabet == set("".join(fills) + prefix + suffix)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(_format())
 def test_prefix_freeness_is_exact(case):
     text, _, suffix, fills = case
@@ -150,7 +150,7 @@ def test_index_and_unrank_are_inverse_in_huge_spaces(data):
     assert space.index(fill) == index
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     st.one_of(
         st.text(max_size=30),

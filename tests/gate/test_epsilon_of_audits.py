@@ -57,7 +57,7 @@ def test_bound_golden():
 def test_randomised_response_coverage():
     """Never above the truth in more than 5 % of runs, through set, audit and bound."""
     rng = np.random.default_rng(3)
-    epsilon, runs = 1.0, 400
+    epsilon, runs = 1.0, 250
     bounds = []
     for seed in range(runs):
         canaries = tossed(60, seed=seed, controls=1)

@@ -11,8 +11,10 @@ import canary
 from canary.models.conformance import CHECKS, memory_is_bounded
 
 
-@pytest.mark.parametrize("ways", [{}, {"numbered": False}, {"ids": False}])
-@pytest.mark.parametrize("name", ["table", "gpt2"])
+@pytest.mark.parametrize(
+    ("name", "ways"),
+    [("table", {}), ("table", {"numbered": False}), ("table", {"ids": False}), ("gpt2", {})],
+)
 def test_exposures_are_those_in_process(tmp_path, name, ways):
     model, canaries = build(name), some_canaries()
     inside = canary.exposure(model, canaries, seed=1)

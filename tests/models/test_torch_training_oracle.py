@@ -175,7 +175,10 @@ def other_masks(task):
     return np.random.default_rng([task.seed, 3])
 
 
-@pytest.mark.parametrize("build", [fleets.dropping_net, fleets.norming_net, fleets.Images])
+@pytest.mark.parametrize(
+    "build",
+    [fleets.dropping_net, fleets.norming_net, pytest.param(fleets.Images, marks=pytest.mark.slow)],
+)
 def test_mistakes_are_no_rounding(build, monkeypatch):
     """The bound is narrow enough: what is trained otherwise, if only a little, is found."""
     train = TorchTraining(build=build, epochs=10, batch_size=9, learning_rate=0.05)

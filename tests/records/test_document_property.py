@@ -40,7 +40,7 @@ def test_round_trip(tmp_path_factory, body, schema):
     assert path.read_bytes() == content
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     content=st.binary(max_size=40)
     | st.text(max_size=40).map(lambda t: t.encode("utf-8", "replace"))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawing import figures
 
 from canary.audits.ranked import beside_importance
 from canary.audits.result import Audit, CanaryResult, FormatResult
@@ -258,7 +259,23 @@ def audit_names():
     return sorted(AUDITS)
 
 
+DRAWN = ("hostile", "two formats", "rank and draws", "many groups", "one canary", "no canaries")
+"""Audits whose figures are drawn, too: one of each that draws in a way of its own."""
+
+
 @pytest.fixture(scope="session")
 def pages(audits):
-    """Their reports, as HTML."""
-    return Made(lambda name: render(audits[name]))
+    """Their reports, as HTML, without figures but for those of `DRAWN`."""
+
+    def make(name):
+        with figures(drawn=name in DRAWN):
+            return render(audits[name])
+
+    return Made(make)
+
+
+@pytest.fixture
+def plain():
+    """Asked for by tests of what stands beside the figures of a page."""
+    with figures(drawn=False):
+        yield

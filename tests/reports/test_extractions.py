@@ -79,7 +79,7 @@ def test_sentence_golden(audit):
     )
 
 
-def test_page_shows_rows_and_no_secret(audit):
+def test_page_shows_rows_and_no_secret(audit, plain):
     names = ["canary-3", "canary-4", None, "canary-1"]
     page = render(replace(audit, extractions=(extraction(audit, names),)))
     assert "What could be extracted" in page
@@ -90,7 +90,7 @@ def test_page_shows_rows_and_no_secret(audit):
     assert "What could be extracted" not in render(audit)
 
 
-def test_formats_are_escaped(audit):
+def test_formats_are_escaped(audit, plain):
     odd = extraction(audit, ["<b>canary-3</b>"], masked="<script>alert(1)</script>")
     page = render(replace(audit, extractions=(odd, odd)))
     assert "<script>" not in page
@@ -98,7 +98,7 @@ def test_formats_are_escaped(audit):
     assert "&lt;script&gt;" in page
 
 
-def test_long_lists_are_cut_and_say_so(audit):
+def test_long_lists_are_cut_and_say_so(audit, plain):
     view = extraction_view(audit, extraction(audit, [None] * 40))
     assert (len(view["rows"]), view["left_out"]) == (25, 15)
     page = render(replace(audit, extractions=(extraction(audit, [None] * 40),)))

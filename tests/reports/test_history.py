@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from drawing import figures
 from histories import make_history
 from html_pages import (
     Page,
@@ -33,16 +34,20 @@ CASES = {
 }
 
 
+DRAWN = [CASES[name] for name in ("two formats", "no loss", "partly", "nothing")]
+
+
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
 def test_pages_stand_alone_and_can_be_read_aloud(options):
-    page = Page(render_history(make_history(**options)))
+    with figures(drawn=options in DRAWN):
+        page = Page(render_history(make_history(**options)))
     check_self_contained(page)
     check_ids(page)
     check_readable_aloud(page)
     check_variables(page)
 
 
-def test_the_page_says_what_was_found_and_what_it_took():
+def test_the_page_says_what_was_found_and_what_it_took(plain):
     text = Page(render_history(make_history(stopped_at=60, broken=(2,)))).text("style")
     assert "stopped at step 60 above 6 bits" in text
     assert (
@@ -65,7 +70,7 @@ def test_the_page_says_what_was_found_and_what_it_took():
         (1234.0, 1.0, "1,234 times the training's"),
     ],
 )
-def test_what_it_took_where_nothing_was_left_out(own, training, words):
+def test_what_it_took_where_nothing_was_left_out(own, training, words, plain):
     history = make_history(broken=(2,))
     history = replace(
         history, asked=len(history.moments), own_seconds=own, training_seconds=training
@@ -76,7 +81,7 @@ def test_what_it_took_where_nothing_was_left_out(own, training, words):
     assert "the others" not in text
 
 
-def test_a_median_that_no_bound_hides_is_told_without_the_reach_of_the_draws():
+def test_a_median_that_no_bound_hides_is_told_without_the_reach_of_the_draws(plain):
     text = Page(render_history(make_history(moments=1))).text("style")
     assert "At step 10, the canaries with 16 copies had a median exposure of" in text
     assert "can show no more" not in text
@@ -102,7 +107,7 @@ def test_every_name_of_the_narrow_figure_is_within_it():
             assert box.y1 <= figure.bbox.y1
 
 
-def test_numbers_of_the_table_are_those_of_the_lines():
+def test_numbers_of_the_table_are_those_of_the_lines(plain):
     history = make_history()
     page = Page(render_history(history))
     assert "Step Epoch Loss controls 1 copy 16 copies" in page.text("style")
@@ -118,7 +123,7 @@ def test_numbers_of_the_table_are_those_of_the_lines():
     assert off_the_curve.most[-1] >= off_the_curve.medians[-1] >= off_the_curve.least[-1]
 
 
-def test_very_many_moments_give_a_short_table_with_the_last():
+def test_very_many_moments_give_a_short_table_with_the_last(plain):
     page = Page(render_history(make_history(moments=500)))
     assert len(page.all("tr")) < 2 * 210
     assert "5,000 125.00" in page.text("style")
@@ -139,7 +144,7 @@ def test_untrusted_text_of_a_history_is_escaped():
 
 
 def test_the_same_history_gives_the_same_bytes(tmp_path):
-    history = make_history()
+    history = make_history(moments=2)
     for name in ("one.html", "two.html"):
         canary.report(history, tmp_path / name)
     assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
@@ -173,7 +178,7 @@ def test_the_figure_on_axes_of_ones_own():
     plt.close(figure)
 
 
-def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show():
+def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show(plain):
     why = "canaries with 16 copies have a median exposure of at least 7.0 bits, above the limit"
     batches = {
         "read": 9,
@@ -190,7 +195,7 @@ def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show():
     assert "<|endoftext|> before 4, nothing before 1" in text
 
 
-def test_the_page_says_that_the_limit_was_passed_when_nothing_could_be_stopped():
+def test_the_page_says_that_the_limit_was_passed_when_nothing_could_be_stopped(plain):
     reason = f"{PASSED_AT_THE_END}, at step 60: nothing was stopped; canaries with 16 copies"
     text = Page(render_history(make_history(stopped_at=60, stop_reason=reason))).text("style")
     assert f"T{reason[1:]}. At step 60, the canaries" in text

@@ -38,15 +38,11 @@ def test_every_audit_of_the_factory_is_tested(audit_names):
     assert sorted(NAMES) == audit_names
 
 
-@pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("name", NAMES)
-def test_what_every_page_keeps(pages, name, check):
-    check(Page(pages[name]))
-
-
-@pytest.mark.parametrize("name", ["enumerated", "draws", "no canaries"])
-def test_deterministic(audits, pages, name):
-    assert render(audits[name]) == pages[name]
+def test_what_every_page_keeps(pages, name):
+    page = Page(pages[name])
+    for check in CHECKS:
+        check(page)
 
 
 def test_deterministic_after_a_round_trip(audits, pages, tmp_path):
@@ -59,7 +55,7 @@ def test_the_readers_own_matplotlib_style_does_not_matter(audits, pages):
 
     own = {"font.size": 30, "svg.fonttype": "path", "svg.hashsalt": "other", "axes.grid": True}
     with mpl.rc_context({**own, "xtick.direction": "in"}):
-        assert render(audits["enumerated"]) == pages["enumerated"]
+        assert render(audits["one canary"]) == pages["one canary"]
         assert mpl.rcParams["font.size"] == 30
 
 
@@ -151,7 +147,7 @@ def test_table_golden(audits, pages):
     assert cells("enumerated", ' class="control"', "control-1")[0] == "0 (control)"
 
 
-def test_numbers_of_the_figures_golden(audits):
+def test_numbers_of_the_figures_golden(audits, plain):
     def tables(audit):
         found = re.findall(r"<details>.*?</details>", render(audit), re.DOTALL)
         rows = [re.findall(r"<tr><th scope=\"row\">(.*?)</td></tr>", one) for one in found]
@@ -190,7 +186,7 @@ def test_a_rejected_curve_is_marked_in_every_row(audits):
     assert "skew-normal curve (failed its test)" in text
 
 
-def test_without_a_curve_nothing_is_said_of_it(audits):
+def test_without_a_curve_nothing_is_said_of_it(audits, plain):
     audit = audits["draws"]
     bare = replace(
         audit,
@@ -217,7 +213,7 @@ def test_how_it_was_computed_is_all_there(audits, pages):
     assert "Clopper–Pearson" in text
 
 
-def test_facts_and_settings_are_words_golden(audits):
+def test_facts_and_settings_are_words_golden(audits, plain):
     settings = {
         "method": "auto", "budget": 1_000_000, "draws": 20_000, "seed": 7, "start_token": None,
         "context": "", "batch_size": None, "versions": {"python": "3.11.7", "torch": "2.13.0"},
@@ -255,14 +251,14 @@ def test_facts_and_settings_are_words_golden(audits):
         (None, "not recorded"),
     ],
 )
-def test_completeness_golden(audits, certificate, words):
+def test_completeness_golden(audits, certificate, words, plain):
     audit = audits["one canary"]
     formats = (replace(audit.formats[0], certificate=certificate),)
     html = render(replace(audit, formats=formats))
     assert f"<dt>Every candidate counted once</dt><dd>{words}</dd>" in html
 
 
-def test_notes_of_the_audit_stand_at_the_top_once(audits, pages):
+def test_notes_of_the_audit_stand_at_the_top_once(audits, pages, plain):
     audit = audits["two formats"]
     formats = tuple(replace(f, notes=("Mind <b>this</b>.",)) for f in audit.formats)
     page = Page(render(replace(audit, formats=formats)))
@@ -273,7 +269,7 @@ def test_notes_of_the_audit_stand_at_the_top_once(audits, pages):
     assert 'role="note"' not in pages["two formats"]
 
 
-def test_a_dry_run_claims_no_injection(audits):
+def test_a_dry_run_claims_no_injection(audits, plain):
     planned = replace(audits["nothing learned"], settings={"canaries_in_corpus": False})
     html = render(planned)
     text = Page(html).text("style")
@@ -294,7 +290,7 @@ def test_what_the_report_gives_away_is_said(pages):
         assert "not in this report" not in text
 
 
-def test_canaries_that_push_each_other_down_are_named_golden(audits):
+def test_canaries_that_push_each_other_down_are_named_golden(audits, plain):
     audit = audits["enumerated"]
     form = replace(audit.formats[0], space_size=1_000_000)
 
@@ -330,7 +326,7 @@ def test_a_triangle_below_a_point_is_explained(pages):
     assert "a point stands at its estimate" not in pages["enumerated"]
 
 
-def test_seeds_can_be_copied(audits):
+def test_seeds_can_be_copied(audits, plain):
     audit = replace(audits["one canary"], settings={"seed": 2**63 + 1})
     assert f"<dd>{2**63 + 1}</dd>" in render(audit)
 

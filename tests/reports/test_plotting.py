@@ -107,8 +107,10 @@ def test_labels_are_text_only_and_short(pair, axes):
     axes.figure.savefig("/dev/null", format="svg")  # would fail on $…$ as mathematics
 
 
-@pytest.mark.parametrize("kind", ["exposure", "histogram", "utility"])
-@pytest.mark.parametrize("ending", HEADS)
+@pytest.mark.parametrize(
+    ("kind", "ending"),
+    [("exposure", "svg"), ("histogram", "png"), ("utility", "pdf"), ("exposure", "png")],
+)
 def test_files_are_whole_and_the_same_again(pair, tmp_path, kind, ending):
     given = pair[0] if kind == "histogram" else pair
     losses = {"test_losses": [1.0, 2.0]} if kind == "utility" else {}
