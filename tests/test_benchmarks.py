@@ -47,7 +47,13 @@ def test_these_are_all_benchmarks():
     assert {path.stem for path in FOLDER.glob("*.py")} - {"character_lstm", "spread"} == set(SMALL)
 
 
-@pytest.mark.parametrize("name", SMALL)
+SLOW = ("harnesses", "growth")
+"""Seconds even so: for a tokenizer that is trained, and for processes of their own."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in SMALL]
+)
 def test_one_command_prints_one_line(name, monkeypatch, capfd):
     script = FOLDER / f"{name}.py"
     monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])

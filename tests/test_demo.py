@@ -49,10 +49,25 @@ def places(folder: Path) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
+def stages():
+    """How much each stage of `tiny` had to do, and did."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory, stages):
     """A run with injection: its folder, its audit, what it said."""
     folder, said = tmp_path_factory.mktemp("tiny"), []
-    return folder, demo.run(folder, settings=TINY, say=said.append), said
+
+    def begin(name, total):
+        stages[name] = [total, 0]
+
+        def advance(done):
+            stages[name][1] += done
+
+        return advance
+
+    return folder, demo.run(folder, settings=TINY, say=said.append, stage=begin), said
 
 
 def test_all_files_are_there_and_fit_together(tiny):
@@ -212,20 +227,10 @@ def test_interrupted_run_leaves_what_was_there(tmp_path, stage):
     assert (tmp_path / "audit.json").read_text() == "an older one"
 
 
-def test_progress_adds_up(tmp_path):
-    stages = {}
-
-    def begin(name, total):
-        stages[name] = [total, 0]
-
-        def advance(done):
-            stages[name][1] += done
-
-        return advance
-
-    demo.run(tmp_path, settings=TINY, stage=begin)
+def test_progress_adds_up(tiny, stages):
+    folder, _, _ = tiny
     # Every character, and the end of each sentence, predicted from the start character on.
-    each_epoch = sum(len(text) + 1 for text in texts(tmp_path))
+    each_epoch = sum(len(text) + 1 for text in texts(folder))
     assert stages["training"] == [TINY.epochs * each_epoch] * 2
     assert list(stages) == [
         "training",
