@@ -46,9 +46,9 @@ def with_rivals(
 
     Injected canaries, and a few uniform draws of each format, are priced after the start token
     of the choice and after others: the five next best ones where it was chosen by evidence,
-    the five most usual ones where it was named, and a space in either case. A start is a rival
-    if, for all injected canaries or those of one number of copies, Fisher's p-value is
-    significant after it and the median exposure is higher by more than a bit.
+    the five most usual ones where it was named, a space, and no context where there is one.
+    Each is a rival if, for all injected canaries or those of one number of copies, Fisher's
+    p-value is significant after it and the median exposure is higher by more than a bit.
 
     Parameters
     ----------
@@ -94,17 +94,29 @@ def with_rivals(
             doubt = _DOUBT * max(0.0, mine[0] - math.log2(sample.least_draws))
             if p_value <= level and bits > mine[0] + _GAP_BITS + doubt:
                 rounded = round(bits, 2), round(mine[0], 2)
-                gaps.append(RivalStart(token, repetitions, *rounded, p_value, context))
+                more, bare = _beside(context, below.encoder)
+                gaps.append(RivalStart(token, repetitions, *rounded, p_value, more, bare))
         if gaps:
             found.append(max(gaps, key=_gap))
     rivals = tuple(sorted(found, key=_gap, reverse=True))
-    return replace(choice, rivals=rivals, compared=tuple(shown_before(*each) for each in priced))
+    compared = []
+    for token, context in priced:
+        more, bare = _beside(context, below.encoder)
+        compared.append(shown_before(token, more, bare=bare))
+    return replace(choice, rivals=rivals, compared=tuple(compared))
+
+
+def _beside(context: str, encoder: CandidateEncoder) -> tuple[str, bool]:
+    """A context beside that of the audit: what is put there more, and whether it is left out."""
+    return ("", not context) if encoder.context else (context, False)
 
 
 def _others(
     below: Below, sample: _Sample, choice: StartChoice
 ) -> dict[tuple[str | None, str], CandidateEncoder]:
-    """What else is put before the candidates: a start token, and a space after the chosen one.
+    """What else is put before the candidates, as start tokens and whole contexts.
+
+    Other start tokens, a space after the chosen one, and no context where the audit has one.
 
     What makes the same tokens as another is left out.
     """
@@ -115,15 +127,16 @@ def _others(
         own = bool(choice.own)  # then a start token would come before that one
         tokens = [None] if own else usual_first(tokenizer, below.model.facts.vocabulary)
     tokens = [token for token in tokens if token != choice.token]
-    starts = [(token, "") for token in tokens[: _MOST_STARTS - 1]]
-    if not encoder.context:
-        starts.append((choice.token, " "))
+    starts = [(token, encoder.context) for token in tokens[: _MOST_STARTS - 1]]
+    # After the usual tokens too: a template goes with a start token of its own.
+    after = [choice.token, *tokens[:2]] if encoder.context else [choice.token]
+    starts += [(token, "" if encoder.context else " ") for token in after]
     texts = [f.candidate(fill) for f, fills, _ in sample.formats for fill in fills[:2]]
     seen = {tuple(e.ids for e in encoder.encode(texts))}
     found = {}
     for token, context in starts:
         try:
-            other = CandidateEncoder(tokenizer, token, context or encoder.context)
+            other = CandidateEncoder(tokenizer, token, context)
             ids = tuple(e.ids for e in other.encode(texts))
         except (InputError, ModelError):  # it knows no such character
             continue

@@ -62,6 +62,8 @@ class RivalStart:
         Fisher's, after it.
     context : str
         Text between it and each candidate.
+    bare : bool
+        Whether the context of the audit was left out.
     """
 
     token: str | None
@@ -70,17 +72,18 @@ class RivalStart:
     chosen_bits: float
     p_value: float
     context: str = ""
+    bare: bool = False
 
     @property
     def flag(self) -> str:
         """The options of the command line that put it before each candidate."""
         more = f" --context {shell_word(self.context)}" if self.context else ""
-        return start_flag(self.token) + more
+        return start_flag(self.token) + more + " and no --context" * self.bare
 
     @property
     def shown(self) -> str:
         """It, as messages name it."""
-        return shown_before(self.token, self.context)
+        return shown_before(self.token, self.context, bare=self.bare)
 
     def sentence(self, chosen: str | None) -> str:
         """What it would change, in words."""
@@ -265,7 +268,8 @@ class StartChoice:
         )
         if not all(isinstance(each, str) for each in found.compared):
             raise TypeError("what was compared must be texts")
-        flags = [found.context, *(f for t in found.tried for f in (t.likely, t.contender))]
+        flags = [found.context, *(rival.bare for rival in found.rivals)]
+        flags += [f for t in found.tried for f in (t.likely, t.contender)]
         if not all(isinstance(flag, bool) for flag in flags):
             raise TypeError("context, likely and contender must be true or false")
         if found.why not in get_args(Why):

@@ -104,7 +104,8 @@ def in_training(
         notes = [
             f"{count(len(there))} of {number} ({copies}) are in the corpus of "
             f"{_named(verification.file, 'the verification')}; it does not show that this model "
-            "was trained on that corpus"
+            "was trained on that corpus, nor that the training left its text as it is (spaces "
+            "between digits, masks, padding before it): ExposureMonitor looks at the batches"
         ]
     return (*notes, *next(filter(None, map(_unlearned, drawn)), ()))
 

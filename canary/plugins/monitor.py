@@ -8,6 +8,7 @@ import os
 import statistics
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -61,6 +62,11 @@ Every = int | Literal["epoch"]
 """Steps between two measurements, or the end of each epoch."""
 
 _log = logging.getLogger(__name__)
+
+_UNFINISHED = (
+    "stop_above_bits was given, and finish was never called: what the training came to at its "
+    "end was not measured; call finish behind the last step, or audit the model (canary audit)"
+)
 
 
 class ExposureMonitor:
@@ -187,6 +193,10 @@ class ExposureMonitor:
         )
         drawn = self._pricer.draws
         self._rule = None if stop_above_bits is None else StopRule.of(stop_above_bits, drawn)
+        # Also at the end of the process.
+        self._unfinished = weakref.finalize(self, _log.warning, _UNFINISHED)
+        if self._rule is None:
+            self._unfinished.detach()
         self._listener: Listener | None = None
         self._busy = False  # forwards are the monitor's own
         self._told: set[str] = set()
@@ -408,6 +418,7 @@ class ExposureMonitor:
         OutputError
             If the history cannot be saved.
         """
+        self._unfinished.detach()
         failure: CanaryError | None = None
         above = None
         if first_process() and self._rule is not None:
@@ -511,6 +522,7 @@ class ExposureMonitor:
         if ended and above is not None:
             said = f"{PASSED_AT_THE_END}, at step {self._step}: nothing was stopped; {above}"
             reason = said
+        self._unfinished.detach()
         self._history = replace(self._history, stopped_at=self._step, stop_reason=reason)
         if above is not None:
             _log.warning("canary: %s", said)

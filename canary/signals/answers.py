@@ -36,9 +36,10 @@ class Answers:
     correct : float64 array of shape (models,) or None
         Share of samples that each model classifies rightly; None where losses alone are
         known.
-    labels : int64 array of shape (samples,) or None
+    labels : int64 array of shape (samples,) or (samples, 2), or None
         By which it is seen that models were asked about the same samples: the labels, or
-        the lines of scored texts. None where an array of losses was given.
+        the lines of scored texts and their numbers of tokens. None where an array of losses
+        was given.
     sources : tuple of str
         Where each model's come from.
     """
@@ -102,7 +103,9 @@ def _of_scores(scores: Scores) -> Answers:
             where=f"{scores.path}:{at + 1}",
         )
     nats = scores.px_bits * LN2 / scores.tokens
-    return Answers(nats[None, :], None, scores.lines, (str(scores.path),))
+    # Texts that are the same have the same lines and, under one tokenizer, as many tokens.
+    same = np.stack([scores.lines, scores.tokens], axis=1)
+    return Answers(nats[None, :], None, same, (str(scores.path),))
 
 
 def _of_array(given: Any, name: str) -> Answers:
@@ -157,10 +160,18 @@ def check_same_samples(one: Answers, other: Answers, name: str) -> None:
             where=name,
         )
     if one.labels is not None and other.labels is not None:
-        differ = np.flatnonzero(one.labels != other.labels)
-        if len(differ):
+        if one.labels.shape != other.labels.shape:
             raise InputError(
-                f"labels (or lines) differ from those of others at {len(differ):,} samples, "
+                "scores of texts beside outputs of a classifier",
+                cure="ask every model about the same samples, the query set, in the same order",
+                where=name,
+            )
+        unlike = (one.labels != other.labels).reshape(one.samples, -1)
+        differ = np.flatnonzero(unlike.any(axis=1))
+        if len(differ):
+            what = "labels" if one.labels.ndim == 1 else "lines or numbers of tokens"
+            raise InputError(
+                f"{what} differ from those of others at {len(differ):,} samples, "
                 f"the first at {differ[0]:,}",
                 cure="ask every model about the same samples, the query set, in the same order",
                 where=name,

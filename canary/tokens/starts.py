@@ -74,8 +74,10 @@ def shown_start(token: str | None) -> str:
     return token if plain else f"'{token.translate(_ESCAPES)}'"
 
 
-def shown_before(token: str | None, context: str) -> str:
-    """A start token and a context, as messages name them."""
+def shown_before(token: str | None, context: str, *, bare: bool = False) -> str:
+    """A start token and a context, as messages name them; `bare` if the context is left out."""
+    if bare:
+        return f"{shown_start(token)} without the context"
     if not context:
         return shown_start(token)
     shown = f"'{context.translate(_ESCAPES)}'"

@@ -84,6 +84,17 @@ def test_a_space_before_each_canary_is_a_rival():
     assert check(settled, max_exposure_bits=8).outcome == "memorized"
 
 
+def test_a_context_that_training_did_not_use_has_a_rival():
+    model = table([START], {START: LEARNED})
+    found = audit(model, CANARIES, start_token=START, context="so: ")
+    (rival,) = found.start.rivals
+    assert rival.flag == f"--start-token '{START}' and no --context"
+    verdict = check(found, max_exposure_bits=8)
+    assert verdict.outcome == "undecided"
+    assert f"priced after {START} without the context" in str(verdict)
+    assert Audit.from_dict(found.to_dict()).start == found.start
+
+
 def test_where_nothing_decides_the_verdict_is_undecided():
     """No text begins after the token, and only canaries say that it matters."""
     found = audit(table([], {START: LEARNED}), CANARIES)

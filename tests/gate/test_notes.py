@@ -49,7 +49,8 @@ def test_a_pass_with_a_verification_says_what_that_shows():
     (note,) = check(audit, max_exposure_bits=10, verification=verified(audit)).notes
     assert note == (
         "16 of 16 canaries (40 copies) are in the corpus of verify.json; it does not show that "
-        "this model was trained on that corpus"
+        "this model was trained on that corpus, nor that the training left its text as it is "
+        "(spaces between digits, masks, padding before it): ExposureMonitor looks at the batches"
     )
     learned = exact({1: [20.0] * 8, 4: [20.0] * 8})
     assert check(learned, max_exposure_bits=10, verification=verified(learned)).notes == ()

@@ -181,6 +181,22 @@ def test_scores_of_texts_are_losses_per_token(tmp_path):
     assert found.rho == 1.0
 
 
+def test_scores_of_other_texts_are_refused(tmp_path):
+    """Line by line, other texts have other numbers of tokens."""
+    paths = []
+    for tokens in (5, 5, 5, 6):
+        bits = 1 + len(paths)
+        lines = (
+            f'{{"line": {n}, "px_bits": {n * bits}.0, "tokens": {tokens}}}\n' for n in range(1, 20)
+        )
+        paths.append(tmp_path / f"{len(paths)}.jsonl")
+        paths[-1].write_text("".join(lines))
+    query, target, calibration, other = paths
+    forgotten(query, target, calibration, resamples=5)
+    with pytest.raises(InputError, match="numbers of tokens differ from those of others at 19"):
+        forgotten(query, other, calibration, resamples=5)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

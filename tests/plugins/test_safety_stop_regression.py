@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 
 import pytest
@@ -226,3 +227,15 @@ def test_a_stop_sees_what_training_put_before_each_text(asked, caplog):
     assert history.batches["after"].keys() == {END}
     assert moment.start_token == (END if asked == "auto" else None)
     assert ("exposure may be too low" in caplog.text) == (asked == "none")
+
+
+@pytest.mark.parametrize("ends", ["unfinished", "finished", "no stop"])
+def test_a_stop_whose_training_never_called_finish_says_so(ends, caplog):
+    monitor = _monitor(every=1_000, **({"stop_above_bits": None} if ends == "no stop" else {}))
+    module, tokenizer = causal(dropout=0.0)
+    _learn(monitor, module, tokenizer, 2)
+    if ends == "finished":
+        monitor.finish()
+    del monitor
+    gc.collect()
+    assert ("finish was never called" in caplog.text) is (ends == "unfinished")
