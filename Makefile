@@ -38,7 +38,7 @@ test-all: $(READY)  ## Run all tests: those that take minutes, fuzzing, and a Ra
 		$(BIN)/python -m pytest -n 0 tests/workers --cluster --slow $(PYTEST_ARGS); fi
 
 numerical: $(READY)  ## Run the numerical tests with the arithmetic of another processor.
-	$(OTHER_ARITHMETIC) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore-glob='*/test_served_*' \
+	$(OTHER_ARITHMETIC) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore-glob='*/test_served_*' --ignore-glob='*_resume.py' \
 		$(PYTEST_ARGS) $(NUMERICAL)
 
 check: $(READY)  ## Check format, lint, types, the order of imports, and the docs.

@@ -58,7 +58,7 @@ def numbers():
 
 
 @pytest.mark.parametrize("kind", METHODS)
-@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_gives_the_same_numbers(nursery, place, kind, kills, monkeypatch):
     found = []
 
@@ -84,7 +84,7 @@ def test_killed_at_random_moments_gives_the_same_numbers(nursery, place, kind, k
     assert {name: found[0][name] for name in whole} == json.loads(json.dumps(whole))
 
 
-@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [9, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_before_changes_of_the_file_system(nursery, place, stride):
     found = []
     for change in range(0, 1000, stride):

@@ -91,6 +91,7 @@ def test_quick_run_on_penn_treebank(data_dir: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "results.json").read_text())["characters"] > 100_000
 
 
+@pytest.mark.slow
 def test_canaries_that_stand_alone(tmp_path: Path) -> None:
     """Both ways of training, measured and drawn; nothing kept tells a secret."""
     for strategy in ("A", "B"):

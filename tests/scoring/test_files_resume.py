@@ -54,7 +54,7 @@ def check_result():
 JOB = {"task": "score", "source": "texts.jsonl", "target": "scores.jsonl"}
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_each_record_once(nursery, place, kills):
     survive(
         nursery,
