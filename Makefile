@@ -16,12 +16,13 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 # Tests that compare floating-point results of torch, and the arithmetic of another processor:
 # no vector units beyond SSE, so other kernels, other orders of the same sums.
 NUMERICAL := tests/models tests/scoring tests/search tests/signals
+NOT_NUMERICAL := '*/test_served_*' '*_resume.py' '*_input.py' '*large_spaces*'
 OTHER_ARITHMETIC := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=SSE41 \
 	OMP_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all numerical check format docs setup release clean
+.PHONY: help demo test test-all numerical check lint types imports format docs setup release clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*  ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -38,15 +39,20 @@ test-all: $(READY)  ## Run all tests: those that take minutes, fuzzing, and a Ra
 		$(BIN)/python -m pytest -n 0 tests/workers --cluster --slow $(PYTEST_ARGS); fi
 
 numerical: $(READY)  ## Run the numerical tests with the arithmetic of another processor.
-	$(OTHER_ARITHMETIC) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore-glob='*/test_served_*' --ignore-glob='*_resume.py' \
-		$(PYTEST_ARGS) $(NUMERICAL)
+	$(OTHER_ARITHMETIC) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
+		$(NOT_NUMERICAL:%=--ignore-glob=%) $(PYTEST_ARGS) $(NUMERICAL)
 
-check: $(READY)  ## Check format, lint, types, the order of imports, and the docs.
+check: lint types imports docs  ## Check format, lint, types, the order of imports, and the docs.
+
+lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+
+types: $(READY)
 	$(BIN)/mypy --strict
+
+imports: $(READY)
 	$(BIN)/lint-imports --no-logo
-	$(MAKE) --no-print-directory docs
 
 format: $(READY)  ## Format the code and mend what ruff can mend.
 	$(BIN)/ruff check --fix-only
