@@ -169,8 +169,11 @@ class _Summary:
     def __init__(self) -> None:
         self._verdicts: list[tuple[str, dict[str, str]]] = []
         self._written: list[str] = []
+        self._failed: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not report.passed:  # a subtest has the id of its test
+            self._failed.add(report.nodeid)
         if report.when != "teardown":  # the properties of a test are whole only then
             return
         found: dict[str, dict[str, str]] = {}
@@ -192,6 +195,10 @@ class _Summary:
             outcome = told["outcome"]
             terminalreporter.write(f"{outcome:<9}", **{_COLOURS[outcome]: True})
             terminalreporter.line(f" {test}: {told['reason']}")
+            if told.get("passed") == "no" and test not in self._failed:
+                terminalreporter.line(
+                    "          the test passed all the same: a verdict fails nothing without assert"
+                )
             if "notes" in told:
                 terminalreporter.line(f"          note: {told['notes']}")
         for path in sorted(set(self._written)):

@@ -115,6 +115,8 @@ def test_the_summary_has_a_line_for_each_verdict(judged):
     lines = sorted(line for line in shown if not line.startswith(" "))
     unverified = "note: nothing here shows that the canaries were in the training data"
     for line, after in pairwise([*shown, ""]):
+        expected = "test_expected: " in line  # it asserts that the model memorized
+        assert after.strip().startswith("the test passed all the same") is expected
         passes = line.startswith("passed") or "undecided_that_passes" in line
         assert after.strip().startswith(unverified) is passes
     above = "the median exposure of canaries with 16 copies (8 canaries, 90 %) is 15.0 bits or more"
