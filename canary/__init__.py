@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from canary.errors import CanaryError as CanaryError
     from canary.fleet.running import Fleet as Fleet
     from canary.formats.format import Format as Format
-    from canary.gate.checking import check as check
+    from canary.gate.checks import check as check
     from canary.gate.planning import plan as plan
     from canary.membership.evaluation import evaluate as evaluate
     from canary.membership.forgetting import forgotten as forgotten
@@ -43,7 +43,7 @@ _HOMES = {
     "Format": "canary.formats.format",
     "attack": "canary.membership.metric",
     "audit": "canary.audits.auditing",
-    "check": "canary.gate.checking",
+    "check": "canary.gate.checks",
     "discover": "canary.corpus.discovery",
     "doctor": "canary.models.doctor",
     "evaluate": "canary.membership.evaluation",

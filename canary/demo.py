@@ -31,11 +31,11 @@ import torch
 from torch import Tensor, nn
 
 import canary
+from canary.audits.audit_result import KIND
 from canary.audits.extracting import with_extractions
-from canary.audits.result import KIND
 from canary.corpus.canaries import KIND as CANARY_SET
 from canary.records.files import atomic_write, make_folder
-from canary.records.there import CORPORA, MODEL_PART, PAGES, WEIGHTS
+from canary.records.overwrite_guard import CORPORA, MODEL_PART, PAGES, WEIGHTS
 from canary.reports.extractions import MODEL_ARGUMENTS, extract_command
 from canary.statistics.numbers import plural
 from canary.statistics.units import LN2
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from tokenizers import Tokenizer
 
-    from canary.audits.result import Audit
+    from canary.audits.audit_result import Audit
     from canary.scoring.batcher import Stage
 
 __all__ = [

@@ -11,7 +11,7 @@ import pytest
 
 import canary
 from canary import demo
-from canary.audits.result import Audit
+from canary.audits.audit_result import Audit
 from canary.errors import OutputError
 
 TINY = demo.Settings(

@@ -11,26 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from canary.audits.below import Below
-from canary.audits.between import exposures_between, gives_bounds
-from canary.audits.choosing import check_start_texts, start_for
+from canary.audits.audit_result import CANARY_SET, Audit, CanaryResult, noted
+from canary.audits.bounded_exposure import exposures_between, gives_bounds
+from canary.audits.candidate_scorer import Below
 from canary.audits.combining import combined_p
-from canary.audits.measuring import Auditor
-from canary.audits.result import CANARY_SET, Audit, CanaryResult, noted
+from canary.audits.measurement import Auditor
 from canary.audits.rivals import with_rivals
 from canary.audits.settings import METHODS, Settings
-from canary.audits.starts import StartChoice
+from canary.audits.start_notes import StartChoice
+from canary.audits.start_search import check_start_texts, start_for
 from canary.corpus.canaries import Canary, CanarySet, canary_set
 from canary.errors import InputError, UnsupportedError
 from canary.formats.format import Format
-from canary.models.base import LanguageModel
+from canary.models.language_model import LanguageModel
 from canary.models.loading import load
-from canary.records.given import AUTO, function
 from canary.records.sealing import sealed
 from canary.records.shards import open_run
+from canary.records.validation import AUTO, function
 from canary.scoring.batcher import Stage
 from canary.scoring.identity import identity_of
-from canary.statistics.result import SKEW_NORMAL
+from canary.statistics.exposure_result import SKEW_NORMAL
 
 __all__ = ["audit", "exposure", "exposure_and_notes"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from canary.audits.result import Audit, CanaryResult
+from canary.audits.audit_result import Audit, CanaryResult
 from canary.statistics.combined import CombinedP
+from canary.statistics.exposure_result import UNIFORM_DRAWS, Exposure
 from canary.statistics.pvalues import fisher
-from canary.statistics.result import UNIFORM_DRAWS, Exposure
 
 __all__ = ["combined_p", "least_p", "only_draws"]
 

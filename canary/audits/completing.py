@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from canary.audits.below import Below
-from canary.audits.candidates import deepest
-from canary.audits.choosing import start_for
+from canary.audits.candidate_scorer import Below
 from canary.audits.extraction import Completion
+from canary.audits.start_search import start_for
+from canary.audits.tokenization import deepest
 from canary.errors import InputError
 from canary.formats.format import Format
 from canary.models.loading import load
-from canary.records.given import AUTO, check_running, whole_number
+from canary.records.validation import AUTO, check_running, whole_number
 from canary.scoring.batcher import Batcher
 from canary.search.completion import complete
 

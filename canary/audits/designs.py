@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from canary.audits.result import Audit
+from canary.audits.audit_result import Audit
 from canary.records.fields import brief
 from canary.statistics.numbers import count, plural
 

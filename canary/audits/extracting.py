@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from canary.audits.below import Below
-from canary.audits.between import gives_bounds
-from canary.audits.candidates import deepest, longest
-from canary.audits.choosing import check_start_texts, start_for
+from canary.audits.audit_result import CANARY_SET, Audit
+from canary.audits.bounded_exposure import gives_bounds
+from canary.audits.candidate_scorer import Below
 from canary.audits.completing import BEAM, check_known, completed
 from canary.audits.extraction import Candidate, Extraction
-from canary.audits.result import CANARY_SET, Audit
 from canary.audits.rivals import with_rivals
-from canary.audits.starts import StartChoice
+from canary.audits.start_notes import StartChoice
+from canary.audits.start_search import check_start_texts, start_for
+from canary.audits.tokenization import deepest, longest
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import (
     InputError,
@@ -30,7 +30,8 @@ from canary.errors import (
 from canary.formats.format import Format
 from canary.models.examining import notes_on_reading
 from canary.models.loading import load
-from canary.records.given import (
+from canary.records.sealing import sealed
+from canary.records.validation import (
     AUTO,
     check_running,
     function,
@@ -39,12 +40,11 @@ from canary.records.given import (
     real_number,
     whole_number,
 )
-from canary.records.sealing import sealed
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher, Stage
 from canary.scoring.requests import announce
 from canary.search.bounds import bounds_by_place
-from canary.search.pricing import Priced, check_agreement, price
+from canary.search.row_pricing import Priced, check_agreement, price
 from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, Stopped, shortest_leaves
 from canary.search.step import context_nats
 from canary.statistics.units import LN2

@@ -17,7 +17,7 @@ from canary.corpus.consistency import MAX_COPIES
 from canary.errors import RecordError
 from canary.records.document import dump_document, load_document
 from canary.records.fields import from_fields
-from canary.statistics.result import UNIFORM_DRAWS, Exposure
+from canary.statistics.exposure_result import UNIFORM_DRAWS, Exposure
 
 __all__ = ["PASSED_AT_THE_END", "History", "Loss", "Moment", "WatchedCanary", "WatchedFormat"]
 

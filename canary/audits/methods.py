@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.audits.below import Below
-from canary.audits.planning import Plan
+from canary.audits.candidate_scorer import Below
+from canary.audits.method_choice import Plan
 from canary.audits.ranked import (
     FEW_HITS,
     beside_draws,
@@ -27,14 +27,14 @@ from canary.records.shards import Series
 from canary.scoring.batcher import Batcher
 from canary.search.bounds import RankBounds
 from canary.search.drawing import draw
-from canary.search.pricing import Priced, check_agreement
 from canary.search.ranking import leaf_numbers, rank_by_bounds, rank_by_rows, rank_by_tree
+from canary.search.row_pricing import Priced, check_agreement
 from canary.search.sampled import rank_by_importance
 from canary.statistics.checks import LARGEST_BITS
+from canary.statistics.exposure_result import IMPORTANCE, RANK, RANK_AND_DRAWS, Exposure
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.histogram import Histogram, HistogramBuilder
 from canary.statistics.importance import exposure_by_importance
-from canary.statistics.result import IMPORTANCE, RANK, RANK_AND_DRAWS, Exposure
 
 __all__ = ["Found", "OneFormat", "untold"]
 

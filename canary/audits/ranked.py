@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from canary.records.shards import Series
 from canary.search.bounds import RankBounds
+from canary.statistics.exposure_result import Exposure
 from canary.statistics.exposures import exposure_by_bounds, exposure_by_bounds_and_draws
 from canary.statistics.numbers import plural
-from canary.statistics.result import Exposure
 
 __all__ = [
     "FEW_HITS",

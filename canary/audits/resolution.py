@@ -7,7 +7,7 @@ import statistics
 
 import numpy as np
 
-from canary.audits.result import Audit
+from canary.audits.audit_result import Audit
 
 __all__ = ["COARSE", "coarsest", "spread_bits"]
 

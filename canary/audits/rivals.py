@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from canary.audits.below import Below
-from canary.audits.between import gives_bounds
-from canary.audits.starts import RivalStart, StartChoice
+from canary.audits.bounded_exposure import gives_bounds
+from canary.audits.candidate_scorer import Below
+from canary.audits.start_notes import RivalStart, StartChoice
 from canary.corpus.canaries import CanarySet
 from canary.errors import EstimationError, InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
 from canary.scoring.batcher import Batcher
 from canary.scoring.requests import announce
-from canary.search.pricing import price
+from canary.search.row_pricing import price
 from canary.statistics.checks import LARGEST_BITS
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.extrapolation import skew_normal_bits

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from canary.records.given import check_running, one_of, whole_number
+from canary.records.validation import check_running, one_of, whole_number
 from canary.records.versions import versions
-from canary.statistics.result import ENUMERATION, RANK, SKEW_NORMAL
+from canary.statistics.exposure_result import ENUMERATION, RANK, SKEW_NORMAL
 
 __all__ = ["EXPOSURE_METHODS", "METHODS", "Settings"]
 

@@ -31,12 +31,12 @@ from canary.cli.options import (
     lines_of,
 )
 from canary.cli.outputs import audit_in, check_name, check_outputs, factory_file, model_files
-from canary.cli.tables import show_audit, show_exposures, show_notes
+from canary.cli.terminal_tables import show_audit, show_exposures, show_notes
 from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
+    from canary.audits.audit_result import Audit
     from canary.audits.history import History
-    from canary.audits.result import Audit
 
 __all__ = ["audit", "demo", "exposure", "plot", "report", "score"]
 
@@ -71,9 +71,9 @@ def score(
     started again with the same words; until it is done its finished pieces lie in
     OUT.parts.
     """
+    from canary.records.overwrite_guard import JSON_LINES
     from canary.records.shards import finished_pieces
-    from canary.records.there import JSON_LINES
-    from canary.scoring.files import parts_of, score_file
+    from canary.scoring.score_job import parts_of, score_file
 
     files = [*model_files(model), *model_files(options.tokenizer)]
     read = [texts, *files, *factory_file(options.factory)]
@@ -132,13 +132,13 @@ def audit(
     secret. An audit that was stopped or killed goes on when it is started again with the
     same words; until it is done its finished pieces lie in FOLDER/parts.
     """
+    from canary.audits.audit_result import KIND, SCHEMA
     from canary.audits.auditing import audit as measure
     from canary.audits.extracting import with_extractions
-    from canary.audits.result import KIND, SCHEMA
     from canary.corpus.canaries import CanarySet
     from canary.records.files import folder_made
+    from canary.records.overwrite_guard import PAGES
     from canary.records.shards import discard_run, finished_pieces, publish
-    from canary.records.there import PAGES
     from canary.reports.html import report as write_report
 
     chosen = CanarySet.load(canaries)
@@ -288,7 +288,7 @@ def report(
     Pareto front. What cannot be compared is said and not joined. Of the history of a training
     that was watched, it shows exposure against training steps.
     """
-    from canary.records.there import PAGES
+    from canary.records.overwrite_guard import PAGES
     from canary.reports.html import report as write_report
 
     read = [*map(audit_in, audit_files), *(test_scores or [])]
@@ -342,7 +342,7 @@ def plot(
     as_json: Json = False,
 ) -> None:
     """Write a figure of audits or of a training, for print."""
-    from canary.records.there import FIGURES
+    from canary.records.overwrite_guard import FIGURES
     from canary.reports.plotting import plot_file
 
     read = [*map(audit_in, audit_files), *(test_scores or [])]
@@ -366,8 +366,8 @@ def plot(
 
 def _results_in(files: list[Path]) -> list[Audit] | History:
     """The audits in some files, or the history of a training in a single one."""
+    from canary.audits.audit_result import Audit
     from canary.audits.history import KIND, History
-    from canary.audits.result import Audit
     from canary.errors import InputError
     from canary.records.document import kind_of
 
@@ -416,7 +416,7 @@ def demo(
     It takes half a minute on a free core and downloads nothing. With --no-inject nothing is
     put in, and no alarm may come of it.
     """
-    from canary.audits.result import KIND, SCHEMA
+    from canary.audits.audit_result import KIND, SCHEMA
     from canary.demo import FILES, run
     from canary.records.files import folder_made
 

@@ -179,8 +179,8 @@ def inject(
     from canary.corpus.canaries import CanarySet
     from canary.corpus.injection import inject_file
     from canary.corpus.placements import KIND, check_not_injected, manifest_of
-    from canary.records.parts import alone
-    from canary.records.there import CORPORA
+    from canary.records.overwrite_guard import CORPORA
+    from canary.records.partial_files import alone
 
     check_name(out)
     places = manifest_of(out)
@@ -322,7 +322,7 @@ def strip(
     from canary.corpus.canaries import CanarySet
     from canary.corpus.placements import check_same_set
     from canary.corpus.stripping import strip_file
-    from canary.records.there import CORPORA
+    from canary.records.overwrite_guard import CORPORA
 
     check_outputs([(out, CORPORA)], inputs=[corpus, canaries], force=force)
     chosen = CanarySet.load(canaries)

@@ -14,8 +14,8 @@ from canary.cli import (
     before_training,
     deciding,
     doctoring,
-    extracting,
-    forgetting,
+    extract_command,
+    forgetting_command,
     many_models,
     membership_commands,
     text_membership,
@@ -23,7 +23,7 @@ from canary.cli import (
 from canary.cli.console import check_stdout
 from canary.cli.failures import by_flags
 from canary.cli.outputs import check_paths
-from canary.cli.streams import results_alone
+from canary.cli.standard_streams import results_alone
 
 __all__ = ["app"]
 
@@ -77,7 +77,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
         "exposure ./model --canaries canaries.json --method auto --budget 1000000 --json",
     ),
     (
-        extracting.extract,
+        extract_command.extract,
         'extract ./model "The random number is {digit:9}" --top 5 --budget 100000 --json',
         'extract ./model "The random number is {digit:9}" --known 3 --canaries canaries.json',
     ),
@@ -105,7 +105,7 @@ _COMMANDS: tuple[tuple[Callable[..., None], *tuple[str, ...]], ...] = (
         "--copies 4 --out utility.pdf",
     ),
     (
-        forgetting.forgotten,
+        forgetting_command.forgotten,
         "forgotten --query-model query.npz --target target.npz --calibration other1.npz "
         "--calibration other2.npz --out forgetting/",
         "forgotten --query-model query.jsonl --target unlearned.jsonl --calibration other.jsonl "
@@ -150,7 +150,7 @@ def _with_results_alone(function: Callable[..., None]) -> Callable[..., None]:
     def command(**options: Any) -> None:
         with results_alone(), by_flags(function):
             check_paths(options)
-            if options.get("as_json") or function is extracting.extract:
+            if options.get("as_json") or function is extract_command.extract:
                 check_stdout()
             function(**options)
 

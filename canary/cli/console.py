@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from canary.cli.streams import stdout_closed, tell, write_result
+from canary.cli.standard_streams import stdout_closed, tell, write_result
 from canary.errors import OutputError
 from canary.statistics.numbers import clean
 

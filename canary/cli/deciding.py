@@ -15,7 +15,7 @@ import typer
 from canary.cli.console import emit, say
 from canary.cli.options import Json, Seed, decodable, whole_numbers
 from canary.cli.outputs import audit_in, check_outputs
-from canary.cli.tables import show_notes
+from canary.cli.terminal_tables import show_notes
 from canary.errors import InputError
 from canary.statistics.numbers import plural
 
@@ -145,14 +145,14 @@ def check(
 
     0 passed, 1 memorized, 3 undecided, 2 if nothing can be judged; and one line says why.
     """
-    from canary.audits.result import Audit
+    from canary.audits.audit_result import Audit
     from canary.corpus.canaries import CanarySet
     from canary.corpus.verification import Verification
     from canary.gate.baselines import KIND as BASELINE
-    from canary.gate.checking import check as judge
-    from canary.gate.checking import new_baseline
+    from canary.gate.checks import check as judge
+    from canary.gate.checks import new_baseline
     from canary.gate.verdict import KIND, SCHEMA
-    from canary.records.there import JUNIT, MARKDOWN
+    from canary.records.overwrite_guard import JUNIT, MARKDOWN
     from canary.reports.verdicts import write_junit, write_markdown
 
     if update_baseline and baseline is None:

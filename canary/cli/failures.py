@@ -18,7 +18,7 @@ from canary.errors import CanaryError
 __all__ = ["by_flags", "write_log"]
 
 _LED = re.compile(r"(?:[a-z ]+: )?((?:each of )?)(\w+)(?= must be )")
-"""How `canary.records.given` begins a message: with an argument in Python."""
+"""How `canary.records.validation` begins a message: with an argument in Python."""
 
 _CALLED_OTHERWISE = {
     "alphas": "--alphas",

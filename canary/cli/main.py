@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 # What takes time to import is imported in `run`, where Ctrl-C is understood already.
-from canary.cli.streams import drop, flush_stdout, tell
+from canary.cli.standard_streams import drop, flush_stdout, tell
 
 __all__ = ["run"]
 

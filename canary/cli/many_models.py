@@ -17,7 +17,7 @@ from canary.errors import InputError
 from canary.statistics.checks import check_confidence
 
 if TYPE_CHECKING:
-    from canary.signals.table import SignalTable
+    from canary.signals.signal_table import SignalTable
 
 __all__ = ["RuleName", "models"]
 
@@ -96,7 +96,7 @@ def models(
     from canary.membership.models_survey import survey_models
     from canary.records.document import dump_document
     from canary.records.files import folder_made
-    from canary.records.there import PAGES
+    from canary.records.overwrite_guard import PAGES
     from canary.reports.membership_models_html import (
         model_cells,
         model_columns,
@@ -142,7 +142,7 @@ def models(
 
 def _measured(outputs: Sequence[Path], bars: Bars) -> tuple[SignalTable, list[str]]:
     """The table of all models, and their names."""
-    from canary.fleet.keeping import table_of_folder
+    from canary.fleet.store import table_of_folder
     from canary.signals.several import table_of_files
 
     folders = [place for place in outputs if place.is_dir()]

@@ -137,7 +137,7 @@ def attack(
     from canary.membership.survey import KIND, SCHEMA, survey
     from canary.records.document import dump_document
     from canary.records.files import folder_made
-    from canary.records.there import PAGES
+    from canary.records.overwrite_guard import PAGES
     from canary.reports.membership_html import (
         attack_cells,
         attack_columns,
@@ -217,10 +217,10 @@ def risk(
     from canary.membership.smoothing import chosen_risk_scores
     from canary.membership.survey import class_risk_fields, risk_columns
     from canary.records.files import atomic_writer
-    from canary.records.there import PARQUET
+    from canary.records.overwrite_guard import PARQUET
     from canary.reports.membership_html import calibration_sentence, class_risk_sentence
-    from canary.signals.checking import check_members
     from canary.signals.measuring import measure
+    from canary.signals.output_checks import check_members
 
     check_prior(prior, "--prior")
     check_outputs([(out, (PARQUET,))], inputs=[target, shadow], force=force)

@@ -30,11 +30,11 @@ from canary.cli.options import (
     Workers,
 )
 from canary.errors import InputError
-from canary.records.given import AUTO, named_start
+from canary.records.validation import AUTO, named_start
 from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
-    from canary.models.base import LanguageModel
+    from canary.models.language_model import LanguageModel
     from canary.workers.cluster import RayWorkers
 
 __all__ = ["ModelOptions", "finds_start", "takes_model_options"]
@@ -65,7 +65,7 @@ class ModelOptions:
 
     def load(self, model: str) -> LanguageModel:
         """The model, after a word of what is being loaded."""
-        from canary.models.base import Spread
+        from canary.models.language_model import Spread
         from canary.models.loading import load
 
         source, workers = self._source(model), self._workers()

@@ -11,7 +11,7 @@ from typing import Any
 
 from canary.errors import InputError, OutputError
 from canary.records.files import check_writable
-from canary.records.there import kind_there
+from canary.records.overwrite_guard import kind_there
 
 __all__ = [
     "Output",

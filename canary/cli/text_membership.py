@@ -130,8 +130,8 @@ def text(
     from canary.membership.words import check_enough_texts
     from canary.records.document import dump_document
     from canary.records.files import folder_made
+    from canary.records.overwrite_guard import PAGES
     from canary.records.shards import discard_run, finished_pieces, publish
-    from canary.records.there import PAGES
     from canary.reports.membership_html import attack_cells, attack_columns
     from canary.reports.membership_text_html import (
         length_cells,

@@ -25,9 +25,9 @@ from canary.errors import InputError, OutputError, RecordError
 from canary.formats.format import Format
 from canary.records.document import dump_document, load_document, render_document
 from canary.records.fields import check_fields, int_field, list_field, text_field
-from canary.records.given import flag, of_kind, whole_number
+from canary.records.overwrite_guard import kind_there
 from canary.records.sealing import sealed
-from canary.records.there import kind_there
+from canary.records.validation import flag, of_kind, whole_number
 
 __all__ = ["Canary", "CanarySet", "canary_set", "generate"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from canary.errors import FormatError, InputError
 from canary.formats.format import Format
 from canary.formats.syntax import place
-from canary.records.given import whole_number
+from canary.records.validation import whole_number
 
 if TYPE_CHECKING:
     from canary.corpus.canaries import Canary

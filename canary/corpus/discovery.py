@@ -10,9 +10,9 @@ from typing import Any
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column, column_names
 from canary.corpus.consistency import check_not_empty
+from canary.corpus.dataset_rows import SPLIT
 from canary.corpus.lines import Progress
-from canary.corpus.slots import corpus_slots
-from canary.corpus.tables import SPLIT
+from canary.corpus.text_fields import corpus_slots
 from canary.errors import CorpusError, InputError
 from canary.formats.automaton import Automaton
 from canary.formats.format import Format

@@ -10,6 +10,15 @@ from typing import Any, TypeVar
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column, Shape, check_beside, column_names, slots_of
 from canary.corpus.compression import open_writer
+from canary.corpus.dataset_rows import (
+    SPLIT,
+    add_rows,
+    check_dataset,
+    choose_split,
+    edit_rows,
+    replace_split,
+    rows_of,
+)
 from canary.corpus.file_formats import check_target, file_format_of, layout_of
 from canary.corpus.line_files import Job, inject_lines
 from canary.corpus.lines import Progress, regular_size
@@ -25,19 +34,10 @@ from canary.corpus.placements import (
 )
 from canary.corpus.splicing import SEPARATORS, Splicer, check_mode, check_separators, hostable
 from canary.corpus.streams import check_stream, inject_stream, is_stream
-from canary.corpus.tables import (
-    SPLIT,
-    add_rows,
-    check_dataset,
-    choose_split,
-    edit_rows,
-    replace_split,
-    rows_of,
-)
 from canary.errors import InputError
 from canary.records.files import atomic_writer
+from canary.records.overwrite_guard import CORPORA
 from canary.records.sealing import sealed
-from canary.records.there import CORPORA
 
 __all__ = ["inject", "inject_file"]
 

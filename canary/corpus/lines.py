@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from canary.corpus.columns import Edit, Shape, Slot
 from canary.corpus.compression import READ_ERRORS, compression_of, open_reader
 from canary.errors import CorpusError
-from canary.records.there import kind_there
+from canary.records.overwrite_guard import kind_there
 
 __all__ = [
     "Layout",

@@ -10,9 +10,9 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Slot
 from canary.corpus.surroundings import Copies
 from canary.errors import UnsupportedError
-from canary.tokens.base import Encoding
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
+from canary.tokens.tokenizer import Encoding
 
 __all__ = ["OwnTokens"]
 

@@ -17,8 +17,8 @@ from canary.corpus.occurrences import Finder
 from canary.corpus.splicing import allot
 from canary.errors import CorpusError, InputError
 from canary.records.document import dump_document, load_document
-from canary.records.given import whole_number
-from canary.records.there import kind_there
+from canary.records.overwrite_guard import kind_there
+from canary.records.validation import whole_number
 
 __all__ = [
     "Placements",

@@ -15,7 +15,7 @@ from canary.corpus.columns import Edit, Shape, Slot, edit_text
 from canary.corpus.occurrences import Finder, find_canaries
 from canary.corpus.surroundings import Copies
 from canary.errors import CorpusError, InputError
-from canary.records.given import whole_number
+from canary.records.validation import whole_number
 
 __all__ = [
     "MODES",

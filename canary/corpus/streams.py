@@ -18,13 +18,13 @@ from sortedcontainers import SortedDict
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Shape, edit_record, is_chat, slots_of
+from canary.corpus.dataset_rows import check_features
 from canary.corpus.occurrences import Finder, find_canaries
 from canary.corpus.placements import check_fresh
 from canary.corpus.splicing import Remover, Splicer, check_clean, hostable
-from canary.corpus.tables import check_features
 from canary.errors import CorpusError, InputError
-from canary.records.given import whole_number
 from canary.records.sealing import sealed
+from canary.records.validation import whole_number
 
 if TYPE_CHECKING:
     from datasets import IterableDataset

@@ -19,6 +19,14 @@ from canary.corpus.columns import (
     slots_of,
 )
 from canary.corpus.compression import open_writer
+from canary.corpus.dataset_rows import (
+    SPLIT,
+    check_dataset,
+    choose_split,
+    edit_rows,
+    replace_split,
+    rows_of,
+)
 from canary.corpus.file_formats import check_target, file_format_of, layout_of
 from canary.corpus.line_files import Job, strip_lines
 from canary.corpus.lines import Progress, regular_size
@@ -27,18 +35,10 @@ from canary.corpus.parquet import strip_parquet
 from canary.corpus.placements import check_drawn
 from canary.corpus.splicing import SEPARATORS, Remover, check_clean, check_separators
 from canary.corpus.streams import check_stream, is_stream, strip_stream
-from canary.corpus.tables import (
-    SPLIT,
-    check_dataset,
-    choose_split,
-    edit_rows,
-    replace_split,
-    rows_of,
-)
 from canary.errors import CorpusError
 from canary.records.files import atomic_writer
+from canary.records.overwrite_guard import CORPORA
 from canary.records.sealing import sealed
-from canary.records.there import CORPORA
 
 __all__ = ["Stripped", "strip", "strip_file"]
 

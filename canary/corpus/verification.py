@@ -12,11 +12,11 @@ from typing import Any
 from canary.corpus.canaries import CanarySet
 from canary.corpus.causes import MOST_OTHERS, Others, likely_causes
 from canary.corpus.columns import Column, column_names, copies_in
+from canary.corpus.dataset_rows import SPLIT
 from canary.corpus.lines import Progress
 from canary.corpus.own_tokens import OwnTokens
-from canary.corpus.slots import corpus_slots
 from canary.corpus.surroundings import Copies
-from canary.corpus.tables import SPLIT
+from canary.corpus.text_fields import corpus_slots
 from canary.errors import CorpusError, InputError, RecordError
 from canary.records.document import load_document
 from canary.records.fields import from_fields

@@ -15,20 +15,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError, ModelError
-from canary.fleet.fingerprints import model_key, model_seed, print_of
-from canary.fleet.keeping import Kept, checkpoint_path
-from canary.fleet.refusing import refusal
+from canary.fleet.configuration import model_key, model_seed, print_of
+from canary.fleet.mismatch import refusal
 from canary.fleet.splits import Drawn, Split, soft_labelled
+from canary.fleet.store import Kept, checkpoint_path
 from canary.fleet.working import train_and_measure
 from canary.models.training import Training
 from canary.records.shards import open_run
 from canary.records.versions import versions
-from canary.signals.classifier import Outputs
+from canary.signals.class_signals import Outputs
 from canary.signals.definitions import SIGNALS
-from canary.signals.files import KINDS
-from canary.signals.table import Origin, SignalTable
-from canary.workers.base import Lost, Plain, Workers
-from canary.workers.here import Here
+from canary.signals.output_files import KINDS
+from canary.signals.signal_table import Origin, SignalTable
+from canary.workers.jobs import Lost, Plain, Workers
+from canary.workers.local import Here
 from canary.workers.naming import check_importable, described, plain
 
 __all__ = ["Fleet"]
@@ -248,7 +248,7 @@ class Fleet:
             the same data and configuration joins it. Without it nothing is kept.
         workers : Workers, optional
             Who trains: this process, one model after the other, if not given. See
-            `canary.workers.here.Here` and `canary.workers.cluster.RayWorkers`.
+            `canary.workers.local.Here` and `canary.workers.cluster.RayWorkers`.
         progress : callable, optional
             Told how many models are finished, and of how many.
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from canary.errors import CanaryError, InputError, ModelError, OutOfMemory, UnsupportedError
 from canary.models.training import Trained, Training, TrainingTask
 from canary.signals.measuring import measure
-from canary.workers.base import Plain
+from canary.workers.jobs import Plain
 from canary.workers.naming import imported
 
 __all__ = ["train_and_measure"]

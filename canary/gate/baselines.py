@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from canary.audits.audit_result import Audit
 from canary.audits.designs import Design, Space
-from canary.audits.result import Audit
 from canary.errors import InputError, RecordError
 from canary.gate.verdict import Standing
 from canary.records.document import dump_document, load_document

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from canary.audits.result import CANARY_SET, Audit, CanaryResult
+from canary.audits.audit_result import CANARY_SET, Audit, CanaryResult
 from canary.corpus.canaries import CanarySet
 from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome
-from canary.records.given import as_real
+from canary.records.validation import as_real
 from canary.statistics.checks import positive_integer
 from canary.statistics.epsilon import correct_guesses, epsilon_lower_bound
 from canary.statistics.numbers import plural

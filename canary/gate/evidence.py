@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from canary.audits.audit_result import Audit
 from canary.audits.combining import combined_p, least_p
 from canary.audits.resolution import coarsest
-from canary.audits.result import Audit
 from canary.errors import EstimationError, InputError
-from canary.gate.exposures import group_name
+from canary.gate.exposure_limit import group_name
 from canary.gate.verdict import Finding, Outcome, Standing
-from canary.records.given import as_real
+from canary.records.validation import as_real
 from canary.statistics.numbers import plural, probability
 from canary.statistics.pvalues import holm
 

@@ -11,8 +11,8 @@ from canary.corpus.consistency import check_counts
 from canary.errors import InputError
 from canary.formats.format import Format
 from canary.gate.evidence import check_level
-from canary.gate.exposures import check_limit, exceeding, share
-from canary.records.given import real_number, some, whole_number
+from canary.gate.exposure_limit import check_limit, exceeding, share
+from canary.records.validation import real_number, some, whole_number
 from canary.statistics.checks import check_confidence, exact_size, positive_integer
 from canary.statistics.numbers import bits, plural
 from canary.statistics.power import canaries_for, evidence_power, limit_power, smallest_seen

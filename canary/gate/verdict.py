@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from canary.audits.result import CanaryResult
+from canary.audits.audit_result import CanaryResult
 from canary.statistics.numbers import clean
 
 __all__ = [

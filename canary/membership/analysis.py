@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.membership.risk import RISK_SIGNAL, RiskScores
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.statistics.checks import check_confidence, real_array
 from canary.statistics.correlation import Correlation, correlation, differ_enough
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.membership.sharing import check_two_models, shared_rows
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 
 __all__ = ["Association", "associated", "check_shadow", "shadow_is_blind"]

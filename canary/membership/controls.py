@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from canary.membership.flags import SURE
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.statistics.roc import Estimate, roc
 
 __all__ = ["contrast", "odd_models", "positive_control"]

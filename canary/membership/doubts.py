@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.membership.flags import moved_flags, swapped_flags
+from canary.membership.loss_units import confidences, other_units
 from canary.membership.metric import AttackScores
 from canary.membership.sharing import row_marks
-from canary.membership.units import confidences, other_units
 from canary.signals.definitions import SIGNALS
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 from canary.statistics.roc import Roc
 from canary.statistics.shares import clopper_pearson, difference_interval
@@ -76,9 +76,9 @@ def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
     Notes
     -----
     Flags that may be swapped or moved (`canary.membership.flags`); losses that are means of
-    batches, or probabilities (`canary.membership.units`), where the table has nothing else; labels
-    that name few of the classes; a model that is no better on its members than one that names the
-    most common class; classes that differ between members and nonmembers (chi-squared at 1e-6);
+    batches, or probabilities (`canary.membership.loss_units`), where the table has nothing else;
+    labels that name few of the classes; a model that is no better on its members than one that
+    names the most common class; classes that differ between members and nonmembers (chi-squared at 1e-6);
     and samples of equal outputs and label with both flags. A table that is as it should be has
     none in 499 of 500.
     """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate, roc
 from canary.statistics.shares import clopper_pearson, difference_interval

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
-from canary.membership.across import Across, evaluate_models, mean_estimate
+from canary.membership.aggregate import Across, evaluate_models, mean_estimate
 from canary.membership.many import attack_models
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.statistics.checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, Roc
 from canary.statistics.tails import Rule

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from canary.errors import EstimationError, InputError
 from canary.membership.evaluation import evaluate
 from canary.membership.repeats import Repeat, repeated_models
-from canary.records.given import whole_number
+from canary.records.validation import whole_number
 from canary.records.versions import versions
-from canary.signals.answers import Answers, Said, answers_of, check_same_samples
-from canary.signals.samples import shared_samples
+from canary.signals.loss_tables import Answers, Said, answers_of, check_same_samples
+from canary.signals.sample_overlap import shared_samples
 from canary.statistics.checks import check_confidence, positive_integer
 from canary.statistics.distances import (
     Distance,

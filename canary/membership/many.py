@@ -15,7 +15,7 @@ from canary.membership.losstests import by_class, by_model, by_sample
 from canary.membership.many_attacks import MANY_ATTACKS, many_attack
 from canary.membership.references import References, resolve
 from canary.membership.rmia import rmia
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate, roc
 from canary.statistics.tails import Rule, bits_needed, check_level, check_rule

@@ -15,7 +15,7 @@ from canary.membership.many_attacks import MANY
 from canary.membership.repeats import check_references
 from canary.membership.thresholds import learn_thresholds
 from canary.signals.definitions import SIGNALS
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS
 from canary.statistics.tails import check_level
 

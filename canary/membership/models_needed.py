@@ -12,7 +12,7 @@ from canary.errors import InputError
 from canary.membership.fleet_intervals import FEWEST, groups_of
 from canary.membership.many_attacks import MANY_ATTACKS
 from canary.membership.references import References, resolve
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.statistics.checks import positive_integer
 from canary.statistics.numbers import plural
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.membership.across import Across, Agreement, Rates, SampleAuc, Spread, mean_estimate
+from canary.membership.aggregate import Across, Agreement, Rates, SampleAuc, Spread, mean_estimate
+from canary.membership.diagnostics import Growth
 from canary.membership.fleet_intervals import OverFleets
 from canary.membership.many import ManyScores
-from canary.membership.studies import Growth
 from canary.membership.survey import estimate_fields
 from canary.records.versions import versions
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.statistics.roc import Estimate, OperatingPoint
 from canary.statistics.tails import Rule
 

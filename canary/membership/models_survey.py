@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
-from canary.membership.across import (
+from canary.membership.aggregate import (
     SampleAuc,
     agreement,
     evaluate_models,
@@ -19,6 +19,7 @@ from canary.membership.across import (
     sample_auc,
 )
 from canary.membership.controls import odd_models, positive_control
+from canary.membership.diagnostics import Growth, growth
 from canary.membership.doubts import doubts_of_models
 from canary.membership.flags import upside_down
 from canary.membership.fleet_intervals import FEWEST, groups_of, over_fleets
@@ -27,11 +28,10 @@ from canary.membership.models_needed import chosen_attacks, left_out_safely
 from canary.membership.models_result import AttackedModels, ModelsSurvey
 from canary.membership.references import resolve
 from canary.membership.repeats import repeated_models
-from canary.membership.studies import Growth, growth
 from canary.membership.survey import rates_of
 from canary.scoring.batcher import Stage
-from canary.signals.checking import check_members
-from canary.signals.table import SignalTable, positions
+from canary.signals.output_checks import check_members
+from canary.signals.signal_table import SignalTable, positions
 from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.references import Compared, Kind, References
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 
 __all__ = [
     "LEAST_VARIANCE",

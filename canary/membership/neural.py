@@ -13,7 +13,7 @@ from canary.errors import EstimationError, InputError
 from canary.membership.association import shadow_is_blind
 from canary.membership.metric import NEURAL, AttackScores, shadow_rows
 from canary.models.classifier import GradientFeatures
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 
 __all__ = ["neural_attack", "white_box_attack"]
 

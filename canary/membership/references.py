@@ -14,7 +14,7 @@ from canary.errors import InputError
 from canary.membership.association import check_shadow
 from canary.membership.matching import kept, random_order
 from canary.membership.repeats import check_references
-from canary.signals.table import SignalTable, check_tied, positions
+from canary.signals.signal_table import SignalTable, check_tied, positions
 
 __all__ = ["Compared", "Kind", "References", "resolve"]
 

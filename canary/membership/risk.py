@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
 from canary.membership.metric import shadow_samples
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.statistics.checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, scored_members
 

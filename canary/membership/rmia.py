@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.references import Compared, References
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 
 __all__ = ["rmia"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 
 __all__ = ["SharedRows", "check_two_models", "row_marks", "shared_rows"]

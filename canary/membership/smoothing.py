@@ -19,7 +19,7 @@ from canary.membership.risk import (
     risk_scores,
     scaled,
 )
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 
 __all__ = ["chosen_risk_scores", "smooth_risk_scores"]
 

@@ -23,8 +23,8 @@ from canary.membership.risk import Reliability, RiskScores, Scale, reliability
 from canary.membership.smoothing import chosen_risk_scores
 from canary.records.versions import versions
 from canary.scoring.batcher import Stage
-from canary.signals.checking import check_members
-from canary.signals.table import SignalTable
+from canary.signals.output_checks import check_members
+from canary.signals.signal_table import SignalTable
 from canary.statistics.checks import check_confidence
 from canary.statistics.operating import nonmembers_for_lower_end
 from canary.statistics.roc import Estimate, OperatingPoint, check_rate

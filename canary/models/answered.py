@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import ModelError
-from canary.models.base import (
+from canary.models.language_model import (
     ROUNDING_NATS,
     Children,
     Context,
@@ -39,7 +39,7 @@ __all__ = [
     "under_watch",
 ]
 
-_CURE = "see canary.models.base for what a model gives: numpy arrays, in nats"
+_CURE = "see canary.models.language_model for what a model gives: numpy arrays, in nats"
 
 
 def checked_scores(values: Any, rows: Rows, model: LanguageModel) -> FloatArray:

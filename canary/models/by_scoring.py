@@ -13,7 +13,15 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.base import Children, Context, Expansion, FloatArray, IntArray, Nodes, Rows
+from canary.models.language_model import (
+    Children,
+    Context,
+    Expansion,
+    FloatArray,
+    IntArray,
+    Nodes,
+    Rows,
+)
 
 __all__ = ["RowWalker"]
 
@@ -43,7 +51,7 @@ class RowWalker:
         self.context_log_probs: FloatArray = model.score(Rows.of([self._context.tolist()]))
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
-        """See `canary.models.base.Walker.expand`; `keep` has no effect."""
+        """See `canary.models.language_model.Walker.expand`; `keep` has no effect."""
         n = len(nodes)
         counts = (
             np.full(n, len(tokens.tokens))
@@ -78,7 +86,7 @@ class RowWalker:
         return Expansion(path, log_probs, np.full(n, -1, np.int64), below_context)
 
     def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> NDArray[np.int64]:
-        """See `canary.models.base.TellsQueries`: each child is a row of its own."""
+        """See `canary.models.language_model.TellsQueries`: each child is a row of its own."""
         queries: NDArray[np.int64] = np.maximum(degrees, 1) * (np.asarray(nodes.lengths) + 1)
         return queries
 

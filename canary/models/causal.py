@@ -15,7 +15,11 @@ import numpy as np
 import torch
 
 from canary.errors import ModelError
-from canary.models.base import (
+from canary.models.cache_slots import Slots
+from canary.models.distributions import token_log_probs, token_moments
+from canary.models.forwards import CausalForward, Forward
+from canary.models.key_values import KeyValueWalker, bytes_per_row
+from canary.models.language_model import (
     Context,
     FloatArray,
     Memory,
@@ -24,12 +28,8 @@ from canary.models.base import (
     Rows,
     Walker,
 )
-from canary.models.distributions import token_log_probs, token_moments
-from canary.models.forwards import CausalForward, Forward
-from canary.models.key_values import KeyValueWalker, bytes_per_row
 from canary.models.noise import with_measured_noise
 from canary.models.reuse import horizon, length_limit, reuse_is_right
-from canary.models.slots import Slots
 from canary.models.torch_support import (
     devices_of,
     dtype_at_work,
@@ -40,8 +40,8 @@ from canary.models.torch_support import (
     scored_positions,
 )
 from canary.models.whole_rows import WholeRowWalker
-from canary.models.within import WithinWalker
-from canary.tokens.base import Tokenizer
+from canary.models.windowed_walker import WithinWalker
+from canary.tokens.tokenizer import Tokenizer
 
 __all__ = ["CausalModel"]
 
@@ -111,7 +111,7 @@ class CausalModel:
         return token_log_probs(*self._asked(rows))
 
     def moments(self, rows: Rows) -> Moments:
-        """See `canary.models.base.TellsMoments`."""
+        """See `canary.models.language_model.TellsMoments`."""
         if not len(rows) or not rows.scored.any():
             none = np.zeros(0, np.float32)
             return Moments(none, none, none)

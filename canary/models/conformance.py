@@ -1,7 +1,7 @@
 """What every adapter must do, as checks that anybody can run on theirs.
 
 Each check takes a model behind the seam and raises `AssertionError` where it breaks the
-contract of `canary.models.base`. An adapter's test is one line::
+contract of `canary.models.language_model`. An adapter's test is one line::
 
     @pytest.mark.parametrize("check", CHECKS)
     def test_conformance(check):
@@ -20,7 +20,7 @@ from contextvars import ContextVar
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.base import (
+from canary.models.language_model import (
     Children,
     Context,
     Expansion,

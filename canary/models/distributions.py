@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from canary.models.base import Children, Moments
+from canary.models.language_model import Children, Moments
 
 __all__ = ["Distributions", "token_log_probs", "token_moments"]
 

@@ -10,13 +10,13 @@ from typing import Any
 from canary.errors import CanaryError, ModelError, ServerError
 from canary.formats.format import Format
 from canary.models.answered import under_watch
-from canary.models.base import LanguageModel
 from canary.models.english import SENTENCES, price_english
 from canary.models.examining import examined
 from canary.models.finding import Finding
+from canary.models.language_model import LanguageModel
 from canary.models.loading import load
-from canary.models.reading import TOKENS_BY_DEFAULT, reading
-from canary.records.given import named_start, whole_number
+from canary.models.whole_reading import TOKENS_BY_DEFAULT, reading
+from canary.records.validation import named_start, whole_number
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from canary.errors import CanaryError, OutOfMemory
-from canary.models.base import LanguageModel, Rows
-from canary.models.table import TableModel
+from canary.models.language_model import LanguageModel, Rows
+from canary.models.table_model import TableModel
 from canary.statistics.units import LN2
 
 __all__ = [

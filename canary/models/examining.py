@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from canary.errors import ModelError
 from canary.models.answered import under_watch
-from canary.models.base import Children, Context, LanguageModel, Nodes, Rows
 from canary.models.conformance import CHECKS, TOKENS, WHOLE_VOCABULARY, worst_nats
 from canary.models.english import english_rows, note_on_vocabulary
 from canary.models.finding import Experiment, Finding, found
+from canary.models.language_model import Children, Context, LanguageModel, Nodes, Rows
 from canary.models.noise import CEILING
-from canary.models.reading import reading
+from canary.models.whole_reading import reading
 from canary.statistics.units import LN2
 
 __all__ = ["believed", "examined", "notes_on_model", "notes_on_reading"]
@@ -101,7 +101,7 @@ def believed(model: LanguageModel) -> None:
 def notes_on_reading(
     model: LanguageModel, *, tokens: Callable[[], int], start_token: str | None
 ) -> tuple[str, ...]:
-    """What `canary.models.reading` leaves open of an adapter that is not canary's own.
+    """What `canary.models.whole_reading` leaves open of an adapter that is not canary's own.
 
     `tokens` gives how many the longest candidate has.
 

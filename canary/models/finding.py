@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from canary.errors import ModelError, OutOfMemory, ServerError
-from canary.models.base import LanguageModel
+from canary.models.language_model import LanguageModel
 
 __all__ = ["Experiment", "Finding", "Verdict", "found"]
 

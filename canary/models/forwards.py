@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import torch
 
 from canary.errors import UnsupportedError
-from canary.models.base import IntArray
-from canary.models.fingerprints import fingerprint
+from canary.models.language_model import IntArray
 from canary.models.shared_context import sharing
 from canary.models.torch_support import inference, input_device
+from canary.models.weight_digest import fingerprint
 
 __all__ = ["CausalForward", "Forward", "RowForward"]
 

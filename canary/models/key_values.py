@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from canary.models.base import Context
+from canary.models.cache_slots import Slots
 from canary.models.distributions import Distributions, token_log_probs
 from canary.models.forwards import Forward
-from canary.models.slots import Slots
+from canary.models.language_model import Context
 from canary.models.torch_support import computing, slab_capacity
 from canary.models.torch_walker import TorchWalker
 

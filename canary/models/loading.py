@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canary.errors import InputError, ModelError
-from canary.models.base import LanguageModel
 from canary.models.examining import believed
+from canary.models.language_model import LanguageModel
 from canary.models.pretrained import (
     check_folder,
     first_line,
@@ -21,8 +21,8 @@ from canary.models.pretrained import (
     wrap_pretrained,
 )
 from canary.models.served.endpoint import Endpoint, is_url
-from canary.tokens.base import Tokenizer
 from canary.tokens.fast import as_tokenizer, read_tokenizer
+from canary.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from canary.workers.cluster import RayWorkers
@@ -112,14 +112,14 @@ def load(
     raise InputError(
         f"a model was expected, got {type(source).__name__}",
         cure="give a folder, a hub id, a torch module, or an object behind the seam "
-        "(canary.models.base.LanguageModel)",
+        "(canary.models.language_model.LanguageModel)",
     )
 
 
 def _load_spread(
     source: Any, tokenizer: Any, workers: RayWorkers, about: dict[str, Any]
 ) -> LanguageModel:
-    from canary.models.spread import spread_model
+    from canary.models.remote_model import spread_model
 
     if is_url(source) or isinstance(source, Endpoint):
         raise InputError(
@@ -159,7 +159,7 @@ def _absolute(path: str | os.PathLike[str]) -> str:
 
 
 def _open(endpoint: Endpoint, tokenizer: Any, *local: object) -> LanguageModel:
-    from canary.models.served.opening import open_endpoint
+    from canary.models.served.connect import open_endpoint
 
     if any(option is not None for option in local):
         raise InputError(

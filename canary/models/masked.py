@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from canary.errors import ModelError, OutOfMemory
-from canary.models.fingerprints import fingerprint
 from canary.models.pretrained import check_weights, read_module, tokenizer_of
 from canary.models.torch_support import (
     dtype_named,
@@ -23,6 +22,7 @@ from canary.models.torch_support import (
     input_device,
     pick_device,
 )
+from canary.models.weight_digest import fingerprint
 from canary.tokens.fast import FastTokenizer
 
 __all__ = ["MaskedModel", "draw", "load_masked"]

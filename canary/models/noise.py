@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import ModelError, NotFiniteError
-from canary.models.base import Children, Context, LanguageModel, ModelFacts, Nodes, Rows
+from canary.models.language_model import Children, Context, LanguageModel, ModelFacts, Nodes, Rows
 from canary.statistics.units import LN2
 
 __all__ = [

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from canary.errors import InputError, ModelError
-from canary.models.base import LanguageModel
+from canary.models.language_model import LanguageModel
 from canary.models.weight_files import (
     check_index_of_hub,
     check_layers,
     check_weight_files,
     read_object,
 )
-from canary.tokens.base import Tokenizer
 from canary.tokens.fast import as_tokenizer
+from canary.tokens.tokenizer import Tokenizer
 
 __all__ = [
     "check_folder",

@@ -14,7 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from canary.errors import ModelError
-from canary.models.base import (
+from canary.models.cache_slots import NONE, Slots
+from canary.models.distributions import Distributions, token_log_probs, token_moments
+from canary.models.language_model import (
     Context,
     FloatArray,
     Memory,
@@ -22,10 +24,7 @@ from canary.models.base import (
     Moments,
     Rows,
 )
-from canary.models.distributions import Distributions, token_log_probs, token_moments
-from canary.models.fingerprints import fingerprint
 from canary.models.noise import with_measured_noise
-from canary.models.slots import NONE, Slots
 from canary.models.torch_support import (
     dtype_at_work,
     dtype_name,
@@ -37,7 +36,8 @@ from canary.models.torch_support import (
     slab_capacity,
 )
 from canary.models.torch_walker import TorchWalker
-from canary.tokens.base import Tokenizer
+from canary.models.weight_digest import fingerprint
+from canary.tokens.tokenizer import Tokenizer
 
 __all__ = ["RecurrentModel"]
 
@@ -97,7 +97,7 @@ class RecurrentModel:
             return token_log_probs(*self._asked(rows))
 
     def moments(self, rows: Rows) -> Moments:
-        """See `canary.models.base.TellsMoments`."""
+        """See `canary.models.language_model.TellsMoments`."""
         if not len(rows) or int(rows.lengths.max()) < 2:
             none = np.zeros(0, np.float32)
             return Moments(none, none, none)

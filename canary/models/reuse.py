@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from canary.errors import UnsupportedError
-from canary.models.base import LanguageModel, Rows
+from canary.models.language_model import LanguageModel, Rows
 from canary.models.noise import EPSILON, chain_log_probs
 
 __all__ = ["horizon", "length_limit", "reuse_is_right"]

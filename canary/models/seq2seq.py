@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from canary.errors import InputError, ModelError, UnsupportedError
-from canary.models.base import IntArray
 from canary.models.causal import CausalModel
-from canary.models.fingerprints import fingerprint
+from canary.models.language_model import IntArray
 from canary.models.torch_support import inference, input_device
-from canary.tokens.base import Encoding, Tokenizer
+from canary.models.weight_digest import fingerprint
+from canary.tokens.tokenizer import Encoding, Tokenizer
 
 __all__ = ["Seq2SeqForward", "TargetTokenizer", "seq2seq_model"]
 

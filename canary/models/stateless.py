@@ -14,9 +14,8 @@ import numpy as np
 import torch
 
 from canary.errors import CanaryError, ModelError
-from canary.models.base import Context, FloatArray, Memory, ModelFacts, Moments, Rows
 from canary.models.distributions import token_log_probs, token_moments
-from canary.models.fingerprints import fingerprint
+from canary.models.language_model import Context, FloatArray, Memory, ModelFacts, Moments, Rows
 from canary.models.noise import with_measured_noise
 from canary.models.torch_support import (
     dtype_at_work,
@@ -28,8 +27,9 @@ from canary.models.torch_support import (
     refuse_softmax,
     scored_positions,
 )
+from canary.models.weight_digest import fingerprint
 from canary.models.whole_rows import WholeRowWalker
-from canary.tokens.base import Tokenizer
+from canary.tokens.tokenizer import Tokenizer
 
 __all__ = ["StatelessModel", "keeps_no_state"]
 
@@ -133,7 +133,7 @@ class StatelessModel:
         return token_log_probs(*self._asked(rows))
 
     def moments(self, rows: Rows) -> Moments:
-        """See `canary.models.base.TellsMoments`."""
+        """See `canary.models.language_model.TellsMoments`."""
         if not rows.scored.any():
             none = np.zeros(0, np.float32)
             return Moments(none, none, none)

@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from canary.errors import InputError, ModelError
 from canary.models.classifier import GradientFeatures
-from canary.models.fingerprints import fingerprint
 from canary.models.torch_support import free_bytes, inference, input_device
+from canary.models.weight_digest import fingerprint
 from canary.statistics.softmaxed import softmaxed
 
 __all__ = ["TorchClassifier"]

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, OutOfMemory
-from canary.models.base import Rows
+from canary.models.language_model import Rows
 from canary.statistics.softmaxed import softmaxed
 
 __all__ = [

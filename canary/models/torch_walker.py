@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.base import Children, FloatArray
 from canary.models.distributions import Distributions
-from canary.models.slab import SlabWalker
+from canary.models.language_model import Children, FloatArray
+from canary.models.state_cache import SlabWalker
 from canary.models.torch_support import computing
 
 __all__ = ["TorchWalker"]

@@ -14,9 +14,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from canary.models.base import Children, Context, Expansion, FloatArray, IntArray, Nodes, Rows
 from canary.models.distributions import Distributions, token_log_probs
 from canary.models.forwards import RowForward
+from canary.models.language_model import (
+    Children,
+    Context,
+    Expansion,
+    FloatArray,
+    IntArray,
+    Nodes,
+    Rows,
+)
 from canary.models.torch_support import pad, scored_positions
 
 __all__ = ["WholeRowWalker"]
@@ -45,7 +53,7 @@ class WholeRowWalker:
         return token_log_probs(self._forward.logits(ids)[:, :-1], ids[:, 1:], wanted)
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
-        """See `canary.models.base.Walker.expand`; `keep` has no effect."""
+        """See `canary.models.language_model.Walker.expand`; `keep` has no effect."""
         n = len(nodes)
         lengths = np.asarray(nodes.lengths, np.int64)
         above = len(self._context)

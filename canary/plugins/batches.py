@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from canary.corpus.canaries import CanarySet
 from canary.statistics.numbers import count, plural
-from canary.tokens.base import Encoding, Tokenizer
 from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.tokenizer import Encoding, Tokenizer
 
 __all__ = ["BatchReader"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from canary.audits.audit_result import median_bits
 from canary.audits.history import History, Moment
-from canary.audits.result import median_bits
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError
 from canary.plugins.monitor import ExposureMonitor

@@ -25,6 +25,7 @@ from canary.errors import (
     OutputError,
     RecordError,
 )
+from canary.plugins.coverage_notes import why_fewer, why_never
 from canary.plugins.live import (
     Listener,
     any_process,
@@ -33,14 +34,14 @@ from canary.plugins.live import (
     undisturbed,
     unwrapped,
 )
-from canary.plugins.pricing import LivePricer
+from canary.plugins.live_pricing import LivePricer
 from canary.plugins.share import TimeShare
 from canary.plugins.shared_draws import Measured
 from canary.plugins.starting import MomentStart, WatchedStart
 from canary.plugins.stopping import StopRule
-from canary.plugins.telling import why_fewer, why_never
 from canary.records.fields import brief
-from canary.records.given import (
+from canary.records.sealing import sealed
+from canary.records.validation import (
     AUTO,
     check_running,
     file_path,
@@ -49,7 +50,6 @@ from canary.records.given import (
     some,
     whole_number,
 )
-from canary.records.sealing import sealed
 from canary.records.versions import versions
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer

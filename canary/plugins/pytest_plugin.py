@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from canary.gate.telling import listening
+from canary.gate.verdict_hooks import listening
 from canary.records.sealing import cut_frames
 
 if TYPE_CHECKING:
-    from canary.audits.result import Audit
+    from canary.audits.audit_result import Audit
     from canary.gate.baselines import Baseline
     from canary.gate.verdict import Verdict
 
@@ -231,7 +231,7 @@ def canary_baseline(request: pytest.FixtureRequest) -> Callable[..., Baseline]:
 
         place = request.path.parent / path
         if request.config.getoption("--canary-update"):
-            from canary.gate.checking import new_baseline
+            from canary.gate.checks import new_baseline
 
             made = new_baseline(audit)
             made.save(place)

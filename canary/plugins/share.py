@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from canary.errors import InputError
-from canary.records.given import real_number
+from canary.records.validation import real_number
 
 __all__ = ["TimeShare"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from canary.records.sealing import sealed
 
 if TYPE_CHECKING:
-    from canary.audits.result import Audit
+    from canary.audits.audit_result import Audit
     from canary.corpus.canaries import CanarySet
 
 __all__ = ["SharedAudits"]
@@ -94,9 +94,9 @@ def _audit(
     extractions: bool,
     options: dict[str, Any],
 ) -> Audit:
+    from canary.audits.audit_result import Audit
     from canary.audits.auditing import audit
     from canary.audits.extracting import with_extractions
-    from canary.audits.result import Audit
     from canary.models.loading import load
 
     if path is not None and path.exists():

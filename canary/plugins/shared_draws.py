@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from canary.audits.history import WatchedCanary, WatchedFormat
 from canary.corpus.canaries import CanarySet
 from canary.errors import EstimationError, NotFiniteError
-from canary.models.base import LanguageModel
+from canary.models.language_model import LanguageModel
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.texts import score_encodings
 from canary.statistics.checks import LARGEST_BITS
+from canary.statistics.exposure_result import Exposure
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.extrapolation import skew_normal_bits
-from canary.statistics.result import Exposure
 from canary.statistics.units import LN2
-from canary.tokens.base import Encoding
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.folding import check_kept_apart
+from canary.tokens.normalization_check import check_kept_apart
+from canary.tokens.tokenizer import Encoding
 
 __all__ = ["Measured", "SharedDraws"]
 

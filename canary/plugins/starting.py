@@ -6,15 +6,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from canary.audits.choosing import choose_start
+from canary.audits.start_search import choose_start
 from canary.corpus.canaries import CanarySet
-from canary.models.base import LanguageModel
+from canary.models.language_model import LanguageModel
 from canary.plugins.batches import BatchReader
-from canary.records.given import AUTO, named_start
+from canary.records.validation import AUTO, named_start
 from canary.statistics.numbers import count, plural
-from canary.tokens.base import Tokenizer
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.starts import possible_starts, shown_start
+from canary.tokens.tokenizer import Tokenizer
 
 __all__ = ["MomentStart", "WatchedStart"]
 

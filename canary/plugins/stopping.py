@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from canary.errors import InputError
 from canary.plugins.shared_draws import SharedDraws
+from canary.statistics.exposure_result import Exposure
 from canary.statistics.numbers import plural
-from canary.statistics.result import Exposure
 
 __all__ = ["StopRule"]
 

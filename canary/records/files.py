@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO
 
 from canary.errors import OutputError
-from canary.records.parts import begin_part
-from canary.records.there import check_replaceable
+from canary.records.overwrite_guard import check_replaceable
+from canary.records.partial_files import begin_part
 
 __all__ = [
     "atomic_write",
@@ -57,8 +57,8 @@ def atomic_writer(
         A file whose readers and writers may read and write this one too, whatever the
         umask says: it is made of that one's content.
     replaces : collection of str, optional
-        Kinds of files whose place it may take; see `canary.records.there`. Unless given, all
-        but the documents of this program.
+        Kinds of files whose place it may take; see `canary.records.overwrite_guard`. Unless given,
+        all but the documents of this program.
 
     Raises
     ------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from canary.audits.result import largest_bits, median_bits, smallest_bits
+from canary.audits.audit_result import largest_bits, median_bits, smallest_bits
+from canary.statistics.exposure_result import Exposure
 from canary.statistics.numbers import count
-from canary.statistics.result import Exposure
 
 __all__ = ["EXPOSURE_COLUMNS", "bound_or_bits", "copies_cell", "exposure_cells"]
 

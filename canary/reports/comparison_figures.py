@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from canary.reports.canvas import WIDE, canvas, svg_element
-from canary.reports.comparing import Point, Strategy, exposures_of, front, median_of, points
+from canary.reports.comparison import Point, Strategy, exposures_of, front, median_of, points
 from canary.reports.figures import draw_limits, label_copies, places_of
 from canary.reports.palette import BAND, GRID, INK, MUTED, PAPER, SERIES
 from canary.reports.sentences import UNLEARNED_95_BITS

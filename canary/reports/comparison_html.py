@@ -12,7 +12,7 @@ from canary.reports.cells import (
     copies_cell,
     exposure_cells,
 )
-from canary.reports.comparing import (
+from canary.reports.comparison import (
     Comparison,
     Point,
     Strategy,

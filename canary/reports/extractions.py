@@ -9,8 +9,8 @@ from canary.statistics.numbers import bits_between, count, plural
 from canary.tokens.starts import start_flag
 
 if TYPE_CHECKING:
+    from canary.audits.audit_result import Audit
     from canary.audits.extraction import Extraction
-    from canary.audits.result import Audit
 
 __all__ = ["MODEL_ARGUMENTS", "extract_command", "extraction_sentence", "extraction_view"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from canary.audits.result import Audit, CanaryResult, FormatResult, median_bits
+from canary.audits.audit_result import Audit, CanaryResult, FormatResult, median_bits
 from canary.reports.canvas import WIDE, canvas, svg_element
 from canary.reports.palette import BAND, CONTROL, CURVE, FILL, GRID, INK, MUTED, PAPER, STEPS
 from canary.reports.sentences import UNLEARNED_95_BITS

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from canary.records.files import atomic_write
-from canary.records.there import PAGES
+from canary.records.overwrite_guard import PAGES
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.forgetting_figures import draw_forgetting
 from canary.reports.pages import page, software

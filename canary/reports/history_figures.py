@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from canary.audits.audit_result import largest_bits, median_bits, smallest_bits
 from canary.audits.history import History, Moment
-from canary.audits.result import largest_bits, median_bits, smallest_bits
 from canary.reports.canvas import WIDE, canvas, svg_element
 from canary.reports.figures import colour_of_copies, draw_limits
 from canary.reports.palette import CURVE, GRID, INK, MUTED, PAPER

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from canary.audits.audit_result import median_bits
 from canary.audits.history import PASSED_AT_THE_END, History, Moment
-from canary.audits.result import median_bits
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.cells import bound_or_bits
 from canary.reports.history_figures import GroupLine, draw_history, group_lines, group_name

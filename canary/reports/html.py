@@ -11,34 +11,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from canary.audits.audit_result import Audit, CanaryResult, FormatResult, median_bits
 from canary.audits.history import History
-from canary.audits.result import Audit, CanaryResult, FormatResult, median_bits
 from canary.errors import InputError
 from canary.records.files import atomic_write
-from canary.records.given import file_path, one_or_more
+from canary.records.overwrite_guard import PAGES
 from canary.records.sealing import sealed
-from canary.records.there import PAGES
+from canary.records.validation import file_path, one_or_more
 from canary.reports.cells import EXPOSURE_COLUMNS, exposure_cells
-from canary.reports.comparing import compare
+from canary.reports.comparison import compare
 from canary.reports.comparison_html import render_comparison
 from canary.reports.extractions import MODEL_ARGUMENTS, extraction_view
 from canary.reports.history_html import render_history
 from canary.reports.pages import page
 from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, curve_verdict, strongest
 from canary.reports.wording import facts_in_words, settings_in_words
-from canary.statistics.numbers import bits, bits_or_bound, count, plural, probability
-from canary.statistics.result import (
+from canary.statistics.exposure_result import (
     ENUMERATION,
     IMPORTANCE,
     RANK,
     RANK_AND_DRAWS,
     UNIFORM_DRAWS,
 )
+from canary.statistics.numbers import bits, bits_or_bound, count, plural, probability
 
 if TYPE_CHECKING:
+    from canary.statistics.exposure_result import Exposure
     from canary.statistics.extrapolation import SkewNormalFit
     from canary.statistics.histogram import Histogram
-    from canary.statistics.result import Exposure
 
 __all__ = ["render", "report"]
 
@@ -73,7 +73,7 @@ def report(
     -------
     Path
         `path`, now one self-contained HTML file: it refers to nothing outside itself, and
-        shows no secret in clear (but see `canary.audits.result`: keep it like the model).
+        shows no secret in clear (but see `canary.audits.audit_result`: keep it like the model).
         The same audits give the same bytes.
 
     Raises

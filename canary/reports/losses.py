@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from canary.errors import InputError
-from canary.scoring.reading import read_scores
+from canary.scoring.score_files import read_scores
 from canary.statistics.units import LN2
 
 __all__ = ["measured_losses"]

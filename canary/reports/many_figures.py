@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from canary.errors import InputError
-from canary.membership.across import Across
-from canary.membership.studies import Growth, NullLosses, Scatter
+from canary.membership.aggregate import Across
+from canary.membership.diagnostics import Growth, NullLosses, Scatter
 from canary.reports.canvas import NARROW, WIDE, canvas, log_rates, svg_element
 from canary.reports.palette import CONTROL, GRID, MUTED, SERIES
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canary.records.files import atomic_write
-from canary.records.there import PAGES
+from canary.records.overwrite_guard import PAGES
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.membership_figures import draw_risks, draw_roc, risk_counts
 from canary.reports.pages import page, software
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from canary.membership.risk import Reliability
     from canary.membership.survey import Attacked, Survey
     from canary.membership.text_survey import TextSurvey
-    from canary.signals.table import SignalTable
+    from canary.signals.signal_table import SignalTable
     from canary.statistics.roc import Estimate
 
 __all__ = [

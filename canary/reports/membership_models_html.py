@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from canary.records.files import atomic_write
-from canary.records.there import PAGES
+from canary.records.overwrite_guard import PAGES
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.many_figures import draw_many
 from canary.reports.membership_html import (
@@ -27,9 +27,9 @@ from canary.reports.palette import SERIES
 from canary.statistics.numbers import count, plural
 
 if TYPE_CHECKING:
-    from canary.membership.across import Across, Agreement
+    from canary.membership.aggregate import Across, Agreement
+    from canary.membership.diagnostics import Growth
     from canary.membership.models_result import AttackedModels, ModelsSurvey
-    from canary.membership.studies import Growth
     from canary.statistics.roc import OperatingPoint
 
 __all__ = ["model_cells", "model_columns", "models_sentence", "report_models"]

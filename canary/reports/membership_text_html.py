@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from canary.membership.words import FOLDS
 from canary.records.files import atomic_write
-from canary.records.there import PAGES
+from canary.records.overwrite_guard import PAGES
 from canary.reports.canvas import NARROW, WIDE
 from canary.reports.membership_figures import draw_roc
 from canary.reports.membership_html import (

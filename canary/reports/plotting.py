@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
+from canary.audits.audit_result import Audit
 from canary.audits.history import History
-from canary.audits.result import Audit
 from canary.errors import InputError, UnsupportedError
 from canary.records.fields import brief
 from canary.records.files import atomic_write
-from canary.records.there import FIGURES
+from canary.records.overwrite_guard import FIGURES
 from canary.reports.canvas import canvas, file_bytes, load_matplotlib
-from canary.reports.comparing import Strategy, compare, has_curves
+from canary.reports.comparison import Strategy, compare, has_curves
 from canary.reports.many_figures import ManyResult, many_drawing, of_many
 from canary.statistics.numbers import clean, count, plural
 

@@ -6,9 +6,9 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from canary.audits.audit_result import Audit, CanaryResult, median_bits
 from canary.audits.combining import least_p, only_draws
 from canary.audits.resolution import coarsest
-from canary.audits.result import Audit, CanaryResult, median_bits
 from canary.statistics.numbers import bits, copies, count, odds, one_in, plural, probability
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Group:
     size : int
         Canaries in the group.
     median_bits : float
-        Median exposure, as `canary.audits.result.median_bits` has it.
+        Median exposure, as `canary.audits.audit_result.median_bits` has it.
     bound : bool
         Whether the median is only a lower bound.
     exact : bool

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 from canary.gate.verdict import Finding, Verdict
 from canary.records.files import atomic_write
-from canary.records.there import JUNIT, MARKDOWN
+from canary.records.overwrite_guard import JUNIT, MARKDOWN
 from canary.statistics.numbers import bits, bits_between, clean, plural
 
 __all__ = ["explained", "junit", "markdown", "write_junit", "write_markdown"]

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from canary.statistics.exposure_result import ENUMERATION, RANK
 from canary.statistics.numbers import count
-from canary.statistics.result import ENUMERATION, RANK
 
 __all__ = ["facts_in_words", "settings_in_words", "software_in_words"]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from canary.errors import ModelError, OutOfMemory, UnsupportedError
 from canary.models.answered import checked_expansion, checked_moments, checked_scores
-from canary.models.base import (
+from canary.models.language_model import (
     ROUNDING_NATS,
     Children,
     Expansion,
@@ -32,8 +32,8 @@ from canary.models.base import (
     Walker,
 )
 from canary.models.noise import no_log_probs, not_normalised
-from canary.records.given import whole_number
-from canary.scoring.checking import check_nodes, check_rows
+from canary.records.validation import whole_number
+from canary.scoring.request_checks import check_nodes, check_rows
 from canary.scoring.tuner import BatchTuner
 
 __all__ = ["Batcher", "Progress", "Stage", "row_sums"]

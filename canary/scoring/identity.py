@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from canary.models.base import LanguageModel
+from canary.models.language_model import LanguageModel
 from canary.records.versions import versions
 
 __all__ = ["identity_of"]

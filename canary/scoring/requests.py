@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from canary.models.base import LanguageModel
+from canary.models.language_model import LanguageModel
 
 __all__ = ["announce"]
 

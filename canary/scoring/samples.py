@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, NotFiniteError, OutOfMemory
-from canary.models.base import ROUNDING_NATS
 from canary.models.classifier import Classifier
+from canary.models.language_model import ROUNDING_NATS
 from canary.scoring.tuner import BatchTuner
 
 __all__ = ["class_log_probs", "in_batches"]

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.base import Rows
+from canary.models.language_model import Rows
 from canary.models.loading import load
-from canary.records.given import check_running, function, some, text
 from canary.records.sealing import sealed
+from canary.records.validation import check_running, function, some, text
 from canary.scoring.batcher import Batcher, Progress, row_sums
 from canary.scoring.requests import announce
 from canary.statistics.units import LN2
-from canary.tokens.base import Encoding
 from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.tokenizer import Encoding
 
 __all__ = ["score", "score_encodings"]
 

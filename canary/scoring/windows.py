@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from canary.errors import CorpusError, ModelError
-from canary.tokens.base import Encoding
 from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.tokenizer import Encoding
 
 __all__ = ["encode_placed", "windows"]
 

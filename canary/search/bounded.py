@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.base import Walker, most_queries
+from canary.models.language_model import Walker, most_queries
 from canary.scoring.batcher import Batcher
 from canary.search.bounds import RankBounds, most_leaves, tokens_below
-from canary.search.census import Limits
 from canary.search.enumerate import Leaves
+from canary.search.rank_counter import Limits
 from canary.search.step import Frontier, Step, at_once, expand, joined, root_frontier
 from canary.statistics.units import LN2
 from canary.tokens.tree import TokenTree

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.search.census import Limits
-from canary.tokens.product import exact_counts
+from canary.search.rank_counter import Limits
+from canary.tokens.token_lattice import exact_counts
 from canary.tokens.tree import LARGEST, LEAF, TokenTree
 
 __all__ = ["RankBounds", "bounds_by_place", "most_leaves", "tokens_below"]
@@ -88,7 +88,7 @@ def most_leaves(bits: NDArray[np.float64], leaves: Ints, *, excess_bits: float) 
         All leaves below.
     excess_bits : float
         What the arithmetic of the model may add to a sum of 1
-        (`canary.models.base.ModelFacts.excess_bits`).
+        (`canary.models.language_model.ModelFacts.excess_bits`).
     """
     if leaves.dtype == object:
         powers = np.exp2(np.clip(bits, 0.0, math.log2(LARGEST)) + excess_bits)

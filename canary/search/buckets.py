@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sortedcontainers import SortedDict
 
-from canary.models.base import Walker
+from canary.models.language_model import Walker
 from canary.search.step import Frontier
 
 __all__ = ["WIDTH_NATS", "OpenNodes"]

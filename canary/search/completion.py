@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.base import Walker, most_queries
+from canary.models.language_model import Walker, most_queries
 from canary.scoring.batcher import Batcher
 from canary.search.step import Frontier, Step, at_once, expand, joined, root_frontier
 from canary.tokens.tree import TokenTree

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from canary.formats.format import Format
 from canary.records.shards import Series
 from canary.scoring.batcher import Batcher
-from canary.search.pricing import FLOATS, ROWS_AT_ONCE, Priced, price, price_canaries, resumed
+from canary.search.row_pricing import FLOATS, ROWS_AT_ONCE, Priced, price, price_canaries, resumed
 from canary.tokens.candidates import CandidateEncoder
 
 __all__ = ["Draws", "draw"]

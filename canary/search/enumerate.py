@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.base import Walker
+from canary.models.language_model import Walker
 from canary.scoring.batcher import Batcher
 from canary.search.step import (
     MOST_CHILDREN,

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from canary.errors import ModelError
 from canary.formats.format import Format
-from canary.models.base import Context
+from canary.models.language_model import Context
 from canary.records.shards import Pace, Series
 from canary.scoring.batcher import Batcher
 from canary.search.bounded import BoundedWalk
 from canary.search.bounds import RankBounds, most_leaves
-from canary.search.census import Census, CensusResult
 from canary.search.enumerate import enumerate_leaves, leaf_costs
-from canary.search.pricing import (
+from canary.search.rank_counter import Census, CensusResult
+from canary.search.row_pricing import (
     ROWS_AT_ONCE,
     Priced,
     check_agreement,

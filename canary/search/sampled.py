@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.base import Walker
-from canary.records.given import whole_number
+from canary.models.language_model import Walker
+from canary.records.validation import whole_number
 from canary.scoring.batcher import Batcher
 from canary.search.enumerate import leaf_costs
-from canary.search.importance import Sample, importance_sample
+from canary.search.node_sampling import Sample, importance_sample
 from canary.search.step import context_nats
 from canary.statistics.importance import RankCount
 from canary.statistics.units import LN2

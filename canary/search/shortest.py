@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import RequestsSpentError
-from canary.models.base import Walker, most_queries
+from canary.models.language_model import Walker, most_queries
 from canary.scoring.batcher import Batcher
 from canary.search.buckets import OpenNodes
 from canary.search.step import Step, at_once, expand, root_frontier

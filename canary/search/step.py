@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import UnsupportedError
-from canary.models.base import Children, Nodes, Walker
+from canary.models.language_model import Children, Nodes, Walker
 from canary.scoring.batcher import Batcher
 from canary.tokens.tree import LEAF, TokenTree
 
@@ -41,7 +41,7 @@ class Frontier:
     paths : int32 array of shape (n, d)
         Token choices below the context, forced tokens included, right-padded.
     lengths, priced, handles : int64 arrays of shape (n,)
-        As in `canary.models.base.Nodes`.
+        As in `canary.models.language_model.Nodes`.
     costs : float64 array of shape (n,)
         Nats, of the context and of the priced part of the path.
     first_leaf : array of shape (n,)

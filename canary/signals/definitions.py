@@ -37,4 +37,4 @@ SIGNALS: dict[str, Signal] = {
         Signal("gradient-norm", -1, of_losses=False),
     )
 }
-"""The signals by name; `canary.signals.classifier` has their formulas."""
+"""The signals by name; `canary.signals.class_signals` has their formulas."""

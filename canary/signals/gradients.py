@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from canary.errors import UnsupportedError
 from canary.models.classifier import GradientFeatures, as_classifier
 from canary.scoring.samples import in_batches
-from canary.signals.checking import check_lengths
+from canary.signals.output_checks import check_lengths
 
 __all__ = ["gradient_features"]
 

@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import InputError
 from canary.models.classifier import as_classifier
 from canary.scoring.samples import class_log_probs
-from canary.signals.checking import Piece, check_lengths, checked
-from canary.signals.classifier import Outputs, log_probs_of, signals_of, working
-from canary.signals.files import KINDS, pieces_of
+from canary.signals.class_signals import Outputs, log_probs_of, signals_of, working
 from canary.signals.gradients import gradient_features
-from canary.signals.table import SignalTable
+from canary.signals.output_checks import Piece, check_lengths, checked
+from canary.signals.output_files import KINDS, pieces_of
+from canary.signals.signal_table import SignalTable
 
 __all__ = ["Measurable", "measure", "table_of_file"]
 
@@ -46,7 +46,7 @@ def measure(
     Parameters
     ----------
     models : path-like, or one classifier, or a list of several
-        A file of outputs (see `canary.signals.files`), which says everything else as well;
+        A file of outputs (see `canary.signals.output_files`), which says everything else as well;
         or torch modules, estimators with the interface of scikit-learn, anything else that is
         a `canary.models.classifier.Classifier`; or functions that give the outputs for a part
         of `x`; or arrays of outputs.
@@ -148,7 +148,7 @@ def table_of_file(
     Parameters
     ----------
     path, members
-        As `canary.signals.files.pieces_of` takes them.
+        As `canary.signals.output_files.pieces_of` takes them.
     keep_outputs : bool
         As in `measure`.
     """

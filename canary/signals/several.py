@@ -10,7 +10,7 @@ import numpy as np
 
 from canary.errors import InputError
 from canary.signals.measuring import table_of_file
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 
 __all__ = ["table_of_files"]
@@ -29,7 +29,7 @@ def table_of_files(
     Parameters
     ----------
     paths : sequence of path-like
-        As `canary.signals.files.pieces_of` takes them, one or more.
+        As `canary.signals.output_files.pieces_of` takes them, one or more.
     done : callable
         Told of every file that was read.
 

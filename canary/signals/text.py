@@ -57,7 +57,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.base import ROUNDING_NATS, FloatArray
+from canary.models.language_model import ROUNDING_NATS, FloatArray
 from canary.signals.definitions import Signal
 
 __all__ = [
@@ -101,7 +101,7 @@ class TokenPrices:
     counts : int64 array of shape (texts,)
         Priced tokens of each text.
     means, deviations : float32 arrays of shape (total,), or None
-        See `canary.models.base.Moments`.
+        See `canary.models.language_model.Moments`.
     """
 
     log_probs: FloatArray

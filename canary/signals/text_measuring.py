@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
-from canary.models.base import LanguageModel, TellsMoments
 from canary.models.english import note_on_english, note_on_vocabulary
+from canary.models.language_model import LanguageModel, TellsMoments
 from canary.models.loading import load
 from canary.records.fields import brief
 from canary.records.sealing import sealed
 from canary.records.shards import Run, Series, open_run
 from canary.scoring.batcher import Stage
 from canary.scoring.identity import identity_of
-from canary.signals.checking import check_lengths, check_members
 from canary.signals.neighbours import Rewriter, mean_of, rewritten
-from canary.signals.samples import digests
-from canary.signals.table import SignalTable
+from canary.signals.output_checks import check_lengths, check_members
+from canary.signals.sample_overlap import digests
+from canary.signals.signal_table import SignalTable
 from canary.signals.text import (
     TEXT_SIGNALS,
     TokenPrices,
@@ -37,7 +37,7 @@ from canary.signals.text import (
 )
 from canary.signals.text_pricing import Priced, Pricer
 from canary.statistics.numbers import plural
-from canary.tokens.base import Encoding
+from canary.tokens.tokenizer import Encoding
 
 __all__ = ["TextTable", "measure_texts", "text_signals_of"]
 

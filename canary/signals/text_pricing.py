@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError, RecordError, UnsupportedError
-from canary.models.base import LanguageModel, Rows
+from canary.models.language_model import LanguageModel, Rows
 from canary.records.shards import Series
 from canary.scoring.batcher import Batcher, Stage
 from canary.scoring.requests import announce
 from canary.scoring.windows import encode_placed, windows
 from canary.signals.text import TokenPrices
-from canary.tokens.base import Encoding
 from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.tokenizer import Encoding
 
 __all__ = ["Priced", "Pricer"]
 

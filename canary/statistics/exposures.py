@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from canary.errors import EstimationError
 from canary.records.fields import brief
 from canary.statistics.checks import LARGEST_BITS, check_confidence, exact_size, finite_array
-from canary.statistics.result import (
+from canary.statistics.exposure_result import (
     ENUMERATION,
     RANK,
     RANK_AND_DRAWS,

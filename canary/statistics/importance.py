@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, exact_size
+from canary.statistics.exposure_result import IMPORTANCE, RANK_AND_DRAWS, Exposure
 from canary.statistics.exposures import exposure_by_bounds, exposure_by_bounds_and_draws
-from canary.statistics.result import IMPORTANCE, RANK_AND_DRAWS, Exposure
 
 __all__ = ["ImportanceCount", "RankCount", "count_deviation", "exposure_by_importance"]
 

@@ -8,7 +8,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from canary.statistics.result import Exposure
+    from canary.statistics.exposure_result import Exposure
 
 __all__ = [
     "bits",

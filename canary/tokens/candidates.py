@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from canary.errors import InputError, ModelError
 from canary.formats.format import Format
-from canary.records.given import AUTO, named_start
-from canary.tokens.base import Encoding, Tokenizer
+from canary.records.validation import AUTO, named_start
+from canary.tokens.tokenizer import Encoding, Tokenizer
 
 __all__ = ["CandidateEncoder"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.errors import InputError, ModelError
-from canary.tokens.base import Encoding, Tokenizer
+from canary.tokens.tokenizer import Encoding, Tokenizer
 
 __all__ = ["FastTokenizer", "as_tokenizer", "flat", "read_tokenizer"]
 
@@ -214,7 +214,7 @@ def as_tokenizer(tokenizer: Any) -> Tokenizer:
     raise InputError(
         f"a tokenizer was expected, got {type(tokenizer).__name__}",
         cure="give a fast transformers tokenizer, a tokenizers.Tokenizer, "
-        "or an object with `size`, `encode` and `decode` (canary.tokens.base.Tokenizer)",
+        "or an object with `size`, `encode` and `decode` (canary.tokens.tokenizer.Tokenizer)",
     )
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from canary.errors import UnsupportedError
 from canary.tokens.arrays import TokenTree, compress
-from canary.tokens.product import END, TokenGraph
 from canary.tokens.readers import ListReader
+from canary.tokens.token_lattice import END, TokenGraph
 
 __all__ = ["list_tree"]
 

@@ -6,9 +6,9 @@ import difflib
 import re
 
 from canary.formats.format import Format
-from canary.tokens.base import Encoding
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import FastTokenizer
+from canary.tokens.tokenizer import Encoding
 
 __all__ = ["misread"]
 

@@ -6,9 +6,9 @@ import shlex
 from typing import Any
 
 from canary.errors import InputError
-from canary.records.given import NONE
-from canary.tokens.base import Encoding, Tokenizer
+from canary.records.validation import NONE
 from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.tokenizer import Encoding, Tokenizer
 
 __all__ = [
     "USUAL_STARTS",

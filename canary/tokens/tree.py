@@ -22,7 +22,6 @@ from canary.formats.automaton import Automaton
 from canary.formats.building import concatenate, literal
 from canary.formats.format import Format
 from canary.tokens.arrays import LEAF, MISSING, TokenTree, compress
-from canary.tokens.base import Encoding
 from canary.tokens.bpe import bpe_machine
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.characters import character_tree
@@ -30,10 +29,11 @@ from canary.tokens.fast import FastTokenizer
 from canary.tokens.listed import list_tree
 from canary.tokens.machine import Machine
 from canary.tokens.pattern import OddTextError, UnknownRuleError
-from canary.tokens.product import Symbols, spellings, token_graph
 from canary.tokens.readers import GraphReader
 from canary.tokens.rules import Rules, read_rules
 from canary.tokens.textgraph import TextGraph
+from canary.tokens.token_lattice import Symbols, spellings, token_graph
+from canary.tokens.tokenizer import Encoding
 from canary.tokens.unigram import UnigramMachine
 from canary.tokens.wordpiece import word_machine, wordpiece_machine
 

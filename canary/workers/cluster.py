@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from canary.errors import InputError, MissingExtraError, ServerError
-from canary.workers.base import Lost, Plain, Task, groups
+from canary.workers.jobs import Lost, Plain, Task, groups
 
 __all__ = ["RayWorkers", "deaths", "told"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import canary
-from canary.audits.result import Audit
+from canary.audits.audit_result import Audit
 from canary.demo import prose
 
 HERE = Path(__file__).parent

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from training import Tables
 
 import canary
-from canary.membership.across import evaluate_models
+from canary.membership.aggregate import evaluate_models
+from canary.membership.diagnostics import Growth, null_losses, scatter
 from canary.membership.many import ManyScores
-from canary.membership.studies import Growth, null_losses, scatter
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 
 
 def draw(

@@ -30,9 +30,9 @@ from training import (
     tables,
 )
 
-from canary.membership.across import Spread, agreement, evaluate_models, rates, sample_auc
+from canary.membership.aggregate import Spread, agreement, evaluate_models, rates, sample_auc
+from canary.membership.diagnostics import Growth, growth
 from canary.membership.many import ManyScores, attack_models
-from canary.membership.studies import Growth, growth
 
 ALEXNET = {"S": (0.870, 0.018), "P": (0.857, 0.023), "R": (0.874, 0.018), "D": (0.871, 0.007)}
 # fmt: off

@@ -17,8 +17,8 @@ from canary.errors import InputError
 from canary.fleet.running import Fleet
 from canary.fleet.splits import Split, halves, leave_one_out, soft_labelled, subsets
 from canary.models.torch_training import TorchTraining
-from canary.signals.table import SignalTable
-from canary.workers.here import Here
+from canary.signals.signal_table import SignalTable
+from canary.workers.local import Here
 
 SIGNALS = ("loss", "logit-confidence", "confidence", "correctness")
 

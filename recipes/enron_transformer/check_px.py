@@ -16,7 +16,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from canary import CanarySet
-from canary.audits.result import Audit
+from canary.audits.audit_result import Audit
 
 
 def main() -> None:

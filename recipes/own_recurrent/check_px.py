@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
 from canary import CanarySet
-from canary.audits.result import Audit
+from canary.audits.audit_result import Audit
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ import torch
 import canary
 from canary.demo import START, Settings, characters, prose, train
 from canary.gate.baselines import Baseline
-from canary.gate.comparing import SEEDS, more_than
+from canary.gate.regression import SEEDS, more_than
 from canary.gate.verdict import Outcome
 
 PLAIN = Settings(

@@ -30,8 +30,8 @@ from run import QUICK, START, with_canaries
 from train import Settings, read_epoch, train
 
 import canary
+from canary.audits.audit_result import Audit
 from canary.audits.completing import completions
-from canary.audits.result import Audit
 
 FORMATS = (
     "The random number is {digit:9}",

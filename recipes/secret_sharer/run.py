@@ -27,7 +27,7 @@ from model import build, parameters
 from train import Epoch, Settings, train
 
 import canary
-from canary.audits.result import Audit
+from canary.audits.audit_result import Audit
 
 START = "\n"  # what stood before every line in training stands before a candidate
 FULL: dict[str, Any] = {

@@ -26,7 +26,7 @@ from canary.errors import CanaryError, InputError
 from canary.membership.metric import AttackScores
 from canary.membership.neural import white_box_attack
 from canary.signals.gradients import gradient_features
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 
 METRICS = [
     "correctness",

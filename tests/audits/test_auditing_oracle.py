@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from small_models import build
 
+from canary.audits.audit_result import Audit, median_bits
 from canary.audits.auditing import audit, exposure
-from canary.audits.result import Audit, median_bits
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import (
     EstimationError,

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from small_models import build
 
+from canary.audits.audit_result import Audit
 from canary.audits.auditing import audit, exposure
 from canary.audits.extracting import extract
 from canary.audits.ranked import FEW_HITS
-from canary.audits.result import Audit
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import FormatError, ModelError, UnsupportedError
 from canary.formats.format import Format

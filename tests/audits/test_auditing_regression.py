@@ -12,9 +12,9 @@ from canary.audits.auditing import audit
 from canary.corpus.canaries import generate
 from canary.errors import InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
-from canary.models.base import Context
+from canary.models.language_model import Context
 from canary.models.loading import load
-from canary.models.table import TableModel
+from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
 from canary.search.enumerate import leaf_costs
 from canary.search.ranking import rank_by_tree

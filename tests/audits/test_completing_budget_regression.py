@@ -6,7 +6,7 @@ from small_models import CHARACTERS, character_tokenizer
 
 from canary.audits.extracting import extract
 from canary.corpus.canaries import CanarySet
-from canary.models.table import TableModel
+from canary.models.table_model import TableModel
 from canary.tokens.fast import as_tokenizer
 
 

@@ -11,7 +11,7 @@ from canary.audits.extracting import extract
 from canary.corpus.canaries import CanarySet
 from canary.errors import FormatError, InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
-from canary.models.table import TableModel
+from canary.models.table_model import TableModel
 from canary.tokens.fast import as_tokenizer
 
 SIZE = len(CHARACTERS)

@@ -11,14 +11,14 @@ from small_models import CHARACTERS, build, character_tokenizer
 from walk_cases import Case, cases
 
 import canary
+from canary.audits.audit_result import Audit
 from canary.audits.completing import completions
 from canary.audits.extracting import extract, with_extractions
 from canary.audits.extraction import Extraction
-from canary.audits.result import Audit
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError, ModelError, OutOfMemory
 from canary.formats.format import Format
-from canary.models.table import TableModel
+from canary.models.table_model import TableModel
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tree import TokenTree
 

@@ -10,7 +10,7 @@ from small_models import CHARACTERS
 
 from canary.audits.extracting import extract
 from canary.errors import ModelError
-from canary.models.table import TableModel
+from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
 from canary.tokens import rules
 from canary.tokens.fast import as_tokenizer

@@ -8,7 +8,7 @@ import pytest
 from small_models import build
 
 from canary.audits import auditing
-from canary.audits.result import Audit
+from canary.audits.audit_result import Audit
 from canary.corpus.canaries import CanarySet
 from canary.errors import RecordError
 from canary.reports.html import report

@@ -5,14 +5,14 @@ import pytest
 from small_models import CHARACTERS
 
 from canary.audits.auditing import exposure
-from canary.audits.between import exposures_between
+from canary.audits.bounded_exposure import exposures_between
 from canary.audits.extracting import extract
 from canary.audits.extraction import Extraction
 from canary.audits.settings import Settings
 from canary.corpus.canaries import CanarySet
 from canary.errors import ModelError, UnsupportedError
-from canary.models.table import TableModel
-from canary.tokens.base import Encoding
+from canary.models.table_model import TableModel
+from canary.tokens.tokenizer import Encoding
 
 SIX = "777777"
 SIZE = len(CHARACTERS)
@@ -69,7 +69,7 @@ def test_nothing_found_says_of_which_tree():
 
 
 def test_the_command_claims_no_proof():
-    from canary.cli.extracting import _proof
+    from canary.cli.extract_command import _proof
 
     assert _proof(extract(model(), FORMAT)).startswith("Not proven: the best in a token tree")
 

@@ -12,14 +12,14 @@ from small_models import build
 from started import OTHER, START, TEXT, really_trained, table, tokenizer
 
 from canary.audits import auditing
+from canary.audits.audit_result import Audit
 from canary.audits.auditing import exposure, exposure_and_notes
-from canary.audits.choosing import ORDINARY, choose_start
 from canary.audits.extracting import extract, with_extractions
-from canary.audits.result import Audit
-from canary.audits.starts import RivalStart, StartChoice
+from canary.audits.start_notes import RivalStart, StartChoice
+from canary.audits.start_search import ORDINARY, choose_start
 from canary.corpus.canaries import generate
 from canary.errors import EstimationError, InputError, RecordError
-from canary.gate.checking import check, new_baseline
+from canary.gate.checks import check, new_baseline
 from canary.reports.extractions import extract_command
 from canary.reports.sentences import answer
 from canary.scoring.texts import score

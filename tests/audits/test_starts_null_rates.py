@@ -8,9 +8,9 @@ from null_starts import null_model
 from scipy.stats import binom, kstest
 from started import TEXT
 
-from canary.audits.below import Below
-from canary.audits.choosing import choose_start
+from canary.audits.candidate_scorer import Below
 from canary.audits.rivals import with_rivals
+from canary.audits.start_search import choose_start
 from canary.corpus.canaries import generate
 from canary.search.drawing import draw
 from canary.statistics.exposures import exposure_by_draws

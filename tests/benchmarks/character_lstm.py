@@ -16,7 +16,7 @@ import torch
 from tokenizers import Tokenizer, models
 
 from canary.formats.format import Format
-from canary.models.base import Children, Expansion, IntArray, LanguageModel, Nodes, Walker
+from canary.models.language_model import Children, Expansion, IntArray, LanguageModel, Nodes, Walker
 from canary.models.loading import load
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import TokenTree, compile_tree

@@ -26,7 +26,7 @@ from character_lstm import TimedWalker, character_lstm, digits_tree
 from sortedcontainers import SortedKeyList
 from spread import spread
 
-from canary.models.base import Context
+from canary.models.language_model import Context
 from canary.scoring.batcher import Batcher
 from canary.search.shortest import shortest_leaves
 from canary.search.step import expand, root_frontier

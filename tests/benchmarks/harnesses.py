@@ -47,7 +47,7 @@ from spread import spread
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from canary.formats.format import Format
-from canary.models.base import Context, LanguageModel
+from canary.models.language_model import Context, LanguageModel
 from canary.models.loading import load
 from canary.scoring.batcher import Batcher
 from canary.search.enumerate import enumerate_leaves, leaf_costs

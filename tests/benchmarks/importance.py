@@ -25,9 +25,9 @@ import numpy as np
 from character_lstm import TimedWalker, character_lstm, digits_tree
 from spread import spread
 
-from canary.models.base import Context
+from canary.models.language_model import Context
 from canary.scoring.batcher import Batcher
-from canary.search.importance import importance_sample
+from canary.search.node_sampling import importance_sample
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from synthetic_trees import HashedTree

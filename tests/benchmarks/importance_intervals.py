@@ -26,7 +26,7 @@ import numpy as np
 from scipy.stats import gamma
 
 from canary.scoring.batcher import Batcher
-from canary.search.importance import Sample, importance_sample
+from canary.search.node_sampling import Sample, importance_sample
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from synthetic_trees import SyntheticTree

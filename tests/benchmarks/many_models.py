@@ -23,7 +23,7 @@ from spread import peak_mib, spread
 
 from canary.membership.many import attack_models
 from canary.membership.many_attacks import MANY
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 
 
 def made(rng, models, samples, classes):

@@ -36,7 +36,7 @@ from scipy.stats import rankdata
 from canary.errors import CanaryError
 from canary.fleet.splits import halves, leave_one_out, subsets
 from canary.membership.many import attack_models
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 
 ATTACKS = (
     *(("R", {"rule": rule}) for rule in ("empirical", "linear", "gaussian")),

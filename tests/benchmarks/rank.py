@@ -21,7 +21,7 @@ import numpy as np
 from character_lstm import TimedWalker, bare_rate, character_lstm, digits_tree
 from spread import spread
 
-from canary.models.base import Context
+from canary.models.language_model import Context
 from canary.scoring.batcher import Batcher
 from canary.search.bounded import BoundedWalk
 from canary.search.enumerate import leaf_costs

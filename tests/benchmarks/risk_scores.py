@@ -21,7 +21,7 @@ from scipy.stats import loggamma, norm
 
 from canary.membership.risk import risk_scores
 from canary.membership.smoothing import smooth_risk_scores
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 
 
 class Humps:

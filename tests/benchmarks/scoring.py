@@ -27,7 +27,7 @@ from tokenizers import Tokenizer, models
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from canary.models.loading import load
-from canary.scoring.files import score_file
+from canary.scoring.score_job import score_file
 from canary.tokens.fast import FastTokenizer
 
 CHARACTERS = string.ascii_lowercase + string.digits + " .,"

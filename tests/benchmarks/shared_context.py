@@ -20,9 +20,9 @@ import torch
 import transformers
 from spread import spread
 
-from canary.models.base import Children, Context, Nodes
 from canary.models.forwards import CausalForward
 from canary.models.key_values import KeyValueWalker
+from canary.models.language_model import Children, Context, Nodes
 
 VOCABULARY = 1000
 

@@ -25,7 +25,7 @@ from character_lstm import CHARACTERS, digits_tree, saved
 from spread import spread
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from canary.models.base import Context, LanguageModel
+from canary.models.language_model import Context, LanguageModel
 from canary.models.loading import load
 from canary.scoring.batcher import Batcher
 from canary.scoring.texts import score

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from command_line import files
 
-from canary.audits.result import Audit, CanaryResult
+from canary.audits.audit_result import Audit, CanaryResult
 from canary.cli.console import Bars, emit, say, show_table
-from canary.cli.tables import show_audit, show_exposures
+from canary.cli.terminal_tables import show_audit, show_exposures
 from canary.errors import OutputError
 from canary.statistics.exposures import exposure_by_draws
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import CHARACTERS, files, save_model, shows_secret, small_model
 
-from canary.audits.result import Audit
+from canary.audits.audit_result import Audit
 from canary.corpus.canaries import CanarySet
 
 GENERATE = (

@@ -41,7 +41,7 @@ from canary.corpus.injection import inject_file
 from canary.corpus.stripping import strip_file
 from canary.corpus.verification import verify
 from canary.formats.kinds import KINDS
-from canary.gate.checking import Statistic, check
+from canary.gate.checks import Statistic, check
 from canary.gate.planning import plan
 from canary.gate.verdict import Policy
 from canary.membership.forgetting import forgotten
@@ -53,7 +53,7 @@ from canary.membership.survey import FPRS, survey
 from canary.membership.text_survey import survey_texts
 from canary.models.torch_support import dtype_named
 from canary.reports.plotting import Kind
-from canary.scoring.files import score_file
+from canary.scoring.score_job import score_file
 from canary.search.shortest import STOPS
 from canary.signals.text_files import read_texts
 from canary.signals.text_measuring import measure_texts

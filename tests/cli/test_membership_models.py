@@ -15,10 +15,10 @@ from classifiers import save_models
 
 import canary
 from canary.fleet.splits import halves
-from canary.membership.across import agreement, evaluate_models, rates, sample_auc
+from canary.membership.aggregate import agreement, evaluate_models, rates, sample_auc
+from canary.membership.diagnostics import growth
 from canary.membership.fleet_intervals import over_fleets
 from canary.membership.many import attack_models
-from canary.membership.studies import growth
 
 FILES = [f"model{number}.npz" for number in range(8)]
 ATTACKS = ["S", "P", "R", "lira-online-fixed", "lira-offline-fixed", "rmia"]

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from command_line import shows_secret
 
+from canary.audits.audit_result import Audit
 from canary.audits.auditing import audit
-from canary.audits.result import Audit
 from canary.corpus.canaries import CanarySet, generate
 from canary.reports.losses import measured_losses
-from canary.scoring.files import score_file
+from canary.scoring.score_job import score_file
 
 
 @pytest.fixture(scope="module")

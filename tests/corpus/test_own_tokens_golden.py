@@ -10,7 +10,7 @@ from canary.corpus.canaries import generate
 from canary.corpus.injection import inject, inject_file
 from canary.corpus.verification import verify
 from canary.errors import UnsupportedError
-from canary.tokens.base import Encoding
+from canary.tokens.tokenizer import Encoding
 
 CANARIES = generate("The code is {digit:6}.", repetitions=[1, 3], per_repetition=2, seed=0)
 COPIES = 2 * (1 + 3)

@@ -12,9 +12,9 @@ import pytest
 from canary.errors import InputError, ModelError
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, leave_one_out, subsets
-from canary.signals.table import check_tied
-from canary.workers.base import Lost
-from canary.workers.here import Here
+from canary.signals.signal_table import check_tied
+from canary.workers.jobs import Lost
+from canary.workers.local import Here
 
 REASONS = {
     1: "gave nothing back",

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from canary.errors import OutputError, RecordError
-from canary.fleet.keeping import table_of_folder
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, leave_one_out, subsets
+from canary.fleet.store import table_of_folder
 from canary.records.shards import open_run
 
 SUPPORT, ROOT = Path(fleets.__file__).parent, Path(__file__).parents[2]

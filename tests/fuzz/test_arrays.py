@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as shapes
 from small_models import CHARACTERS, character_tokenizer
 
-from canary.models.base import Children, Context, Nodes, Rows
-from canary.models.table import TableModel
+from canary.models.language_model import Children, Context, Nodes, Rows
+from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
 from canary.statistics.exposures import exposure_by_bounds, exposure_by_draws, exposure_by_rank
 from canary.statistics.extrapolation import exposure_by_skew_normal

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from canary.errors import InputError
 from canary.membership.survey import survey
 from canary.signals.measuring import measure
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 
 # Files of Python 2 are read, and numpy says so.
 pytestmark = pytest.mark.filterwarnings("ignore:Reading `.npy`:UserWarning")

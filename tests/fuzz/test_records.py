@@ -12,11 +12,11 @@ from fuzzing import attempt, cases, failed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canary.audits.result import Audit, CanaryResult, FormatResult
+from canary.audits.audit_result import Audit, CanaryResult, FormatResult
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import RecordError
 from canary.gate.baselines import Baseline
-from canary.gate.checking import check
+from canary.gate.checks import check
 from canary.records.document import load_document
 from canary.records.shards import open_run
 from canary.reports.verdicts import junit, markdown

@@ -13,8 +13,8 @@ from gate_audits import SIZE, TEXT, exact, of_groups, space
 
 from canary.errors import InputError, RecordError
 from canary.gate.baselines import Baseline
-from canary.gate.checking import check
-from canary.gate.comparing import MODEL_LEVEL, PROCEDURE_LEVEL
+from canary.gate.checks import check
+from canary.gate.regression import MODEL_LEVEL, PROCEDURE_LEVEL
 from canary.statistics.exposures import exposure_by_draws
 
 BASE = {1: [1.0, 2.0, 0.5, 1.5], 16: [8.0, 9.0, 10.0, 12.0]}

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from gate_audits import SIZE, assembled, by_bits, by_draws, exact, extraction, of_groups, space
 
-from canary.audits.result import CanaryResult
+from canary.audits.audit_result import CanaryResult
 from canary.errors import EstimationError, InputError
-from canary.gate.checking import check
+from canary.gate.checks import check
 from canary.statistics.pvalues import fisher, holm
 
 

@@ -12,11 +12,11 @@ from gate_audits import SIZE, assembled, by_bits, by_draws, exact, of_groups, sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canary.audits.result import CanaryResult
+from canary.audits.audit_result import CanaryResult
 from canary.errors import EstimationError, InputError
-from canary.gate.checking import check
+from canary.gate.checks import check
+from canary.statistics.exposure_result import IMPORTANCE, RANK, UNIFORM_DRAWS
 from canary.statistics.exposures import exposure_by_bounds, exposure_by_draws
-from canary.statistics.result import IMPORTANCE, RANK, UNIFORM_DRAWS
 
 HIGH = [14.0, 15.0, 16.0, 17.0, 18.0, 19.0, 20.0, 29.0]
 LOW = [0.1, 0.5, 0.8, 1.0, 1.3, 2.0, 3.0, 6.0]

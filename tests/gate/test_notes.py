@@ -10,8 +10,8 @@ import pytest
 from gate_audits import SET, exact
 
 from canary.corpus.verification import Count, Verification
-from canary.gate.checking import check
-from canary.reports.comparing import compare
+from canary.gate.checks import check
+from canary.reports.comparison import compare
 from canary.reports.comparison_html import render_comparison
 from canary.reports.html import render
 from canary.reports.verdicts import explained, junit, markdown

@@ -17,11 +17,11 @@ from gate_audits import SIZE, assembled, space
 from scipy import stats
 from scipy.optimize import brentq
 
-from canary.audits.result import CanaryResult
+from canary.audits.audit_result import CanaryResult
 from canary.corpus.canaries import generate
 from canary.gate.coins import epsilon_bound
+from canary.statistics.exposure_result import UNIFORM_DRAWS
 from canary.statistics.exposures import exposure_by_draws
-from canary.statistics.result import UNIFORM_DRAWS
 
 DELTA = 1e-5
 STEPS = 12

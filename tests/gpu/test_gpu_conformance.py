@@ -8,7 +8,7 @@ import torch
 from small_models import causal_module, character_tokenizer, recurrent_module
 
 from canary.models import conformance
-from canary.models.base import Children, Context, Nodes, Rows
+from canary.models.language_model import Children, Context, Nodes, Rows
 from canary.models.loading import load
 from canary.models.torch_support import free_bytes
 from canary.scoring.batcher import Batcher

@@ -7,9 +7,16 @@ import pytest
 from many_models import null_of, random_table, table_of
 
 import canary
-from canary.membership.across import ALPHAS, Spread, agreement, evaluate_models, rates, sample_auc
+from canary.membership.aggregate import (
+    ALPHAS,
+    Spread,
+    agreement,
+    evaluate_models,
+    rates,
+    sample_auc,
+)
+from canary.membership.diagnostics import null_losses, scatter
 from canary.membership.many import LOSS_TESTS, ManyScores, attack_models, loss_thresholds
-from canary.membership.studies import null_losses, scatter
 
 
 @pytest.fixture(params=[False, True], ids=["smooth", "ties"])

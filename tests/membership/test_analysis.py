@@ -17,7 +17,7 @@ from canary.membership.analysis import (
 )
 from canary.membership.risk import RiskScores, risk_scores
 from canary.signals.measuring import measure
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.statistics.correlation import correlation
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from canary.membership.flags import swapped_flags, upside_down
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.statistics.roc import roc
 
 

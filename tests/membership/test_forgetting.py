@@ -305,7 +305,7 @@ def test_a_query_model_that_is_often_wrong_is_told_of():
 
 def test_samples_in_both_sets_are_found_by_hash():
     images = np.arange(24, dtype=np.uint8).reshape(6, 2, 2)
-    from canary.signals.samples import shared_samples
+    from canary.signals.sample_overlap import shared_samples
 
     assert shared_samples(images, images[[5, 1]]).tolist() == [1, 5]
     assert shared_samples(images, images.astype(np.float32)).tolist() == []

@@ -10,7 +10,7 @@ import pytest
 from canary.errors import EstimationError
 from canary.membership.guessing import leakage, precision_recall, risk_at
 from canary.membership.risk import RiskScores, risk_scores
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 
 
 def risks(scores, prior=0.5):

@@ -10,10 +10,10 @@ from many_models import halves, random_table, table_of
 
 import canary
 from canary.errors import EstimationError, InputError
-from canary.membership.across import agreement, evaluate_models, sample_auc
+from canary.membership.aggregate import agreement, evaluate_models, sample_auc
+from canary.membership.diagnostics import growth, null_losses, scatter
 from canary.membership.many import attack_models, loss_thresholds
-from canary.membership.studies import growth, null_losses, scatter
-from canary.signals.table import Origin
+from canary.signals.signal_table import Origin
 
 
 @pytest.fixture

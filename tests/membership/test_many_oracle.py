@@ -9,8 +9,8 @@ import pytest
 from many_models import halves, null_of, random_table, slow_lira, slow_rmia, slow_tests, table_of
 
 from canary.errors import InputError
+from canary.membership.diagnostics import null_losses
 from canary.membership.many import LOSS_TESTS, attack_models, loss_thresholds
-from canary.membership.studies import null_losses
 from canary.statistics.tails import bits_needed
 
 ALPHAS = (0.001, 0.05, 0.1, 1 / 3, 0.5, 0.7, 0.75, 0.9, 0.999)

@@ -18,10 +18,10 @@ from scipy.stats import binom, norm
 
 import canary
 from canary.errors import InputError
-from canary.membership.across import Spread, evaluate_models, rates, sample_auc
+from canary.membership.aggregate import Spread, evaluate_models, rates, sample_auc
+from canary.membership.diagnostics import growth
 from canary.membership.many import attack_models
 from canary.membership.many_attacks import MANY
-from canary.membership.studies import growth
 
 D, S, T = 1.5, 1.0, 2.0
 BEST = norm.cdf(D / (S * math.sqrt(2)))

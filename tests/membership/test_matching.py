@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from many_models import halves, table_of
 from scipy.stats import t as student
 
-from canary.membership.across import evaluate_models
+from canary.membership.aggregate import evaluate_models
 from canary.membership.many import attack_models
 from canary.membership.matching import kept, random_order
 from canary.membership.references import resolve

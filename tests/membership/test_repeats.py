@@ -14,7 +14,7 @@ from canary.membership.many import attack_models
 from canary.membership.many_attacks import MANY
 from canary.membership.privacy import attack_epsilon
 from canary.membership.repeats import Repeat, repeated_models
-from canary.signals.table import Origin
+from canary.signals.signal_table import Origin
 
 A, B, C = np.random.default_rng(0).exponential(size=(3, 50))
 

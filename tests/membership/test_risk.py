@@ -9,7 +9,7 @@ import pytest
 
 from canary.errors import EstimationError
 from canary.membership.risk import _nearest, reliability, risk_scores
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 
 
 def table(values, member, label, classes):

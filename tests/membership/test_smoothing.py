@@ -10,7 +10,7 @@ import pytest
 from canary.errors import EstimationError
 from canary.membership.risk import reliability, risk_scores
 from canary.membership.smoothing import smooth_risk_scores
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 
 
 def table(values, member, label=None, classes=1):

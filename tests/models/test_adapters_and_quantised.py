@@ -13,9 +13,9 @@ from small_models import character_tokenizer
 
 from canary.errors import ModelError
 from canary.models import conformance
-from canary.models.base import Rows
-from canary.models.fingerprints import fingerprint
+from canary.models.language_model import Rows
 from canary.models.loading import load
+from canary.models.weight_digest import fingerprint
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft
 

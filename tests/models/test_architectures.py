@@ -11,9 +11,9 @@ from small_models import CHARACTERS, character_tokenizer
 
 from canary.errors import ModelError
 from canary.models import causal, conformance
-from canary.models.base import Children, Context, Nodes, Rows
 from canary.models.by_scoring import RowWalker
 from canary.models.key_values import KeyValueWalker
+from canary.models.language_model import Children, Context, Nodes, Rows
 from canary.models.loading import load
 from canary.models.noise import chain_log_probs
 from canary.models.reuse import horizon, length_limit, reuse_is_right

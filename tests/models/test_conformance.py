@@ -7,8 +7,8 @@ import pytest
 from small_models import build
 
 from canary.models import conformance
-from canary.models.base import Context, LanguageModel, Rows
 from canary.models.by_scoring import RowWalker
+from canary.models.language_model import Context, LanguageModel, Rows
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)

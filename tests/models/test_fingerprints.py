@@ -7,8 +7,8 @@ import torch
 from architectures import architecture
 from small_models import character_tokenizer
 
-from canary.models.fingerprints import fingerprint
 from canary.models.loading import load
+from canary.models.weight_digest import fingerprint
 
 
 class Cell(torch.nn.Module):

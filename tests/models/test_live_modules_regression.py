@@ -30,7 +30,7 @@ def test_autocast_is_the_dtype_of_the_facts_and_its_rounding_is_allowed(kind):
 def test_what_a_module_keeps_from_scoring_serves_its_training():
     import torch
 
-    from canary.models.base import Rows
+    from canary.models.language_model import Rows
     from canary.models.loading import load
 
     class Masked(torch.nn.Module):
@@ -57,7 +57,7 @@ def test_what_a_module_keeps_from_scoring_serves_its_training():
 def test_no_part_is_told_to_train_or_to_stop():
     import torch
 
-    from canary.models.base import Rows
+    from canary.models.language_model import Rows
     from canary.models.loading import load
 
     told = []

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from small_models import CHARACTERS, causal_module, character_tokenizer, recurrent_module
 
 from canary.errors import InputError, ModelError
-from canary.models.base import Rows
+from canary.models.language_model import Rows
 from canary.models.loading import load
 
 FACTORY = """

@@ -17,7 +17,7 @@ from canary.corpus.canaries import generate
 from canary.errors import ModelError, NotFiniteError
 from canary.models.examining import believed, notes_on_model
 from canary.models.loading import load
-from canary.models.table import TableModel
+from canary.models.table_model import TableModel
 from canary.scoring.texts import score
 from canary.signals.text_measuring import measure_texts
 

@@ -16,7 +16,7 @@ from architectures import architecture
 from small_models import character_tokenizer
 
 from canary.models import conformance
-from canary.models.base import Rows
+from canary.models.language_model import Rows
 from canary.models.loading import load
 
 

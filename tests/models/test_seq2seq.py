@@ -13,7 +13,7 @@ from small_models import CHARACTERS, _spread, character_tokenizer
 import canary
 from canary.errors import InputError, ModelError, UnsupportedError
 from canary.models import conformance
-from canary.models.base import Children, Context, Nodes, Rows
+from canary.models.language_model import Children, Context, Nodes, Rows
 from canary.models.loading import load
 
 SOURCE = "the source text. 123"

@@ -12,7 +12,7 @@ from small_models import build
 
 import canary
 from canary.errors import ServerError, UnsupportedError
-from canary.models.base import Children, Context, Nodes
+from canary.models.language_model import Children, Context, Nodes
 from canary.models.served.wire import read_choice, read_json
 
 FORMAT = "abc {digit:2}"
@@ -106,7 +106,7 @@ def test_a_memorized_secret_is_proven_from_a_few_next_tokens(tmp_path):
     """One fill with most of the probability at each of its digits."""
     from small_models import CHARACTERS, character_tokenizer
 
-    from canary.models.table import TableModel
+    from canary.models.table_model import TableModel
     from canary.tokens.fast import as_tokenizer
 
     flat = np.full(45, -math.log(45))

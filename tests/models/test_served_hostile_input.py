@@ -13,7 +13,7 @@ from small_models import build, character_tokenizer
 
 import canary
 from canary.errors import CanaryError, ServerError
-from canary.models.base import Rows
+from canary.models.language_model import Rows
 from canary.models.served.endpoint import Endpoint
 
 ROWS = Rows.of([[1, 2, 3, 4]])

@@ -14,9 +14,9 @@ from small_models import build, character_tokenizer, table_model
 
 import canary
 from canary.errors import InputError, MissingExtraError, ModelError, ServerError
-from canary.models.base import Rows
+from canary.models.language_model import Rows
 from canary.models.served.endpoint import Endpoint
-from canary.models.served.texts import Texts
+from canary.models.served.token_texts import Texts
 from canary.tokens.fast import FastTokenizer
 
 

@@ -13,7 +13,7 @@ from small_models import build
 
 import canary
 from canary.errors import InputError, OutputError, ServerError
-from canary.models.base import Rows
+from canary.models.language_model import Rows
 from canary.models.served.parallel import in_parallel
 
 ROWS = Rows.of([[1, 2, a, b] for a in range(15) for b in range(10)])
@@ -84,7 +84,7 @@ def _interrupt_after(monkeypatch, count):
             left[0] -= 1
             yield outcome
 
-    monkeypatch.setattr("canary.models.served.asking.in_parallel", interrupted)
+    monkeypatch.setattr("canary.models.served.verified_cache.in_parallel", interrupted)
 
 
 def test_no_more_requests_than_allowed_are_sent(tmp_path):

@@ -12,9 +12,9 @@ from small_models import character_tokenizer
 
 from canary.errors import OutOfMemory
 from canary.models import shared_context
-from canary.models.base import Children, Context, Nodes
 from canary.models.forwards import CausalForward
 from canary.models.key_values import KeyValueWalker
+from canary.models.language_model import Children, Context, Nodes
 from canary.models.loading import load
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from small_models import build
 
 from canary.errors import OutOfMemory
-from canary.models.base import Children, Context, Nodes
-from canary.models.slots import NONE, Slots
+from canary.models.cache_slots import NONE, Slots
+from canary.models.language_model import Children, Context, Nodes
 
 
 def nodes(paths, handles=None) -> Nodes:

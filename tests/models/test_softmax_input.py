@@ -11,7 +11,7 @@ from small_models import CHARACTERS, causal_module, character_tokenizer, recurre
 
 import canary
 from canary.errors import InputError, ModelError
-from canary.models.base import Rows
+from canary.models.language_model import Rows
 from canary.models.loading import load
 from canary.statistics.softmaxed import softmaxed
 

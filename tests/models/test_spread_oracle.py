@@ -19,16 +19,16 @@ from canary.corpus.canaries import generate
 from canary.errors import ModelError, OutOfMemory, ServerError
 from canary.formats.format import Format
 from canary.models import conformance
-from canary.models.base import Children, Context, Rows, Spread
-from canary.models.dividing import divided, rows_below
-from canary.models.kept import KeptModel
-from canary.models.spread import spread_over
+from canary.models.language_model import Children, Context, Rows, Spread
+from canary.models.placement import divided, rows_below
+from canary.models.remote_model import spread_over
+from canary.models.remote_worker import KeptModel
 from canary.scoring.batcher import Batcher
 from canary.search.enumerate import enumerate_leaves
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
 from canary.workers.cluster import RayWorkers
-from canary.workers.keeping import Call, KeepingWorkers
+from canary.workers.ray_actors import Call, KeepingWorkers
 
 CODE = "T: {digit:3}."
 
@@ -236,7 +236,7 @@ def test_workers_with_another_model_are_refused(spread):
 
 
 def test_workers_with_other_software_are_refused(spread, monkeypatch):
-    monkeypatch.setattr("canary.models.kept.versions", lambda: {"python": "2.7"})
+    monkeypatch.setattr("canary.models.remote_worker.versions", lambda: {"python": "2.7"})
     with pytest.raises(ServerError, match="a worker has .*; install the same versions"):
         spread("lstm")
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from small_models import CHARACTERS, character_tokenizer
 
 from canary.errors import ModelError
-from canary.models.base import Rows
-from canary.models.table import TableModel
+from canary.models.language_model import Rows
+from canary.models.table_model import TableModel
 from canary.tokens.fast import as_tokenizer
 
 TOKENIZER = as_tokenizer(character_tokenizer())

@@ -18,7 +18,7 @@ from canary.models import torch_training
 from canary.models.torch_dropout import with_own_dropout
 from canary.models.torch_training import TorchTraining, trained_module
 from canary.models.training import TrainingTask
-from canary.workers.here import Here
+from canary.workers.local import Here
 
 X, Y = fleets.made(samples=90)
 SETTINGS = {

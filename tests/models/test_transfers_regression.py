@@ -10,7 +10,7 @@ import torch
 import transformers
 from small_models import CHARACTERS, character_tokenizer
 
-from canary.models.base import Children, Context, Nodes
+from canary.models.language_model import Children, Context, Nodes
 from canary.models.loading import load
 
 

@@ -35,7 +35,7 @@ from small_models import CHARACTERS, character_tokenizer, table_model
 
 import canary
 from canary.corpus.injection import inject_file
-from canary.corpus.slots import corpus_slots
+from canary.corpus.text_fields import corpus_slots
 
 CANARIES = canary.CanarySet.load("canaries.json")
 ONE = canary.CanarySet.load("one.json")

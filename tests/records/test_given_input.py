@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from canary.errors import InputError
-from canary.records.given import (
+from canary.records.validation import (
     check_running,
     function,
     of_kind,

@@ -11,9 +11,9 @@ import threading
 import pytest
 
 from canary.errors import OutputError
-from canary.records import parts
+from canary.records import partial_files as parts
 from canary.records.files import atomic_write, atomic_writer, check_writable
-from canary.records.parts import alone
+from canary.records.partial_files import alone
 
 WRITE_AND_WAIT = """
 import os, sys, time

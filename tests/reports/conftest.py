@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from drawing import figures
 
+from canary.audits.audit_result import Audit, CanaryResult, FormatResult
 from canary.audits.ranked import beside_importance
-from canary.audits.result import Audit, CanaryResult, FormatResult
 from canary.reports.html import render
+from canary.statistics.exposure_result import RANK, RANK_AND_DRAWS
 from canary.statistics.exposures import (
     exposure_by_bounds,
     exposure_by_bounds_and_draws,
@@ -25,7 +26,6 @@ from canary.statistics.extrapolation import exposure_by_skew_normal
 from canary.statistics.histogram import HistogramBuilder
 from canary.statistics.importance import ImportanceCount, RankCount, exposure_by_importance
 from canary.statistics.pvalues import fisher
-from canary.statistics.result import RANK, RANK_AND_DRAWS
 
 MODEL = {
     "name": "checkpoint-1200",

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canary.errors import InputError
-from canary.reports.comparing import Point, compare, front, median_of, points
+from canary.reports.comparison import Point, compare, front, median_of, points
 
 
 def point(loss, bits, *, bound=False, name="A"):

@@ -17,7 +17,7 @@ from html_pages import (
 )
 
 from canary.errors import InputError
-from canary.reports.comparing import compare
+from canary.reports.comparison import compare
 from canary.reports.comparison_html import render_comparison
 from canary.reports.html import report
 

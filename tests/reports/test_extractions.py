@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from canary.audits.audit_result import Audit
 from canary.audits.extraction import Candidate, Extraction
-from canary.audits.result import Audit
 from canary.reports.extractions import extraction_sentence, extraction_view
 from canary.reports.html import render
 

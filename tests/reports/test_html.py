@@ -19,7 +19,7 @@ from html_pages import (
 )
 
 import canary.reports.html
-from canary.audits.result import Audit
+from canary.audits.audit_result import Audit
 from canary.corpus.canaries import generate
 from canary.errors import OutputError, RecordError
 from canary.reports.html import render, report

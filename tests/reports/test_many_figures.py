@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 from canary import plot
 from canary.errors import InputError
-from canary.membership.across import evaluate_models
+from canary.membership.aggregate import evaluate_models
+from canary.membership.diagnostics import NullLosses, growth, null_losses, scatter
 from canary.membership.many import attack_models
-from canary.membership.studies import NullLosses, growth, null_losses, scatter
 from canary.reports.plotting import plot_file
 
 

@@ -9,7 +9,7 @@ import canary
 from canary.membership.evaluation import evaluate
 from canary.membership.survey import survey
 from canary.reports.membership_html import epsilon_sentence, membership_sentence, render
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 
 
 def classifier(seed, *, gap=0.3, bold=0.1, samples=2000):

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from canary.audits.resolution import COARSE, coarsest, spread_bits
-from canary.audits.result import (
+from canary.audits.audit_result import (
     Audit,
     CanaryResult,
     FormatResult,
@@ -18,6 +17,7 @@ from canary.audits.result import (
     median_bits,
     smallest_bits,
 )
+from canary.audits.resolution import COARSE, coarsest, spread_bits
 from canary.reports.sentences import UNLEARNED_95_BITS, answer, curve_verdict, strongest
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.extrapolation import SkewNormalFit

@@ -11,7 +11,7 @@ import torch
 from small_models import build
 
 from canary.errors import OutOfMemory
-from canary.models.base import Children, Context, Nodes, Rows
+from canary.models.language_model import Children, Context, Nodes, Rows
 from canary.scoring.batcher import Batcher
 from canary.scoring.samples import in_batches
 

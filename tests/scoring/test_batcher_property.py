@@ -13,7 +13,7 @@ from small_models import Cramped, build
 
 from canary.errors import InputError, ModelError, OutOfMemory
 from canary.formats.format import Format
-from canary.models.base import Children, Context, Nodes, Rows
+from canary.models.language_model import Children, Context, Nodes, Rows
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.texts import score
 from canary.scoring.tuner import BatchTuner

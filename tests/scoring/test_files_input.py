@@ -12,9 +12,9 @@ import pytest
 from small_models import build, table_model
 
 from canary.errors import CanaryError, CorpusError, InputError, ModelError, OutputError
-from canary.models.base import Rows
+from canary.models.language_model import Rows
 from canary.scoring import blocks, files, windows
-from canary.scoring.files import score_file
+from canary.scoring.score_job import score_file
 from canary.scoring.texts import score
 
 

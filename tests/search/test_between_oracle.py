@@ -9,10 +9,10 @@ import pytest
 from small_models import table_model
 
 from canary.formats.format import Format
-from canary.models.base import Children
+from canary.models.language_model import Children
 from canary.scoring.batcher import Batcher
-from canary.search.between import ranks_between
-from canary.search.pricing import price
+from canary.search.bounded_ranks import ranks_between
+from canary.search.row_pricing import price
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
 

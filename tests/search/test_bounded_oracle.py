@@ -16,15 +16,15 @@ from small_models import CHARACTERS, character_tokenizer
 
 from canary.audits.extracting import extract
 from canary.formats.format import Format
-from canary.models.base import Context
-from canary.models.table import TableModel
+from canary.models.language_model import Context
+from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
 from canary.scoring.texts import score
 from canary.search import bounded
 from canary.search.bounded import BoundedWalk
 from canary.search.bounds import most_leaves
 from canary.search.enumerate import leaf_costs
-from canary.search.importance import sample_nodes
+from canary.search.node_sampling import sample_nodes
 from canary.search.step import context_nats
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.search.census import Census
+from canary.search.rank_counter import Census
 
 
 def brute(costs, index, px, noise):

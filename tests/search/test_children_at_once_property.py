@@ -9,15 +9,15 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from canary.formats.format import Format
-from canary.models.base import Context
-from canary.models.table import TableModel
+from canary.models.language_model import Context
+from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
 from canary.search import enumerate as enumerating
 from canary.search import step as stepping
 from canary.search.bounded import BoundedWalk
 from canary.search.completion import complete
 from canary.search.enumerate import enumerate_leaves, leaf_costs
-from canary.search.importance import importance_sample
+from canary.search.node_sampling import importance_sample
 from canary.search.shortest import shortest_leaves
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer

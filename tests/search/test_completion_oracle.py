@@ -10,8 +10,8 @@ from walk_cases import FORMATS, Case, count_tokens, random_model
 
 from canary.audits.completing import completions
 from canary.formats.format import Format
-from canary.models.base import Context
-from canary.models.table import TableModel
+from canary.models.language_model import Context
+from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
 from canary.search.completion import complete
 from canary.tokens.candidates import CandidateEncoder

@@ -11,7 +11,7 @@ import pytest
 from small_models import build
 
 from canary.formats.format import Format
-from canary.models.base import Context, Rows
+from canary.models.language_model import Context, Rows
 from canary.scoring.batcher import Batcher, row_sums
 from canary.search.enumerate import enumerate_leaves, leaf_costs
 from canary.tokens.candidates import CandidateEncoder

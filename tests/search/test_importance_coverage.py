@@ -9,7 +9,7 @@ import pytest
 from synthetic_trees import HashedTree, SyntheticTree
 
 from canary.scoring.batcher import Batcher
-from canary.search.importance import importance_sample
+from canary.search.node_sampling import importance_sample
 
 SPREADS = (0.3, 1.0, 3.2)
 SHARES = (0.5, 0.1, 0.01, 0.001)

@@ -9,16 +9,16 @@ import pytest
 from small_models import CHARACTERS, character_tokenizer
 from walk_cases import FORMATS, random_model
 
+from canary.audits.audit_result import Audit
 from canary.audits.auditing import audit, exposure
 from canary.audits.completing import completions
 from canary.audits.extracting import extract
-from canary.audits.result import Audit
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import UnsupportedError
 from canary.formats.format import Format
-from canary.models.table import TableModel
+from canary.models.table_model import TableModel
 from canary.search.bounds import RankBounds, most_leaves
-from canary.tokens import product
+from canary.tokens import token_lattice as product
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tree import compile_tree

@@ -13,9 +13,9 @@ from canary.audits.extracting import extract
 from canary.corpus.canaries import CanarySet
 from canary.errors import ModelError
 from canary.formats.format import Format
-from canary.models.base import ROUNDING_NATS, Children, Expansion, ModelFacts, Nodes
 from canary.models.conformance import distributions_are_normalised
-from canary.models.table import TableModel
+from canary.models.language_model import ROUNDING_NATS, Children, Expansion, ModelFacts, Nodes
+from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
 from canary.search.bounds import tokens_below
 from canary.tokens.candidates import CandidateEncoder

@@ -10,8 +10,8 @@ from small_models import CHARACTERS, build, character_tokenizer
 from walk_cases import Case, cases, count_tokens
 
 from canary.formats.format import Format
-from canary.models.base import Context
-from canary.models.table import TableModel
+from canary.models.language_model import Context
+from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
 from canary.search.buckets import WIDTH_NATS, OpenNodes
 from canary.search.shortest import shortest_leaves

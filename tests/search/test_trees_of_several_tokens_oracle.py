@@ -11,7 +11,7 @@ from trained import KINDS, trained
 import canary
 from canary.audits.completing import completions
 from canary.formats.format import Format
-from canary.models.base import Context, Rows
+from canary.models.language_model import Context, Rows
 from canary.models.loading import load
 from canary.scoring.batcher import Batcher, row_sums
 from canary.search.enumerate import enumerate_leaves, leaf_costs
@@ -117,7 +117,7 @@ def test_ties_are_walked_once_each() -> None:
     from tokenizers import Tokenizer
     from tokenizers.models import Unigram
 
-    from canary.models.table import TableModel
+    from canary.models.table_model import TableModel
 
     pieces = [("<s>", 0.0), ("a", -1.0), ("b", -2.0), ("ab", -3.0), ("!", -1.0)]
     tokenizer = as_tokenizer(Tokenizer(Unigram(pieces, 0)))

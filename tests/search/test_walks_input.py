@@ -16,7 +16,7 @@ from canary.audits.extracting import extract
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import CanaryError, EstimationError, FormatError, InputError, ModelError
 from canary.formats.format import Format
-from canary.models.table import TableModel
+from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
 from canary.scoring.texts import score
 from canary.tokens.fast import as_tokenizer

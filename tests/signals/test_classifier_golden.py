@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from canary.signals.classifier import signals_of
+from canary.signals.class_signals import signals_of
 from canary.signals.definitions import SIGNALS
 
 LN = math.log
@@ -117,7 +117,7 @@ def test_logits_against_fifty_digits(spread):
 
 
 def test_threads_and_blocks_change_nothing():
-    from canary.signals.classifier import working
+    from canary.signals.class_signals import working
 
     rng = np.random.default_rng(0)
     logits, labels = rng.normal(0, 5, (5000, 80)), rng.integers(0, 80, 5000)

@@ -12,7 +12,7 @@ import pytest
 
 import canary
 from canary.errors import InputError
-from canary.signals import files
+from canary.signals import output_files as files
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(0, 3, (50, 3))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from canary.errors import InputError
-from canary.signals import files
+from canary.signals import output_files as files
 from canary.signals.measuring import measure
 
 

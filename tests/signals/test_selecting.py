@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from canary.errors import InputError
-from canary.signals.table import Origin, SignalTable
+from canary.signals.signal_table import Origin, SignalTable
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from texts_and_models import letters_model
 
 from canary.errors import RecordError
-from canary.models.table import TableModel
+from canary.models.table_model import TableModel
 from canary.signals import text_pricing
 from canary.signals.text_measuring import measure_texts
 

@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 from scipy.stats import gamma
 
 from canary.errors import EstimationError
+from canary.statistics.exposure_result import Exposure
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.importance import (
     ImportanceCount,
@@ -19,7 +20,6 @@ from canary.statistics.importance import (
     count_deviation,
     exposure_by_importance,
 )
-from canary.statistics.result import Exposure
 
 # A tree of nine nodes: the root, three below it, five below those.
 PARENTS = np.array([0, 0, 0, 0, 1, 1, 2, 2, 3])

@@ -7,8 +7,8 @@ import math
 
 import pytest
 
+from canary.statistics.exposure_result import Exposure
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
-from canary.statistics.result import Exposure
 
 FOUND = [
     *exposure_by_draws([1.0, 3.0], [2.0, 4.0], space_size=100),

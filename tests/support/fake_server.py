@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 
-from canary.models.base import Children, Context, Nodes, Rows
+from canary.models.language_model import Children, Context, Nodes, Rows
 
 
 @dataclass(frozen=True)

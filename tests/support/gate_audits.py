@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from canary.audits.audit_result import Audit, CanaryResult, FormatResult
 from canary.audits.combining import combined_p
 from canary.audits.extraction import Candidate, Extraction
-from canary.audits.result import Audit, CanaryResult, FormatResult
+from canary.statistics.exposure_result import ENUMERATION, UNIFORM_DRAWS
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.histogram import HistogramBuilder
-from canary.statistics.result import ENUMERATION, UNIFORM_DRAWS
 
 SIZE = 10**9
 TEXT = "The random number is {digit:9}"

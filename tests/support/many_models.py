@@ -9,7 +9,7 @@ import numpy as np
 import scipy.stats
 
 from canary.membership.matching import random_order
-from canary.signals.table import SignalTable
+from canary.signals.signal_table import SignalTable
 
 
 def table_of(loss, member, label=None, *, classes=3, **more):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from started import ORDINARY, OTHER, START, TEXT, tokenizer
 
-from canary.models.table import TableModel
+from canary.models.table_model import TableModel
 from canary.tokens.fast import as_tokenizer
 
 

@@ -85,7 +85,7 @@ def canaried(path: Path) -> None:
 def audited(path: Path) -> None:
     """A folder of an audit, with the scores of a test set beside it."""
     import canary
-    from canary.scoring.files import score_file
+    from canary.scoring.score_job import score_file
 
     path.mkdir()
     lay(path, "model", "canaries.json", "corpus.jsonl")

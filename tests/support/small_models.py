@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from canary.errors import OutOfMemory
-from canary.models.base import LanguageModel
+from canary.models.language_model import LanguageModel
 
 CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz ABCT.:-\n"
 
@@ -72,7 +72,7 @@ def causal_module(kind: str):
 
 
 def table_model(seed=5):
-    from canary.models.table import TableModel
+    from canary.models.table_model import TableModel
     from canary.tokens.fast import as_tokenizer
 
     rng = np.random.default_rng(seed)

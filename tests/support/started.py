@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from canary.audits.choosing import ORDINARY
-from canary.models.table import TableModel
+from canary.audits.start_search import ORDINARY
+from canary.models.table_model import TableModel
 from canary.tokens.fast import as_tokenizer
 
 START, OTHER = "<|endoftext|>", "<|other|>"

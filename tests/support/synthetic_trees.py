@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from canary.models.base import Children, Expansion, Memory, ModelFacts, Nodes
+from canary.models.language_model import Children, Expansion, Memory, ModelFacts, Nodes
 from canary.tokens.tree import LEAF, TokenTree
 
 EDGES = {

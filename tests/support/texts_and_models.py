@@ -37,7 +37,7 @@ def letters_model(*probs, start: str | None = None, pair: str | None = None, aft
 
     With a `pair` its probability is the fifth.
     """
-    from canary.models.table import TableModel
+    from canary.models.table_model import TableModel
 
     def row(shares):
         with np.errstate(divide="ignore"):
@@ -66,7 +66,7 @@ def trained_on(texts, *, order=4, start="\n"):
     """A model of characters that counts what follows what in some texts: it memorizes."""
     from small_models import CHARACTERS, character_tokenizer
 
-    from canary.models.table import TableModel
+    from canary.models.table_model import TableModel
     from canary.tokens.fast import as_tokenizer
 
     index = {character: number for number, character in enumerate(CHARACTERS)}

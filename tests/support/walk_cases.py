@@ -8,8 +8,8 @@ import numpy as np
 from small_models import CHARACTERS, character_tokenizer
 
 from canary.formats.format import Format
-from canary.models.base import Rows
-from canary.models.table import TableModel
+from canary.models.language_model import Rows
+from canary.models.table_model import TableModel
 from canary.scoring.batcher import row_sums
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer

@@ -11,7 +11,7 @@ from trained import trained
 
 import canary
 from canary.formats.format import Format
-from canary.models.table import TableModel
+from canary.models.table_model import TableModel
 from canary.plugins.monitor import ExposureMonitor
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer

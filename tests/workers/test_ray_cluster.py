@@ -11,7 +11,7 @@ from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, subsets
 from canary.models.torch_training import TorchTraining
 from canary.workers.cluster import RayWorkers
-from canary.workers.here import Here
+from canary.workers.local import Here
 
 pytestmark = [
     pytest.mark.cluster,

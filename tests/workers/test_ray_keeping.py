@@ -20,7 +20,7 @@ from canary.audits.extracting import extract
 from canary.corpus.canaries import generate
 from canary.errors import ModelError, ServerError
 from canary.formats.format import Format
-from canary.models.base import Rows
+from canary.models.language_model import Rows
 from canary.models.loading import load
 from canary.scoring.batcher import Batcher
 from canary.workers.cluster import RayWorkers

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.base import Context, FloatArray, Memory, ModelFacts, Rows, Walker
 from canary.models.by_scoring import RowWalker
-from canary.models.served.asking import Asking
-from canary.models.served.manner import Manner
-from canary.tokens.base import Tokenizer
+from canary.models.language_model import Context, FloatArray, Memory, ModelFacts, Rows, Walker
+from canary.models.served.request_format import Manner
+from canary.models.served.verified_cache import Asking
+from canary.tokens.tokenizer import Tokenizer
 
 __all__ = ["EchoedModel"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from canary.errors import InputError
-from canary.records.given import real_number, whole_number
+from canary.records.validation import real_number, whole_number
 
 __all__ = ["Endpoint", "is_url"]
 

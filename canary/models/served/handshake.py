@@ -26,13 +26,13 @@ import numpy as np
 from canary.errors import InputError, ServerError
 from canary.models.noise import EPSILON
 from canary.models.served.client import Client, RefusedError
-from canary.models.served.manner import Floats, Manner
 from canary.models.served.parallel import in_parallel
-from canary.models.served.texts import Texts, bare
+from canary.models.served.request_format import Floats, Manner
+from canary.models.served.token_texts import Texts, bare
 from canary.models.served.wire import PATH, check_sum, completion, read_choice
 from canary.records.fields import brief
 from canary.statistics.units import LN2
-from canary.tokens.base import Tokenizer
+from canary.tokens.tokenizer import Tokenizer
 
 __all__ = [
     "Agreed",

@@ -25,11 +25,11 @@ from canary.models.served.handshake import (
     Probe,
     other_tokenizer,
 )
-from canary.models.served.manner import Floats, Manner, least_told
-from canary.models.served.texts import Texts, bare
+from canary.models.served.request_format import Floats, Manner, least_told
+from canary.models.served.token_texts import Texts, bare
 from canary.models.served.wire import PATH, check_sum, completion
 from canary.statistics.units import LN2
-from canary.tokens.base import Tokenizer
+from canary.tokens.tokenizer import Tokenizer
 
 __all__ = ["agree_on_next", "distance", "log_probs_of", "read_next"]
 

@@ -1,0 +1,304 @@
+"""What stands before each candidate, why, and whether another choice would say more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from canary.records.fields import from_fields
+from canary.records.validation import AUTO
+from canary.statistics.numbers import plural
+from canary.tokens.starts import shell_word, shown_before, shown_start, start_flag
+
+__all__ = ["RivalStart", "StartChoice", "TriedStart"]
+
+Why = Literal["asked", "tokenizer", "alone", "evidence", "unpriced"]
+
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True)
+class TriedStart:
+    """A start token that was tried, with its evidence.
+
+    Parameters
+    ----------
+    token : str or None
+        None for nothing.
+    later_bits : float or None
+        Bits of the texts after the first token of each, summed. None where it was not
+        priced: a server cannot be asked for it, or two texts spoke against it.
+    first_bits : float or None
+        Bits of the first tokens, which have none after nothing.
+    likely : bool
+        False where the first tokens cost as much as if each token of the vocabulary were
+        as likely: then the model never began a text there.
+    contender : bool
+        Whether the texts leave open that it is better than the one that was chosen.
+    """
+
+    token: str | None
+    later_bits: float | None
+    first_bits: float | None
+    likely: bool
+    contender: bool = False
+
+
+@dataclass(frozen=True)
+class RivalStart:
+    """A start token after which canaries look more exposed than after the chosen one.
+
+    Parameters
+    ----------
+    token : str or None
+        None for nothing.
+    repetitions : int or None
+        Of the canaries of which that holds; None for all injected ones together.
+    bits, chosen_bits : float
+        Their median exposure after it and after the chosen one, off a curve fitted to a
+        few uniform draws: rough numbers.
+    p_value : float
+        Fisher's, after it.
+    context : str
+        Text between it and each candidate.
+    bare : bool
+        Whether the context of the audit was left out.
+    """
+
+    token: str | None
+    repetitions: int | None
+    bits: float
+    chosen_bits: float
+    p_value: float
+    context: str = ""
+    bare: bool = False
+
+    @property
+    def flag(self) -> str:
+        """The options of the command line that put it before each candidate."""
+        more = f" --context {shell_word(self.context)}" if self.context else ""
+        return start_flag(self.token) + more + " and no --context" * self.bare
+
+    @property
+    def shown(self) -> str:
+        """It, as messages name it."""
+        return shown_before(self.token, self.context, bare=self.bare)
+
+    def sentence(self, chosen: str | None) -> str:
+        """What it would change, in words."""
+        which = "the injected canaries"
+        if self.repetitions is not None:
+            which = f"canaries with {plural(self.repetitions, 'copy', 'copies')}"
+        return (
+            f"priced after {self.shown}, {which} have a median exposure of about "
+            f"{self.bits:.1f} bits, and after {shown_start(chosen)} of about "
+            f"{self.chosen_bits:.1f}"
+        )
+
+
+@dataclass(frozen=True)
+class StartChoice:
+    """What stands before each candidate, and why.
+
+    Parameters
+    ----------
+    token : str or None
+        The start token; None for nothing but what the tokenizer itself puts there.
+    why : str
+        ``"asked"``; ``"tokenizer"``: it puts `own` before each text itself; ``"alone"``: there
+        is nothing else to choose from; ``"evidence"``: `tried` speaks for it; ``"unpriced"``:
+        there was no evidence to be had, so that it is not known.
+    own : str
+        What the tokenizer itself puts before a text; empty if it puts nothing there.
+    context : bool
+        Whether a text stands before each candidate.
+    texts : int
+        How many texts the evidence is of.
+    tried : tuple of TriedStart
+        Every start token that was looked at, the likely ones first.
+    rivals : tuple of RivalStart
+        Those that would change what the audit says. They chose nothing.
+    compared : tuple of str
+        What else injected canaries were priced after, as messages name it.
+    """
+
+    token: str | None
+    why: Why
+    own: str = ""
+    context: bool = False
+    texts: int = 0
+    tried: tuple[TriedStart, ...] = ()
+    rivals: tuple[RivalStart, ...] = ()
+    compared: tuple[str, ...] = ()
+
+    @property
+    def settled(self) -> bool:
+        """Whether numbers below it can pass for low ones."""
+        return self.why != "unpriced" and not self.rivals
+
+    @property
+    def flag(self) -> str:
+        """The option of the command line that fixes it."""
+        return start_flag(self.token)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the numbers must know of it."""
+        return tuple(filter(None, (self._why_note(), self._rival_note())))
+
+    @property
+    def cure(self) -> str:
+        """How the choice is settled by whoever knows the training."""
+        others = " or ".join(dict.fromkeys(rival.flag for rival in self.rivals))
+        told = f"audit again with {others or '--start-token TOKEN'} if training put that there"
+        if not self.context:
+            told += f", or with {_CONTEXT}"
+        if not self.rivals:
+            return f"{told}, or with {self.flag} if it put {shown_start(self.token)} there"
+        return (
+            f"{told}. If it put {shown_start(self.token)} there, the canaries were learned all "
+            "the same; canary check --undecided pass accepts that"
+        )
+
+    def _why_note(self) -> str:
+        bare = self.token is None and not self.own and not self.context
+        if self.why == "tokenizer":
+            return f"Each candidate was priced after {self.own}, which the tokenizer puts there."
+        if self.why == "asked":
+            return f"{_NOTHING_ASKED if bare else self._named_note()}{self._compared_note()}"
+        if self.why == "alone":
+            return _NOTHING_ELSE if bare else ""
+        after = f"Each candidate was priced after {shown_start(self.token)}"
+        if self.token is None:
+            after = "No start token was put before each candidate"
+        if self.why == "unpriced":
+            return (
+                f"{after}, since what training put before each text could not be found out. "
+                f"{_SAY_SO}"
+            )
+        why = "after which text without secrets is most likely"
+        if self.token is None:
+            why = "since text without secrets is most likely with nothing before it"
+        elif self._is_dearer():
+            why = "after which text without secrets is about as likely as after anything else"
+        return (
+            f"{after}, {why} ({self._evidence()}). If training put something else before each "
+            "text, name it with --start-token, or a longer text with --context; lines of the "
+            "corpus without canaries (--start-texts FILE) choose better. To keep this choice in "
+            f"later audits, give {self.flag}."
+        )
+
+    def _is_dearer(self) -> bool:
+        """Whether the texts cost more after the chosen token than after another likely one."""
+        costs = {t.token: t.later_bits or 0.0 for t in self.tried if t.likely}
+        return costs.get(self.token, 0.0) > min(costs.values(), default=0.0)
+
+    def _named_note(self) -> str:
+        if self.token is None:
+            return ""
+        told = f"Each candidate was priced after {shown_start(self.token)}, as was asked."
+        if self.rivals or self.compared:
+            return told
+        return (
+            f"{told} Nothing checked that training put it there; if it did not, the numbers may "
+            "be too low."
+        )
+
+    def _compared_note(self) -> str:
+        """What the canaries say of a start token that was named."""
+        if self.rivals or not self.compared:
+            return ""
+        return (
+            " The canaries do not look more exposed after "
+            f"{' or '.join(_few(list(self.compared)))}. That does not prove it right: if other "
+            "text came before them in training, the numbers may be too low."
+        )
+
+    def _evidence(self) -> str:
+        """The bits of all that were tried, in words."""
+        mine = next(each for each in self.tried if each.token == self.token)
+        costs = [
+            f"{each.later_bits or 0.0:,.1f} after {shown_start(each.token)}"
+            for each in (mine, *self.tried)
+            if each.likely and (each is mine or each.token != self.token)
+        ]
+        costs = _few(list(dict.fromkeys(costs)))
+        unlikely = [
+            shown_start(each.token)
+            for each in self.tried
+            if not each.likely and each.later_bits is not None
+        ]
+        told = f"the bits of {plural(self.texts, 'text')}, fewer are likelier: {', '.join(costs)}"
+        if unlikely:
+            told += f"; the model gave no sign that texts begin after {', '.join(_few(unlikely))}"
+        return told
+
+    def _rival_note(self) -> str:
+        if not self.rivals:
+            return ""
+        told = "; ".join(rival.sentence(self.token) for rival in self.rivals[:2])
+        return (
+            f"The result depends on the start token or the context: {told}. To settle it, "
+            f"{self.cure}."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The choice as plain data."""
+        return {
+            **asdict(self),
+            "compared": list(self.compared),
+            "tried": [asdict(t) for t in self.tried],
+            "rivals": [asdict(r) for r in self.rivals],
+            "settled": self.settled,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> StartChoice:
+        """The inverse of `to_dict`; a KeyError, TypeError or ValueError says what does not fit."""
+        kept = {name: value for name, value in dict(data).items() if name != "settled"}
+        found = from_fields(
+            cls,
+            {
+                **kept,
+                "tried": tuple(from_fields(TriedStart, each) for each in data["tried"]),
+                "rivals": tuple(from_fields(RivalStart, each) for each in data["rivals"]),
+                "compared": tuple(data.get("compared", ())),
+            },
+        )
+        if not all(isinstance(each, str) for each in found.compared):
+            raise TypeError("what was compared must be texts")
+        flags = [found.context, *(rival.bare for rival in found.rivals)]
+        flags += [f for t in found.tried for f in (t.likely, t.contender)]
+        if not all(isinstance(flag, bool) for flag in flags):
+            raise TypeError("context, likely and contender must be true or false")
+        if found.why not in get_args(Why):
+            raise ValueError("a start token was chosen for no known reason")
+        if found.why == "evidence" and found.token not in {t.token for t in found.tried}:
+            raise ValueError("the start token is none of those that were tried")
+        return found
+
+
+_CONTEXT = (
+    "--context TEXT if longer text came before the canary (a chat template up to the canary, "
+    "a heading)"
+)
+_SAY_SO = (
+    "If training put a token there (an end-of-text token, a newline), the numbers may be too "
+    f"low: name it with --start-token, or fix nothing with {start_flag(None)}."
+)
+_NOTHING_ASKED = (
+    "No start token was put before each candidate, as was asked, so the first token of each was "
+    "not counted and the rest was priced as if nothing came before. If training put a token "
+    "before each text (an end-of-text token, a newline), the numbers may be too low: audit with "
+    f"that start token, or with --start-token {AUTO} to have it found."
+)
+_NOTHING_ELSE = (
+    "No start token was put before each candidate: the tokenizer has neither special tokens nor "
+    "a newline token. If training put another token before each text, name it with --start-token."
+)
+
+
+def _few(words: list[str]) -> list[str]:
+    more = len(words) - _MOST_NAMED
+    return [*words[:_MOST_NAMED], f"{more} more"] if more > 0 else words

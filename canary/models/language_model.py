@@ -1,0 +1,448 @@
+"""The seam to anything that assigns probabilities to token sequences.
+
+numpy crosses this seam; torch stays below it, so that walks and estimators are tested
+without a neural network. An adapter implements `LanguageModel`; the walks reach it only
+through `canary.scoring`'s batcher.
+
+Log-probabilities are natural logarithms (nats) here; bits appear at the edge of the
+package. Adapters compute logits and log-softmax in float32, callers sum in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from types import TracebackType
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import InputError
+from canary.statistics.units import LN2
+from canary.tokens.tokenizer import Tokenizer
+
+__all__ = [
+    "ROUNDING_NATS",
+    "Children",
+    "Context",
+    "Expansion",
+    "FloatArray",
+    "IntArray",
+    "LanguageModel",
+    "Memory",
+    "ModelFacts",
+    "Moments",
+    "Nodes",
+    "Rows",
+    "Spread",
+    "TellsMoments",
+    "TellsQueries",
+    "Walker",
+    "most_queries",
+]
+
+ROUNDING_NATS = 1e-4
+"""So far above 0 may rounding bring a log-probability, or the log of a sum of probabilities.
+
+A log-softmax in float32 rounds its normaliser: by 6e-5 nats at most for logits of up to 2,048.
+"""
+
+_MEASURED_TOKENS = 24
+
+IntArray = NDArray[np.int64] | NDArray[np.int32]
+FloatArray = NDArray[np.float64] | NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """The fixed tokens before the first token that depends on the fill.
+
+    Parameters
+    ----------
+    ids : int32 array of shape (p,)
+        Start tokens, preceding text and the beginning of the format. Never empty: a
+        model needs something to condition on (`--start-token`).
+    source : int32 array of shape (s,), optional
+        What a sequence-to-sequence model reads.
+    """
+
+    ids: IntArray
+    source: IntArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Token sequences to score, end to end in one flat array.
+
+    Parameters
+    ----------
+    ids : int32 array of shape (total,)
+    offsets : int64 array of shape (n + 1,)
+        Row ``i`` is ``ids[offsets[i]:offsets[i + 1]]``.
+    start : int64 array of shape (n,)
+        Scoring starts at this position of each row; at least 1, since the first token
+        has no value.
+    """
+
+    ids: IntArray
+    offsets: IntArray
+    start: IntArray
+
+    @classmethod
+    def of(cls, sequences: Sequence[Sequence[int]], start: int | Sequence[int] = 1) -> Rows:
+        """Rows from Python sequences; `start` is shared or one per row."""
+        lengths = np.fromiter((len(ids) for ids in sequences), np.int64, len(sequences))
+        offsets = np.zeros(len(sequences) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        flat = np.fromiter((t for ids in sequences for t in ids), np.int32, int(offsets[-1]))
+        given = np.asarray(start, np.int64)
+        if given.shape not in ((), lengths.shape):
+            raise InputError(
+                f"{given.size} starts were given for {len(lengths)} rows",
+                cure="give one for all rows, or one for each",
+            )
+        starts = np.broadcast_to(given, lengths.shape)
+        return cls(flat, offsets, np.ascontiguousarray(starts))
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of tokens of each row."""
+        return np.diff(self.offsets)
+
+    @property
+    def scored(self) -> NDArray[np.int64]:
+        """Number of scored tokens of each row."""
+        scored: NDArray[np.int64] = np.maximum(self.lengths - self.start, 0)
+        return scored
+
+    def take(self, order: IntArray) -> Rows:
+        """The rows at the positions `order`, in that order."""
+        lengths = self.lengths[order]
+        offsets = np.zeros(len(order) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+        return Rows(
+            self.ids[np.repeat(self.offsets[:-1][order], lengths) + within],
+            offsets,
+            self.start[order],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Scored tokens beside the distributions that they were drawn from, in nats.
+
+    Parameters
+    ----------
+    log_probs : float32 array of shape (sum of scored,)
+        Of the scored tokens, flat.
+    means, deviations : float32 arrays of the same shape
+        Mean and standard deviation of the log-probability of the next token at each of their
+        places, where it is drawn from the model: ``mean = sum_v p_v log p_v`` over the
+        vocabulary, and ``deviation**2 = sum_v p_v (log p_v - mean)**2``. ``0 log 0`` is 0.
+    """
+
+    log_probs: FloatArray
+    means: FloatArray
+    deviations: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """Prefixes of token choices below a context.
+
+    Parameters
+    ----------
+    paths : int32 array of shape (n, d)
+        Token choices below the context, right-padded (with any valid token).
+    lengths : int64 array of shape (n,)
+        Number of tokens of each path; 0 is the root.
+    priced : int64 array of shape (n,)
+        How many tokens of the path already have their cost. The log-probabilities of
+        the others come back as `Expansion.path_log_probs`.
+    handles : int64 array of shape (n,)
+        Handle of the longest held proper ancestor, -1 if none.
+    """
+
+    paths: IntArray
+    lengths: IntArray
+    priced: IntArray
+    handles: IntArray
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, part: slice) -> Nodes:
+        return Nodes(self.paths[part], self.lengths[part], self.priced[part], self.handles[part])
+
+
+@dataclass(frozen=True, eq=False)
+class Children:
+    """Which next tokens are wanted below a batch of nodes.
+
+    Parameters
+    ----------
+    tokens : int32 array
+        The union of the batch's children, of shape (k,), the same for every node; or,
+        with `offsets`, each node's own children end to end.
+    offsets : int64 array of shape (n + 1,), optional
+        Node ``i`` has the children ``tokens[offsets[i]:offsets[i + 1]]``.
+    """
+
+    tokens: IntArray
+    offsets: IntArray | None = None
+
+    def places(self, nodes: IntArray) -> NDArray[np.int64]:
+        """Positions in `tokens` of the children of some nodes, where each node has its own."""
+        assert self.offsets is not None
+        counts = np.diff(self.offsets)[nodes]
+        starts = np.repeat(self.offsets[:-1][nodes] - (np.cumsum(counts) - counts), counts)
+        places: NDArray[np.int64] = starts + np.arange(len(starts))
+        return places
+
+    def take(self, nodes: IntArray) -> Children:
+        """The children of some nodes of the batch."""
+        if self.offsets is None:
+            return self
+        offsets = np.zeros(len(nodes) + 1, np.int64)
+        np.cumsum(np.diff(self.offsets)[nodes], out=offsets[1:])
+        return Children(self.tokens[self.places(nodes)], offsets)
+
+    def part(self, start: int, stop: int) -> Children:
+        """The children of the nodes ``start:stop`` of the batch."""
+        if self.offsets is None:
+            return self
+        offsets = self.offsets[start : stop + 1]
+        return Children(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """What a model says about the children of a batch of nodes.
+
+    Parameters
+    ----------
+    path_log_probs : float64 array of shape (n,)
+        Nats: sum over the tokens between `Nodes.priced` and the end of each path.
+    log_probs : float32 array
+        Nats, of shape (n, k) for a union of children, flat for `Children.offsets`;
+        normalised over the whole vocabulary, to within `ROUNDING_NATS`.
+    handles : int64 array of shape (n,)
+        Handles of the nodes themselves; -1 where the state was not kept.
+    queries : int
+        Tokens computed below the context.
+    exact : bool array of the shape of `log_probs`, optional
+        False marks an upper bound on the probability; None means all exact.
+    """
+
+    path_log_probs: NDArray[np.float64]
+    log_probs: FloatArray
+    handles: NDArray[np.int64]
+    queries: int
+    exact: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the batcher plans with.
+
+    Parameters
+    ----------
+    free_bytes : int
+        Memory that a batch or a walk may take.
+    bytes_per_held_token : int
+        Size of the state that a walker keeps for one held node.
+    """
+
+    free_bytes: int
+    bytes_per_held_token: int
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What must be known about a model to read, defend and recompute its numbers.
+
+    Parameters
+    ----------
+    name : str
+        What the model was loaded from, without the folders above it.
+    vocabulary : int
+        Number of tokens over which the model normalises.
+    length_limit : int or None
+        Longest sequence that it takes; None if it has none.
+    dtype, attention, device : str
+        How it computes.
+    fingerprint : str
+        SHA-256 of its parameters.
+    noise_bits_per_token : float
+        Measured at load: how far the log-probability of a token moves with the batch
+        size and between cached and whole-row computation, as `noise_bits` uses it.
+    capabilities : tuple of str
+        ``"score"``, ``"expand"``, ``"reuse"`` (states are reused below a context),
+        ``"share"`` (all rows attend to one copy of the context's).
+    """
+
+    name: str
+    vocabulary: int
+    length_limit: int | None
+    dtype: str
+    attention: str
+    device: str
+    fingerprint: str
+    noise_bits_per_token: float
+    capabilities: tuple[str, ...] = field(default=("score", "expand"))
+
+    def noise_bits(self, tokens: int) -> float:
+        """Noise of the log-perplexity of a whole candidate of `tokens` tokens, in bits.
+
+        It is measured on sums over 24 tokens. Errors of single tokens partly cancel, so
+        shorter candidates are given the noise of 24, and longer ones one that grows with
+        their tokens.
+        """
+        return self.noise_bits_per_token * max(tokens, _MEASURED_TOKENS)
+
+    @property
+    def excess_nats(self) -> float:
+        """By how much the log of the sum of a node's next-token probabilities may exceed 0.
+
+        Rounding, and noise where no states are reused: each child may then be a row of its own.
+        """
+        return ROUNDING_NATS + self._noise_of_rows(1) * LN2
+
+    def excess_bits(self, tokens: int) -> float:
+        """The same of all candidates below a node, of at most `tokens` tokens each, in bits.
+
+        Sums multiply along a path, so what each token may add is added up.
+        """
+        return tokens * ROUNDING_NATS / LN2 + self._noise_of_rows(tokens)
+
+    def _noise_of_rows(self, tokens: int) -> float:
+        return 0.0 if "reuse" in self.capabilities else self.noise_bits(tokens)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts as plain data."""
+        return {**asdict(self), "capabilities": list(self.capabilities)}
+
+
+class Walker(Protocol):
+    """A model below one context: expands nodes and holds their states.
+
+    A context manager; leaving it frees what it holds.
+    """
+
+    @property
+    def context_log_probs(self) -> FloatArray:
+        """Log-probabilities of the context's tokens after its first, shape (p - 1,), nats."""
+        ...
+
+    @property
+    def room(self) -> int:
+        """How many more nodes can be held."""
+        ...
+
+    def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
+        """Log-probabilities of the children of `nodes`.
+
+        A handle that is -1, stale, or of a state longer than `Nodes.priced` is not used:
+        the missing states are recomputed from the path, those shared within the batch
+        once, and counted as queries. With `keep` the states of the nodes are held as far
+        as `room` goes. An `expand` that raises has taken no handles.
+        """
+        ...
+
+    def release(self, handles: IntArray) -> None:
+        """Let go of states; -1 and stale handles are ignored."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+@runtime_checkable
+class TellsQueries(Protocol):
+    """A walker that does not always stand on the states it is given, and says what that costs."""
+
+    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> NDArray[np.int64]:
+        """Queries that each node costs at most where these, or the first of them, are expanded.
+
+        `held` tokens of each path have a state at the node's handle, 0 without one, and
+        `degrees` are the numbers of children; all of shape (n,). A walker without this
+        method costs ``lengths - held``.
+        """
+        ...
+
+
+def most_queries(
+    walker: Walker, nodes: Nodes, held: IntArray, degrees: IntArray
+) -> NDArray[np.int64]:
+    """What each node costs at most, as `TellsQueries` says; shape (n,)."""
+    if isinstance(walker, TellsQueries):
+        return walker.most_queries(nodes, held, degrees)
+    return np.asarray(nodes.lengths, np.int64) - held
+
+
+class LanguageModel(Protocol):
+    """Anything that assigns probabilities to the next token."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that the model was trained with."""
+        ...
+
+    @property
+    def facts(self) -> ModelFacts:
+        """Vocabulary, limits, dtype, fingerprint, noise, capabilities."""
+        ...
+
+    def score(self, rows: Rows) -> FloatArray:
+        """Log-probability of each scored token, flat, in nats, shape (sum of scored,)."""
+        ...
+
+    def open(self, context: Context, *, memory_bytes: int) -> Walker:
+        """A walker below `context` that holds states within `memory_bytes`."""
+        ...
+
+    def memory(self) -> Memory:
+        """Free bytes, and bytes per held token."""
+        ...
+
+
+@runtime_checkable
+class TellsMoments(Protocol):
+    """A model that also says how surprising any next token would have been.
+
+    The distributions stay where they are computed: three numbers for each scored token
+    come out, whatever the vocabulary.
+    """
+
+    def moments(self, rows: Rows) -> Moments:
+        """What `LanguageModel.score` gives, with the moments at each place."""
+        ...
+
+
+@runtime_checkable
+class Spread(Protocol):
+    """A model that is kept several times, so that as many batches are computed at once."""
+
+    @property
+    def workers(self) -> int:
+        """How many times it is kept."""
+        ...
+
+    def score_each(self, batches: Sequence[Rows]) -> list[FloatArray]:
+        """What `LanguageModel.score` gives for each batch, each computed as it is."""
+        ...
+
+    def moments_each(self, batches: Sequence[Rows]) -> list[Moments]:
+        """What `TellsMoments.moments` gives, likewise, if the model tells it."""
+        ...

@@ -1,0 +1,390 @@
+"""A model that workers of a cluster keep, behind the seam of a model in this process.
+
+Batches of rows go to whichever worker is free, each whole, so that the numbers are those of
+the same batches here. The nodes of a walk go where their states are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import ServerError
+from canary.models.cache_slots import NONE, Slots
+from canary.models.language_model import (
+    Children,
+    Context,
+    Expansion,
+    FloatArray,
+    IntArray,
+    Memory,
+    ModelFacts,
+    Moments,
+    Nodes,
+    Rows,
+)
+from canary.models.placement import divided, rows_below
+from canary.models.state_cache import assembled
+from canary.records.versions import versions
+from canary.tokens.tokenizer import Tokenizer
+from canary.workers.ray_actors import Call, KeepingWorkers
+
+if TYPE_CHECKING:
+    from canary.workers.cluster import RayWorkers
+
+__all__ = ["SpreadModel", "spread_model", "spread_over"]
+
+Ints = NDArray[np.int64]
+
+
+class SpreadModel:
+    """A model behind the seam that is computed by workers.
+
+    A context manager; leaving it ends the workers, as does the end of the process.
+
+    Parameters
+    ----------
+    workers : KeepingWorkers
+        Each keeps a `canary.models.remote_worker.KeptModel`.
+    tokenizer : Tokenizer
+        Of the same model, in this process.
+    facts : ModelFacts
+    sharing : sequence of int
+        How many workers share the memory that each has.
+    """
+
+    def __init__(
+        self,
+        workers: KeepingWorkers,
+        tokenizer: Tokenizer,
+        facts: ModelFacts,
+        sharing: Sequence[int],
+    ) -> None:
+        self._workers, self.tokenizer, self.facts = workers, tokenizer, facts
+        self._sharing = sharing
+        self._walkers = itertools.count()
+
+    @property
+    def workers(self) -> int:
+        """How many workers keep it."""
+        return self._workers.count
+
+    def score(self, rows: Rows) -> FloatArray:
+        """See `canary.models.language_model.LanguageModel.score`."""
+        return self.score_each([rows])[0]
+
+    def score_each(self, batches: Sequence[Rows]) -> list[FloatArray]:
+        """See `canary.models.language_model.Spread.score_each`."""
+        return self._workers.ask([Call("score", vars(rows)) for rows in batches])
+
+    def moments_each(self, batches: Sequence[Rows]) -> list[Moments]:
+        """See `canary.models.language_model.Spread.moments_each`."""
+        return [
+            Moments(*found)
+            for found in self._workers.ask([Call("moments", vars(rows)) for rows in batches])
+        ]
+
+    def open(self, context: Context, *, memory_bytes: int) -> SpreadWalker:
+        """A walker at every worker, with an equal part of `memory_bytes` each."""
+        opening = {"context": vars(context), "memory_bytes": memory_bytes // self.workers}
+        return SpreadWalker(self._workers, next(self._walkers), opening)
+
+    def memory(self) -> Memory:
+        """Of all workers together, as if each had as little as the one that has least."""
+        found = _of_all(self._workers, "memory")
+        least = min(free // n for (free, _), n in zip(found, self._sharing, strict=True))
+        return Memory(self.workers * least, max(held for _, held in found))
+
+    def close(self) -> None:
+        """End the workers."""
+        self._workers.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _TellingModel(SpreadModel):
+    """One that tells moments."""
+
+    def moments(self, rows: Rows) -> Moments:
+        """See `canary.models.language_model.TellsMoments`."""
+        return self.moments_each([rows])[0]
+
+
+def spread_model(workers: RayWorkers, tokenizer: Tokenizer, about: dict[str, Any]) -> SpreadModel:
+    """The model that `about` describes, loaded by each of the workers.
+
+    Parameters
+    ----------
+    workers : RayWorkers
+    tokenizer : Tokenizer
+    about : dict
+        Plain data: the arguments of `canary.models.remote_worker.keep`.
+
+    Raises
+    ------
+    MissingExtraError
+        If Ray is not installed.
+    ServerError
+        If the cluster cannot be reached, has too little room, or cannot hold one model.
+    ModelError
+        If a worker cannot load it.
+    """
+    from canary.models.remote_worker import keep
+
+    kept = KeepingWorkers(workers, keep, about)
+    try:
+        return spread_over(kept, tokenizer)
+    except BaseException:
+        kept.close()
+        raise
+
+
+def spread_over(workers: KeepingWorkers, tokenizer: Tokenizer) -> SpreadModel:
+    """The model that all of some workers keep.
+
+    Raises
+    ------
+    ServerError
+        If the workers have different models, or other versions of the software than this
+        process.
+    """
+    found = _of_all(workers, "about")
+    _check_versions([one["versions"] for one in found])
+    facts = _facts([one["facts"] for one in found])
+    hardware = [one["hardware"] for one in found]
+    kind = _TellingModel if found[0]["moments"] else SpreadModel
+    return kind(workers, tokenizer, facts, [hardware.count(one) for one in hardware])
+
+
+def _of_all(workers: KeepingWorkers, method: str) -> list[Any]:
+    return workers.ask([Call(method, to=worker) for worker in range(workers.count)])
+
+
+class SpreadWalker:
+    """A walker below one context at each worker, behind the seam of one.
+
+    Parameters
+    ----------
+    workers : KeepingWorkers
+    number : int
+        Of this walker among those of the model.
+    opening : dict
+        Context and memory, with which a worker opens its own.
+
+    Notes
+    -----
+    Queries are those that one walker would take which holds all states: a node whose state
+    is held costs one for each token below that, also where the state was lost with its
+    worker, or the node given to another, and is computed again.
+    """
+
+    def __init__(self, workers: KeepingWorkers, number: int, opening: dict[str, Any]) -> None:
+        self._workers, self._number, self._opening = workers, number, opening
+        k = workers.count
+        found = workers.ask([self._call("open", worker, "", **opening) for worker in range(k)])
+        self.context_log_probs: FloatArray = found[0]["context_log_probs"]
+        self._tells = bool(found[0]["tells"])
+        self._incarnations: list[str] = [one["incarnation"] for one in found]
+        self._rooms: Ints = np.array([one["room"] for one in found], np.int64)
+        self._released: list[list[Ints]] = [[] for _ in range(k)]
+        # Which worker has the state of each slot (NONE: none any more), and its handle there.
+        self._slots = Slots(max(int(self._rooms.sum()), 1))
+        self._worker, self._handle = np.full((2, self._slots.capacity), NONE, np.int64)
+
+    @property
+    def room(self) -> int:
+        """How many more nodes can be held."""
+        due = [worker for worker, parts in enumerate(self._released) if parts]
+        calls = [
+            self._call("release", worker, self._incarnations[worker], released=self._taken(worker))
+            for worker in due
+        ]
+        for worker, found in zip(due, self._asked(due, calls), strict=True):
+            if found is not None:
+                self._rooms[worker] = found["room"]
+        return int(self._rooms.sum())
+
+    def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
+        """See `canary.models.language_model.Walker.expand`."""
+        lengths = np.asarray(nodes.lengths, np.int64)
+        slots = self._standing(nodes, lengths)
+        stands = slots != NONE
+        at = np.where(stands, slots, 0)
+        before = np.where(stands, self._worker[at], NONE)
+        to = divided(before, self._rooms)
+        handles = np.where(to == before, self._handle[at], NONE)
+        parts = [np.flatnonzero(to == worker) for worker in range(self._workers.count)]
+        asked = [worker for worker, part in enumerate(parts) if len(part)]
+        calls = [
+            self._expanding(worker, nodes, handles, parts[worker], tokens, keep=keep)
+            for worker in asked
+        ]
+        found = self._asked(asked, calls)
+        lost = [
+            one["incarnation"] != self._incarnations[worker]
+            for worker, one in zip(asked, found, strict=True)
+        ]
+        for worker, one in zip(asked, found, strict=True):
+            self._rooms[worker] = one["room"]
+            if one["incarnation"] != self._incarnations[worker]:
+                self._lose(worker, one["incarnation"])
+        path, held, queries = np.zeros(len(nodes)), np.full(len(nodes), NONE, np.int64), 0
+        priced = []
+        for worker, one, anew in zip(asked, found, lost, strict=True):
+            part = parts[worker]
+            path[part] = one["path_log_probs"]
+            priced.append((part, one["log_probs"]))
+            held[part] = self._kept(worker, one["handles"], lengths[part])
+            own = part[stands[part]]
+            if anew or (before[own] != worker).any():
+                depths = self._slots.depth[slots[own]]
+                other = part[~stands[part]]
+                queries += int((lengths[own] - depths).sum())
+                queries += rows_below(np.asarray(nodes.paths)[other], lengths[other])
+            else:
+                queries += one["queries"]
+        return Expansion(path, assembled(priced, len(nodes), tokens), held, queries)
+
+    def release(self, handles: IntArray) -> None:
+        """Let go of states; -1 and stale handles are ignored."""
+        slots = self._slots.resolve(np.unique(np.asarray(handles, np.int64)))
+        slots = slots[slots != NONE]
+        for worker in np.unique(self._worker[slots]):
+            if worker != NONE:
+                self._released[worker].append(self._handle[slots[self._worker[slots] == worker]])
+        self._slots.drop(slots)
+
+    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> Ints:
+        """See `canary.models.language_model.TellsQueries`."""
+        if not self._tells:
+            return np.asarray(nodes.lengths, np.int64) - held
+        given = {"nodes": vars(nodes), "held": held, "degrees": degrees}
+        call = self._call("most_queries", 0, self._incarnations[0], opening=self._opening, **given)
+        found: Ints = self._workers.ask([call])[0]
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:  # else the workers may be gone, and soon will be
+            workers = range(self._workers.count)
+            self._workers.ask(
+                [Call("close", {"walker": self._number}, worker) for worker in workers]
+            )
+
+    def _asked(self, workers: Sequence[int], calls: Sequence[Call]) -> list[Any]:
+        try:
+            return self._workers.ask(calls)
+        except BaseException:
+            for worker in workers:  # what they hold now nobody knows
+                self._lose(worker, "")
+            raise
+
+    def _call(self, method: str, worker: int, incarnation: str, **given: Any) -> Call:
+        return Call(method, {"walker": self._number, "incarnation": incarnation, **given}, worker)
+
+    def _expanding(
+        self,
+        worker: int,
+        nodes: Nodes,
+        handles: Ints,
+        part: Ints,
+        tokens: Children,
+        *,
+        keep: bool,
+    ) -> Call:
+        given = {
+            "paths": nodes.paths[part],
+            "lengths": nodes.lengths[part],
+            "priced": nodes.priced[part],
+            "handles": handles[part],
+        }
+        return self._call(
+            "expand",
+            worker,
+            self._incarnations[worker],
+            opening=self._opening,
+            released=self._taken(worker),
+            nodes=given,
+            tokens=vars(tokens.take(part)),
+            keep=keep,
+        )
+
+    def _standing(self, nodes: Nodes, lengths: Ints) -> Ints:
+        """Slot of the state that each node stands on; NONE without one that serves."""
+        slots = self._slots.resolve(np.asarray(nodes.handles, np.int64))
+        depths = np.where(slots == NONE, -1, self._slots.depth[slots] if len(slots) else -1)
+        unusable = (depths >= nodes.priced) | (depths >= lengths)
+        return np.where(unusable, NONE, slots)
+
+    def _kept(self, worker: int, handles: Ints, lengths: Ints) -> Ints:
+        """Handles of this walker for those of a worker."""
+        which = np.flatnonzero(handles != NONE)
+        if len(which) > self._slots.free:  # of workers that lost states which are still named
+            self._released[worker].append(handles[which[self._slots.free :]])
+            which = which[: self._slots.free]
+        slots = self._slots.take(0, np.full(len(which), NONE, np.int64))
+        self._slots.depth[slots] = lengths[which]
+        self._worker[slots], self._handle[slots] = worker, handles[which]
+        own = np.full(len(handles), NONE, np.int64)
+        own[which] = self._slots.handles(slots)
+        return own
+
+    def _lose(self, worker: int, incarnation: str) -> None:
+        """The states of a worker are gone."""
+        self._worker[self._worker == worker] = NONE
+        self._released[worker], self._incarnations[worker] = [], incarnation
+
+    def _taken(self, worker: int) -> Ints:
+        """What a worker may let go of, told once."""
+        parts, self._released[worker] = self._released[worker], []
+        return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+def _facts(found: Sequence[dict[str, Any]]) -> ModelFacts:
+    """The facts of all workers, which differ in the noise of their arithmetic only."""
+    for name, first in found[0].items():
+        others = {str(one[name]) for one in found[1:]} - {str(first)}
+        if others and name != "noise_bits_per_token":
+            raise ServerError(
+                f"the workers do not have the same model: {name} is {first} and {min(others)}",
+                cure="bring the same files to all machines, and machines of one kind together",
+                where=str(found[0]["name"]),
+            )
+    noise = max(one["noise_bits_per_token"] for one in found)
+    same = {**found[0], "noise_bits_per_token": noise}
+    return ModelFacts(**{**same, "capabilities": tuple(same["capabilities"])})
+
+
+def _check_versions(found: Sequence[dict[str, str]]) -> None:
+    """Refuse workers whose numbers would come of other software than is recorded."""
+    here = versions()
+    for one in found:
+        for name in sorted(here.keys() | one.keys()):
+            if here.get(name) != one.get(name):
+                raise ServerError(
+                    f"a worker has {name} {one.get(name, '(none)')}, and this process has "
+                    f"{here.get(name, '(none)')}",
+                    cure="install the same versions on all machines",
+                    where="versions",
+                )

@@ -1,0 +1,261 @@
+"""The walker that owns one preallocated slab of model states.
+
+What an adapter adds is one step: from the states of some parents and one token each to
+next-token distributions and, where asked, states. Everything else (handles, stale
+handles, recomputation from the path, what is shared within a batch, what is let go when
+something fails) is the same for every model that has states, and lives here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.models.cache_slots import NONE, Slots
+from canary.models.language_model import Children, Expansion, FloatArray, IntArray, Nodes
+
+__all__ = ["SlabWalker", "assembled"]
+
+Ints = NDArray[np.int64]
+
+
+class SlabWalker(ABC):
+    """A `Walker` over states that live in a slab of fixed size.
+
+    Parameters
+    ----------
+    capacity : int
+        Number of states that the slab holds.
+    chained : bool
+        Whether the state at a slot is only its own token's part, so that the states of
+        its ancestors must stay alive with it (attention), or the whole (recurrence).
+    context_log_probs : array of shape (p - 1,)
+        Log-probabilities of the context's tokens after its first, in nats.
+    root : object
+        Next-token distributions after the context, one row, as `step` returns them.
+    """
+
+    def __init__(
+        self, capacity: int, *, chained: bool, context_log_probs: FloatArray, root: Any
+    ) -> None:
+        self._slots = Slots(capacity)
+        # Recomputing a path needs places for a moment; the held ones leave it a quarter.
+        self._reserve = -(-capacity // 4)
+        self._chained = chained
+        self._root = root
+        self.context_log_probs = context_log_probs
+
+    # What an adapter adds.
+
+    @abstractmethod
+    def _step(self, parents: Ints, depth: int, tokens: Ints, into: Ints) -> Any:
+        """One token below each parent.
+
+        Parameters
+        ----------
+        parents : int64 array of shape (n,)
+            Slots of states of `depth` tokens below the context; NONE at depth 0.
+        depth : int
+        tokens : int64 array of shape (n,)
+        into : int64 array of shape (m,), m <= n
+            Slots for the states of the first m rows; the others are not kept.
+
+        Returns
+        -------
+        distributions : object
+            One row per token, as `_gather` and `_children` read it.
+        """
+
+    @abstractmethod
+    def _gather(self, distributions: Any, rows: Ints, tokens: Ints) -> NDArray[np.float64]:
+        """Log-probability of one token in each of the named rows, in nats."""
+
+    @abstractmethod
+    def _children(self, distributions: Any, rows: Ints | None, tokens: Children) -> FloatArray:
+        """Log-probabilities of `tokens` in the named rows (None: all, in order), in nats.
+
+        Shape (n, k) for a union, flat for offsets.
+        """
+
+    # The protocol.
+
+    @property
+    def room(self) -> int:
+        """How many more nodes can be held."""
+        return max(0, self._slots.free - self._reserve)
+
+    def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
+        """See `canary.models.language_model.Walker.expand`."""
+        slots, depth = self._start(nodes)
+        lengths = np.asarray(nodes.lengths, np.int64)
+        if len(nodes) and (lengths == lengths[0]).all() and (depth == lengths - 1).all():
+            return self._expand_one_level(nodes, slots, tokens, keep=keep)
+        return self._expand_levels(nodes, slots, depth, tokens, keep=keep)
+
+    def release(self, handles: IntArray) -> None:
+        """Let go of states; -1 and stale handles are ignored."""
+        slots = self._slots.resolve(np.unique(np.asarray(handles, np.int64)))
+        self._slots.drop(slots[slots != NONE])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._free_slab()
+
+    @abstractmethod
+    def _free_slab(self) -> None:
+        """Give the slab's memory back."""
+
+    # The engine.
+
+    def _start(self, nodes: Nodes) -> tuple[Ints, Ints]:
+        """Slot and depth of the state from which each node is computed.
+
+        A held state whose own next token still lacks its price is of no use: the
+        distribution after it is gone. The root's is kept.
+        """
+        slots = self._slots.resolve(np.asarray(nodes.handles, np.int64))
+        depth = np.where(slots == NONE, 0, self._slots.depth[slots] if len(slots) else 0)
+        unusable = (depth >= nodes.priced) | (depth >= nodes.lengths)
+        return np.where(unusable, NONE, slots), np.where(unusable, 0, depth)
+
+    def _take(self, count: int, depth: int, parents: Ints) -> Ints:
+        held = parents[:count] if self._chained else np.full(count, NONE, np.int64)
+        return self._slots.take(depth, held)
+
+    def _expand_one_level(
+        self, nodes: Nodes, slots: Ints, tokens: Children, *, keep: bool
+    ) -> Expansion:
+        """The usual case: every node is one token below a held state (or the root)."""
+        n, length = len(nodes), int(nodes.lengths[0])
+        last = np.asarray(nodes.paths[:, length - 1], np.int64)
+        into = self._take(min(n, self.room) if keep else 0, length, slots)
+        try:
+            path = np.zeros(n)
+            unpriced = np.flatnonzero(nodes.priced < length)
+            if len(unpriced):  # only below the root
+                path[unpriced] = self._gather(
+                    self._root, np.zeros(len(unpriced), np.int64), last[unpriced]
+                )
+            distributions = self._step(slots, length - 1, last, into)
+            log_probs = self._children(distributions, None, tokens)
+        except BaseException:
+            self._slots.drop(into)
+            raise
+        handles = np.full(n, NONE, np.int64)
+        handles[: len(into)] = self._slots.handles(into)
+        return Expansion(path, log_probs, handles, n)
+
+    def _expand_levels(
+        self, nodes: Nodes, slots: Ints, depth: Ints, tokens: Children, *, keep: bool
+    ) -> Expansion:
+        """Nodes of any length over any held ancestor, one level of tokens after another.
+
+        At each level the rows that several nodes share are computed once. The states in
+        between are let go as soon as the next level stands on them.
+        """
+        n = len(nodes)
+        paths = np.asarray(nodes.paths, np.int64)
+        lengths: Ints = np.asarray(nodes.lengths, np.int64)
+        priced: Ints = np.asarray(nodes.priced, np.int64)
+        current = slots.copy()
+        path = np.zeros(n)
+        handles = np.full(n, NONE, np.int64)
+        parts: list[tuple[Ints, FloatArray]] = []
+        kept: list[Ints] = []
+        between = np.zeros(0, np.int64)  # slots of the level before, held for a moment
+        above, row = self._root, np.zeros(n, np.int64)  # distributions before this token
+        queries, room = 0, self.room
+        roots = np.flatnonzero(lengths == 0)
+        if len(roots):
+            parts.append((roots, self._some_children(self._root, row[roots], roots, tokens)))
+        try:
+            for level in range(int(depth.min(initial=0)), int(lengths.max(initial=0))):
+                here = np.flatnonzero((depth <= level) & (level < lengths))
+                if not len(here):
+                    continue
+                asked = here[priced[here] <= level]
+                path[asked] += self._gather(above, row[asked], paths[asked, level])
+                rows = _rows(here, current[here], paths[here, level], lengths[here] == level + 1)
+                # States in between may take from the reserve, kept ones may not.
+                spare = max(0, min(room, self._slots.free - rows.shared))
+                final = min(len(rows.ends), spare) if keep else 0
+                room -= final
+                into = self._take(rows.shared + final, level + 1, rows.parents)
+                kept.append(into[rows.shared :])
+                before, between = between, into[: rows.shared]
+                try:
+                    above = self._step(rows.parents, level, rows.tokens, into)
+                finally:
+                    self._slots.drop(before)
+                queries += len(rows.tokens)
+                current[rows.through] = between[rows.number]
+                row[rows.through] = rows.number
+                if len(rows.ends):
+                    last = np.arange(rows.shared, len(rows.tokens))
+                    found = self._some_children(above, last, rows.ends, tokens)
+                    parts.append((rows.ends, found))
+                    handles[rows.ends[:final]] = self._slots.handles(kept[-1])
+        except BaseException:
+            self._slots.drop(np.concatenate([between, *kept]))
+            raise
+        self._slots.drop(between)
+        return Expansion(path, assembled(parts, n, tokens), handles, queries)
+
+    def _some_children(
+        self, distributions: Any, rows: Ints, nodes: Ints, tokens: Children
+    ) -> FloatArray:
+        return self._children(distributions, rows, tokens.take(nodes))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """One level's computation: first the rows that nodes pass through, then the last ones.
+
+    Nodes that pass through the same state by the same token share a row; the row of a
+    node that ends here is its own, since it may be held.
+    """
+
+    through: Ints  # nodes that go deeper
+    number: Ints  # which shared row each of them passes through
+    shared: int  # number of shared rows
+    ends: Ints  # nodes that end at this level, in the order of their rows
+    parents: Ints  # slot below which each row stands
+    tokens: Ints  # token of each row
+
+
+def _rows(here: Ints, slots: Ints, tokens: Ints, ends: NDArray[np.bool_]) -> _Rows:
+    pairs = np.stack([slots[~ends], tokens[~ends]], axis=1)
+    distinct, number = np.unique(pairs, axis=0, return_inverse=True)
+    return _Rows(
+        through=here[~ends],
+        number=number.reshape(-1).astype(np.int64),
+        shared=len(distinct),
+        ends=here[ends],
+        parents=np.concatenate([distinct[:, 0], slots[ends]]),
+        tokens=np.concatenate([distinct[:, 1], tokens[ends]]),
+    )
+
+
+def assembled(parts: list[tuple[Ints, FloatArray]], n: int, tokens: Children) -> FloatArray:
+    """The parts' log-probabilities in the order of the nodes."""
+    if tokens.offsets is None:
+        whole = np.empty((n, len(tokens.tokens)), np.float32)
+        for nodes, values in parts:
+            whole[nodes] = values
+        return whole
+    flat = np.empty(len(tokens.tokens), np.float32)
+    for nodes, values in parts:
+        flat[tokens.places(nodes)] = values
+    return flat

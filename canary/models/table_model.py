@@ -1,0 +1,269 @@
+"""A language model that is a table: for tests, teaching and exact arithmetic.
+
+The model is a finite automaton over tokens with a next-token distribution at each state,
+which is what n-gram models and explicit trees are. Its arithmetic has no noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canary.errors import ModelError
+from canary.models.cache_slots import NONE, Slots
+from canary.models.language_model import (
+    ROUNDING_NATS,
+    Children,
+    Context,
+    FloatArray,
+    Memory,
+    ModelFacts,
+    Moments,
+    Rows,
+)
+from canary.models.noise import not_normalised
+from canary.models.state_cache import SlabWalker
+from canary.tokens.tokenizer import Tokenizer
+
+__all__ = ["TableModel"]
+
+Ints = NDArray[np.int64]
+_FREE_BYTES = 2**30
+
+
+class TableModel:
+    """Next-token distributions at the states of an automaton over tokens.
+
+    Parameters
+    ----------
+    transitions : int array of shape (states, vocabulary)
+        State after each token. State 0 is the state before any token.
+    log_probs : float array of shape (states, vocabulary)
+        Log-probability of each next token, in nats; minus infinity is allowed. The
+        probabilities of a state sum to at most 1.
+    tokenizer : Tokenizer
+    name : str
+        What to call the model in results.
+    """
+
+    def __init__(
+        self,
+        transitions: ArrayLike,
+        log_probs: ArrayLike,
+        tokenizer: Tokenizer,
+        *,
+        name: str = "table",
+    ) -> None:
+        self._transitions, self._log_probs = _tables(transitions, log_probs)
+        self.tokenizer = tokenizer
+        states, vocabulary = self._log_probs.shape
+        if self._transitions.shape != (states, vocabulary):
+            raise ModelError(
+                f"transitions have shape {self._transitions.shape}, "
+                f"log_probs {self._log_probs.shape}",
+                cure="give both with the shape (states, vocabulary)",
+            )
+        if vocabulary < tokenizer.size:
+            raise ModelError(
+                f"the table has {vocabulary} tokens, the tokenizer {tokenizer.size}",
+                cure="give one column for each token",
+            )
+        if ((self._transitions < 0) | (self._transitions >= states)).any():
+            raise ModelError("a transition leads to a state that is not there")
+        with np.errstate(over="ignore"):
+            most = float(np.exp(self._log_probs).sum(axis=1, dtype=np.float64).max())
+        if most > math.exp(ROUNDING_NATS):
+            raise not_normalised(name, most)
+        self.facts = ModelFacts(
+            name=name,
+            vocabulary=vocabulary,
+            length_limit=None,
+            dtype="float32",
+            attention="none",
+            device="cpu",
+            fingerprint=_digest(self._transitions, self._log_probs),
+            noise_bits_per_token=0.0,
+            capabilities=("score", "expand", "reuse"),
+        )
+
+    @classmethod
+    def ngram(
+        cls,
+        distributions: Mapping[Sequence[int], ArrayLike],
+        tokenizer: Tokenizer,
+        *,
+        name: str = "n-gram",
+    ) -> TableModel:
+        """A model that looks up the longest end of the sequence that it knows.
+
+        Parameters
+        ----------
+        distributions : mapping of token sequences to arrays of shape (vocabulary,)
+            Log-probabilities, in nats, after a sequence that ends so; the empty sequence
+            must be there. Full prefixes as keys make an explicit tree.
+
+        Notes
+        -----
+        The states are those of the Aho-Corasick automaton [1]_ of the keys.
+
+        References
+        ----------
+        .. [1] Aho and Corasick, Efficient string matching, CACM 18(6), 1975.
+        """
+        known = {tuple(key): np.asarray(value) for key, value in distributions.items()}
+        if () not in known:
+            raise ModelError(
+                "there is no distribution for unknown contexts",
+                cure="give one for the empty sequence ()",
+            )
+        vocabulary = len(known[()])
+        tries: list[dict[int, int]] = [{}]
+        value: list[NDArray[Any] | None] = [known[()]]
+        for key in sorted(known, key=len):
+            state = 0
+            for token in key:
+                if token not in tries[state]:
+                    tries[state][token] = len(tries)
+                    tries.append({})
+                    value.append(None)
+                state = tries[state][token]
+            value[state] = known[key]
+        transitions = np.zeros((len(tries), vocabulary), np.int64)
+        tables = np.empty((len(tries), vocabulary), np.float32)
+        tables[0] = known[()]
+        shorter = {0: 0}  # state of the longest proper end that is a state too
+        queue = deque([0])
+        while queue:
+            state = queue.popleft()
+            if state:
+                transitions[state] = transitions[shorter[state]]
+                own = value[state]
+                tables[state] = tables[shorter[state]] if own is None else own
+            for token, target in tries[state].items():
+                shorter[target] = int(transitions[shorter[state], token]) if state else 0
+                transitions[state, token] = target
+                queue.append(target)
+        return cls(transitions, tables, tokenizer, name=name)
+
+    def score(self, rows: Rows) -> FloatArray:
+        """Log-probability of each scored token, flat, in nats."""
+        states, tokens = self._walked(rows)
+        return self._log_probs[states, tokens]
+
+    def moments(self, rows: Rows) -> Moments:
+        """See `canary.models.language_model.TellsMoments`; each state must sum to 1."""
+        states, tokens = self._walked(rows)
+        table = self._log_probs.astype(np.float64)
+        probs = np.exp(table)
+        finite = np.where(probs > 0.0, table, 0.0)
+        mean = (probs * finite).sum(axis=1)
+        deviation = np.sqrt((probs * (finite - mean[:, None]) ** 2).sum(axis=1))
+        return Moments(
+            self._log_probs[states, tokens],
+            mean[states].astype(np.float32),
+            deviation[states].astype(np.float32),
+        )
+
+    def _walked(self, rows: Rows) -> tuple[Ints, Ints]:
+        """The state before each scored token, and the token, flat."""
+        n, lengths = len(rows), rows.lengths
+        states = np.empty(int(rows.scored.sum()), np.int64)
+        tokens = np.empty_like(states)
+        first = np.zeros(n, np.int64)
+        np.cumsum(rows.scored[:-1], out=first[1:])
+        state = np.zeros(n, np.int64)
+        for at in range(int(lengths.max(initial=0))):
+            here = np.flatnonzero(at < lengths)
+            token = rows.ids[rows.offsets[:-1][here] + at]
+            scored = at >= rows.start[here]
+            asked = here[scored]
+            places = first[asked] + at - rows.start[asked]
+            states[places], tokens[places] = state[asked], token[scored]
+            state[here] = self._transitions[state[here], token]
+        return states, tokens
+
+    def open(self, context: Context, *, memory_bytes: int) -> TableWalker:
+        """A walker below `context` that holds states within `memory_bytes`."""
+        capacity = memory_bytes // self.memory().bytes_per_held_token
+        return TableWalker(self._transitions, self._log_probs, context, max(capacity, 4))
+
+    def memory(self) -> Memory:
+        """A gigabyte, and the size of a state: its number."""
+        return Memory(_FREE_BYTES, 8 + Slots.BYTES)
+
+
+class TableWalker(SlabWalker):
+    """Holds the numbers of states."""
+
+    def __init__(
+        self, transitions: Ints, log_probs: NDArray[np.float32], context: Context, capacity: int
+    ) -> None:
+        self._transitions = transitions
+        self._log_probs = log_probs
+        state, found = 0, []
+        for position, token in enumerate(context.ids):
+            if position:
+                found.append(log_probs[state, token])
+            state = int(transitions[state, token])
+        self._root_state = state
+        self._slab = np.zeros(capacity, np.int64)
+        super().__init__(
+            capacity,
+            chained=False,
+            context_log_probs=np.array(found, np.float32),
+            root=np.array([state]),
+        )
+
+    def _step(self, parents: Ints, depth: int, tokens: Ints, into: Ints) -> Ints:
+        before = np.where(parents == NONE, self._root_state, self._slab[parents])
+        states: Ints = self._transitions[before, tokens]
+        self._slab[into] = states[: len(into)]
+        return states
+
+    def _gather(self, distributions: Ints, rows: Ints, tokens: Ints) -> NDArray[np.float64]:
+        return self._log_probs[distributions[rows], tokens].astype(np.float64)
+
+    def _children(self, distributions: Ints, rows: Ints | None, tokens: Children) -> FloatArray:
+        states = distributions if rows is None else distributions[rows]
+        if tokens.offsets is None:
+            return self._log_probs[states[:, None], tokens.tokens]
+        return self._log_probs[np.repeat(states, np.diff(tokens.offsets)), tokens.tokens]
+
+    def _free_slab(self) -> None:
+        self._slab = np.zeros(0, np.int64)
+
+
+def _tables(transitions: ArrayLike, log_probs: ArrayLike) -> tuple[Ints, NDArray[np.float32]]:
+    try:
+        moves, table = np.asarray(transitions), np.asarray(log_probs)
+        if moves.dtype.kind not in "iuf" or table.dtype.kind not in "iuf":
+            raise TypeError(f"got the types {moves.dtype} and {table.dtype}")
+        if not (np.isfinite(moves) & (moves == np.floor(moves))).all():
+            raise ValueError("some transitions are no whole numbers")
+        moves = np.clip(moves.astype(np.float64), -1, 2**53)  # what is beyond leads nowhere
+        if moves.ndim != 2 or table.ndim != 2 or not table.size:
+            raise ValueError(f"got the shapes {moves.shape} and {table.shape}")
+        with np.errstate(over="ignore"):
+            values = np.ascontiguousarray(table, np.float32)
+        if np.isnan(values).any() or (values == np.inf).any():
+            raise ValueError("some log-probabilities are NaN or +infinity")
+    except (TypeError, ValueError) as error:
+        raise ModelError(
+            f"a table model is integers and real numbers ({error})",
+            cure="give both with the shape (states, vocabulary)",
+        ) from error
+    return np.ascontiguousarray(moves, np.int64), values
+
+
+def _digest(*arrays: NDArray[Any]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(array.data)
+    return digest.hexdigest()

@@ -1,0 +1,291 @@
+"""Several audits side by side: which can be compared, and which are worth choosing."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from canary.audits.audit_result import Audit, median_bits
+from canary.audits.designs import Design, differences
+from canary.errors import InputError
+from canary.records.fields import brief
+from canary.statistics.exposure_result import Exposure
+from canary.statistics.numbers import plural
+
+__all__ = [
+    "Comparison",
+    "Point",
+    "Strategy",
+    "compare",
+    "exposures_of",
+    "front",
+    "has_curves",
+    "median_of",
+    "names_of",
+    "points",
+]
+
+_MOST_NATS = 1e6  # a token; no model that computes at all does worse
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True, eq=False)
+class Strategy:
+    """One way of training, as an audit of its model shows it.
+
+    Parameters
+    ----------
+    name : str
+        What stands for it in figures: A, B, C, … or 1, 2, 3, …
+    label : str
+        What its trainer calls it.
+    audit : Audit
+    test_loss_nats : float or None
+        Its utility: loss on test text in nats per token; lower is better.
+    place : int
+        Position among the audits that were given.
+    """
+
+    name: str
+    label: str
+    audit: Audit
+    test_loss_nats: float | None
+    place: int
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Audits in groups; only those of one group can be compared with each other.
+
+    Parameters
+    ----------
+    strategies : tuple of Strategy
+        In the order in which the audits were given.
+    groups : tuple of tuple of Strategy
+        Each in that order, and so are they by their first.
+    reasons : tuple of str
+        For each group after the first, why it cannot be compared with the first, in words.
+    notes : tuple of str
+        What may explain differences besides the training, in words.
+    """
+
+    strategies: tuple[Strategy, ...]
+    groups: tuple[tuple[Strategy, ...], ...]
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A strategy as utility and exposure at one number of copies.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    loss_nats : float
+        Its test loss.
+    median_bits : float
+        Median exposure, as `canary.audits.audit_result.median_bits` has it.
+    bound : bool
+        Whether the median is only a lower bound.
+    """
+
+    strategy: Strategy
+    loss_nats: float
+    median_bits: float
+    bound: bool
+
+    @property
+    def most_bits(self) -> float:
+        """What the median cannot exceed."""
+        return math.inf if self.bound else self.median_bits
+
+
+def compare(
+    audits: Sequence[Audit],
+    *,
+    labels: Sequence[str] | None = None,
+    test_losses: Sequence[float | None] | None = None,
+) -> Comparison:
+    """Put audits of differently trained models side by side.
+
+    Parameters
+    ----------
+    audits : sequence of Audit
+    labels : sequence of str, optional
+        One for each; the names of the models unless given, with numbers where they repeat.
+    test_losses : sequence of float or None, optional
+        Loss of each on the same test text, in nats per token; None where it is not known.
+
+    Raises
+    ------
+    InputError
+        If labels or losses are not one for each audit, labels are empty or repeat, or a
+        loss is no number from 0 to a million.
+    """
+    if not audits:
+        raise InputError("there is no audit", cure="give at least one")
+    names = _labels(audits, labels)
+    losses = _losses(audits, test_losses)
+    strategies = tuple(
+        Strategy(_name(i, len(audits)), label, audit, loss, i)
+        for i, (audit, label, loss) in enumerate(zip(audits, names, losses, strict=True))
+    )
+    groups: list[list[Strategy]] = []
+    for one in strategies:
+        home = next((g for g in groups if not _apart(one, g[0])), None)
+        if home is None:
+            groups.append([one])
+        else:
+            home.append(one)
+    return Comparison(
+        strategies,
+        tuple(map(tuple, groups)),
+        tuple(_reason(group, groups[0]) for group in groups[1:]),
+        tuple(_notes(groups)),
+    )
+
+
+def points(
+    group: Sequence[Strategy], at: int, repetitions: int, *, skew_normal: bool = False
+) -> list[Point]:
+    """The strategies whose test loss is known, with their exposure in one group of canaries."""
+    return [
+        Point(one, one.test_loss_nats, *median_of(one, at, repetitions, skew_normal=skew_normal))
+        for one in group
+        if one.test_loss_nats is not None
+    ]
+
+
+def median_of(
+    one: Strategy, at: int, repetitions: int, *, skew_normal: bool = False
+) -> tuple[float, bool]:
+    """Median exposure of one group of canaries, and whether it is only a lower bound.
+
+    That of the skew-normal estimates, if they are asked for.
+    """
+    return median_bits(exposures_of(one, at, repetitions, skew_normal=skew_normal))
+
+
+def exposures_of(
+    one: Strategy, at: int, repetitions: int, *, skew_normal: bool = False
+) -> list[Exposure]:
+    """Exposure of each canary of one format that has one number of copies."""
+    chosen = [c for c in one.audit.canaries if c.format == at and c.repetitions == repetitions]
+    if skew_normal:
+        return [c.skew_normal for c in chosen if c.skew_normal]
+    return [c.exposure for c in chosen]
+
+
+def has_curves(group: Sequence[Strategy], at: int) -> bool:
+    """Whether every audit has skew-normal estimates of a format."""
+    return all(one.audit.formats[at].skew_normal is not None for one in group)
+
+
+def front(candidates: Sequence[Point]) -> list[Point]:
+    """The Pareto front, by ascending exposure: those that none of the others surely beats.
+
+    One beats another if it is at least as good in test loss and in exposure, and better in
+    one of them. Where a median is only a lower bound, it beats nothing by its exposure,
+    for that may lie anywhere above.
+    """
+    kept = [p for p in candidates if not any(_beats(other, p) for other in candidates)]
+    return sorted(kept, key=lambda p: (p.median_bits, p.loss_nats))
+
+
+def _beats(one: Point, other: Point) -> bool:
+    if one.loss_nats > other.loss_nats or one.most_bits > other.median_bits:
+        return False
+    return one.loss_nats < other.loss_nats or one.most_bits < other.median_bits
+
+
+def _name(at: int, number: int) -> str:
+    return _LETTERS[at] if number <= len(_LETTERS) else str(at + 1)
+
+
+def _labels(audits: Sequence[Audit], labels: Sequence[str] | None) -> list[str]:
+    if labels is None:
+        models = [str(audit.model.get("name") or "a language model") for audit in audits]
+        repeated = Counter(models)
+        return [
+            model if repeated[model] == 1 else f"{model}, audit {i}"
+            for i, model in enumerate(models, 1)
+        ]
+    given = [str(label).strip() for label in labels]
+    if len(given) != len(audits):
+        raise InputError(
+            f"{plural(len(given), 'label')} for {plural(len(audits), 'audit')}",
+            cure="give one for each audit, in their order",
+            where="labels",
+        )
+    if "" in given:
+        raise InputError("a label is empty", cure="name each training strategy", where="labels")
+    for label, times in Counter(given).items():
+        if times > 1:
+            raise InputError(
+                f"the label {brief(label)} is given {times} times",
+                cure="give each audit a label of its own",
+                where="labels",
+            )
+    return given
+
+
+def _losses(
+    audits: Sequence[Audit], losses: Sequence[float | None] | None
+) -> Sequence[float | None]:
+    if losses is None:
+        return [None] * len(audits)
+    if len(losses) != len(audits):
+        raise InputError(
+            f"{plural(len(losses), 'test loss', 'test losses')} for {plural(len(audits), 'audit')}",
+            cure="give one for each audit, in their order, in nats per token",
+        )
+    for loss in losses:
+        if loss is not None and not 0 <= loss <= _MOST_NATS:
+            raise InputError(
+                f"a test loss of {loss} is none",
+                cure=f"give the mean loss per token in nats, a number from 0 to {_MOST_NATS:,.0f}",
+                where="test_losses",
+            )
+    return losses
+
+
+def _reason(group: Sequence[Strategy], first: Sequence[Strategy]) -> str:
+    clauses = "; ".join(_apart(group[0], first[0]))
+    return f"{names_of(group)} cannot be compared with {names_of(first)}: {clauses}."
+
+
+def _apart(one: Strategy, other: Strategy) -> list[str]:
+    return list(differences(Design.of(one.audit), Design.of(other.audit)))
+
+
+def names_of(group: Sequence[Strategy]) -> str:
+    """``A, B and C``."""
+    names = [one.name for one in group]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _notes(groups: Sequence[Sequence[Strategy]]) -> Iterator[str]:
+    """What the reader of a comparison has to know about its audits."""
+    for group in groups:
+        prints: dict[str, list[Strategy]] = {}
+        for one in group:
+            if known := one.audit.model.get("fingerprint"):
+                prints.setdefault(str(known), []).append(one)
+        for same in prints.values():
+            if len(same) > 1:
+                yield f"{names_of(same)} are audits of the same weights."
+        if len(group) < 2:
+            continue
+        if len({str(one.audit.settings.get("start_token")) for one in group}) > 1:
+            yield f"The audits of {names_of(group)} were made with different start tokens."
+        if len({str(one.audit.model.get("dtype")) for one in group}) > 1:
+            yield f"The models of {names_of(group)} were audited in different arithmetic."
+        priced = [one for one in group if one.test_loss_nats is not None]
+        if len({str(one.audit.model.get("vocabulary")) for one in priced}) > 1:
+            yield (
+                f"The models of {names_of(priced)} have vocabularies of different sizes. A loss "
+                "per token compares only where the same tokens are counted."
+            )

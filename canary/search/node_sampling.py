@@ -1,0 +1,494 @@
+"""Ranks from a sample of nodes: the more they promise, the more likely they are entered.
+
+One walk down the tree, level by level. Among the children of a level it enters at most
+`width`, each with a known chance, and a node stands for one over the chance of its path.
+Every leaf below an entered node is counted with the weight of its node: the counts of the
+leaves below any cost are unbiased, for all costs at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.models.language_model import Nodes, Walker, most_queries
+from canary.records.validation import whole_number
+from canary.scoring.batcher import Batcher
+from canary.search.bounds import most_leaves, tokens_below
+from canary.search.guide import Edges, Guide, guide_from
+from canary.search.step import (
+    MOST_CHILDREN,
+    Frontier,
+    Step,
+    at_once,
+    context_nats,
+    expand,
+    joined,
+    root_frontier,
+)
+from canary.statistics.importance import ImportanceCount, count_deviation
+from canary.statistics.units import LN2
+from canary.tokens.tree import TokenTree
+
+__all__ = ["Sample", "importance_sample", "sample_nodes"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_PILOT = 0.1  # of the width
+_LEAST_PILOT = 64
+# Parts of the width that are kept for uniform draws, and for draws from the model itself.
+_UNIFORM, _MODEL = 0.1, 0.1
+# The weights of the next leaves beyond a limit tell what those below it may weigh: of a hundred
+# and three for each that was found, but not beyond ten times its rank if those are more.
+_NEXT, _TIMES, _RANKS = 100, 4, 10.0
+_LEAST_UNIFORM = 4  # uniform draws of a level, for each level
+_KEPT_CHILDREN = 4 * MOST_CHILDREN  # those of a level stay until it is drawn from
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Nodes that were entered, and the leaves right below them.
+
+    Parameters
+    ----------
+    costs : float64 array of shape (m,)
+        Of the leaves, ascending, in nats.
+    numbers : int64 array of shape (m,)
+        Their numbers in the tree.
+    nodes : int64 array of shape (m,)
+        The node right above each leaf.
+    weights : float64 array of shape (n,)
+        Of the nodes, the root first, level by level: one over the chance of being entered.
+    parents : int64 array of shape (n,)
+        The node above each; the root's is itself.
+    levels : tuple of int
+        Nodes of each level.
+    passed_costs : float64 array of shape (p,)
+        Of the nodes that were passed over, ascending, in nats.
+    passed_leaves : int64 array of shape (p,)
+        Leaves below them.
+    excess_bits : float
+        By how much probabilities may exceed 1 in sum below a node.
+    queries : int
+        Tokens computed below the context.
+    """
+
+    costs: Floats
+    numbers: Ints
+    nodes: Ints
+    weights: Floats
+    parents: Ints
+    levels: tuple[int, ...]
+    passed_costs: Floats
+    passed_leaves: Ints
+    excess_bits: float
+    queries: int
+
+    def count(
+        self, limit: float, *, known: Ints | None = None, ties: bool = True
+    ) -> ImportanceCount:
+        """How many leaves cost at most `limit` nats, leaving out those with `known` numbers.
+
+        Without `ties` those that cost less. O(n + m + p).
+        """
+        found = int(np.searchsorted(self.costs, limit, side="right" if ties else "left"))
+        here = np.ones(found, np.bool_)
+        if known is not None:
+            here = ~np.isin(self.numbers[:found], known)
+        counts = np.bincount(self.nodes[:found][here], minlength=len(self.weights))
+        return ImportanceCount(
+            total=float(self.weights @ counts),
+            deviation=count_deviation(counts, self.weights, self.parents, self.levels),
+            found=int(here.sum()),
+            heaviest=self._heaviest(found) if self._tells else None,
+            unseen=self._unseen(limit),
+        )
+
+    @cached_property
+    def _tells(self) -> bool:
+        """Whether the sample tells what it may have missed.
+
+        It takes some leaves, and on each level several uniform draws for every level on which
+        nodes are drawn: totals drift from level to level, by one over those draws in relative
+        variance, and few draws may have drifted far without a trace in what they found.
+        """
+        ends = np.cumsum(self.levels)
+        drift = sum(
+            1.0 / (_UNIFORM * size)
+            for size, end in zip(self.levels, ends.tolist(), strict=True)
+            if (self.weights[end - size : end] > 1.0).any()
+        )
+        return len(self.costs) >= _NEXT and drift * _LEAST_UNIFORM <= 1.0
+
+    @cached_property
+    def _estimated(self) -> Floats:
+        """Estimated number of leaves up to each one found, itself included."""
+        return np.cumsum(self.weights[self.nodes])
+
+    def _heaviest(self, found: int) -> float:
+        """What a node may weigh that was missed, of those that hold leaves like the first ones.
+
+        The largest weight among the first leaves, `found` of them and some beyond, for each of
+        as many leaves as such nodes hold on average. Leaves come in clusters: where one child of
+        a node is likely because its siblings cost so much, so are the others.
+        """
+        so_far = self._estimated[found - 1] if found else 0.0
+        beyond = int(np.searchsorted(self._estimated, _RANKS * so_far))
+        near = min(_TIMES * found + _NEXT, max(found + _NEXT, beyond))
+        nodes = np.unique(self.nodes[: found + _NEXT])
+        cluster = self._estimated[: found + _NEXT][-1] / float(self.weights[nodes].sum())
+        return float(self.weights[self.nodes[:near]].max() * cluster)
+
+    def _unseen(self, limit: float) -> int:
+        """At least as many leaves as may cost at most `limit` below nodes passed over."""
+        open_ = int(np.searchsorted(self.passed_costs, limit, side="right"))
+        bits = (limit - self.passed_costs[:open_]) / LN2
+        leaves = self.passed_leaves[:open_]
+        return int(most_leaves(bits, leaves, excess_bits=self.excess_bits).sum())
+
+
+def importance_sample(
+    tree: TokenTree,
+    walker: Walker,
+    batcher: Batcher,
+    *,
+    width: int,
+    rng: np.random.Generator,
+    ceiling: float = np.inf,
+    budget: int | None = None,
+) -> Sample:
+    """A uniform pilot of a tenth of the width, and the walk that it guides.
+
+    Both together enter at most `width` nodes of a level, or 2, and take at most `budget`
+    queries, as `sample_nodes` says.
+
+    Counts are to be made up to about the cost `ceiling`, in nats: beyond it they are unbiased
+    too, but vary more.
+    The nodes of the pilot are not counted, so that the counts are unbiased whatever it
+    found. `queries` are those of both.
+    """
+    pilot = min(max(_LEAST_PILOT, round(_PILOT * width)), max(width // 2, 1))
+    seen: list[Edges] = []
+    share = None if budget is None else budget * pilot // width
+    first = sample_nodes(tree, walker, batcher, width=pilot, rng=rng, seen=seen, budget=share)
+    context = context_nats(walker)
+    guide = guide_from(Edges.joined(seen), tree.size, context=context, ceiling=ceiling)
+    rest = None if budget is None else budget - first.queries
+    sample = sample_nodes(
+        tree, walker, batcher, width=max(width - pilot, 1), rng=rng, guide=guide, budget=rest
+    )
+    return replace(sample, queries=first.queries + sample.queries)
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """Nodes of one level that were entered; `first` is the number of nodes above them."""
+
+    frontier: Frontier
+    weights: Floats
+    log_model: Floats
+    first: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Children:
+    """Children of a level that may be entered, in the order of their parents.
+
+    `parents` are positions in the level, `places` positions among all children of all its
+    steps, `above` the weights of the parents.
+    """
+
+    costs: Floats
+    leaves: Ints
+    parents: Ints
+    places: Ints
+    above: Floats
+    log_model: Floats
+
+    def __len__(self) -> int:
+        return len(self.costs)
+
+    @classmethod
+    def joined(cls, parts: list[_Children]) -> _Children:
+        """The children of several steps, one after the other."""
+        return cls(
+            **{
+                name: np.concatenate([getattr(part, name) for part in parts])
+                for name in cls.__dataclass_fields__
+            }
+        )
+
+
+def sample_nodes(
+    tree: TokenTree,
+    walker: Walker,
+    batcher: Batcher,
+    *,
+    width: int,
+    rng: np.random.Generator,
+    guide: Guide | None = None,
+    seen: list[Edges] | None = None,
+    budget: int | None = None,
+) -> Sample:
+    """Walk down the tree, entering at most about `width` nodes of each level.
+
+    Parameters
+    ----------
+    tree, walker, batcher
+        As for `enumerate_leaves`.
+    width : int
+        Nodes of a level that are entered.
+    rng : numpy.random.Generator
+    guide : Guide, optional
+        What a node is worth; the leaves below it unless given: then leaves are drawn
+        uniformly.
+    seen : list, optional
+        Collects the edges that were seen.
+    budget : int, optional
+        Queries that may be taken: fewer nodes of a level are entered where states that found
+        no room must be computed again. One of each level is entered whatever the budget.
+
+    Notes
+    -----
+    With w the weight of the node above, a child is entered with the chance ::
+
+        min(1, w * (s * worth + width * (0.1 leaves / size + 0.1 q)))
+
+    where q is the probability of its path under the model, renormalised over the children
+    in the tree, and s makes the chances of a level sum to the width. Divided by w this is
+    the denominator of the balance heuristic [1]_, for draws without replacement: a
+    node that all of them together would enter more than once is entered for certain. The
+    scale s depends on the level's nodes only, so each weight has mean 1 given all above.
+    It follows that a leaf of B bits below the context has a chance of at least
+    ``min(1, 0.1 width (2**-B + 1 / size))``, and that all of up to log2(0.1 width) bits
+    are found, with the width of the narrowest level. How narrow a level is made by the
+    budget depends on what the nodes above cost, not on what is drawn, and biases nothing.
+    Draws within a level are systematic [2]_, in random order.
+
+    References
+    ----------
+    .. [1] Veach and Guibas, Optimally combining sampling techniques for Monte Carlo
+       rendering, SIGGRAPH 1995.
+    .. [2] Fearnhead and Clifford, On-line inference for hidden Markov models via particle
+       filters, Journal of the Royal Statistical Society B 65, 2003, section 3.
+    """
+    width = whole_number(width, "width", at_least=1)
+    level = _Level(root_frontier(batcher, walker, tree), np.ones(1), np.zeros(1), 0)
+    all_weights, all_parents, levels = [level.weights], [np.zeros(1, np.int64)], [1]
+    found: list[tuple[Floats, Ints, Ints]] = []
+    passed: list[tuple[Floats, Ints]] = []
+    held = np.zeros(0, np.int64)
+    most = max(1, min(width, _KEPT_CHILDREN // int(tree.degrees.max(initial=1))))
+    queries, promised, deepest = 0, 0, tokens_below(tree) - 1
+    while True:
+        steps = _expand_level(level, tree, walker, batcher)
+        walker.release(held)
+        queries += sum(step.queries for step, _ in steps)
+        found += [_leaves_of(step, level.first + offset) for step, offset in steps]
+        if seen is not None:
+            seen += [_edges_of(step, level.weights[offset:]) for step, offset in steps]
+        firsts = np.cumsum([0, *(len(step.edges) for step, _ in steps)])
+        children = _Children.joined(
+            [
+                _children_of(step, level, at, int(first))
+                for (step, at), first in zip(steps, firsts, strict=False)
+            ]
+        )
+        wide, prices = most, np.zeros(len(children), np.int64)
+        if budget is not None and len(children):
+            prices, lengths = _prices(steps, children, walker)
+            ahead = deepest - int(lengths.min())
+            wide = min(most, _fitting(prices, lengths, ahead, walker.room, budget - promised))
+        chances = _chances(children, wide, tree.size, guide)
+        drawn = _systematic(chances, rng)
+        entered, over = np.flatnonzero(drawn), np.flatnonzero(~drawn)
+        promised += int(prices[entered].sum())
+        passed.append((children.costs[over], children.leaves[over]))
+        frontier, held = _enter(steps, children.places[entered], walker)
+        if frontier is None:
+            break
+        weights = children.above[entered] / chances[entered]
+        all_weights.append(weights)
+        all_parents.append(level.first + children.parents[entered])
+        levels.append(len(weights))
+        level = _Level(
+            frontier, weights, children.log_model[entered], level.first + len(level.frontier)
+        )
+    costs, numbers, nodes = (np.concatenate(values) for values in zip(*found, strict=True))
+    order = np.argsort(costs, kind="stable")
+    passed_costs, passed_leaves = (np.concatenate(values) for values in zip(*passed, strict=True))
+    passed_order = np.argsort(passed_costs)
+    return Sample(
+        costs=costs[order],
+        numbers=numbers[order],
+        nodes=nodes[order],
+        weights=np.concatenate(all_weights),
+        parents=np.concatenate(all_parents),
+        levels=tuple(levels),
+        passed_costs=passed_costs[passed_order],
+        passed_leaves=passed_leaves[passed_order],
+        excess_bits=batcher.model.facts.excess_bits(tokens_below(tree)),
+        queries=queries,
+    )
+
+
+def _expand_level(
+    level: _Level, tree: TokenTree, walker: Walker, batcher: Batcher
+) -> list[tuple[Step, int]]:
+    """The steps of a level, each with the position of its first node."""
+    steps, at = [], 0
+    while at < len(level.frontier):
+        count = at_once(batcher, walker, tree, level.frontier.states[at:])
+        part = level.frontier[at : at + count]
+        steps.append((expand(batcher, walker, tree, part), at))
+        at += len(part)
+    return steps
+
+
+def _prices(
+    steps: list[tuple[Step, int]], children: _Children, walker: Walker
+) -> tuple[Ints, Ints]:
+    """Queries that each child costs at most where it is entered, and tokens of its path."""
+    tree, before, held, edges = steps[0][0].tree, [], [], []
+    for step, _ in steps:
+        above = step.frontier.lengths[step.parents]
+        before.append(above)
+        # The state of the parent is held, or none.
+        held.append(np.where(step.handles[step.parents] >= 0, above, 0))
+        edges.append(step.edges)
+    above, stands = np.concatenate(before)[children.places], np.concatenate(held)[children.places]
+    edge = np.concatenate(edges)[children.places]
+    lengths = above + 1 + np.diff(tree.forced_offsets)[edge]
+    degrees = tree.degrees[tree.targets[edge]]
+    # Few kinds of nodes differ in what they cost; which tokens they hold does not matter.
+    sizes = [int(values.max(initial=0)) + 1 for values in (lengths, above, stands, degrees)]
+    keys = np.ravel_multi_index((lengths, above, stands, degrees), sizes)
+    _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
+    nodes = Nodes(
+        paths=np.zeros((len(first), sizes[0] - 1), np.int32),
+        lengths=lengths[first],
+        priced=above[first] + 1,
+        handles=np.full(len(first), -1, np.int64),
+    )
+    return most_queries(walker, nodes, stands[first], degrees[first])[kind], lengths
+
+
+def _fitting(prices: Ints, lengths: Ints, ahead: int, room: int, left: int) -> int:
+    """How many children fit into the queries that are left, whichever of them are drawn.
+
+    Below each entered node another one is entered for each of the tokens `ahead`. It costs a
+    query while there is room for the state above it, and its whole path beyond.
+    """
+    count = np.arange(1, len(prices) + 1)
+    longest = int(lengths.max())
+    factor = float((prices / lengths).max())
+    beyond = np.maximum(count - (room if factor <= 1.0 else 0), 0)
+    again = max(factor, 1.0) * (longest * ahead + ahead * (ahead + 1) / 2) - ahead
+    spent = np.cumsum(np.sort(prices)[::-1]) + count * ahead + beyond * again
+    return max(1, int(np.searchsorted(spent, left, side="right")))
+
+
+def _enter(
+    steps: list[tuple[Step, int]], places: Ints, walker: Walker
+) -> tuple[Frontier | None, Ints]:
+    """The open nodes at some places among the children of all steps, and held handles.
+
+    States that none of them stands on are released.
+    """
+    frontiers, kept, first = [], [], 0
+    for step, _ in steps:
+        last = first + len(step.edges)
+        low, high = np.searchsorted(places, [first, last])
+        mine, first = places[low:high] - first, last
+        on = np.zeros(len(step.handles), np.bool_)
+        on[step.parents[mine]] = True
+        walker.release(step.handles[~on])
+        kept.append(step.handles[on])
+        if len(mine):
+            frontiers.append(step.open_nodes(mine))
+    return joined(frontiers) if frontiers else None, np.concatenate(kept)
+
+
+def _leaves_of(step: Step, first: int) -> tuple[Floats, Ints, Ints]:
+    """Costs, numbers and nodes of the leaves of a step that are canonical and not impossible."""
+    which = np.flatnonzero(step.leaves & np.isfinite(step.costs))
+    which = which[step.canonical(which)]
+    return step.costs[which], step.first_leaf[which], first + step.parents[which]
+
+
+def _children_of(step: Step, level: _Level, offset: int, first: int) -> _Children:
+    """The children of a step that may be entered: neither leaves nor impossible."""
+    starts = np.flatnonzero(np.diff(step.parents, prepend=-1))
+    cheapest = np.minimum.reduceat(step.costs, starts)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = np.exp(cheapest[step.parents] - step.costs)
+        log_shares = np.log(shares) - np.log(np.add.reduceat(shares, starts))[step.parents]
+    places = np.flatnonzero(~step.leaves & np.isfinite(step.costs))
+    parents = offset + step.parents[places]
+    return _Children(
+        costs=step.costs[places],
+        leaves=step.tree.leaves[step.tree.targets[step.edges[places]]],
+        parents=parents,
+        places=first + places,
+        above=level.weights[parents],
+        log_model=level.log_model[parents] + log_shares[places],
+    )
+
+
+def _edges_of(step: Step, weights: Floats) -> Edges:
+    frontier, tree = step.frontier, step.tree
+    targets, leaves = tree.targets[step.edges], tree.leaves.astype(np.float64)
+    return Edges(
+        above=leaves[frontier.states][step.parents],
+        below=np.where(step.leaves, 0.0, leaves[targets]),
+        nats=step.costs - frontier.costs[step.parents],
+        weights=weights[step.parents],
+    )
+
+
+def _chances(children: _Children, width: int, size: int, guide: Guide | None) -> Floats:
+    """The chance of each child to be entered, `width` in sum if there are more."""
+    if len(children) <= width:
+        return np.ones(len(children))
+    leaves = children.leaves.astype(np.float64)
+    if guide is None:
+        log_worth = np.log(leaves)
+    else:
+        log_worth = guide.log_worth(children.costs, leaves)
+    log_worth = log_worth + np.log(children.above)
+    floor = _UNIFORM * width / size * leaves + _MODEL * width * np.exp(children.log_model)
+    floor = np.minimum(children.above * floor, 1.0)
+    # Chances that reach 1 are set to it, and the others share what is left of the width.
+    certain = floor >= 1.0
+    while True:
+        left = width - np.count_nonzero(certain) - float(floor[~certain].sum())
+        # Worths of those that are left alone: beside certain ones they may be too small to tell.
+        best = log_worth[~certain].max(initial=-np.inf)
+        worth = np.zeros(len(children))
+        if np.isfinite(best):
+            worth[~certain] = np.exp(log_worth[~certain] - best)
+        scale = left / float(worth.sum()) if left > 0.0 and np.isfinite(best) else 0.0
+        more = ~certain & (scale * worth + floor >= 1.0)
+        if not more.any():
+            return np.where(certain, 1.0, scale * worth + floor)
+        certain |= more
+
+
+def _systematic(chances: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Which are drawn with these chances: the certain ones, and some of the others.
+
+    The others stand in random order on a line, each as long as its chance, and those are
+    drawn that hold the points of an evenly spaced grid. In the order of the tree, leaves
+    that are alike can fall into step with the grid, and counts then vary more than those
+    of independent draws.
+    """
+    drawn = chances >= 1.0
+    others = rng.permutation(np.flatnonzero(~drawn))
+    ends = np.cumsum(chances[others]) + rng.random()
+    before = np.floor(ends[:1] - chances[others[:1]])
+    drawn[others[np.diff(np.floor(ends), prepend=before) > 0]] = True
+    return drawn
