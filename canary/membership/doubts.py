@@ -78,7 +78,8 @@ def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
     Flags that may be swapped or moved (`canary.membership.flags`); losses that are means of
     batches, or probabilities (`canary.membership.loss_units`), where the table has nothing else;
     labels that name few of the classes; a model that is no better on its members than one that
-    names the most common class; classes that differ between members and nonmembers (chi-squared at 1e-6);
+    names the most common class; classes that differ between members and nonmembers (chi-squared
+    at 1e-6);
     and samples of equal outputs and label with both flags. A table that is as it should be has
     none in 499 of 500.
     """
