@@ -1,3 +1,4 @@
+# ruff: noqa: T201
 """How much of the package one audit passes through: functions and files.
 
 ``python tests/support/one_audit.py`` loads a small recurrent model, audits a space of 1,000,
