@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from canary.scoring.texts import score as score
     from canary.signals.measuring import measure as measure
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _HOMES = {
     "CanaryError": "canary.errors",
