@@ -130,391 +130,283 @@ def one_position():
     save_model(small_model(positions=1), Path("model"))
 
 
-def nothing():
-    pass
+def bad(words, *fragments, before=lambda: None):
+    """A command, the place and the key word of its message, and what is done beforehand."""
+    return before, words, fragments
 
 
-# What is done beforehand, the command, and what its message must say.
 TABLE = {
-    "missing column": (
-        nothing,
-        (*INJECT, "--column", "body"),
-        ("corpus.jsonl:1", "no column 'body'", "name one of 'text', 'n'"),
+    "missing column": bad((*INJECT, "--column", "body"), "corpus.jsonl:1", "no column 'body'"),
+    "missing column, verify": bad((*VERIFY, "--column", "body"), "corpus.jsonl:1", "'text'"),
+    "column that is no text": bad(
+        (*INJECT, "--column", "n"), "corpus.jsonl:1", "column 'n' is a number, not text"
     ),
-    "missing column, verify": (
-        nothing,
-        (*VERIFY, "--column", "body"),
-        ("corpus.jsonl:1", "'text'"),
-    ),
-    "column that is no text": (
-        nothing,
-        (*INJECT, "--column", "n"),
-        ("corpus.jsonl:1", "column 'n' is a number, not text", "name a column of texts"),
-    ),
-    "invalid JSON": (
-        corpus('{"text": "a"}\n{"text": "b"}\n{"text": \n'),
+    "invalid JSON": bad(
         INJECT,
-        ("corpus.jsonl:3", "not valid JSON", "mend the line"),
+        "corpus.jsonl:3",
+        "not valid JSON",
+        before=corpus('{"text": "a"}\n{"text": "b"}\n{"text": \n'),
     ),
-    "invalid JSON, verify": (corpus('{"text": "a"}\n{'), VERIFY, ("corpus.jsonl:2", "mend")),
-    "invalid UTF-8": (
-        raw_corpus(b'{"text": "a"}\n{"text": "\xff"}\n'),
+    "invalid JSON, verify": bad(
+        VERIFY, "corpus.jsonl:2", "mend", before=corpus('{"text": "a"}\n{')
+    ),
+    "invalid UTF-8": bad(
         INJECT,
-        ("corpus.jsonl:2", "is not UTF-8 (byte 11 of the line)", "save the corpus as UTF-8"),
+        "corpus.jsonl:2",
+        "is not UTF-8 (byte 11 of the line)",
+        before=raw_corpus(b'{"text": "a"}\n{"text": "\xff"}\n'),
     ),
-    "invalid UTF-8, verify": (
-        raw_corpus(b'{"text": "a"}\n\xff\n'),
-        VERIFY,
-        ("corpus.jsonl:2", "is not UTF-8"),
+    "invalid UTF-8, verify": bad(
+        VERIFY, "corpus.jsonl:2", "is not UTF-8", before=raw_corpus(b'{"text": "a"}\n\xff\n')
     ),
-    "invalid UTF-8, strip": (
-        raw_corpus(b'{"text": "a"}\n\xff\n'),
-        STRIP,
-        ("corpus.jsonl:2", "is not UTF-8"),
+    "invalid UTF-8, strip": bad(
+        STRIP, "corpus.jsonl:2", "is not UTF-8", before=raw_corpus(b'{"text": "a"}\n\xff\n')
     ),
-    "invalid UTF-8, discover": (
-        raw_corpus(b'{"text": "a"}\n\xff\n'),
-        DISCOVER,
-        ("corpus.jsonl:2", "is not UTF-8"),
+    "invalid UTF-8, discover": bad(
+        DISCOVER, "corpus.jsonl:2", "is not UTF-8", before=raw_corpus(b'{"text": "a"}\n\xff\n')
     ),
-    "invalid UTF-8, score": (
-        raw_corpus(b'{"text": "a"}\n\xff\n'),
-        SCORE,
-        ("corpus.jsonl:2", "is not UTF-8"),
+    "invalid UTF-8, score": bad(
+        SCORE, "corpus.jsonl:2", "is not UTF-8", before=raw_corpus(b'{"text": "a"}\n\xff\n')
     ),
-    "invalid JSON, strip": (corpus('{"text": "a"}\n{'), STRIP, ("corpus.jsonl:2", "mend")),
-    "invalid JSON, discover": (corpus('{"text": "a"}\n{'), DISCOVER, ("corpus.jsonl:2", "mend")),
-    "invalid JSON, score": (corpus('{"text": "a"}\n{'), SCORE, ("corpus.jsonl:2", "mend")),
-    "empty corpus, strip": (corpus(""), STRIP, ("holds no record", "at least one")),
-    "empty corpus, discover": (corpus(""), DISCOVER, ("holds no record", "at least one")),
-    "empty corpus, score": (corpus(""), SCORE, ("holds no record", "at least one")),
-    "missing column, strip": (nothing, (*STRIP, "--column", "body"), ("no column 'body'",)),
-    "missing column, discover": (nothing, (*DISCOVER, "--column", "body"), ("no column 'body'",)),
-    "missing column, score": (nothing, (*SCORE, "--column", "body"), ("no column 'body'",)),
-    "nothing to discover": (nothing, DISCOVER, ("holds no secret", "look for other formats")),
-    "empty corpus": (corpus(""), INJECT, ("corpus.jsonl", "holds no record", "at least one")),
-    "empty corpus, verify": (corpus("\n"), VERIFY, ("holds no record",)),
-    "no corpus": (Path("corpus.jsonl").unlink, INJECT, ("corpus.jsonl", "check the path")),
-    "corpus as output": (
-        nothing,
-        (*INJECT[:-1], "corpus.jsonl"),
-        ("corpus.jsonl", "never modified", "name another file"),
+    "invalid JSON, strip": bad(STRIP, "corpus.jsonl:2", "mend", before=corpus('{"text": "a"}\n{')),
+    "invalid JSON, discover": bad(
+        DISCOVER, "corpus.jsonl:2", "mend", before=corpus('{"text": "a"}\n{')
     ),
-    "space too small": (
-        nothing,
+    "invalid JSON, score": bad(SCORE, "corpus.jsonl:2", "mend", before=corpus('{"text": "a"}\n{')),
+    "empty corpus, strip": bad(STRIP, "holds no record", "at least one", before=corpus("")),
+    "empty corpus, discover": bad(DISCOVER, "holds no record", "at least one", before=corpus("")),
+    "empty corpus, score": bad(SCORE, "holds no record", "at least one", before=corpus("")),
+    "missing column, strip": bad((*STRIP, "--column", "body"), "no column 'body'"),
+    "missing column, discover": bad((*DISCOVER, "--column", "body"), "no column 'body'"),
+    "missing column, score": bad((*SCORE, "--column", "body"), "no column 'body'"),
+    "nothing to discover": bad(DISCOVER, "holds no secret", "look for other formats"),
+    "empty corpus": bad(INJECT, "corpus.jsonl", "holds no record", before=corpus("")),
+    "empty corpus, verify": bad(VERIFY, "holds no record", before=corpus("\n")),
+    "no corpus": bad(INJECT, "corpus.jsonl", "check the path", before=Path("corpus.jsonl").unlink),
+    "corpus as output": bad((*INJECT[:-1], "corpus.jsonl"), "corpus.jsonl", "never modified"),
+    "space too small": bad(
         ("generate", "Code {digit:1}", *GENERATE[2:]),
-        ("'Code {digit:1}' has 10 fills", "48 canaries and controls", "longer hole"),
+        "'Code {digit:1}' has 10 fills",
+        "48 canaries and controls",
     ),
-    "unknown hole": (
-        nothing,
-        ("generate", "Code {dogit:9}", *GENERATE[2:]),
-        ("column 6", "'dogit' is no kind of hole", "{digit:9}"),
+    "unknown hole": bad(
+        ("generate", "Code {dogit:9}", *GENERATE[2:]), "column 6", "'dogit' is no kind of hole"
     ),
-    "format without a hole": (
-        nothing,
-        ("generate", "Code", *GENERATE[2:]),
-        ("has no hole", "{digit:9}"),
+    "format without a hole": bad(("generate", "Code", *GENERATE[2:]), "has no hole", "{digit:9}"),
+    "repetitions": bad((*GENERATE, "--repetitions", "1,x"), "--repetitions", "'1,x'"),
+    "repetitions with an underscore": bad((*GENERATE, "--repetitions", "1_0"), "'1_0'"),
+    "repetitions with a sign": bad((*GENERATE, "--repetitions", "+1"), "'+1'"),
+    "repetitions in another script": bad((*GENERATE, "--repetitions", "\u0661"), "'\u0661'"),
+    "too many repetitions": bad((*GENERATE, "--repetitions", "9" * 5000), "as in 1,4,16"),
+    "negative repetitions": bad((*GENERATE, "--repetitions", "-3"), "at least 1"),
+    "doubled repetitions": bad((*GENERATE, "--repetitions", "4,4"), "stands twice"),
+    "negative number per repetition": bad(
+        (*GENERATE, "--per-repetition", "-1"), "--per-repetition", "greater than or equal to 1"
     ),
-    "repetitions": (
-        nothing,
-        (*GENERATE, "--repetitions", "1,x"),
-        ("--repetitions", "'1,x'", "as in 1,4,16"),
+    "negative controls": bad(
+        (*GENERATE, "--controls", "-1"), "--controls", "greater than or equal to 0"
     ),
-    "repetitions with an underscore": (nothing, (*GENERATE, "--repetitions", "1_0"), ("'1_0'",)),
-    "repetitions with a sign": (nothing, (*GENERATE, "--repetitions", "+1"), ("'+1'",)),
-    "repetitions in another script": (
-        nothing,
-        (*GENERATE, "--repetitions", "\u0661"),
-        ("'\u0661'",),
+    "negative seed": bad((*GENERATE, "--seed", "-1"), "--seed", "equal to 0"),
+    "too large a seed": bad((*GENERATE, "--seed", f"{2**128}"), "less than 2^128"),
+    "negative seed, inject": bad((*INJECT, "--seed", "-1"), "--seed", "equal to 0"),
+    "negative seed, audit": bad((*AUDIT, "--seed", "-1"), "--seed", "equal to 0"),
+    "negative draws": bad((*AUDIT, "--draws", "-1"), "--draws", "equal to 1"),
+    "negative budget": bad((*AUDIT, "--budget", "-1"), "--budget", "equal to 1"),
+    "negative batch size": bad((*AUDIT, "--batch-size", "-1"), "--batch-size", "to 1"),
+    "number that is none": bad((*AUDIT, "--draws", "many"), "--draws", "integer"),
+    "no canaries": bad(
+        INJECT, "canaries.json", "check the path", before=Path("canaries.json").unlink
     ),
-    "too many repetitions": (nothing, (*GENERATE, "--repetitions", "9" * 5000), ("as in 1,4,16",)),
-    "negative repetitions": (nothing, (*GENERATE, "--repetitions", "-3"), ("at least 1",)),
-    "doubled repetitions": (nothing, (*GENERATE, "--repetitions", "4,4"), ("stands twice",)),
-    "negative number per repetition": (
-        nothing,
-        (*GENERATE, "--per-repetition", "-1"),
-        ("--per-repetition", "greater than or equal to 1"),
-    ),
-    "negative controls": (
-        nothing,
-        (*GENERATE, "--controls", "-1"),
-        ("--controls", "greater than or equal to 0"),
-    ),
-    "negative seed": (nothing, (*GENERATE, "--seed", "-1"), ("--seed", "equal to 0")),
-    "too large a seed": (nothing, (*GENERATE, "--seed", f"{2**128}"), ("less than 2^128",)),
-    "negative seed, inject": (nothing, (*INJECT, "--seed", "-1"), ("--seed", "equal to 0")),
-    "negative seed, audit": (nothing, (*AUDIT, "--seed", "-1"), ("--seed", "equal to 0")),
-    "negative draws": (nothing, (*AUDIT, "--draws", "-1"), ("--draws", "equal to 1")),
-    "negative budget": (nothing, (*AUDIT, "--budget", "-1"), ("--budget", "equal to 1")),
-    "negative batch size": (nothing, (*AUDIT, "--batch-size", "-1"), ("--batch-size", "to 1")),
-    "number that is none": (nothing, (*AUDIT, "--draws", "many"), ("--draws", "integer")),
-    "no canaries": (Path("canaries.json").unlink, INJECT, ("canaries.json", "check the path")),
-    "truncated canaries": (
-        manifest(lambda text: text[: len(text) // 2]),
+    "truncated canaries": bad(
         AUDIT,
-        ("canaries.json", "may be truncated", "write it again"),
+        "canaries.json",
+        "may be truncated",
+        before=manifest(lambda text: text[: len(text) // 2]),
     ),
-    "newer canaries": (
-        manifest(newer),
-        AUDIT,
-        ("canaries.json", "schema 99", "up to 1", "update its checkout"),
-    ),
-    "canaries with a foreign fill": (
-        manifest(secret_in_wrong_place),
+    "newer canaries": bad(AUDIT, "canaries.json", "schema 99", before=manifest(newer)),
+    "canaries with a foreign fill": bad(
         INJECT,
-        ("canaries[0].fill", "fill of canary-1 is not in the space", "generate it again"),
+        "canaries[0].fill",
+        "fill of canary-1 is not in the space",
+        before=manifest(secret_in_wrong_place),
     ),
-    "canaries that are something else": (nothing, (*INJECT[:3], "corpus.jsonl", *INJECT[4:]), ()),
-    "no model": (
-        nothing,
-        ("audit", "./none", *AUDIT[2:]),
-        ("none", "there is no such folder", "check the path"),
-    ),
-    "no model of that name": (
-        nothing,
-        ("audit", "none", *AUDIT[2:]),
-        ("none", "is no folder here", "hub", "check the path"),
-    ),
-    "folder without a model": (
-        without("config.json"),
+    "canaries that are something else": bad((*INJECT[:3], "corpus.jsonl", *INJECT[4:])),
+    "no model": bad(("audit", "./none", *AUDIT[2:]), "none", "there is no such folder"),
+    "no model of that name": bad(("audit", "none", *AUDIT[2:]), "none", "is no folder here"),
+    "folder without a model": bad(AUDIT, "model", "no config.json", before=without("config.json")),
+    "broken config": bad(
         AUDIT,
-        ("model", "no config.json", "save_pretrained"),
+        "model/config.json",
+        "not valid JSON",
+        before=lambda: Path("model/config.json").write_text("{"),
     ),
-    "broken config": (
-        lambda: Path("model/config.json").write_text("{"),
+    "model without a tokenizer": bad(AUDIT, "model", "no tokenizer", before=without("tokenizer*")),
+    "model with half a tokenizer": bad(
+        AUDIT, "model", "--tokenizer", before=without("tokenizer.json")
+    ),
+    "wrong tokenizer folder": bad((*AUDIT, "--tokenizer", "none"), "none", "check the path"),
+    "pickled weights": bad(AUDIT, "model", "safetensors", before=pickled),
+    "truncated weights": bad(AUDIT, "model", "cannot be loaded", before=truncated_weights),
+    "missing weights": bad(
         AUDIT,
-        ("model/config.json", "not valid JSON", "save the model again"),
+        "model",
+        "lacks 1 of the model's weights",
+        before=weights(lambda tensors: tensors.pop("transformer.ln_f.weight")),
     ),
-    "model without a tokenizer": (
-        without("tokenizer*"),
+    "NaN": bad(AUDIT, "'model'", "not finite numbers", before=weights(to_nan)),
+    "NaN, exposure": bad(EXPOSURE, "not finite numbers", before=weights(to_nan)),
+    "canary longer than the context": bad(
+        AUDIT, "21 tokens", "longer than the 16", before=short_context
+    ),
+    "context that makes it longer": bad(
+        (*AUDIT, "--context", "x" * 60), "81 tokens", "longer than the 64"
+    ),
+    "characters unknown to the tokenizer": bad(
         AUDIT,
-        ("model", "no tokenizer", "--tokenizer"),
+        "tokenizer does not know 1 of the characters",
+        "use a format",
+        before=canaries("Der Schlüssel ist {digit:9}"),
     ),
-    "model with half a tokenizer": (without("tokenizer.json"), AUDIT, ("model", "--tokenizer")),
-    "wrong tokenizer folder": (
-        nothing,
-        (*AUDIT, "--tokenizer", "none"),
-        ("none", "check the path"),
-    ),
-    "pickled weights": (pickled, AUDIT, ("model", "safetensors", "never loaded")),
-    "truncated weights": (truncated_weights, AUDIT, ("model", "cannot be loaded", "safetensors")),
-    "missing weights": (
-        weights(lambda tensors: tensors.pop("transformer.ln_f.weight")),
-        AUDIT,
-        ("model", "lacks 1 of the model's weights", "transformer.ln_f.weight", "save_pretrained"),
-    ),
-    "NaN": (
-        weights(to_nan),
-        AUDIT,
-        ("'model'", "not finite numbers", "check the checkpoint", "float32"),
-    ),
-    "NaN, exposure": (weights(to_nan), EXPOSURE, ("not finite numbers",)),
-    "canary longer than the context": (
-        short_context,
-        AUDIT,
-        ("21 tokens", "longer than the 16", "shorter format or context"),
-    ),
-    "context that makes it longer": (
-        nothing,
-        (*AUDIT, "--context", "x" * 60),
-        ("81 tokens", "longer than the 64", "shorter format or context"),
-    ),
-    "characters unknown to the tokenizer": (
-        canaries("Der Schlüssel ist {digit:9}"),
-        AUDIT,
-        ("tokenizer does not know 1 of the characters", "use a format"),
-    ),
-    "format that begins with a hole": (
-        canaries("{digit:9} is the code"),
+    "format that begins with a hole": bad(
         (*AUDIT, "--start-token", "none"),
-        ("begins with a hole", "--start-token"),
+        "begins with a hole",
+        "--start-token",
+        before=canaries("{digit:9} is the code"),
     ),
-    "format that is not prefix-free": (
-        found("Code {digit:1}{choice:a|ab}", "1a"),
+    "format that is not prefix-free": bad(
         AUDIT,
-        ("not prefix-free", "after the last hole"),
+        "not prefix-free",
+        "after the last hole",
+        before=found("Code {digit:1}{choice:a|ab}", "1a"),
     ),
-    "canaries of a format that is not prefix-free": (
-        nothing,
+    "canaries of a format that is not prefix-free": bad(
         ("generate", "Code {digit:1}{choice:a|ab}", "--out", "new.json"),
-        ("not prefix-free", "after the last hole"),
+        "not prefix-free",
+        "after the last hole",
     ),
-    "unknown start token": (
-        nothing,
-        (*AUDIT, "--start-token", "<|none|>"),
-        ("no token '<|none|>'", "name one token"),
+    "unknown start token": bad(
+        (*AUDIT, "--start-token", "<|none|>"), "no token '<|none|>'", "name one token"
     ),
-    "unknown dtype": (
-        nothing,
-        (*AUDIT, "--dtype", "float8"),
-        ("--dtype", "'float8'", "'bfloat16'"),
+    "unknown dtype": bad((*AUDIT, "--dtype", "float8"), "--dtype", "'float8'"),
+    "unknown device": bad(
+        (*AUDIT, "--device", "abacus"), "'abacus' cannot be used here", "use cpu"
     ),
-    "unknown device": (
-        nothing,
-        (*AUDIT, "--device", "abacus"),
-        ("'abacus' cannot be used here", "use cpu"),
+    "device without numbers": bad((*AUDIT, "--device", "meta"), "'meta' holds shapes", "use cpu"),
+    "device without numbers, score": bad((*SCORE, "--device", "meta"), "'meta'", "use cpu"),
+    "model of one position": bad(
+        AUDIT, "'model' takes 1 token at once", "n_positions", before=one_position
     ),
-    "device without numbers": (
-        nothing,
-        (*AUDIT, "--device", "meta"),
-        ("'meta' holds shapes", "use cpu"),
-    ),
-    "device without numbers, score": (nothing, (*SCORE, "--device", "meta"), ("'meta'", "use cpu")),
-    "model of one position": (
-        one_position,
-        AUDIT,
-        ("'model' takes 1 token at once", "n_positions"),
-    ),
-    "model of one position, exposure": (one_position, EXPOSURE, ("takes 1 token at once",)),
-    "model of one position, score": (one_position, SCORE, ("takes 1 token at once",)),
-    "unknown method": (
-        nothing,
-        (*EXPOSURE, "--method", "guessing"),
-        ("--method", "'guessing'", "'enumeration', 'sampling'"),
-    ),
-    "enumeration beyond the budget": (
-        nothing,
+    "model of one position, exposure": bad(EXPOSURE, "takes 1 token at once", before=one_position),
+    "model of one position, score": bad(SCORE, "takes 1 token at once", before=one_position),
+    "unknown method": bad((*EXPOSURE, "--method", "guessing"), "--method", "'guessing'"),
+    "enumeration beyond the budget": bad(
         (*AUDIT, "--method", "enumeration", "--budget", "100"),
-        ("111,111,110 queries", "budget is 100", "--method sampling"),
+        "111,111,110 queries",
+        "budget is 100",
     ),
-    "factory that is none": (
-        nothing,
-        (*AUDIT, "--factory", "mine"),
-        ("'mine' does not name a factory", "module:function"),
+    "factory that is none": bad(
+        (*AUDIT, "--factory", "mine"), "'mine' does not name a factory", "module:function"
     ),
-    "factory that cannot be imported": (
-        nothing,
+    "factory that cannot be imported": bad(
         (*AUDIT, "--factory", "mine.py:build"),
-        ("'mine.py:build' cannot be imported", "path/to/file.py:function"),
+        "'mine.py:build' cannot be imported",
+        "path/to/file.py:function",
     ),
-    "factory that fails": (
-        wrong_factory,
+    "factory that fails": bad(
         (*AUDIT, "--factory", "mine.py:build"),
-        ("mine.py:build", "check that the factory builds the module that was saved"),
+        "mine.py:build",
+        "check that the factory builds the module that was saved",
+        before=wrong_factory,
     ),
-    "canaries that stand already": (
-        nothing,
+    "canaries that stand already": bad(
         ("generate", "The code is {digit:9}", "--out", "canaries.json"),
-        ("canaries.json", "exists already", "--force"),
+        "canaries.json",
+        "exists already",
     ),
-    "words as output": (
-        nothing,
+    "words as output": bad(
         (*GENERATE[:-1], "corpus.jsonl", "--words", "corpus.jsonl"),
-        ("corpus.jsonl", "never modified", "name another file"),
+        "corpus.jsonl",
+        "never modified",
     ),
-    "canaries as output": (
-        nothing,
-        (*INJECT[:-1], "./old/../canaries.json"),
-        ("canaries.json", "never modified", "name another file"),
+    "canaries as output": bad(
+        (*INJECT[:-1], "./old/../canaries.json"), "canaries.json", "never modified"
     ),
-    "hard link to the canaries as output": (
-        lambda: Path("link").hardlink_to("canaries.json"),
+    "hard link to the canaries as output": bad(
         (*INJECT[:-1], "link"),
-        ("link", "never modified"),
+        "link",
+        "never modified",
+        before=lambda: Path("link").hardlink_to("canaries.json"),
     ),
-    "symbolic link to the canaries as output": (
-        lambda: Path("link").symlink_to("canaries.json"),
+    "symbolic link to the canaries as output": bad(
         (*INJECT[:-1], "link"),
-        ("link", "never modified"),
+        "link",
+        "never modified",
+        before=lambda: Path("link").symlink_to("canaries.json"),
     ),
-    "placements as corpus": (
-        lambda: Path("o.placements.json").write_text('{"text": "a"}\n'),
+    "placements as corpus": bad(
         ("inject", "o.placements.json", *INJECT[2:-1], "o"),
-        ("o.placements.json", "never modified"),
+        "o.placements.json",
+        "never modified",
+        before=lambda: Path("o.placements.json").write_text('{"text": "a"}\n'),
     ),
-    "placements in no place": (
-        lambda: Path("o.placements.json").mkdir(),
+    "placements in no place": bad(
         (*INJECT[:-1], "o"),
-        ("o.placements.json", "is a folder"),
+        "o.placements.json",
+        "is a folder",
+        before=lambda: Path("o.placements.json").mkdir(),
     ),
-    "placements with too long a name": (
-        nothing,
-        (*INJECT[:-1], "o" * 235),
-        ("o.placements.json", "cannot be written (File name too long)"),
+    "placements with too long a name": bad(
+        (*INJECT[:-1], "o" * 235), "o.placements.json", "cannot be written (File name too long)"
     ),
-    "audit as output": (
-        nothing,
-        (*REPORT[:-1], "old/audit.json"),
-        ("old/audit.json", "never modified"),
-    ),
-    "canaries where the audit goes": (
-        lambda: shutil.move("canaries.json", "old/audit.json"),
+    "audit as output": bad((*REPORT[:-1], "old/audit.json"), "old/audit.json", "never modified"),
+    "canaries where the audit goes": bad(
         ("audit", "./model", "--canaries", "old/audit.json", "--out", "old"),
-        ("old/audit.json", "never modified"),
+        "old/audit.json",
+        "never modified",
+        before=lambda: shutil.move("canaries.json", "old/audit.json"),
     ),
-    "texts as output": (nothing, (*SCORE[:-1], "corpus.jsonl"), ("corpus.jsonl", "never modified")),
-    "model as output": (
-        nothing,
-        (*SCORE[:-1], "model/config.json"),
-        ("model/config.json", "never modified"),
+    "texts as output": bad((*SCORE[:-1], "corpus.jsonl"), "corpus.jsonl", "never modified"),
+    "model as output": bad(
+        (*SCORE[:-1], "model/config.json"), "model/config.json", "never modified"
     ),
-    "factory as output": (
-        wrong_factory,
+    "factory as output": bad(
         (*SCORE[:-1], "mine.py", "--factory", "mine.py:build"),
-        ("mine.py", "never modified"),
+        "mine.py",
+        "never modified",
+        before=wrong_factory,
     ),
-    "column that is no text, inject": (
-        nothing,
-        (*INJECT, "--column", "\udcff"),
-        ("--column", "no UTF-8", "give it as UTF-8"),
+    "column that is no text, inject": bad((*INJECT, "--column", "\udcff"), "--column", "no UTF-8"),
+    "context that is no text": bad((*AUDIT, "--context", "\udcff"), "--context", "no UTF-8"),
+    "start token that is no text": bad(
+        (*AUDIT, "--start-token", "\udcff"), "--start-token", "no UTF-8"
     ),
-    "context that is no text": (
-        nothing,
-        (*AUDIT, "--context", "\udcff"),
-        ("--context", "no UTF-8"),
+    "format that is no text": bad(
+        ("generate", "\udcff {digit:9}", *GENERATE[2:]), "FORMAT", "no UTF-8"
     ),
-    "start token that is no text": (
-        nothing,
-        (*AUDIT, "--start-token", "\udcff"),
-        ("--start-token", "no UTF-8"),
+    "model that is no text": bad(("audit", "\udcff", *AUDIT[2:]), "MODEL", "no UTF-8"),
+    "bad model and a new folder": bad(
+        ("audit", "./none", *AUDIT[2:4], "--out", "new/folder"), "none", "there is no such folder"
     ),
-    "format that is no text": (
-        nothing,
-        ("generate", "\udcff {digit:9}", *GENERATE[2:]),
-        ("FORMAT", "no UTF-8"),
+    "format too long and a new folder": bad(
+        (*AUDIT[:5], "--out", "new/folder"), "21 tokens", "longer than the 16", before=short_context
     ),
-    "model that is no text": (nothing, ("audit", "\udcff", *AUDIT[2:]), ("MODEL", "no UTF-8")),
-    "bad model and a new folder": (
-        nothing,
-        ("audit", "./none", *AUDIT[2:4], "--out", "new/folder"),
-        ("none", "there is no such folder"),
+    "output below a file, generate": bad(
+        (*GENERATE[:-1], "old/file/x"), "old/file/x", "cannot be written"
     ),
-    "format too long and a new folder": (
-        short_context,
-        (*AUDIT[:5], "--out", "new/folder"),
-        ("21 tokens", "longer than the 16"),
+    "output in no folder, inject": bad((*INJECT[:-1], "none/x"), "none/x", "cannot be written"),
+    "output below a file, audit": bad(
+        (*AUDIT, "--out", "old/file/x"), "old/file/x", "cannot be written"
     ),
-    "output below a file, generate": (
-        nothing,
-        (*GENERATE[:-1], "old/file/x"),
-        ("old/file/x", "cannot be written", "another path"),
+    "output that is a file, audit": bad((*AUDIT, "--out", "old/file"), "old/file", "another"),
+    "output below a file, demo": bad(
+        ("demo", "--out", "old/file/x"), "old/file/x", "cannot be written"
     ),
-    "output in no folder, inject": (
-        nothing,
-        (*INJECT[:-1], "none/x"),
-        ("none/x", "cannot be written", "another path"),
-    ),
-    "output below a file, audit": (
-        nothing,
-        (*AUDIT, "--out", "old/file/x"),
-        ("old/file/x", "cannot be written", "another path"),
-    ),
-    "output that is a file, audit": (
-        nothing,
-        (*AUDIT, "--out", "old/file"),
-        ("old/file", "another"),
-    ),
-    "output below a file, demo": (
-        nothing,
-        ("demo", "--out", "old/file/x"),
-        ("old/file/x", "cannot be written"),
-    ),
-    "output that is a folder": (nothing, (*GENERATE[:-1], "old"), ("old", "is a folder", "name a")),
-    "report of something else": (nothing, REPORT, ("old/audit.json", "not valid JSON")),
-    "report of nothing": (nothing, ("report", "none", *REPORT[2:]), ("none", "check the path")),
-    "unknown command": (nothing, ("audti",), ("'audti'", "'audit'", "canary --help")),
-    "unknown option": (nothing, (*AUDIT, "--draw", "9"), ("--draw", "canary audit --help")),
-    "missing option": (nothing, AUDIT[:2], ("--canaries", "canary audit --help")),
+    "output that is a folder": bad((*GENERATE[:-1], "old"), "old", "is a folder"),
+    "report of something else": bad(REPORT, "old/audit.json", "not valid JSON"),
+    "report of nothing": bad(("report", "none", *REPORT[2:]), "none", "check the path"),
+    "unknown command": bad(("audti",), "'audti'", "'audit'"),
+    "unknown option": bad((*AUDIT, "--draw", "9"), "--draw", "canary audit --help"),
+    "missing option": bad(AUDIT[:2], "--canaries", "canary audit --help"),
 }
 
 
