@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from canary.records.fields import from_fields
+from canary.records.record import Record
 
 __all__ = ["CombinedP"]
 
 
 @dataclass(frozen=True)
-class CombinedP:
+class CombinedP(Record):
     """One p-value for a group of canaries.
 
     Parameters
@@ -34,12 +32,3 @@ class CombinedP:
     degrees_of_freedom: int
     count: int
     shared_draws: int | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result as plain data."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> CombinedP:
-        """The inverse of `to_dict`; a TypeError names a field of another type."""
-        return from_fields(cls, data)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
-from canary.records.fields import from_fields
+from canary.records.record import Infinite, Record
 
 __all__ = [
     "ENUMERATION",
@@ -46,7 +45,7 @@ _ROUNDING_BITS = 1e-6
 
 
 @dataclass(frozen=True)
-class Exposure:
+class Exposure(Record):
     """Exposure of one canary: log2|R| - log2 rank, in bits.
 
     Parameters
@@ -83,7 +82,7 @@ class Exposure:
 
     bits: float | None
     lower_bits: float
-    upper_bits: float
+    upper_bits: Annotated[float, Infinite(up=None)]
     confidence: float | None
     method: str
     space_bits: float
@@ -111,49 +110,25 @@ class Exposure:
         """Whether it may exceed log2|R|: it is read off a curve, not counted."""
         return self.method == SKEW_NORMAL
 
-    def to_dict(self) -> dict[str, Any]:
-        """The result as plain data; no upper end is None, for JSON has no infinity."""
-        upper = None if math.isinf(self.upper_bits) else self.upper_bits
-        return {**asdict(self), "upper_bits": upper}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Exposure:
-        """The inverse of `to_dict`.
-
-        A TypeError names a field of another type, a ValueError one that does not go with
-        the method (a p-value of a skew-normal estimate, or a missing one of another) or
-        with the other fields.
-        """
-        if not isinstance(data, Mapping):
-            raise TypeError(f"an exposure must be an object, got {type(data).__name__}")
-        unbounded = data.get("method") == SKEW_NORMAL
-        open_ended = unbounded and data.get("upper_bits", 0.0) is None
-        found = from_fields(cls, {**data, "upper_bits": 0.0} if open_ended else data)
-        if unbounded != (found.p_value is None):
-            raise ValueError(f"p_value of a {found.method} exposure is {found.p_value!r}")
-        if open_ended:
-            found = replace(found, upper_bits=math.inf)
-        if problem := _misfit(found):
-            raise ValueError(f"{problem} of a {found.method} exposure cannot be")
-        return found
-
-
-def _misfit(e: Exposure) -> str | None:
-    """The fields that cannot all be true; None if there are none."""
-    most = MOST_BITS if e.unbounded else e.space_bits + _ROUNDING_BITS
-    ends = (e.lower_bits, e.upper_bits)
-    middle = e.lower_bits if e.bits is None else e.bits
-    ranks = [rank for rank in (e.rank_lower, e.rank, e.rank_upper) if rank is not None]
-    sound = {
-        "space_bits": 0.0 <= e.space_bits <= MOST_BITS,
-        "an end of the interval": all(
-            end >= -_ROUNDING_BITS and (end <= most or end == math.inf) for end in ends
-        ),
-        "bits outside of the interval": middle <= most
-        and ends[0] - _ROUNDING_BITS <= middle <= ends[1] + _ROUNDING_BITS,
-        "ranks": ranks == sorted(ranks)
-        and all(n >= 1 and math.log2(n) <= e.space_bits + _ROUNDING_BITS for n in ranks),
-        "draws and hits": 0 <= (e.hits or 0) <= (0 if e.draws is None else e.draws),
-        "confidence": e.confidence is None or 0.0 < e.confidence < 1.0,
-    }
-    return next((name for name, holds in sound.items() if not holds), None)
+    def _check(self) -> None:
+        if self.unbounded != (self.p_value is None):
+            raise ValueError("p_value does not go with the method")
+        most = MOST_BITS if self.unbounded else self.space_bits + _ROUNDING_BITS
+        low, high = self.lower_bits, self.upper_bits
+        middle = low if self.bits is None else self.bits
+        ranks = [n for n in (self.rank_lower, self.rank, self.rank_upper) if n is not None]
+        open_ended = self.unbounded and high == math.inf
+        sound = {
+            "space_bits": 0.0 <= self.space_bits <= MOST_BITS,
+            "lower_bits or upper_bits": -_ROUNDING_BITS <= low <= most
+            and (open_ended or -_ROUNDING_BITS <= high <= most),
+            "bits outside of the interval": middle <= most
+            and low - _ROUNDING_BITS <= middle <= high + _ROUNDING_BITS,
+            "ranks": ranks == sorted(ranks)
+            and all(n >= 1 and math.log2(n) <= self.space_bits + _ROUNDING_BITS for n in ranks),
+            "draws and hits": 0 <= (self.hits or 0) <= (self.draws or 0),
+            "confidence": self.confidence is None or 0.0 < self.confidence < 1.0,
+        }
+        for name, holds in sound.items():
+            if not holds:
+                raise ValueError(f"{name} cannot be")

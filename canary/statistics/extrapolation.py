@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, SupportsIndex
+from dataclasses import dataclass
+from typing import SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.records.fields import from_fields
+from canary.records.record import Record
 from canary.statistics.checks import check_confidence, exact_size, finite_array
 from canary.statistics.exposure_result import MOST_BITS, SKEW_NORMAL, Exposure
 from canary.statistics.exposures import exposure_by_draws
@@ -44,7 +43,7 @@ _TAIL = 1e-3
 
 
 @dataclass(frozen=True)
-class SkewNormalFit:
+class SkewNormalFit(Record):
     """A skew-normal curve, fitted on one half of the draws and tested on the other.
 
     Parameters
@@ -96,17 +95,9 @@ class SkewNormalFit:
         k = math.floor(self.tested * _TAIL)
         return float(np.sqrt(polygamma(1, k) - polygamma(1, self.tested + 1))) / LN2
 
-    def to_dict(self) -> dict[str, Any]:
-        """The result as plain data."""
-        return {**asdict(self), "curve": self.curve.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> SkewNormalFit:
-        """The inverse of `to_dict`; a KeyError, TypeError or ValueError says what is wrong."""
-        found = from_fields(cls, {**data, "curve": SkewNormal.from_dict(data["curve"])})
-        if found.tested_tail_bits is None and found.tail_error_bits is not None:
-            raise ValueError("tail_error_bits stands without tested_tail_bits")
-        return found
+    def _check(self) -> None:
+        if self.tested_tail_bits is None and self.tail_error_bits is not None:
+            raise ValueError("tail_error_bits needs tested_tail_bits")
 
 
 def exposure_by_skew_normal(

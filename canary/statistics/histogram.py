@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError
+from canary.records.record import Record
 from canary.statistics.checks import LARGEST_BITS
 
 __all__ = ["Histogram", "HistogramBuilder", "joined"]
@@ -21,7 +20,7 @@ _EXACT = 2.0**52  # bins from 0 whose numbers and edges are exact
 
 
 @dataclass(frozen=True)
-class Histogram:
+class Histogram(Record):
     """Counts in bins of equal width.
 
     Parameters
@@ -48,30 +47,12 @@ class Histogram:
         """Edges of the bins, shape (bins + 1,), in bits."""
         return self.start_bits + self.width_bits * np.arange(len(self.counts) + 1, dtype=np.float64)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The histogram as plain data."""
-        return {
-            "start_bits": self.start_bits,
-            "width_bits": self.width_bits,
-            "counts": list(self.counts),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Histogram:
-        """The inverse of `to_dict`; a ValueError or TypeError says what does not fit."""
-        counts = tuple(data["counts"])
-        if not all(type(count) is int and count >= 0 for count in counts):
-            raise ValueError("counts of a histogram are integers, 0 or more")
-        if sum(counts) >= 2**63:
-            raise ValueError("a histogram counts fewer than 2^63 values")
-        try:
-            start, width = float(data["start_bits"]), float(data["width_bits"])
-        except OverflowError as error:
-            raise ValueError("the edges of a histogram are finite") from error
+    def _check(self) -> None:
+        if not all(count >= 0 for count in self.counts) or self.total >= 2**63:
+            raise ValueError("counts of a histogram are 0 or more, in sum fewer than 2^63")
         # Far beyond what any log-perplexity is, and far from what overflows.
-        if not (abs(start) < 1e15 and 1e-6 < width < 1e15):
+        if not (abs(self.start_bits) < 1e15 and 1e-6 < self.width_bits < 1e15):
             raise ValueError("a histogram has a finite start and bins of a positive width")
-        return cls(start, width, counts)
 
 
 class HistogramBuilder:

@@ -8,13 +8,13 @@ left of the location.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from canary.records.record import Infinite, Record
 from canary.statistics.units import LN2
 
 __all__ = ["SkewNormal", "log_integral"]
@@ -33,7 +33,7 @@ _AT_ONCE = 2**21
 
 
 @dataclass(frozen=True)
-class SkewNormal:
+class SkewNormal(Record):
     """One curve over log-perplexities.
 
     Parameters
@@ -46,7 +46,7 @@ class SkewNormal:
 
     location_bits: float
     scale_bits: float
-    shape: float
+    shape: Annotated[float, Infinite(up="+inf")]
 
     @property
     def mean_bits(self) -> float:
@@ -87,31 +87,9 @@ class SkewNormal:
         below: Floats = np.clip(ndtr(z) - 2.0 * owens_t(z, self.shape), 0.0, 1.0)
         return below
 
-    def to_dict(self) -> dict[str, Any]:
-        """The curve as plain data; an infinite shape, which JSON has not, as text."""
-        shape = self.shape if math.isfinite(self.shape) else f"{self.shape:+}"
-        return {
-            "location_bits": self.location_bits,
-            "scale_bits": self.scale_bits,
-            "shape": shape,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> SkewNormal:
-        """The inverse of `to_dict`; a KeyError, TypeError or ValueError says what is wrong."""
-        limits = {"+inf": math.inf, "-inf": -math.inf}
-        shape = data["shape"]
-        plain = {**data, "shape": limits.get(shape, shape)}
-        built = cls(**plain)
-        for field in fields(cls):
-            value = getattr(built, field.name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise TypeError(f"{field.name} of a skew-normal curve must be a number")
-            if math.isnan(value) or (math.isinf(value) and field.name != "shape"):
-                raise ValueError(f"{field.name} of a skew-normal curve must be finite")
-        if not built.scale_bits > 0.0:
+    def _check(self) -> None:
+        if not self.scale_bits > 0.0:
             raise ValueError("a skew-normal curve has a positive scale")
-        return built
 
 
 def log_integral(low: ArrayLike, high: ArrayLike, shape: ArrayLike) -> Floats:

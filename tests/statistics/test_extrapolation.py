@@ -13,7 +13,7 @@ from scipy import stats
 from canary.errors import EstimationError
 from canary.statistics.exposure_result import Exposure
 from canary.statistics.exposures import exposure_by_draws
-from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
+from canary.statistics.extrapolation import exposure_by_skew_normal
 from canary.statistics.pvalues import fisher
 from canary.statistics.skewnormal import SkewNormal
 
@@ -293,35 +293,3 @@ def test_bad_input(change, message):
 
 
 # --- at rest ------------------------------------------------------------------------
-
-
-def test_round_trip():
-    found, fit = estimate([20.0, 31.0], sample(-2.0, 3000, 12))
-    text = json.dumps(fit.to_dict(), allow_nan=False)
-    assert SkewNormalFit.from_dict(json.loads(text)) == fit
-    for e in found:
-        assert Exposure.from_dict(json.loads(json.dumps(e.to_dict()))) == e
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"curve": {"location_bits": 1.0, "scale_bits": 1.0}},
-        {"ks_p_value": None},
-        {"fitted": 1.5},
-        {"tested_tail_bits": None},
-        {"unknown": 1},
-    ],
-)
-def test_foreign_fit_input(change):
-    _, fit = estimate([20.0], sample(-2.0, 3000, 12), replicates=20)
-    with pytest.raises((KeyError, TypeError, ValueError)):
-        SkewNormalFit.from_dict({**fit.to_dict(), **change})
-
-
-@pytest.mark.parametrize("change", [{"p_value": 0.5}, {"method": "uniform draws"}])
-def test_a_p_value_belongs_to_its_method_input(change):
-    (e,), _ = estimate([29.0], sample(0.0, 1000, 13), replicates=20)
-    assert math.isfinite(e.upper_bits)
-    with pytest.raises(ValueError, match="p_value of a"):
-        Exposure.from_dict({**e.to_dict(), **change})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -87,30 +85,6 @@ def test_width_input(width):
     # With 0.1, 0.7 / 0.1 is 6.999... and 7 * 0.1 is 0.7000...1: edges that do not agree.
     with pytest.raises(EstimationError, match="HistogramBuilder: the width .* power of two"):
         HistogramBuilder(width)
-
-
-def test_round_trip():
-    found = build([1.0, 2.0])
-    assert Histogram.from_dict(json.loads(json.dumps(found.to_dict()))) == found
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"counts": "12"},
-        {"counts": [1.5]},
-        {"counts": [-1]},
-        {"counts": [True]},
-        {"counts": 3},
-        {"width_bits": 0},
-        {"width_bits": float("inf")},
-        {"start_bits": float("nan")},
-        {"start_bits": None},
-    ],
-)
-def test_foreign_data_input(change):
-    with pytest.raises((TypeError, ValueError)):
-        Histogram.from_dict({**build([1.0]).to_dict(), **change})
 
 
 @given(chunks=st.lists(VALUES, max_size=5))

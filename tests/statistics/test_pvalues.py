@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from canary.errors import EstimationError
-from canary.statistics.combined import CombinedP
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.pvalues import fisher, fisher_tails, holm
 
@@ -184,11 +182,6 @@ def test_beyond_floats_degenerate():
     assert fisher([2.0**-60] * 64).p_value == sys.float_info.min
 
 
-def test_round_trip():
-    for found in (fisher([0.1, 0.2]), fisher([0.1, 0.2], shared_draws=20)):
-        assert CombinedP.from_dict(json.loads(json.dumps(found.to_dict()))) == found
-
-
 # --- input --------------------------------------------------------------------------
 
 
@@ -209,15 +202,6 @@ def test_round_trip():
 def test_input(p, draws, message):
     with pytest.raises(EstimationError, match="^fisher: .*" + message):
         fisher(p, shared_draws=draws)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"p_value": "0.1"}, {"p_value": math.inf}, {"count": 2.0}, {"count": True}, {"more": 1}],
-)
-def test_foreign_data_input(change):
-    with pytest.raises(TypeError, match=next(iter(change))):
-        CombinedP.from_dict({**fisher([0.1]).to_dict(), **change})
 
 
 @pytest.mark.parametrize("draws", [200, 20_000])
