@@ -19,8 +19,8 @@ from canary.fleet.configuration import model_key, model_seed, print_of
 from canary.fleet.mismatch import refusal
 from canary.fleet.splits import Drawn, Split, soft_labelled
 from canary.fleet.store import Kept, checkpoint_path
+from canary.fleet.training import Training
 from canary.fleet.working import train_and_measure
-from canary.models.training import Training
 from canary.records.shards import open_run
 from canary.records.versions import versions
 from canary.signals.class_signals import Outputs
@@ -44,9 +44,9 @@ class Fleet:
     Parameters
     ----------
     train : callable
-        From a `TrainingTask` to a model or its outputs (see `canary.models.training`): a
+        From a `TrainingTask` to a model or its outputs (see `canary.fleet.training`): a
         function at the top of a module, or a frozen dataclass that can be called, such as
-        `canary.models.torch_training.TorchTraining`.
+        `canary.fleet.torch_training.TorchTraining`.
     data : tuple of (x, y)
         All samples, and their labels from 0. A third entry divides the samples for
         evaluation by group.
@@ -78,7 +78,7 @@ class Fleet:
     --------
     >>> import numpy as np
     >>> from canary.fleet.splits import halves
-    >>> from canary.models.training import TrainingTask
+    >>> from canary.fleet.training import TrainingTask
     >>> def nearest_mean(task: TrainingTask):
     ...     means = np.stack([task.x[task.y == label].mean(axis=0) for label in (0, 1)])
     ...     return -((task.samples[:, None, :] - means) ** 2).sum(axis=2)
@@ -346,7 +346,7 @@ class Fleet:
             raise InputError(
                 f"{workers.at_once} models at once, and the training takes one",
                 cure="leave at_once out, or use a training that has the method `together`, such "
-                "as canary.models.torch_training.TorchTraining",
+                "as canary.fleet.torch_training.TorchTraining",
                 where=_WHERE,
             )
 

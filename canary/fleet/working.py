@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import CanaryError, InputError, ModelError, OutOfMemory, UnsupportedError
-from canary.models.training import Trained, Training, TrainingTask
+from canary.fleet.training import Trained, Training, TrainingTask
 from canary.signals.measuring import measure
 from canary.workers.jobs import Plain
 from canary.workers.naming import imported
@@ -179,7 +179,7 @@ def _understood(outcome: Any) -> Any:
     if isinstance(outcome, Trained):
         return outcome
     if hasattr(outcome, "state_dict") and hasattr(outcome, "named_parameters"):
-        from canary.models.torch_training import trained_module
+        from canary.fleet.torch_training import trained_module
 
         return trained_module(outcome)
     if callable(outcome):

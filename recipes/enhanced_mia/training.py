@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from canary.errors import InputError
 from canary.fleet.running import Fleet
 from canary.fleet.splits import Split, halves, leave_one_out, soft_labelled, subsets
-from canary.models.torch_training import TorchTraining
+from canary.fleet.torch_training import TorchTraining
 from canary.signals.signal_table import SignalTable
 from canary.workers.local import Here
 

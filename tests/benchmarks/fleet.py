@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from spread import spread
 
-from canary.models.torch_training import TorchTraining
-from canary.models.training import TrainingTask
+from canary.fleet.torch_training import TorchTraining
+from canary.fleet.training import TrainingTask
 
 
 def network(*widths):

@@ -13,8 +13,8 @@ import canary
 from canary.errors import InputError
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, soft_labelled, subsets
+from canary.fleet.torch_training import TorchTraining
 from canary.membership.many import attack_models
-from canary.models.torch_training import TorchTraining
 from canary.workers.local import Here
 
 POOL, POPULATION = np.arange(200), np.arange(400, 1200)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from canary.errors import InputError
-from canary.models.torch_training import TorchTraining
+from canary.fleet.torch_training import TorchTraining
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "enhanced_mia"
 MODULES = ("networks", "data", "training", "figures", "table", "run")

@@ -9,7 +9,7 @@ import pytest
 from canary.errors import ModelError, ServerError, UnsupportedError
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, subsets
-from canary.models.torch_training import TorchTraining
+from canary.fleet.torch_training import TorchTraining
 from canary.workers.cluster import RayWorkers
 from canary.workers.local import Here
 

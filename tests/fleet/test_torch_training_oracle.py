@@ -12,12 +12,12 @@ import torch
 from rounding import REPEATS, assert_within_rounding, nudged, trained_nudged
 
 from canary.errors import InputError, ModelError, OutOfMemory, UnsupportedError
+from canary.fleet import torch_training
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, soft_labelled, subsets
-from canary.models import torch_training
-from canary.models.torch_dropout import with_own_dropout
-from canary.models.torch_training import TorchTraining, trained_module
-from canary.models.training import TrainingTask
+from canary.fleet.torch_dropout import with_own_dropout
+from canary.fleet.torch_training import TorchTraining, trained_module
+from canary.fleet.training import TrainingTask
 from canary.workers.local import Here
 
 X, Y = fleets.made(samples=90)

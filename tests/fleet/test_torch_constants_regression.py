@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from canary.errors import UnsupportedError
-from canary.models.torch_constants import difference
-from canary.models.torch_training import TorchTraining
-from canary.models.training import TrainingTask
+from canary.fleet.torch_constants import difference
+from canary.fleet.torch_training import TorchTraining
+from canary.fleet.training import TrainingTask
 
 X, Y = fleets.made(samples=90)
 

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from torch.func import functional_call, stack_module_state, vmap
 
 from canary.errors import InputError, OutOfMemory, UnsupportedError
-from canary.models.torch_constants import difference
-from canary.models.torch_dropout import with_own_dropout
+from canary.fleet.torch_constants import difference
+from canary.fleet.torch_dropout import with_own_dropout
+from canary.fleet.training import Trained, TrainingTask
 from canary.models.torch_support import inference, input_device, pick_device, viewed
-from canary.models.training import Trained, TrainingTask
 
 __all__ = ["TorchTraining", "trained_module"]
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy.stats import ks_2samp
 
-from canary.models.torch_training import TorchTraining
-from canary.models.training import TrainingTask
+from canary.fleet.torch_training import TorchTraining
+from canary.fleet.training import TrainingTask
 
 MODELS, EPOCHS, BATCH, RATE = 60, 15, 25, 0.05
 
