@@ -92,8 +92,9 @@ def models(
     were in training data: keep them like the data. The attacks D and L need models of each
     target's own, and are there from Python. The guide is docs/many-models.md.
     """
-    from canary.membership.models_result import KIND, SCHEMA
+    from canary.membership.models_result import KIND
     from canary.membership.models_survey import survey_models
+    from canary.membership.survey import SCHEMA
     from canary.records.document import dump_document
     from canary.records.files import folder_made
     from canary.records.overwrite_guard import PAGES

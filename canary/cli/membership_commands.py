@@ -134,7 +134,8 @@ def attack(
     samples that were in the training data: keep them like the data.
     """
     from canary.membership.risk import check_prior
-    from canary.membership.survey import KIND, SCHEMA, survey
+    from canary.membership.shadow_survey import KIND, survey
+    from canary.membership.survey import SCHEMA
     from canary.records.document import dump_document
     from canary.records.files import folder_made
     from canary.records.overwrite_guard import PAGES
@@ -214,8 +215,8 @@ def risk(
     from canary.membership.association import check_shadow
     from canary.membership.doubts import doubts_of_pair
     from canary.membership.risk import check_prior, reliability
+    from canary.membership.shadow_survey import class_risk_fields, risk_columns
     from canary.membership.smoothing import chosen_risk_scores
-    from canary.membership.survey import class_risk_fields, risk_columns
     from canary.records.files import atomic_writer
     from canary.records.overwrite_guard import PARQUET
     from canary.reports.membership_html import calibration_sentence, class_risk_sentence

@@ -125,8 +125,8 @@ def text(
     was stopped or killed goes on when it is started again with the same words; until it is
     done its finished pieces lie in FOLDER/parts.
     """
-    from canary.membership.survey import rates_of
-    from canary.membership.text_survey import KIND, SCHEMA, survey_texts
+    from canary.membership.survey import SCHEMA, rates_of
+    from canary.membership.text_survey import KIND, survey_texts
     from canary.membership.words import check_enough_texts
     from canary.records.document import dump_document
     from canary.records.files import folder_made

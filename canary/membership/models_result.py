@@ -13,16 +13,15 @@ from canary.membership.aggregate import Across, Agreement, Rates, SampleAuc, Spr
 from canary.membership.diagnostics import Growth
 from canary.membership.fleet_intervals import OverFleets
 from canary.membership.many import ManyScores
-from canary.membership.survey import estimate_fields
+from canary.membership.survey import Survey, plain, point_fields, table_facts
 from canary.records.versions import versions
 from canary.signals.signal_table import SignalTable
 from canary.statistics.roc import Estimate, OperatingPoint
 from canary.statistics.tails import Rule
 
-__all__ = ["KIND", "SCHEMA", "AttackedModels", "ModelsSurvey"]
+__all__ = ["KIND", "AttackedModels", "ModelsSurvey"]
 
 KIND = "canary membership models"
-SCHEMA = 1
 
 _MOST = 20
 
@@ -72,10 +71,60 @@ class AttackedModels:
             [one.roc.auc(confidence=confidence) for one in self.across.evaluations]
         )
 
+    def to_dict(self, models: list[dict[str, Any]]) -> dict[str, Any]:
+        """The attack as plain data; `models` has the number and the name of each target."""
+        growth, rates = self.growth, self.rates
+        return {
+            "name": self.name,
+            "signal": self.scores.signal,
+            "models_trained": self.scores.models_trained,
+            "auc": {**plain(self.auc), **_spread(self.across.auc)},
+            "tpr_at_fpr": [
+                {
+                    "asked_fpr": points[0].asked_fpr,
+                    "fpr": float(np.mean([point.fpr for point in points])),
+                    "largest_fpr": max(point.fpr for point in points),
+                    "tpr": {**plain(tpr), **_spread(Spread.of([p.tpr.value for p in points]))},
+                }
+                for tpr, points in zip(self.tpr, self.points, strict=True)
+            ],
+            "levels": None
+            if rates is None
+            else [
+                {"alpha": float(alpha), "fpr": float(fpr), "tpr": float(tpr)}
+                for alpha, fpr, tpr in zip(rates.alphas, rates.fpr, rates.tpr, strict=True)
+            ],
+            "targets": [
+                {
+                    **model,
+                    "auc": plain(self.across.evaluations[place].auc),
+                    "tpr_at_fpr": [
+                        {
+                            key: value
+                            for key, value in point_fields(points[place]).items()
+                            if key in ("asked_fpr", "fpr", "fpr_interval", "tpr")
+                        }
+                        for points in self.points
+                    ],
+                }
+                for place, model in enumerate(models)
+            ],
+            "growth": None
+            if growth is None
+            else {
+                "samples": growth.samples,
+                "sizes": [
+                    {"models": size, "auc": auc.mean, **_spread(auc)}
+                    for size, auc in zip(growth.sizes, growth.auc, strict=True)
+                ],
+            },
+            "notes": list(self.scores.notes),
+        }
 
-@dataclass(frozen=True, eq=False)
-class ModelsSurvey:
-    """What attacks with many models found.
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ModelsSurvey(Survey[AttackedModels]):
+    """What attacks on models by each other found; see `Survey`.
 
     Parameters
     ----------
@@ -85,8 +134,6 @@ class ModelsSurvey:
         Of the models of the table.
     targets : tuple of int
         Rows of the table. As plain data a model has its number in the fleet in place of its row.
-    attacked : tuple of AttackedModels
-        In the order that was asked for.
     fprs : tuple of float
     agreements : tuple of Agreement
         At each level, of the attacks that have decisions.
@@ -99,48 +146,22 @@ class ModelsSurvey:
     over_fleets : bool
         Whether intervals speak of other splits and trainings, on the same samples; otherwise
         they speak of these models, and of other samples.
-    confidence : float
     rule : str
-    seed : int
-    notes : tuple of str
-    doubts : tuple of str
-        Of the notes, those by which it decides nothing that nothing was found.
     """
 
     table: SignalTable
     names: tuple[str, ...]
     targets: tuple[int, ...]
-    attacked: tuple[AttackedModels, ...]
     fprs: tuple[float, ...]
     agreements: tuple[Agreement, ...]
     exposed: SampleAuc | None
     samples: NDArray[np.int64]
     given: int
     over_fleets: bool
-    confidence: float
     rule: Rule
-    seed: int
-    notes: tuple[str, ...]
-    doubts: tuple[str, ...] = ()
 
-    @property
-    def strongest(self) -> AttackedModels:
-        """The attack of the highest mean AUC; the first, of equal ones."""
-        return max(self.attacked, key=lambda one: one.auc.value)
-
-    def corrected(self) -> Estimate:
-        """Mean AUC of the strongest attack, its interval widened for the choice.
-
-        Bonferroni: each of k attacks may miss by one k-th of what one may.
-        """
-        return self.strongest.auc_at(1.0 - (1.0 - self.confidence) / len(self.attacked))
-
-    def told_apart(self) -> bool | None:
-        """Whether some attack is better than a coin, allowing for how many were tried.
-
-        None where none is, and there are doubts: `canary.membership.survey.Survey.told_apart`.
-        """
-        return self.corrected().lower > 0.5 or (None if self.doubts else False)
+    def _reached(self, one: AttackedModels, confidence: float) -> Estimate:
+        return one.auc if confidence == self.confidence else one.auc_at(confidence)
 
     def most_vulnerable_models(self, most: int = _MOST) -> list[int]:
         """Places among the targets, of the highest AUC by the strongest attack first."""
@@ -151,44 +172,40 @@ class ModelsSurvey:
         """The samples of the highest AUC over targets, by the strongest attack."""
         if self.exposed is None:
             return []
-        found = self.exposed
-        at = {int(sample): place for place, sample in enumerate(found.samples)}
+        place = {int(sample): at for at, sample in enumerate(self.exposed.samples)}
         return [
             {
                 "sample": int(self.samples[sample]),
                 "label": int(self.table.label[sample]),
-                "auc": float(found.auc[at[int(sample)]]),
-                "members": int(found.members[at[int(sample)]]),
-                "nonmembers": int(found.nonmembers[at[int(sample)]]),
+                "auc": float(self.exposed.auc[place[int(sample)]]),
+                "members": int(self.exposed.members[place[int(sample)]]),
+                "nonmembers": int(self.exposed.nonmembers[place[int(sample)]]),
             }
-            for sample in found.most_vulnerable(most)
+            for sample in self.exposed.most_vulnerable(most)
         ]
 
     def perfect_samples(self) -> tuple[int, float]:
         """How many samples have an AUC of 1, and how many would at most by chance.
 
-        Where scores say nothing, all of m members stand above all of n nonmembers in one of
+        Where scores say nothing, all of m members are above all of n nonmembers in one of
         ``(m + n)! / (m! n!)`` orders.
         """
         if self.exposed is None:
             return 0, 0.0
-        kinds, often = np.unique(
-            np.stack([self.exposed.members, self.exposed.nonmembers]), axis=1, return_counts=True
-        )
-        chance = sum(
-            float(many) / math.comb(int(m) + int(n), int(m))
-            for (m, n), many in zip(kinds.T, often, strict=True)
-        )
+        counts = zip(self.exposed.members.tolist(), self.exposed.nonmembers.tolist(), strict=True)
+        chance = math.fsum(1.0 / math.comb(m + n, m) for m, n in counts)
         return int((self.exposed.auc == 1.0).sum()), chance
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data."""
         perfect, chance = self.perfect_samples()
+        models = [self._model(row) for row in range(self.table.models)]
+        of_targets = [{key: models[row][key] for key in ("model", "name")} for row in self.targets]
         return {
-            "models": [self._model(row) for row in range(self.table.models)],
+            "models": models,
             "missing": {str(model): why for model, why in self.table.missing.items()},
             "source": self.table.source,
-            "targets": [self.table.numbers[row] for row in self.targets],
+            "targets": [model["model"] for model in of_targets],
             "classes": self.table.classes,
             "samples": self.given,
             "samples_judged": self.table.samples,
@@ -198,11 +215,11 @@ class ModelsSurvey:
             "seed": self.seed,
             "strongest": self.strongest.name,
             "told_apart": self.told_apart(),
-            "corrected_auc": estimate_fields(self.corrected()),
-            "attacks": [self._attack(one) for one in self.attacked],
-            "agreement": [_agreement(one) for one in self.agreements],
+            "corrected_auc": plain(self.corrected()),
+            "attacks": [one.to_dict(of_targets) for one in self.attacked],
+            "agreement": plain(self.agreements),
             "most_vulnerable_models": [
-                self.table.numbers[self.targets[place]] for place in self.most_vulnerable_models()
+                of_targets[place]["model"] for place in self.most_vulnerable_models()
             ],
             "most_vulnerable_samples": self.most_vulnerable_samples(),
             "samples_of_auc_1": None
@@ -213,89 +230,11 @@ class ModelsSurvey:
         }
 
     def _model(self, row: int) -> dict[str, Any]:
-        member = self.table.member[row]
-        right = self.table.values.get("correctness")
-        shares = {
-            f"accuracy_on_{kind}": None
-            if right is None or not flags.any()
-            else float(right[row, flags].mean())
-            for kind, flags in (("members", member), ("nonmembers", ~member))
-        }
-        return {
-            "model": self.table.numbers[row],
-            "name": self.names[row],
-            "members": int(member.sum()),
-            "nonmembers": int((~member).sum()),
-            **shares,
-        }
-
-    def _attack(self, one: AttackedModels) -> dict[str, Any]:
-        found = one.across
-        return {
-            "name": one.name,
-            "signal": one.scores.signal,
-            "models_trained": one.scores.models_trained,
-            "auc": {**estimate_fields(one.auc), **_spread(found.auc)},
-            "tpr_at_fpr": [
-                {
-                    "asked_fpr": fpr,
-                    "fpr": float(np.mean([point.fpr for point in points])),
-                    "largest_fpr": max(point.fpr for point in points),
-                    "tpr": {
-                        **estimate_fields(tpr),
-                        **_spread(Spread.of([point.tpr.value for point in points])),
-                    },
-                }
-                for fpr, tpr, points in zip(self.fprs, one.tpr, one.points, strict=True)
-            ],
-            "levels": None
-            if one.rates is None
-            else [
-                {"alpha": float(alpha), "fpr": float(fpr), "tpr": float(tpr)}
-                for alpha, fpr, tpr in zip(
-                    one.rates.alphas, one.rates.fpr, one.rates.tpr, strict=True
-                )
-            ],
-            "targets": [
-                {
-                    "model": self.table.numbers[row],
-                    "name": self.names[row],
-                    "auc": estimate_fields(found.evaluations[place].auc),
-                    "tpr_at_fpr": [
-                        {
-                            "asked_fpr": points[place].asked_fpr,
-                            "fpr": points[place].fpr,
-                            "fpr_interval": dict(
-                                zip(("lower", "upper"), points[place].fpr_interval, strict=True)
-                            ),
-                            "tpr": estimate_fields(points[place].tpr),
-                        }
-                        for points in one.points
-                    ],
-                }
-                for place, row in enumerate(self.targets)
-            ],
-            "growth": None
-            if one.growth is None
-            else {
-                "samples": one.growth.samples,
-                "sizes": [
-                    {"models": size, "auc": auc.mean, **_spread(auc)}
-                    for size, auc in zip(one.growth.sizes, one.growth.auc, strict=True)
-                ],
-            },
-            "notes": list(one.scores.notes),
-        }
+        facts = table_facts(self.table.select(models=[row]))
+        kept = ("members", "nonmembers", "accuracy_on_members", "accuracy_on_nonmembers")
+        named = {"model": self.table.numbers[row], "name": self.names[row]}
+        return {**named, **{key: facts[key] for key in kept}}
 
 
-def _spread(found: Spread) -> dict[str, float | int]:
-    return {"sd": found.sd, "least": found.least, "most": found.most, "targets": found.count}
-
-
-def _agreement(found: Agreement) -> dict[str, Any]:
-    return {
-        "alpha": found.alpha,
-        "names": list(found.names),
-        "members": found.members.tolist(),
-        "nonmembers": found.nonmembers.tolist(),
-    }
+def _spread(spread: Spread) -> dict[str, float | int]:
+    return {"sd": spread.sd, "least": spread.least, "most": spread.most, "targets": spread.count}

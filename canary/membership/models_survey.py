@@ -166,7 +166,7 @@ def survey_models(
     )
     if "R" in needs.names:
         notes += _silent(few, rows, [*levels, *rates_seen], rule)
-    survey = ModelsSurvey(
+    result = ModelsSurvey(
         table=few,
         names=called,
         targets=tuple(rows.tolist()),
@@ -185,9 +185,9 @@ def survey_models(
         notes=tuple(dict.fromkeys([*notes, *doubts])),
         doubts=tuple(doubts),
     )
-    if survey.told_apart() is not False:
-        return survey
-    return replace(survey, notes=(*survey.notes, positive_control("these models")))
+    if result.told_apart() is not False:
+        return result
+    return replace(result, notes=(*result.notes, positive_control("these models")))
 
 
 def _attacked(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,104 +13,60 @@ from canary.errors import InputError
 from canary.membership.evaluation import Evaluation, evaluate
 from canary.membership.flags import SURE, upside_down
 from canary.membership.metric import TEXT_ATTACKS, attack
-from canary.membership.survey import (
-    Attacked,
-    Surest,
-    attacked_fields,
-    estimate_fields,
-    number_field,
-    rates_of,
-    surest_fields,
-    surest_of,
-)
+from canary.membership.survey import Attacked, OneTargetSurvey, plain, rates_of
 from canary.membership.words import FOLDS, WordsAlone, words_alone
-from canary.records.versions import versions
 from canary.scoring.batcher import Stage
 from canary.signals.text_measuring import TextTable
 from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import probability
 from canary.statistics.roc import Estimate, balanced_accuracy, roc
 
-__all__ = ["KIND", "SCHEMA", "TextSurvey", "said", "survey_texts"]
+__all__ = ["KIND", "TextSurvey", "survey_texts"]
 
 KIND = "canary membership text"
-SCHEMA = 1
 
-_RISKY = 20
+_MOST = 20
 _OF_LENGTH = ("total-loss", "zlib", "total-zlib")
+_OF_LOSS = ("loss", "reference", "min-k", "min-k++")
 _CONTROL = (
     "That nothing was found says as much about the files as about the model: it would be so of "
     "texts that the model never saw, too. Check that the members are what it was trained on. "
     "Canaries in the training data would decide: they are known to have been there"
 )
-_OF_LOSS = ("loss", "reference", "min-k", "min-k++")
 
 
-@dataclass(frozen=True, eq=False)
-class TextSurvey:
-    """What attacks on texts found.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TextSurvey(OneTargetSurvey):
+    """What attacks on texts found; see `Survey`.
+
+    AUC and rates of an attack are those of all texts; its balanced accuracy is that of one
+    half, by a threshold that was learned on the other.
 
     Parameters
     ----------
     measured : TextTable
-    attacked : tuple of Attacked
-        In the order of the table. AUC and rates are those of all texts; the balanced
-        accuracy is that of one half, by a threshold that was learned on the other.
     words : WordsAlone
         What a bag-of-words classifier reaches that sees no model.
     length : Evaluation
         Of the number of tokens as a score: how well longer texts are told from shorter ones.
-    confidence : float
-    seed : int
-        Of the halves, the folds and the permutations.
     lines : ndarray of int64 of shape (samples,)
         What each text is called: its line, or its position.
-    notes : tuple of str
-    doubts : tuple of str
-        Of the notes, those by which it decides nothing that nothing was found.
     """
 
     measured: TextTable
-    attacked: tuple[Attacked, ...]
     words: WordsAlone
     length: Evaluation
-    confidence: float
-    seed: int
     lines: NDArray[np.int64]
-    notes: tuple[str, ...]
-    doubts: tuple[str, ...] = ()
 
     @property
     def member(self) -> NDArray[np.bool_]:
         """Whether the model was trained on each text."""
-        inside: NDArray[np.bool_] = self.measured.table.member[0]
-        return inside
-
-    @property
-    def strongest(self) -> Attacked:
-        """The attack of the largest AUC; the first, of equal ones."""
-        return max(self.attacked, key=lambda a: a.evaluation.auc.value)
-
-    def corrected(self) -> Estimate:
-        """AUC of the strongest attack, its interval widened for the choice among k: Bonferroni."""
-        confidence = 1.0 - (1.0 - self.confidence) / len(self.attacked)
-        return self.strongest.evaluation.roc.auc(confidence=confidence)
-
-    def told_apart(self) -> bool | None:
-        """Whether some attack is better than a coin, allowing for how many were tried.
-
-        None where none is, and there are doubts: `canary.membership.survey.Survey.told_apart`.
-        """
-        return self.corrected().lower > 0.5 or (None if self.against() else False)
+        return np.asarray(self.measured.table.member[0])
 
     def against(self) -> tuple[str, ...]:
         """What speaks against the files: the doubts, and words that differ without any model."""
         warning = self.warning() if self.differ_without_model() else None
         return self.doubts if warning is None else (*self.doubts, warning)
-
-    def surest(self) -> Surest | None:
-        """The attack that finds most members at the least false positive rate: `surest_of`."""
-        return surest_of(self.attacked, confidence=self.confidence)
 
     def differ_without_model(self) -> bool:
         """Whether words alone tell members from nonmembers, by the permutation test."""
@@ -133,13 +88,13 @@ class TextSurvey:
         if self.differ_without_model():
             return (
                 "Members and nonmembers differ without any model: a bag of words tells them apart "
-                f"with an AUC of {said(self.words.auc)}, p = {probability(self.words.p)}. The "
+                f"with an AUC of {_said(self.words.auc)}, p = {probability(self.words.p)}. The "
                 "attacks may see that difference and no memorization; take both from one source"
             )
         if self.told_apart() and self.no_better_than_words():
             return (
                 "The strongest attack is not clearly better than a bag of words without any "
-                f"model, whose AUC is {said(self.words.auc)}: more texts would tell which it is"
+                f"model, whose AUC is {_said(self.words.auc)}: more texts would tell which it is"
             )
         return None
 
@@ -153,7 +108,7 @@ class TextSurvey:
         told = f", and may tell {', '.join(seen)} more than the model does" if seen else ""
         return (
             f"Members are {which} than nonmembers: of a member and a nonmember the member has more "
-            f"tokens in {said(auc)} of cases, where 0.5 is chance. That is seen without the "
+            f"tokens in {_said(auc)} of cases, where 0.5 is chance. That is seen without the "
             f"model{told}. Files from one source are warned of by chance in "
             f"{100 * (1 - self.confidence):.3g} % of cases; otherwise take both from one source at "
             "random"
@@ -165,42 +120,35 @@ class TextSurvey:
         That is where words differ or reach as far, and where lengths differ and the attack
         is one of those that see them.
         """
-        by_length = self.differ_in_length() and self.strongest.attack.name in _OF_LENGTH
+        by_length = self.differ_in_length() and self.strongest.name in _OF_LENGTH
         return by_length or self.warning() is not None
 
-    def most_member_like(self, most: int = _RISKY) -> list[dict[str, Any]]:
+    def most_member_like(self, most: int = _MOST) -> list[dict[str, Any]]:
         """The members that the strongest attack is surest of: line, tokens, and signal."""
-        found = self.strongest.attack
+        attack = self.strongest.attack
         inside = np.flatnonzero(self.member)
-        order = inside[np.argsort(-found.scores[inside], kind="stable")][:most]
-        values = self.measured.table.signal(found.signal)[0]
+        order = inside[np.argsort(-attack.scores[inside], kind="stable")][:most]
+        values = self.measured.table.signal(attack.signal)[0]
         return [
             {
-                "line": int(self.lines[at]),
-                "tokens": int(self.measured.tokens[at]),
-                "value": number_field(float(values[at])),
+                "line": int(self.lines[text]),
+                "tokens": int(self.measured.tokens[text]),
+                "value": plain(float(values[text])),
             }
-            for at in order
+            for text in order
         ]
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data; infinities are the words ``"inf"`` and ``"-inf"``."""
-        member = self.member
+        kinds = (("members", self.member), ("nonmembers", ~self.member))
         return {
             **self.measured.settings,
-            "members": int(member.sum()),
-            "nonmembers": int((~member).sum()),
-            "tokens_of_members": int(self.measured.tokens[member].sum()),
-            "tokens_of_nonmembers": int(self.measured.tokens[~member].sum()),
-            "seed": self.seed,
-            "confidence": self.confidence,
-            "strongest": self.strongest.attack.name,
-            "told_apart": self.told_apart(),
-            "corrected_auc": estimate_fields(self.corrected()),
-            "surest": surest_fields(self.surest()),
-            "attacks": [attacked_fields(found) for found in self.attacked],
+            **{name: int(inside.sum()) for name, inside in kinds},
+            **{f"tokens_of_{n}": int(self.measured.tokens[inside].sum()) for n, inside in kinds},
+            **self._answer(),
+            "corrected_auc": plain(self.corrected()),
             "words": {
-                "auc": estimate_fields(self.words.auc),
+                "auc": plain(self.words.auc),
                 "p": self.words.p,
                 "permutations": self.words.permutations,
                 "folds": FOLDS,
@@ -208,14 +156,12 @@ class TextSurvey:
                 "no_better_than_words": self.no_better_than_words(),
             },
             "length": {
-                "auc": estimate_fields(self.length.auc),
+                "auc": plain(self.length.auc),
                 "differ_in_length": self.differ_in_length(),
             },
             "warning": self.warning(),
             "length_warning": self.length_warning(),
             "most_member_like": self.most_member_like(),
-            "notes": list(self.notes),
-            "versions": versions(),
         }
 
 
@@ -239,8 +185,8 @@ def survey_texts(
     lines : ndarray of int64 of shape (texts,), optional
         What each text is called in results; its position, from 0, unless given.
     fprs : sequence of float, optional
-        False positive rates to look at. Unless given, those of `FPRS` that the number of
-        nonmembers allows.
+        False positive rates to look at. Unless given, those of
+        `canary.membership.survey.FPRS` that the number of nonmembers allows.
     confidence : float
     seed : int
         Of the halves, the folds and the permutations.
@@ -280,13 +226,9 @@ def survey_texts(
         points = tuple(evaluation.tpr_at_fpr(rate) for rate in rates)
         attacked.append(Attacked(replace(found, thresholds=learned.thresholds), evaluation, points))
         done(1)
-    by_loss = {
-        one.attack.name: partial(_auc, one.evaluation)
-        for one in attacked
-        if one.attack.name in _OF_LOSS
-    }
+    by_loss = {one.name: one.auc_at for one in attacked if one.name in _OF_LOSS}
     doubts = (*upside_down(by_loss, "files"), *_reference_that_knows(measured, member))
-    survey = TextSurvey(
+    result = TextSurvey(
         measured=measured,
         attacked=tuple(attacked),
         words=words,
@@ -297,9 +239,9 @@ def survey_texts(
         notes=(*measured.notes, *notes, *doubts),
         doubts=doubts,
     )
-    if survey.told_apart() is not False:
-        return survey
-    return replace(survey, notes=(*survey.notes, _CONTROL))
+    if result.told_apart() is not False:
+        return result
+    return replace(result, notes=(*result.notes, _CONTROL))
 
 
 def _reference_that_knows(measured: TextTable, member: NDArray[np.bool_]) -> tuple[str, ...]:
@@ -317,10 +259,6 @@ def _reference_that_knows(measured: TextTable, member: NDArray[np.bool_]) -> tup
     )
 
 
-def _auc(found: Evaluation, confidence: float) -> Estimate:
-    return found.roc.auc(confidence=confidence)
-
-
 def _halves(member: NDArray[np.bool_], seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Two random halves of the texts, each with half of the members."""
     rng = np.random.default_rng((seed, 1))
@@ -332,6 +270,6 @@ def _halves(member: NDArray[np.bool_], seed: int) -> tuple[NDArray[np.intp], NDA
     return np.sort(np.concatenate(parts[0])), np.sort(np.concatenate(parts[1]))
 
 
-def said(found: Estimate) -> str:
+def _said(auc: Estimate) -> str:
     """An AUC in words."""
-    return f"{found.value:.3f} ({found.lower:.3f} to {found.upper:.3f})"
+    return f"{auc.value:.3f} ({auc.lower:.3f} to {auc.upper:.3f})"

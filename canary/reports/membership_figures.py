@@ -13,7 +13,8 @@ from canary.reports.palette import CONTROL, CURVE, GRID, INK, MUTED, PAPER, SERI
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from canary.membership.survey import Attacked, Survey
+    from canary.membership.shadow_survey import ShadowSurvey
+    from canary.membership.survey import Attacked
     from canary.membership.text_survey import TextSurvey
     from canary.membership.words import WordsAlone
     from canary.statistics.roc import Roc
@@ -25,7 +26,7 @@ _FEW = 4
 _RISK_BINS = 20
 
 
-def curves_of(found: Survey | TextSurvey) -> list[Attacked]:
+def curves_of(found: ShadowSurvey | TextSurvey) -> list[Attacked]:
     """The attacks whose curves are drawn: those with class-dependent thresholds or none.
 
     Of more than there are colours, those of the largest area.
@@ -37,7 +38,9 @@ def curves_of(found: Survey | TextSurvey) -> list[Attacked]:
     return chosen[: len(SERIES)]
 
 
-def risk_counts(found: Survey) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+def risk_counts(
+    found: ShadowSurvey,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Members and nonmembers in bins of risk from 0 to 1, and the edges."""
     assert found.risks is not None
     member, edges = found.target.member[0], np.linspace(0, 1, _RISK_BINS + 1)
@@ -46,7 +49,7 @@ def risk_counts(found: Survey) -> tuple[NDArray[np.int64], NDArray[np.int64], ND
     return inside, outside, edges
 
 
-def draw_roc(found: Survey | TextSurvey, *, size: tuple[float, float] = WIDE) -> str:
+def draw_roc(found: ShadowSurvey | TextSurvey, *, size: tuple[float, float] = WIDE) -> str:
     """True against false positive rate of each attack, both logarithmic, as one ``svg``."""
     with canvas(size) as figure:
         axes = figure.subplots()
@@ -54,7 +57,7 @@ def draw_roc(found: Survey | TextSurvey, *, size: tuple[float, float] = WIDE) ->
         return svg_element(figure, f"membership roc {size}")
 
 
-def draw_risks(found: Survey, *, size: tuple[float, float] = WIDE) -> str:
+def draw_risks(found: ShadowSurvey, *, size: tuple[float, float] = WIDE) -> str:
     """Risk scores of members and nonmembers, and beside them how far they can be trusted."""
     with canvas(size) as figure:
         upright = size[0] < WIDE[0]
@@ -64,7 +67,9 @@ def draw_risks(found: Survey, *, size: tuple[float, float] = WIDE) -> str:
         return svg_element(figure, f"membership risk {size}")
 
 
-def _roc_on(axes: Axes, found: Survey | TextSurvey, *, words: WordsAlone | None = None) -> None:
+def _roc_on(
+    axes: Axes, found: ShadowSurvey | TextSurvey, *, words: WordsAlone | None = None
+) -> None:
     least = 0.7 / max(found.attacked[0].evaluation.roc.nonmembers, 2)
     axes.plot(
         [least, 1], [least, 1], color=MUTED, linewidth=1.0, linestyle=(0, (5, 3)), label="a coin"
@@ -110,7 +115,7 @@ def _points(curve: Roc) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return x, y
 
 
-def _risks_on(axes: Axes, found: Survey) -> None:
+def _risks_on(axes: Axes, found: ShadowSurvey) -> None:
     inside, outside, edges = risk_counts(found)
     for counts, colour, name in ((inside, SERIES[1], "members"), (outside, CONTROL, "nonmembers")):
         axes.stairs(counts / max(counts.sum(), 1), edges, color=colour, linewidth=1.8, label=name)
@@ -122,7 +127,7 @@ def _risks_on(axes: Axes, found: Survey) -> None:
     axes.legend(fontsize=9, frameon=False)
 
 
-def _reliability_on(axes: Axes, found: Survey) -> None:
+def _reliability_on(axes: Axes, found: ShadowSurvey) -> None:
     trust = found.reliability
     assert trust is not None
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1.0, linestyle=(0, (5, 3)), label="ideal")

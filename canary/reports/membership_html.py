@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from canary.membership.analysis import ClassRisks
     from canary.membership.evaluation import Part
     from canary.membership.risk import Reliability
-    from canary.membership.survey import Attacked, Survey
+    from canary.membership.shadow_survey import ShadowSurvey
+    from canary.membership.survey import Attacked
     from canary.membership.text_survey import TextSurvey
     from canary.signals.signal_table import SignalTable
     from canary.statistics.roc import Estimate
@@ -50,12 +51,12 @@ _TEMPLATE = "membership.html.j2"
 _MOST_ROWS = 20
 
 
-def report_membership(found: Survey, path: str | os.PathLike[str]) -> Path:
+def report_membership(found: ShadowSurvey, path: str | os.PathLike[str]) -> Path:
     """Write what attacks found as a report that a person can read and defend.
 
     Parameters
     ----------
-    found : Survey
+    found : ShadowSurvey
     path : path-like
 
     Returns
@@ -74,7 +75,7 @@ def report_membership(found: Survey, path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def render(found: Survey) -> str:
+def render(found: ShadowSurvey) -> str:
     """The HTML of `report_membership`, as text."""
     from markupsafe import Markup
 
@@ -127,7 +128,7 @@ def render(found: Survey) -> str:
     )
 
 
-def membership_sentence(found: Survey) -> str:
+def membership_sentence(found: ShadowSurvey) -> str:
     """The answer in one sentence."""
     best, k = found.corrected(), len(found.attacked)
     name = found.strongest.attack.name
@@ -187,7 +188,7 @@ def up_to(best: Estimate) -> str:
     return f", and up to {percent_of(best.upper)} is possible" if best.upper > 0.5 else ""
 
 
-def epsilon_sentence(found: Survey) -> str | None:
+def epsilon_sentence(found: ShadowSurvey) -> str | None:
     """What the attacks say of the privacy of the training; None where no coins were tossed."""
     if found.epsilon is None:
         return None
@@ -244,7 +245,7 @@ def _class_risks(found: ClassRisks | None) -> dict[str, Any] | None:
     }
 
 
-def attack_columns(found: Survey | TextSurvey) -> tuple[str, ...]:
+def attack_columns(found: ShadowSurvey | TextSurvey) -> tuple[str, ...]:
     """Headings of `attack_cells`."""
     rates = found.attacked[0].points
     return (
@@ -271,7 +272,7 @@ def attack_cells(one: Attacked, *, intervals: bool = True) -> tuple[str, ...]:
     )
 
 
-def _tiles(found: Survey) -> list[tuple[str, str, str]]:
+def _tiles(found: ShadowSurvey) -> list[tuple[str, str, str]]:
     best = found.strongest
     tiles = [
         (
@@ -289,7 +290,7 @@ def _tiles(found: Survey) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def surest_tiles(found: Survey | TextSurvey) -> list[tuple[str, str, str]]:
+def surest_tiles(found: ShadowSurvey | TextSurvey) -> list[tuple[str, str, str]]:
     """The tile of the surest guesses; none where no false positive rate was looked at."""
     best = found.surest()
     if best is None:
@@ -329,7 +330,7 @@ def _worst(parts: tuple[Part, ...], prefix: str) -> list[tuple[str, ...]]:
     ]
 
 
-def _risks(found: Survey) -> dict[str, Any]:
+def _risks(found: ShadowSurvey) -> dict[str, Any]:
     assert found.risks is not None
     assert found.reliability is not None
     inside, outside, edges = risk_counts(found)
@@ -367,7 +368,7 @@ def _read_off(bins: int | None, scale: str) -> str:
     return f"with {plural(bins, 'bin')} on a {words} scale"
 
 
-def roc_words(found: Survey | TextSurvey) -> str:
+def roc_words(found: ShadowSurvey | TextSurvey) -> str:
     """What the drawing of the curves shows, for who cannot see it."""
     areas = "; ".join(f"{a.attack.name}: {a.evaluation.auc.value:.3f}" for a in found.attacked)
     return f"True against false positive rate of each attack. Areas under the curves, {areas}."

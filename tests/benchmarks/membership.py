@@ -21,7 +21,7 @@ import time
 import numpy as np
 from spread import spread
 
-from canary.membership.survey import survey
+from canary.membership.shadow_survey import survey
 from canary.membership.thresholds import learn_thresholds
 from canary.signals.measuring import measure
 

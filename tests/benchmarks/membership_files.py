@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 from spread import peak_mib
 
+from canary.membership.shadow_survey import survey
 from canary.membership.smoothing import smooth_risk_scores
-from canary.membership.survey import survey
 from canary.signals.measuring import measure
 
 ROWS = 10_000

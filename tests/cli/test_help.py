@@ -48,8 +48,9 @@ from canary.membership.forgetting import forgotten
 from canary.membership.many_attacks import MANY_ATTACKS
 from canary.membership.models_survey import LEVELS, survey_models
 from canary.membership.risk import BINS, Scale
+from canary.membership.shadow_survey import survey
 from canary.membership.smoothing import chosen_risk_scores
-from canary.membership.survey import FPRS, survey
+from canary.membership.survey import FPRS
 from canary.membership.text_survey import survey_texts
 from canary.models.torch_support import dtype_named
 from canary.reports.plotting import Kind

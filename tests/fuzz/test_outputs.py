@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canary.errors import InputError
-from canary.membership.survey import survey
+from canary.membership.shadow_survey import survey
 from canary.signals.measuring import measure
 from canary.signals.signal_table import SignalTable
 

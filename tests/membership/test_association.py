@@ -10,7 +10,7 @@ from canary.errors import CanaryError
 from canary.fleet.splits import halves
 from canary.membership.association import associated
 from canary.membership.privacy import attack_epsilon
-from canary.membership.survey import survey
+from canary.membership.shadow_survey import survey
 from canary.reports.membership_html import membership_sentence, render
 
 N, CLASSES = 1200, 10

@@ -8,7 +8,7 @@ import pytest
 import canary
 from canary.membership.doubts import doubts, doubts_of_models, doubts_of_pair
 from canary.membership.models_survey import survey_models
-from canary.membership.survey import survey
+from canary.membership.shadow_survey import survey
 from canary.reports.membership_html import membership_sentence, render
 from canary.reports.membership_models_html import models_sentence
 

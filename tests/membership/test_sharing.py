@@ -11,9 +11,9 @@ from canary.membership import sharing
 from canary.membership.metric import applicable
 from canary.membership.neural import neural_attack
 from canary.membership.risk import risk_scores
+from canary.membership.shadow_survey import survey
 from canary.membership.sharing import check_two_models, shared_rows
 from canary.membership.smoothing import smooth_risk_scores
-from canary.membership.survey import survey
 
 N = 400
 

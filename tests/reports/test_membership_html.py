@@ -7,7 +7,7 @@ import pytest
 
 import canary
 from canary.membership.evaluation import evaluate
-from canary.membership.survey import survey
+from canary.membership.shadow_survey import survey
 from canary.reports.membership_html import epsilon_sentence, membership_sentence, render
 from canary.signals.signal_table import SignalTable
 

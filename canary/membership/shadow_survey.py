@@ -1,0 +1,358 @@
+"""All attacks on one target by one shadow, with the risk scores, as one result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import InputError
+from canary.membership.analysis import ClassRisks, possible_class_risks
+from canary.membership.association import check_shadow
+from canary.membership.controls import contrast
+from canary.membership.doubts import doubts_of_attacks, doubts_of_pair
+from canary.membership.evaluation import Part, evaluate, evaluate_by
+from canary.membership.guessing import Guesses, leakage, precision_recall
+from canary.membership.metric import ATTACKS, NEURAL, applicable, attack
+from canary.membership.privacy import AttackEpsilon, attack_epsilon
+from canary.membership.risk import Reliability, RiskScores, Scale, reliability
+from canary.membership.smoothing import chosen_risk_scores
+from canary.membership.survey import Attacked, OneTargetSurvey, plain, rates_of, table_facts
+from canary.scoring.batcher import Stage
+from canary.signals.output_checks import check_members
+from canary.signals.signal_table import SignalTable
+from canary.statistics.checks import check_confidence
+from canary.statistics.roc import Estimate, balanced_accuracy
+
+__all__ = ["KIND", "ShadowSurvey", "class_risk_fields", "risk_columns", "survey"]
+
+KIND = "canary membership"
+_MOST = 20
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ShadowSurvey(OneTargetSurvey):
+    """What attacks on a target by a shadow found; see `Survey`.
+
+    Parameters
+    ----------
+    target, shadow : SignalTable
+        Of one target model, and of one or several shadow models.
+    by_class, by_group : tuple of Part
+        The strongest attack on each class and each group; no groups if there are none.
+    risks : RiskScores or None
+        None where there is no modified entropy.
+    reliability : Reliability or None
+    class_risks : ClassRisks or None
+        Risk of the classes beside their generalization error; None where too few differ.
+    epsilons : mapping of str to AttackEpsilon
+        Lower bounds on epsilon by each attack, where coins chose the members. Each at a
+        confidence that allows for how many attacks were tried.
+    """
+
+    target: SignalTable
+    shadow: SignalTable
+    by_class: tuple[Part, ...]
+    by_group: tuple[Part, ...]
+    risks: RiskScores | None
+    reliability: Reliability | None
+    class_risks: ClassRisks | None = None
+    epsilons: Mapping[str, AttackEpsilon] = field(default_factory=dict)
+
+    def _reached(self, one: Attacked, confidence: float) -> Estimate:
+        assert one.attack.guess is not None
+        return balanced_accuracy(one.attack.guess, self.target.member[0], confidence=confidence)
+
+    @property
+    def blind(self) -> bool:
+        """Whether no attack was taught by samples or splits that the target shares."""
+        return all(one.attack.blind for one in self.attacked)
+
+    def told_apart(self) -> bool | None:
+        """As of every survey; None too where attacks may know something of the answers."""
+        return super().told_apart() if self.blind else None
+
+    @property
+    def epsilon(self) -> tuple[str, AttackEpsilon] | None:
+        """The largest lower bound on epsilon and whose it is; None without coins.
+
+        It lies above the truth in at most ``1 - confidence`` of training runs, though it is
+        the largest of k: each of k may do so in one k-th (Bonferroni).
+        """
+        return max(self.epsilons.items(), key=lambda item: item[1].epsilon, default=None)
+
+    def most_at_risk(self, most: int = _MOST) -> list[dict[str, Any]]:
+        """The members of the highest risk, and of those the lowest modified entropy first."""
+        if self.risks is None:
+            return []
+        entropy = self.target.signal("modified-entropy")[0]
+        inside = np.flatnonzero(self.target.member[0])
+        order = inside[np.lexsort((entropy[inside], -self.risks.scores[inside]))][:most]
+        return [
+            {
+                "sample": int(sample),
+                "label": int(self.target.label[sample]),
+                "modified_entropy": plain(float(entropy[sample])),
+                "risk": float(self.risks.scores[sample]),
+            }
+            for sample in order
+        ]
+
+    def guesses(self) -> list[Guesses]:
+        """Precision and recall of guessing by the risk score, as in table 6 of the paper."""
+        if self.risks is None:
+            return []
+        return precision_recall(self.risks, self.target.member[0], confidence=self.confidence)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data; infinities are the words ``"inf"`` and ``"-inf"``."""
+        return {
+            **self._answer(),
+            "target": table_facts(self.target),
+            "shadow": table_facts(self.shadow),
+            "blind": self.blind,
+            "corrected_balanced_accuracy": plain(self.corrected()),
+            "classes": [_part(part) for part in self.by_class],
+            "groups": [_part(part) for part in self.by_group],
+            "risk": self._risk(),
+            "epsilon": None
+            if self.epsilon is None
+            else {"attack": self.epsilon[0], **self.epsilon[1].to_dict()},
+        }
+
+    def _risk(self) -> dict[str, Any] | None:
+        if self.risks is None or self.reliability is None:
+            return None
+        trust, member = self.reliability, self.target.member[0]
+        rows = zip(trust.score, trust.share, trust.members, trust.nonmembers, strict=True)
+        return {
+            "prior": self.risks.prior,
+            "bins": self.risks.bins,
+            "scale": self.risks.scale,
+            "rmse": trust.rmse,
+            "calibration_error": plain(trust.calibration_error),
+            "reliability": [
+                dict(zip(("score", "share", "members", "nonmembers"), map(plain, row), strict=True))
+                for row in rows
+            ],
+            "thresholds": plain(self.guesses()),
+            "leakage": plain(leakage(self.risks, member, confidence=self.confidence)),
+            "most_at_risk": self.most_at_risk(),
+            "class_generalization": class_risk_fields(self.class_risks),
+        }
+
+
+def survey(
+    target: SignalTable,
+    shadow: SignalTable,
+    *,
+    attacks: str = "all",
+    fprs: Sequence[float] | None = None,
+    confidence: float = 0.95,
+    prior: float = 0.5,
+    bins: int | None = None,
+    scale: Scale = "log",
+    least: int = 10,
+    smooth: bool = False,
+    seed: int = 0,
+    coins: bool = False,
+    guesses: int | None = None,
+    delta: float = 0.0,
+    stage: Stage = lambda name, total: lambda count: None,
+) -> ShadowSurvey:
+    """Attack a target by what a shadow teaches, and score the risk of its samples.
+
+    Parameters
+    ----------
+    target : SignalTable
+        Of one model.
+    shadow : SignalTable
+        Of one or several.
+    attacks : str
+        Names with commas between them, or ``all`` that the signals allow.
+    fprs : sequence of float, optional
+        False positive rates to look at. Unless given, those of
+        `canary.membership.survey.FPRS` that the number of nonmembers allows.
+    confidence : float
+    prior, bins, scale, least, smooth
+        Of the risk scores, as in `canary.membership.smoothing.chosen_risk_scores`.
+    seed : int
+        Of the neural attacks.
+    coins : bool
+        Whether a fair coin decided for each sample of the target by itself if it went in, and
+        the shadow's data were chosen without regard to that. Then the attacks bound epsilon.
+    guesses, delta
+        Of that bound, as in `canary.membership.privacy.attack_epsilon`.
+    stage : callable
+        Told ``attacks`` and how many there are; gives what is told of every one that is done.
+
+    Raises
+    ------
+    InputError
+        If all samples of target or shadow are of one kind, the two do not fit, or they are
+        of one model.
+    EstimationError
+        If a rate that was asked for is below one nonmember, or an option of the risk scores
+        is out of range.
+    """
+    check_confidence(confidence, "survey")
+    for table in (target, shadow):
+        check_members(table.member, table.source)
+    member = target.member[0]
+    rates, notes = rates_of(fprs, int((~member).sum()), confidence=confidence)
+    shared = check_shadow(target, shadow)
+    _check_coins(shared, coins=coins, guesses=guesses, delta=delta)
+    doubts = doubts_of_pair(target, shadow)
+    notes += [*shared, *doubts]
+    entropies = all("modified-entropy" in table.values for table in (target, shadow))
+    if not entropies:
+        notes.append("Losses tell neither correctness nor entropies, nor risk scores")
+    names = _names(target, attacks, shadow=shadow)
+    if attacks.strip() == "all" and entropies and NEURAL[0] not in names:
+        notes.append("The outputs were not kept, so no network was trained on them")
+    risks = trust = classes = None
+    if entropies:
+        risks = chosen_risk_scores(
+            target,
+            shadow=shadow,
+            prior=prior,
+            bins=bins,
+            scale=scale,
+            least=least,
+            smooth=smooth,
+        )
+        trust = reliability(risks, member, confidence=confidence)
+        classes = possible_class_risks(target, risks, confidence=confidence)
+        few = int(risks.pooled[np.unique(target.label)].sum())
+        if few:
+            notes.append(
+                f"{few} of {target.classes} classes have fewer than {least} members or "
+                "nonmembers in the shadow: their risk scores rest on all classes together"
+            )
+    attacked = []
+    done = stage("attacks", len(names))
+    for name in names:
+        scores = attack(target, name, shadow=shadow, seed=seed)
+        evaluation = evaluate(scores, member, confidence=confidence)
+        points = tuple(evaluation.tpr_at_fpr(rate) for rate in rates)
+        attacked.append(Attacked(scores, evaluation, points))
+        notes += scores.notes
+        done(1)
+    doubts += doubts_of_attacks([(one.attack, one.evaluation.roc) for one in attacked], shadow)
+    epsilons = {}
+    if coins:
+        for one in attacked:
+            epsilons[one.name] = attack_epsilon(
+                one.attack,
+                member,
+                coins=True,
+                guesses=guesses,
+                delta=delta,
+                confidence=confidence,
+                attacks=len(attacked),
+            )
+            notes += epsilons[one.name].notes
+    best = max(attacked, key=lambda one: one.accuracy.value).attack
+    parts = [
+        () if column is None else tuple(evaluate_by(best, member, column, confidence=confidence))
+        for column in (target.label, target.group)
+    ]
+    result = ShadowSurvey(
+        target=target,
+        shadow=shadow,
+        attacked=tuple(attacked),
+        by_class=parts[0],
+        by_group=parts[1],
+        risks=risks,
+        reliability=trust,
+        class_risks=classes,
+        confidence=confidence,
+        notes=tuple(dict.fromkeys([*notes, *doubts])),
+        seed=seed,
+        epsilons=epsilons,
+        doubts=doubts,
+    )
+    if result.told_apart() is not False:
+        return result
+    doubt, control = contrast(target, shadow)
+    said = [one for one in (doubt, control) if one]
+    return replace(result, notes=(*result.notes, *said), doubts=() if doubt is None else (doubt,))
+
+
+def _names(table: SignalTable, asked: str, *, shadow: SignalTable | None = None) -> list[str]:
+    """The attacks of a list with commas, or all that the tables allow for ``all``.
+
+    Raises
+    ------
+    InputError
+        If one of them does not exist or its signal is not there.
+    """
+    if asked.strip() == "all":
+        theirs = applicable(table if shadow is None else shadow)
+        return [name for name in applicable(table) if name in theirs]
+    names = [name.strip() for name in asked.split(",")]
+    for name in names:
+        if name in NEURAL:
+            continue  # the attack itself says what it lacks
+        if name not in ATTACKS:
+            raise InputError(
+                f"there is no attack {name!r}",
+                cure=f"name some of {', '.join([*ATTACKS, *NEURAL])}; or all",
+                where="attacks",
+            )
+        table.signal(ATTACKS[name][0])
+    return list(dict.fromkeys(names))
+
+
+def _check_coins(shared: Sequence[str], *, coins: bool, guesses: int | None, delta: float) -> None:
+    """Refuse options of a bound on epsilon that is not asked for, or could not hold."""
+    if not coins:
+        if guesses is not None or delta:
+            raise InputError(
+                "guesses or delta without coins: no bound on epsilon is asked for",
+                cure="say coins=True (--coin-flips) if fair coins chose the members, or leave "
+                "them out",
+                where="survey",
+            )
+        return
+    if shared:
+        raise InputError(
+            f"from the shadow the attacks know coins that they are to guess. {shared[0]}",
+            cure="train the shadow on other samples, or leave coins=True (--coin-flips) out",
+            where="survey",
+        )
+
+
+def _part(part: Part) -> dict[str, Any]:
+    fields: dict[str, Any] = plain(part)
+    fields["balanced_accuracy"] = fields.pop("accuracy")
+    return fields
+
+
+def class_risk_fields(risks: ClassRisks | None) -> dict[str, Any] | None:
+    """Risk and generalization error of classes as plain data, by rising error."""
+    if risks is None:
+        return None
+    rows = zip(risks.classes, risks.error, risks.risk, strict=True)
+    return {
+        "rank_correlation": plain(risks.correlation.rank),
+        "linear_correlation": plain(risks.correlation.linear),
+        "classes": [
+            {"class": int(k), "generalization_error": float(e), "mean_risk_of_members": float(r)}
+            for k, e, r in rows
+        ],
+    }
+
+
+def risk_columns(table: SignalTable, risks: RiskScores) -> dict[str, NDArray[Any]]:
+    """The columns of a table of risk scores, one row per sample."""
+    return {
+        "sample": np.arange(table.samples),
+        "label": table.label,
+        "member": table.member[0].astype(np.int8),
+        "modified_entropy": table.signal("modified-entropy")[0],
+        "risk": risks.scores,
+    }
