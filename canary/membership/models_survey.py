@@ -82,7 +82,7 @@ def survey_models(
     targets : sequence of int, optional
         Rows of the table that are attacked; all unless given.
     fprs : sequence of float, optional
-        False positive rates to look at, as in `canary.membership.survey.survey`.
+        False positive rates to look at, as in `canary.membership.shadow_survey.survey`.
     alphas : sequence of float
         Levels at which decisions are made.
     rule : {"empirical", "linear", "gaussian"}
