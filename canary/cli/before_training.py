@@ -179,8 +179,8 @@ def inject(
     from canary.corpus.canaries import CanarySet
     from canary.corpus.injection import inject_file
     from canary.corpus.placements import KIND, check_not_injected, manifest_of
+    from canary.records.files import alone
     from canary.records.overwrite_guard import CORPORA
-    from canary.records.partial_files import alone
 
     check_name(out)
     places = manifest_of(out)

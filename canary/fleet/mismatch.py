@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from canary.records.shards import Difference
+from canary.records.differences import Difference
 
 __all__ = ["refusal"]
 

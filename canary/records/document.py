@@ -1,8 +1,8 @@
 """Versioned, strict JSON documents.
 
-A document is an object with the fields ``kind`` (what it is) and ``schema`` (which
-version of that kind), and whatever the kind says beside them. Strict means: no NaN or
-infinity, no duplicate keys, UTF-8 only. Nothing is ever unpickled.
+A document is an object with the fields ``kind`` (what it is) and ``schema`` (which version of
+that kind), and what the kind adds. Strict means: no NaN or infinity, no duplicate keys, UTF-8
+only. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -69,62 +69,46 @@ def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[
         If the file is missing, not UTF-8, not JSON (a truncated file, say), of another
         kind, or written under a newer schema than this version of canary knows.
     """
-    where = str(path)
+
+    def refused(problem: str, cure: str) -> RecordError:
+        return RecordError(problem, cure=cure, where=str(path))
+
+    other, again = f"name a {kind} file", f"write it again, or name a whole {kind} file"
     try:
-        status = Path(path).stat()
-        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-            raise RecordError(
-                "is a pipe, a device or a socket", cure="name a file on disk", where=where
-            )
+        mode = Path(path).stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise refused("is a pipe, a device or a socket", "name a file on disk")
         content = Path(path).read_bytes()
     except RecordError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise RecordError(
-            f"cannot be read ({reason})", cure="check the path", where=where
-        ) from error
+        reason = getattr(error, "strerror", None) or error
+        raise refused(f"cannot be read ({reason})", "check the path") from error
     try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise RecordError(
-            f"is not UTF-8 (byte {error.start})", cure=f"name a {kind} file", where=where
-        ) from error
-    try:
+        text = content.decode()
         document = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+        if _SURROGATE.search(text):
+            json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeDecodeError as error:
+        raise refused(f"is not UTF-8 (byte {error.start})", other) from error
+    except UnicodeEncodeError as error:
+        problem = "holds half a surrogate pair, which is no character"
+        raise refused(problem, again) from error
     except RecursionError as error:
-        raise RecordError(
-            "is nested too deeply", cure=f"name a {kind} file", where=where
-        ) from error
+        raise refused("is nested too deeply", other) from error
     except ValueError as error:
-        raise RecordError(
-            f"is not valid JSON ({error}); it may be truncated",
-            cure=f"write it again, or name a whole {kind} file",
-            where=where,
-        ) from error
-    if _SURROGATE.search(text) and not _is_unicode(document):
-        raise RecordError(
-            "holds half a surrogate pair, which is no character",
-            cure=f"write it again, or name a whole {kind} file",
-            where=where,
-        )
-    if not isinstance(document, dict) or document.get("kind") != kind:
-        given = document.get("kind") if isinstance(document, dict) else None
+        raise refused(f"is not valid JSON ({error}); it may be truncated", again) from error
+    given = document.get("kind") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or given != kind:
         but = f" but a {brief(given)}" if isinstance(given, str) else ""
-        raise RecordError(f"is not a {kind} document{but}", cure=f"name a {kind} file", where=where)
-    found = document.get("schema")
-    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise RecordError(
-            f"has no valid schema number (got {brief(found)})",
-            cure="write it again with this version of canary",
-            where=where,
-        )
-    if found > schema:
-        raise RecordError(
-            f"has schema {brief(found)}; this version of canary reads up to {schema}",
-            cure="upgrade canary: update its checkout, and pip install . there again",
-            where=where,
-        )
+        raise refused(f"is not a {kind} document{but}", other)
+    version = document.get("schema")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        problem = f"has no valid schema number (got {brief(version)})"
+        raise refused(problem, "write it again with this version of canary")
+    if version > schema:
+        problem = f"has schema {brief(version)}; this version of canary reads up to {schema}"
+        raise refused(problem, "upgrade canary: update its checkout, and pip install . there again")
     return document
 
 
@@ -138,20 +122,12 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def _is_unicode(document: object) -> bool:
-    try:
-        json.dumps(document, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
         raise ValueError("a key stands twice in one object")
-    return found
+    return unique

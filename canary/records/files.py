@@ -1,11 +1,18 @@
-"""Files that are either whole or absent."""
+"""Files that are either whole or absent, whatever happens while they are written.
+
+An output is written to a hidden file beside it, ``.NAME.underway.part``, which only its owner
+may read, and is renamed to its name in the end. The writer holds a lock that ends with its
+process: so the next writer of the same output knows what a kill left behind, and removes it.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from itertools import takewhile
@@ -14,9 +21,9 @@ from typing import IO
 
 from canary.errors import OutputError
 from canary.records.overwrite_guard import check_replaceable
-from canary.records.partial_files import begin_part
 
 __all__ = [
+    "alone",
     "atomic_write",
     "atomic_writer",
     "check_kind",
@@ -26,6 +33,8 @@ __all__ = [
 ]
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_SECONDS = 2.0  # that another writer may take; short files take none
+_PAUSE = 0.01
 
 
 @contextmanager
@@ -38,26 +47,20 @@ def atomic_writer(
 ) -> Iterator[IO[bytes]]:
     """Open a binary file that appears under `path` only when the block ends well.
 
-    The bytes go to a temporary file in the same folder, which is flushed to disk and
-    renamed over `path`. When the block raises (Ctrl-C included) the temporary file is
-    removed and whatever stood at `path` before stays as it was. After a kill it stays, and
-    the next writer of `path` removes it.
-
-    Only a file is replaced. Pipes and devices are refused, and so are symbolic links: one
-    that was replaced would be lost, as ``/dev/stdout`` is to a careless root, and one that
-    was followed would say where the secrets go.
+    When the block raises (Ctrl-C included), what was at `path` before stays as it was. Pipes,
+    devices and symbolic links are refused: a link that was replaced would be lost, and one
+    that was followed would say where the secrets go.
 
     Parameters
     ----------
     path : path-like
-        Where the file shall stand.
     private : bool
         Give the file owner-only permissions (it holds secrets).
     like : path-like, optional
         A file whose readers and writers may read and write this one too, whatever the
         umask says: it is made of that one's content.
     replaces : collection of str, optional
-        Kinds of files whose place it may take; see `canary.records.overwrite_guard`. Unless given,
+        Kinds of files that it may replace; see `canary.records.overwrite_guard`. Unless given,
         all but the documents of this program.
 
     Raises
@@ -74,42 +77,58 @@ def atomic_writer(
         with os.fdopen(handle, "wb") as file:
             try:
                 yield file
-                _commit(file, part, target, bits)
+                with _writable(target):
+                    file.flush()
+                    os.fsync(file.fileno())
+                    part.chmod(bits)
+                    part.replace(target)
             except BaseException:
                 part.unlink(missing_ok=True)  # while it is locked
                 raise
-    except BaseException as error:
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
-            raise _unwritable(target, error) from error
-        raise
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        with _writable(target):
+            raise
+
+
+def atomic_write(
+    path: str | os.PathLike[str],
+    data: str | bytes,
+    *,
+    private: bool = False,
+    replaces: Collection[str] | None = None,
+) -> None:
+    """Write `data` (text as UTF-8) to `path`, wholly or not at all; see `atomic_writer`."""
+    with atomic_writer(path, private=private, replaces=replaces) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
 
 
 def check_writable(
     path: str | os.PathLike[str], *, replaces: Collection[str] | None = None
 ) -> None:
-    """Find out whether `atomic_writer` could begin to write `path`; nothing is left behind.
-
-    For a result that is written behind another one, or after hours.
-
-    Raises
-    ------
-    OutputError
-        As `atomic_writer`.
-    """
+    """Find out before long work whether `atomic_writer` could begin, by an OutputError if not."""
     handle, part = _begin(Path(path), replaces)
     part.unlink()
     os.close(handle)
 
 
-def _begin(target: Path, replaces: Collection[str] | None) -> tuple[int, Path]:
-    """A new temporary file beside `target`, which must be a file or absent."""
-    check_kind(target, replaces)
+@contextmanager
+def alone(target: Path) -> Iterator[None]:
+    """No other process writes `target`, and what goes with it, in this block.
+
+    Raises
+    ------
+    OutputError
+        If another process does, or the folder cannot be written to.
+    """
+    with _writable(target):
+        handle, part = begin_part(target.with_name(f"{target.name}.and-more"))
     try:
-        return begin_part(target)
-    except OutputError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a NUL, half a surrogate pair
-        raise _unwritable(target, error) from error
+        yield
+    finally:
+        part.unlink(missing_ok=True)
+        os.close(handle)
 
 
 def check_kind(target: Path, replaces: Collection[str] | None = None) -> None:
@@ -130,64 +149,21 @@ def check_kind(target: Path, replaces: Collection[str] | None = None) -> None:
     raise OutputError(problem, cure=cure, where=str(target))
 
 
-def _permissions(*, private: bool, like: str | os.PathLike[str] | None) -> int:
-    if private:
-        return 0o600
-    if like is None:
-        return 0o666 & ~_umask()
-    try:
-        return 0o666 & Path(like).stat().st_mode
-    except (OSError, ValueError):  # whoever reads it says what is wrong
-        return 0o600
-
-
-def _commit(file: IO[bytes], part: Path, target: Path, bits: int) -> None:
-    try:
-        file.flush()
-        os.fsync(file.fileno())
-        part.chmod(bits)
-        part.replace(target)
-    except OSError as error:
-        raise _unwritable(target, error) from error
-
-
-def atomic_write(
-    path: str | os.PathLike[str],
-    data: str | bytes,
-    *,
-    private: bool = False,
-    replaces: Collection[str] | None = None,
-) -> None:
-    """Write `data` (text as UTF-8) to `path`, wholly or not at all.
-
-    See `atomic_writer` for permissions, what is replaced, and errors.
-    """
-    with atomic_writer(path, private=private, replaces=replaces) as file:
-        file.write(data.encode() if isinstance(data, str) else data)
-
-
 def make_folder(path: str | os.PathLike[str]) -> Path:
     """Create the folder `path` and its parents, and check that it can be written to.
 
     Called before long work begins, so that a mistyped path costs seconds, not hours.
     """
     folder = Path(path)
-    try:
+    with _writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except (OSError, ValueError) as error:
-        raise _unwritable(folder, error) from error
+        tempfile.TemporaryFile(dir=folder).close()
     return folder
 
 
 @contextmanager
 def folder_made(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """`make_folder` for a block of work.
-
-    When the block raises, the folders that were made for it are removed again, as far as
-    nothing is in them.
-    """
+    """`make_folder` for a block of work; empty folders that it made go if the block raises."""
     folder = Path(path)
     chain = (folder, *folder.parents)  # the innermost first
     missing = list(takewhile(lambda place: not os.path.exists(place), chain))  # noqa: PTH110
@@ -200,17 +176,102 @@ def folder_made(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
 
 
-def _unwritable(path: Path, error: OSError | ValueError) -> OutputError:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return OutputError(
-        f"cannot be written ({reason})",
-        cure="check that the folder exists, is yours and has room, or name another path",
-        where=str(path),
-    )
+def begin_part(target: Path) -> tuple[int, Path]:
+    """Make the file for what is to become `target`, once no other process writes it.
+
+    Unlink or rename the file before its handle is closed, which gives up the lock.
+    """
+    part = target.with_name(f".{target.name}.underway.part")
+    until = time.monotonic() + _SECONDS
+    while True:
+        try:
+            handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError as error:
+            if not _removed(part):
+                if time.monotonic() > until:
+                    raise OutputError(
+                        "another process is writing it",
+                        cure="wait until it has ended, or name another output (if there is none, "
+                        f"remove {part})",
+                        where=str(target).removesuffix(".and-more"),
+                    ) from error
+                time.sleep(_PAUSE)
+            continue
+        # Another writer may have taken it for left behind: that one has the lock, and removes it.
+        if _locked(handle) is not False and _is_at(handle, part):
+            return handle, part
+        os.close(handle)
 
 
-def _umask() -> int:
-    # The umask can only be read by setting it.
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+def _begin(target: Path, replaces: Collection[str] | None) -> tuple[int, Path]:
+    check_kind(target, replaces)
+    with _writable(target):
+        return begin_part(target)
+
+
+def _removed(part: Path) -> bool:
+    """Remove a file that was left behind; False if it is in use, or may be, or is no file."""
+    try:
+        handle = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode) or not _locked(handle):
+            return False
+        if _is_at(handle, part):
+            part.unlink()
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int) -> bool | None:
+    """Whether it could be locked; None where the file system knows no locks."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether an open file is still the one under a name."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.lstat())
+    except OSError:
+        return False
+
+
+def _permissions(*, private: bool, like: str | os.PathLike[str] | None) -> int:
+    if private:
+        return 0o600
+    if like is None:
+        mask = os.umask(0o077)  # it can only be read by setting it
+        os.umask(mask)
+        return 0o666 & ~mask
+    try:
+        return 0o666 & Path(like).stat().st_mode
+    except (OSError, ValueError):  # whoever reads it says what is wrong
+        return 0o600
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    """Errors of the system become one that names the path and a cure."""
+    try:
+        yield
+    except OutputError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a NUL, half a surrogate pair
+        reason = getattr(error, "strerror", None) or error
+        raise OutputError(
+            f"cannot be written ({reason})",
+            cure="check that the folder exists, is yours and has room, or name another path",
+            where=str(path),
+        ) from error

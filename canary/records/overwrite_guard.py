@@ -1,8 +1,8 @@
 """What a file holds, by its first bytes: nothing irreplaceable is written over.
 
-What this program writes says which files it may take the place of (`replaces`). A file of
-another kind is refused, and a document of this program always is: an audit never takes the
-place of a canary set, whatever a command is told.
+What this program writes says which files it may replace (`replaces`). A file of another kind is
+refused, and a document of this program always is: an audit never replaces a canary set,
+whatever a command is told.
 """
 
 from __future__ import annotations
@@ -33,14 +33,13 @@ __all__ = [
 JSON_LINES, PARQUET, COMPRESSED = "JSON Lines", "Parquet", "compressed text"
 WEIGHTS, MODEL_PART = "weights of a model", "part of a model"
 JUNIT, MARKDOWN = "JUnit XML", "the Markdown of a verdict"
-_PAGE, _FIGURE = "an HTML page", "a figure"
 
 CORPORA = (JSON_LINES, PARQUET, COMPRESSED)
-"""What a corpus may take the place of."""
-PAGES = (_PAGE,)
-"""What an HTML page may take the place of."""
-FIGURES = (_FIGURE,)
-"""What a figure may take the place of."""
+"""What a corpus may replace."""
+PAGES = ("an HTML page",)
+"""What an HTML page may replace."""
+FIGURES = ("a figure",)
+"""What a figure may replace."""
 
 _HEAD = 4096
 _DOCUMENT = re.compile(rb'\s*\{\s*"kind"\s*:\s*"(canary [a-z ]{1,40})"')
@@ -48,10 +47,10 @@ _BEGINS = (
     (rb"PAR1", PARQUET),
     (rb"PK\x03\x04|\x93NUMPY", "NumPy arrays"),
     (rb"\x1f\x8b|\x28\xb5\x2f\xfd|BZh|\xfd7zXZ", COMPRESSED),
-    (rb"\x89PNG|%PDF|(?s:<\?xml.{0,300}<(!DOCTYPE )?svg)", _FIGURE),
+    (rb"\x89PNG|%PDF|(?s:<\?xml.{0,300}<(!DOCTYPE )?svg)", *FIGURES),
     (rb"(?s:(<\?xml.{0,100})?<testsuites?\b)", JUNIT),
     (rb"## canary: ", MARKDOWN),
-    (rb"\s*<!(?i:doctype html)", _PAGE),
+    (rb"\s*<!(?i:doctype html)", *PAGES),
     (rb'(?s:.{6}\0\0\{")', WEIGHTS),  # the length of a header, which is JSON
     (rb"\s*\{[^\n]*\}\s*\n\s*\{", JSON_LINES),
 )
@@ -59,12 +58,9 @@ _OF_A_MODEL = ("config.json", "tokenizer.json", "tokenizer_config.json", "merges
 
 
 def kind_there(path: str | os.PathLike[str]) -> str | None:
-    """What a file holds; None if it is empty or not there, or holds nothing that is known.
+    """What a file holds: of a document of this program its kind, such as "canary set".
 
-    Returns
-    -------
-    str or None
-        Of a document of this program its kind, such as "canary set".
+    None if it is empty or not there, or holds nothing that is known.
     """
     place = Path(path)
     try:
@@ -74,8 +70,8 @@ def kind_there(path: str | os.PathLike[str]) -> str | None:
             head = file.read(_HEAD)
     except (OSError, ValueError):
         return None
-    if found := _DOCUMENT.match(head):
-        return found[1].decode()
+    if document := _DOCUMENT.match(head):
+        return document[1].decode()
     if not head:
         return None
     if place.name in _OF_A_MODEL:
@@ -86,26 +82,21 @@ def kind_there(path: str | os.PathLike[str]) -> str | None:
 
 
 def check_replaceable(path: str | os.PathLike[str], replaces: Collection[str] | None) -> None:
-    """Refuse to write over a file that holds something else.
+    """Refuse by an OutputError to write over a file that holds something else.
 
     Parameters
     ----------
     path : path-like
     replaces : collection of str, optional
-        Kinds whose place may be taken. None: of all but the documents of this program.
-
-    Raises
-    ------
-    OutputError
+        Kinds that may be replaced. None: all but the documents of this program.
     """
-    found = kind_there(path)
-    if found is None or found in (replaces or ()):
+    kind = kind_there(path)
+    if kind is None or kind in (replaces or ()):
         return
-    ours = found.startswith("canary ")
-    if not ours and replaces is None:
-        return
-    raise OutputError(
-        f"holds {f'a {found}' if ours else found}, which nothing else is written over",
-        cure="name another file, or remove this one yourself if you need it no more",
-        where=str(path),
-    )
+    ours = kind.startswith("canary ")
+    if ours or replaces is not None:
+        raise OutputError(
+            f"holds {f'a {kind}' if ours else kind}, which nothing else is written over",
+            cure="name another file, or remove this one yourself if you need it no more",
+            where=str(path),
+        )

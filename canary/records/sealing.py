@@ -39,9 +39,9 @@ def sealed(function: Callable[_P, _R]) -> Callable[_P, _R]:
         try:
             return function(*args, **options)
         except BaseException as error:
-            for one in _chain(error, outside):
-                _hide(one, one.__traceback__)
-                one.__traceback__ = None
+            for link in _chain(error, outside):
+                _hide(link, link.__traceback__)
+                link.__traceback__ = None
             raise  # without this frame: what a bare raise restores is the traceback just removed
 
     return call
@@ -51,22 +51,20 @@ def cut_frames(error: BaseException) -> None:
     """Remove the package's frames, and all below them, from an error and those that led to it."""
     ours: list[FrameType] = []
     errors = list(_chain(error, None))
-    for one in errors:
-        last, entry = None, one.__traceback__
+    for link in errors:
+        last, entry = None, link.__traceback__
         while entry is not None and not entry.tb_frame.f_code.co_filename.startswith(_PACKAGE):
             last, entry = entry, entry.tb_next
-        if entry is None:
-            continue
-        ours += _frames(entry)
-        _hide(one, entry)
-        if last is None:
-            one.__traceback__ = None
-        else:
+        ours += [frame for frame, _ in traceback.walk_tb(entry)]
+        _hide(link, entry)
+        if last is None and entry is not None:
+            link.__traceback__ = None
+        elif last is not None:
             last.tb_next = None
-    for one in errors:  # caught and raised anew below a frame of ours
-        if one.__traceback__ is not None and one.__traceback__.tb_frame in ours:
-            _hide(one, one.__traceback__)
-            one.__traceback__ = None
+    for link in errors:  # caught and raised anew below a frame of ours
+        if link.__traceback__ is not None and link.__traceback__.tb_frame in ours:
+            _hide(link, link.__traceback__)
+            link.__traceback__ = None
 
 
 def _chain(error: BaseException, outside: BaseException | None) -> Iterator[BaseException]:
@@ -74,29 +72,23 @@ def _chain(error: BaseException, outside: BaseException | None) -> Iterator[Base
     seen: set[int] = {id(outside)}
     left: list[BaseException | None] = [error]
     while left:
-        one = left.pop()
-        if one is None or id(one) in seen:
+        link = left.pop()
+        if link is None or id(link) in seen:
             continue
-        seen.add(id(one))
-        yield one
-        left += [one.__cause__, one.__context__]
-        left += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        seen.add(id(link))
+        yield link
+        left += [link.__cause__, link.__context__]
+        left += link.exceptions if isinstance(link, BaseExceptionGroup) else ()
 
 
 def _hide(error: BaseException, entry: TracebackType | None) -> None:
     """Keep as a note where an error passed; one that names its cure needs none."""
     if entry is None or isinstance(error, CanaryError):
         return
-    places = [p for p in traceback.extract_tb(entry) if p.filename != __file__]
+    places = [place for place in traceback.extract_tb(entry) if place.filename != __file__]
     text = "".join(traceback.format_list(places))
     for note in list(getattr(error, "__notes__", ())):
         if note.startswith(_HEAD):  # of the part below, sealed before
             error.__notes__.remove(note)
             text += note.removeprefix(_HEAD)
     error.add_note(_HEAD + text)
-
-
-def _frames(entry: TracebackType | None) -> Iterator[FrameType]:
-    while entry is not None:
-        yield entry.tb_frame
-        entry = entry.tb_next

@@ -9,11 +9,14 @@ a gap. Each file is written whole or not at all, and only its owner may read it:
         scores.00000000.shard   a line of JSON (state, length and checksum), then the body
         scores.00000001.shard
 
-A run with another identity is refused, so that no result is ever a mixture of two.
+A run with another identity is refused, so that no result is ever a mixture of two. A folder
+belongs to a run if its manifest says so, as a file of its own: any other folder must be empty
+before a run begins in it, and nothing is deleted that no run wrote.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -26,36 +29,40 @@ from pathlib import Path
 from typing import Any
 
 from canary.errors import OutputError, RecordError
-from canary.records.document import dump_document
-from canary.records.files import atomic_write, atomic_writer, check_kind, folder_made
-from canary.records.run_folder import (
-    KIND,
-    MANIFEST,
-    RESULT,
-    SCHEMA,
-    begun_in,
-    discard_run,
-    is_run,
-    run_folder,
-)
+from canary.records.differences import Difference, differences
+from canary.records.document import dump_document, kind_of, load_document
+from canary.records.files import atomic_write, atomic_writer, check_kind, folder_made, make_folder
 
 __all__ = [
     "KIND",
     "MANIFEST",
     "SCHEMA",
-    "Difference",
     "Pace",
     "Run",
     "Series",
     "Shard",
-    "differences",
     "discard_run",
     "finished_pieces",
     "open_run",
     "publish",
 ]
 
-_SHOWN = 40
+MANIFEST = "manifest.json"
+"""In the folder of a run: what it is."""
+
+KIND, SCHEMA = "canary unfinished run", 1
+# The result, before it is moved to its place.
+_RESULT = ".canary-result"
+# The manifest of a run that is being removed: what is left beside it counts for nothing.
+_DISCARDED = ".canary-discarded.json"
+_SHARD = re.compile(r"[a-z0-9-]+\.\d{8}\.shard")
+# A file that only bears the name of a shard is not ours.
+_SHARD_BEGINS = b'{"state": {'
+_PART = re.compile(
+    rf"\.({re.escape(MANIFEST)}|{re.escape(_RESULT)}|[a-z0-9-]+\.\d{{8}}\.shard"
+    r"|[0-9a-f]{32}\.safetensors)\.\w{8}\.part"
+)
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -80,17 +87,16 @@ class Series:
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         self._name = name
-        numbers = sorted(
-            int(path.name.split(".")[1]) for path in folder.glob(f"{name}.{'[0-9]' * 8}.shard")
-        )
-        if numbers != list(range(len(numbers))):
+        shards = folder.glob(f"{name}.{'[0-9]' * 8}.shard")
+        numbers = sorted(int(path.name.split(".")[1]) for path in shards)
+        self._count = len(numbers)
+        if numbers != list(range(self._count)):
             gap = next(i for i, number in enumerate(numbers) if i != number)
             raise RecordError(
                 "is missing, while a later one is there",
                 cure=f"restore it, or remove {folder} to begin anew",
                 where=str(self.path(gap)),
             )
-        self._count = len(numbers)
 
     def __len__(self) -> int:
         return self._count
@@ -99,54 +105,39 @@ class Series:
         return (self[number] for number in range(self._count))
 
     def __getitem__(self, number: int) -> Shard:
-        """The shard of that number, checked.
-
-        Raises
-        ------
-        RecordError
-            If the file is damaged.
-        """
+        """The shard of that number; a RecordError if its file is damaged."""
         path = self.path(number)
         try:
             head, _, body = path.read_bytes().partition(b"\n")
             about = json.loads(head)
             state = dict(about["state"])
-            whole = (len(body), _checksum(state, body)) == (about["bytes"], about["crc32"])
+            if (len(body), _checksum(state, body)) != (about["bytes"], about["crc32"]):
+                raise ValueError("other bytes than were written")
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise self._damaged(path) from error
-        if not whole:
-            raise self._damaged(path)
+            raise RecordError(
+                "is damaged",
+                cure="remove it and those numbered after it, and the run goes on from there; or "
+                f"remove {self.folder} to begin anew",
+                where=str(path),
+            ) from error
         return Shard(state, body)
 
     def append(self, state: Mapping[str, Any], body: bytes = b"") -> None:
         """Add a finished piece; when this returns, no kill undoes it.
 
-        Raises
-        ------
-        OutputError
-            If there is no room; the pieces before it stay.
+        If there is no room, an OutputError; the pieces before it stay.
         """
         state = dict(state)
         about = {"state": state, "bytes": len(body), "crc32": _checksum(state, body)}
         head = json.dumps(about, allow_nan=False) + "\n"
         path = self.path(self._count)
-        try:
+        with _resumable(path):
             atomic_write(path, head.encode() + body, private=True)
-        except OutputError as error:
-            raise _resumable(error, path) from error
         self._count += 1
 
     def path(self, number: int) -> Path:
-        """Where the shard of that number lies, or would."""
+        """Where the shard of that number is, or would be."""
         return self.folder / f"{self._name}.{number:08d}.shard"
-
-    def _damaged(self, path: Path) -> RecordError:
-        return RecordError(
-            "is damaged",
-            cure="remove it and those numbered after it, and the run goes on from there; or "
-            f"remove {self.folder} to begin anew",
-            where=str(path),
-        )
 
 
 def _checksum(state: Mapping[str, Any], body: bytes) -> int:
@@ -170,10 +161,7 @@ class Run:
         return Series(self.folder, name)
 
     def merge(self, series: Series, target: Path, *, replaces: Collection[str] = ()) -> None:
-        """Write the bodies of a series end to end as `target`; see `publish`.
-
-        The file is readable by its owner only.
-        """
+        """Write the bodies of a series end to end as `target`, for its owner; see `publish`."""
 
         def write(path: Path) -> None:
             with atomic_writer(path, private=True) as out:
@@ -185,141 +173,6 @@ class Run:
     def discard(self) -> None:
         """Remove the folder; see `discard_run`."""
         discard_run(self.folder)
-
-
-def publish(
-    folder: str | os.PathLike[str],
-    target: Path,
-    write: Callable[[Path], object],
-    *,
-    replaces: Collection[str],
-) -> None:
-    """Let `write` make a run's result in the run's folder, and move it to `target`.
-
-    What a kill leaves of a file that was being written lies in the folder then, not
-    beside the target, and is removed with it. Both are on one file system. A file that
-    holds none of the kinds in `replaces` is not replaced.
-
-    Raises
-    ------
-    OutputError
-        If the result cannot be written or there is no room; the shards stay.
-    """
-    result = Path(folder) / RESULT
-    check_kind(Path(target), replaces)
-    try:
-        write(result)
-        result.replace(target)
-    except OSError as error:
-        raise _resumable(error, target) from error
-
-
-def finished_pieces(folder: str | os.PathLike[str]) -> int:
-    """How many pieces of an unfinished run lie in a folder; 0 if there is none."""
-    place = Path(folder)
-    return sum(1 for _ in place.glob("*.shard")) if is_run(place) else 0
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Where two identities differ.
-
-    Parameters
-    ----------
-    path : tuple of str
-        Names that lead to it, from the outermost in.
-    before, now : object
-        Plain JSON; None where there is nothing.
-    """
-
-    path: tuple[str, ...]
-    before: object
-    now: object
-
-
-def differences(before: object, now: object, path: tuple[str, ...] = ()) -> list[Difference]:
-    """Where two pieces of plain JSON differ; mappings are looked into, lists are not.
-
-    >>> differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
-    [Difference(path=('a', 'c'), before=2, now=3)]
-    """
-    if isinstance(before, dict) and isinstance(now, dict):
-        inside = (
-            differences(before.get(name), now.get(name), (*path, name))
-            for name in {**before, **now}
-        )
-        return [one for some in inside for one in some]
-    return [] if before == now else [Difference(path, before, now)]
-
-
-def _unfinished(found: Sequence[Difference]) -> tuple[str, str]:
-    """Problem and cure, where a run cannot go on."""
-    told = ", ".join(map(_told, found))
-    return (
-        f"an unfinished run in it was begun with another {told}",
-        "start it as it was begun and it goes on, or remove the folder to begin anew",
-    )
-
-
-@contextmanager
-def open_run(
-    folder: str | os.PathLike[str],
-    identity: Mapping[str, Any],
-    *,
-    refusal: Callable[[Sequence[Difference]], tuple[str, str]] = _unfinished,
-) -> Iterator[Run]:
-    """Begin a run in `folder`, or go on with the one that was begun there.
-
-    A run that raises before its first piece is finished leaves nothing behind.
-
-    Parameters
-    ----------
-    folder : path-like
-        Made if it is not there, for the owner only.
-    identity : mapping
-        Plain JSON under names for people. All of it must be what it was when the run
-        was begun.
-    refusal : callable
-        From what differs to problem and cure, for a folder that is more than one run.
-
-    Raises
-    ------
-    RecordError
-        If the run was begun with something else, which is named.
-    OutputError
-        If the folder holds anything and no run began in it, if it cannot be written to, or
-        if another process is at work in it. Nothing in it was touched.
-    """
-    # A full disk leaves not even an empty folder.
-    with folder_made(Path(folder).parent), _opened(run_folder(folder), identity, refusal) as run:
-        yield run
-
-
-@contextmanager
-def _opened(
-    place: Path,
-    identity: Mapping[str, Any],
-    refusal: Callable[[Sequence[Difference]], tuple[str, str]],
-) -> Iterator[Run]:
-    """`open_run`, in a folder that is there."""
-    with _held(place):
-        begun = begun_in(place)
-        if begun is None:
-            about = {"identity": dict(identity)}
-            try:
-                dump_document(place / MANIFEST, KIND, SCHEMA, about, private=True)
-            except OutputError:
-                with suppress(OSError):
-                    place.rmdir()
-                raise
-        else:
-            _check(begun["identity"], identity, place, refusal)
-        try:
-            yield Run(place)
-        except BaseException:
-            if place.exists() and not any(place.glob("*.shard")):
-                discard_run(place)
-            raise
 
 
 class Pace:
@@ -342,6 +195,175 @@ class Pace:
         self.items = max(min(wanted, 4 * self.items), self.items // 4, 1)
 
 
+def _unfinished(found: Sequence[Difference]) -> tuple[str, str]:
+    return (
+        f"an unfinished run in it was begun with another {', '.join(map(str, found))}",
+        "start it as it was begun and it goes on, or remove the folder to begin anew",
+    )
+
+
+@contextmanager
+def open_run(
+    folder: str | os.PathLike[str],
+    identity: Mapping[str, Any],
+    *,
+    refusal: Callable[[Sequence[Difference]], tuple[str, str]] = _unfinished,
+) -> Iterator[Run]:
+    """Begin a run in `folder`, or go on with the one that was begun there.
+
+    A run that raises before its first piece is finished leaves nothing behind.
+
+    Parameters
+    ----------
+    folder : path-like
+        Made if it is not there, for the owner only; a link is followed.
+    identity : mapping
+        Plain JSON under names for people. All of it must be what it was when the run
+        was begun.
+    refusal : callable
+        From what differs to problem and cure, for a folder that is more than one run.
+
+    Raises
+    ------
+    RecordError
+        If the run was begun with something else, which is named.
+    OutputError
+        If the folder holds anything and no run began in it, if it cannot be written to, or
+        if another process is at work in it. Nothing in it was touched.
+    """
+    place = _followed(folder)
+    with folder_made(Path(folder).parent):  # a full disk leaves not even an empty folder
+        with suppress(OSError, ValueError):  # the next line says what is wrong
+            place.mkdir(mode=0o700, parents=True)
+        with _held(make_folder(place)):
+            begun = _identity_in(place)
+            if begun is None:
+                try:
+                    about = {"identity": dict(identity)}
+                    dump_document(place / MANIFEST, KIND, SCHEMA, about, private=True)
+                except OutputError:
+                    with suppress(OSError):
+                        place.rmdir()
+                    raise
+            # Tuples become lists, as they did in the file.
+            elif found := differences(begun, json.loads(json.dumps(identity))):
+                problem, cure = refusal(found)
+                raise RecordError(problem, cure=cure, where=str(place))
+            try:
+                yield Run(place)
+            except BaseException:
+                if place.exists() and not any(place.glob("*.shard")):
+                    discard_run(place)
+                raise
+
+
+def publish(
+    folder: str | os.PathLike[str],
+    target: Path,
+    write: Callable[[Path], object],
+    *,
+    replaces: Collection[str],
+) -> None:
+    """Let `write` make a run's result in the run's folder, and move it to `target`.
+
+    A kill leaves nothing beside the target then. A file that holds none of the kinds in
+    `replaces` is not replaced. If the result cannot be written, an OutputError; the shards stay.
+    """
+    result = Path(folder) / _RESULT
+    check_kind(Path(target), replaces)
+    with _resumable(target):
+        write(result)
+        result.replace(target)
+
+
+def finished_pieces(folder: str | os.PathLike[str]) -> int:
+    """How many pieces of an unfinished run are in a folder; 0 if there is none."""
+    place = Path(folder)
+    return sum(1 for _ in place.glob("*.shard")) if _is_run(place) else 0
+
+
+def discard_run(folder: str | os.PathLike[str]) -> None:
+    """Remove what a run wrote into its folder, and the folder if nothing else is in it.
+
+    A folder in which no run began is left as it is, unless it is empty.
+    """
+    place = _followed(folder)
+    if _is_run(place):
+        # First, and at once: no kill leaves a run of which some shards are missing.
+        (place / MANIFEST).replace(place / _DISCARDED)
+        _clear(place)
+    try:
+        place.rmdir()
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise
+
+
+def _identity_in(place: Path) -> dict[str, Any] | None:
+    """The identity of the run that began in a folder; None if the folder is free for one.
+
+    What a killed process was writing there is removed, and what is left of a run that was
+    being discarded. Anything else is named in an OutputError and left alone.
+    """
+    if _is_file(place / _DISCARDED) and not _is_file(place / MANIFEST):
+        _clear(place)
+    is_run = _is_file(place / MANIFEST)
+    parts = [path for path in place.iterdir() if _PART.fullmatch(path.name) and _is_file(path)]
+    if not is_run and (theirs := sorted({*place.iterdir()} - {*parts})):
+        more = ", …" if len(theirs) > _NAMED else ""
+        raise OutputError(
+            "is not empty, and no run of canary began in it (it holds "
+            f"{', '.join(path.name for path in theirs[:_NAMED])}{more})",
+            cure="name an empty or a new folder (nothing in this one was touched)",
+            where=str(place),
+        )
+    identity = None
+    if is_run:
+        try:
+            identity = load_document(place / MANIFEST, KIND, SCHEMA).get("identity")
+        except RecordError as error:
+            if kind_of(place / MANIFEST) != KIND:
+                error.cure = f"name another folder, or remove {place} if nothing in it is of use"
+            raise
+        if not isinstance(identity, dict):
+            raise RecordError(
+                "does not say what the run is",
+                cure=f"remove {place} to begin anew",
+                where=str(place / MANIFEST),
+            )
+    for path in parts:
+        path.unlink(missing_ok=True)
+    return identity
+
+
+def _clear(place: Path) -> None:
+    """Remove the files of a run that is being discarded; last what says that it is."""
+    for path in filter(_is_file, sorted(place.iterdir())):
+        ours = path.name == _RESULT or _PART.fullmatch(path.name) is not None
+        if _SHARD.fullmatch(path.name):
+            with path.open("rb") as file:
+                ours = file.read(len(_SHARD_BEGINS)) == _SHARD_BEGINS
+        if ours:
+            path.unlink(missing_ok=True)
+    (place / _DISCARDED).unlink(missing_ok=True)
+
+
+def _is_run(place: Path) -> bool:
+    return _is_file(place / MANIFEST) and kind_of(place / MANIFEST) == KIND
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a file in this very folder: what a link leads to is not."""
+    return path.is_file() and not path.is_symlink()
+
+
+def _followed(folder: str | os.PathLike[str]) -> Path:
+    with suppress(OSError, ValueError):
+        if Path(folder).is_symlink():
+            return Path(os.path.realpath(folder))
+    return Path(folder)
+
+
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """Keep other processes out of the folder; a lock that a kill cannot leave behind."""
@@ -362,40 +384,14 @@ def _held(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _check(
-    begun: Mapping[str, Any],
-    identity: Mapping[str, Any],
-    folder: Path,
-    refusal: Callable[[Sequence[Difference]], tuple[str, str]],
-) -> None:
-    now = json.loads(json.dumps(identity))  # tuples become lists, as they did in the file
-    if found := differences(begun, now):
-        problem, cure = refusal(found)
-        raise RecordError(problem, cure=cure, where=str(folder))
-
-
-def _told(found: Difference) -> str:
-    name = ".".join(found.path)
-    shown = (_shown(found.before), _shown(found.now))
-    if None in shown or shown[0] == shown[1]:
-        return name
-    return f"{name} ({shown[0]} then, {shown[1]} now)"
-
-
-def _shown(value: object) -> str | None:
-    if value is None:
-        return "none"
-    if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value):
-        return f"{value[:12]}…"
-    if isinstance(value, str | int | float) and len(repr(value)) <= _SHOWN:
-        return repr(value)
-    return None
-
-
-def _resumable(error: OSError, path: Path) -> OutputError:
-    problem = error.problem if isinstance(error, OutputError) else str(error.strerror or error)
-    return OutputError(
-        problem,
-        cure="mend that (is there room?) and start again: what is finished is kept",
-        where=str(path),
-    )
+@contextmanager
+def _resumable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        problem = error.problem if isinstance(error, OutputError) else str(error.strerror or error)
+        raise OutputError(
+            problem,
+            cure="mend that (is there room?) and start again: what is finished is kept",
+            where=str(path),
+        ) from error

@@ -1,4 +1,7 @@
-"""Options that a caller gave, checked: the value as it is used, or an error with a cure."""
+"""Options that a caller gave, checked: the value as it is used, or an error with a cure.
+
+Every function raises an `InputError` that names the option where its value does not serve.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,12 @@ __all__ = [
 
 T = TypeVar("T")
 
+AUTO = "auto"
+"""The start token that asks for one to be chosen."""
+
+NONE = "none"
+"""The start token that says there is none."""
+
 
 def whole_number(
     value: object,
@@ -54,19 +63,14 @@ def whole_number(
         What it must stay below; None for no end.
     cure : str, optional
         Unless given, a number that serves.
-
-    Raises
-    ------
-    InputError
-        If it is something else.
     """
     expected = f"{name} must be a whole number of at least {at_least}"
     cure = cure or f"give a number such as {max(at_least, 1)}"
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise InputError(f"{expected}, got {brief(value)}", cure=cure)
     try:
+        if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+            raise TypeError
         number = operator.index(value)
-    except TypeError as error:  # an array of several numbers, or of fractions
+    except TypeError as error:  # also an array of several numbers, or of fractions
         raise InputError(f"{expected}, got {brief(value)}", cure=cure) from error
     if below is not None and number >= below:
         raise InputError(f"{expected} and less than 2^{below.bit_length() - 1}", cure=cure)
@@ -76,18 +80,12 @@ def whole_number(
 
 
 def real_number(value: object, name: str, *, cure: str, above: float = -math.inf) -> float:
-    """`value` as a finite float above `above`; True is not 1.
-
-    Raises
-    ------
-    InputError
-        If it is something else.
-    """
-    expected = f"{name} must be a number" + ("" if above == -math.inf else f" above {above:g}")
+    """`value` as a finite float above `above`; True is not 1."""
     number = as_real(value)
     if above < number < math.inf:
         return number
-    raise InputError(f"{expected}, got {brief(value)}", cure=cure)
+    least = "" if above == -math.inf else f" above {above:g}"
+    raise InputError(f"{name} must be a number{least}, got {brief(value)}", cure=cure)
 
 
 def as_real(value: object) -> float:
@@ -101,128 +99,70 @@ def as_real(value: object) -> float:
 
 
 def flag(value: object, name: str) -> bool:
-    """`value` as True or False; numpy's are welcome, 1 is not True.
-
-    Raises
-    ------
-    InputError
-        If it is something else.
-    """
-    if not isinstance(value, bool | np.bool_):
-        raise InputError(
-            f"{name} must be True or False, got {brief(value)}", cure=f"give {name}=True or False"
-        )
-    return bool(value)
+    """`value` as True or False; numpy's are welcome, 1 is not True."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    problem = f"{name} must be True or False, got {brief(value)}"
+    raise InputError(problem, cure=f"give {name}=True or False")
 
 
 def file_path(value: object, name: str, *, cure: str) -> Path:
-    """`value` as a path.
-
-    Raises
-    ------
-    InputError
-        If it is something else, such as bytes or True.
-    """
-    if not isinstance(value, str | os.PathLike):
-        raise InputError(f"{name} must be a path, got {_kind(value)}", cure=cure)
-    return Path(value)
+    """`value` as a path; bytes are none."""
+    if isinstance(value, str | os.PathLike):
+        return Path(value)
+    raise InputError(f"{name} must be a path, got {_kind(value)}", cure=cure)
 
 
 def text(value: object, name: str, *, cure: str) -> str:
-    """`value`, if it is text that UTF-8 can hold: no half of a character.
-
-    Raises
-    ------
-    InputError
-        If it is something else. The text is not shown: it may hold a secret.
-    """
+    """`value`, if it is text that UTF-8 can hold. It is not shown: it may hold a secret."""
     if not isinstance(value, str):
         raise InputError(f"{name} must be text, got {_kind(value)}", cure=cure)
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise InputError(
-            f"{name} holds half a character (a lone surrogate) at position {error.start}", cure=cure
-        ) from error
+        problem = f"{name} holds half a character (a lone surrogate) at position {error.start}"
+        raise InputError(problem, cure=cure) from error
     return value
 
 
 def one_of(value: object, name: str, choices: Collection[str]) -> None:
-    """Refuse a word that is none of `choices`.
-
-    Raises
-    ------
-    InputError
-        If it is none, or no text.
-    """
+    """Refuse a word that is none of `choices`."""
     if not isinstance(value, str) or value not in choices:
         raise InputError(f"unknown {name} {brief(value)}", cure=f"use one of {', '.join(choices)}")
 
 
 def some(values: Iterable[T], name: str, *, cure: str) -> list[T]:
-    """The items of a collection; one text is none.
-
-    Raises
-    ------
-    InputError
-        If it is a text, or nothing that has items.
-    """
+    """The items of a collection; one text is none."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InputError(f"{name} must be a list, got {_kind(values)}", cure=cure)
     return list(values)
 
 
 def of_kind(value: T, kind: type[T], name: str, *, cure: str) -> T:
-    """`value`, if it is a `kind`.
-
-    Raises
-    ------
-    InputError
-        If it is something else.
-    """
-    if not isinstance(value, kind):
-        raise InputError(f"{name} must be a {kind.__name__}, got {_kind(value)}", cure=cure)
-    return value
+    """`value`, if it is a `kind`."""
+    if isinstance(value, kind):
+        return value
+    raise InputError(f"{name} must be a {kind.__name__}, got {_kind(value)}", cure=cure)
 
 
 def one_or_more(given: object, kind: type[T], expected: str, *, cure: str) -> tuple[T, ...]:
-    """A `kind` alone, or the items of a collection of them.
-
-    Raises
-    ------
-    InputError
-        If it is neither, or an empty collection.
-    """
+    """A `kind` alone, or the items of a collection of them, which is not empty."""
     if isinstance(given, kind):
         return (given,)
     try:
-        found = tuple(given) if isinstance(given, Iterable) else ()
-    except TypeError:  # an array of one number, by itself
-        found = ()
-    if not found or not all(isinstance(one, kind) for one in found):
+        items = tuple(given) if isinstance(given, Iterable) else ()
+    except TypeError:  # an array of one number alone
+        items = ()
+    if not items or not all(isinstance(item, kind) for item in items):
         raise InputError(f"expected {expected}, got {_kind(given)}", cure=cure)
-    return found
+    return items
 
 
 def function(value: object, name: str) -> None:
-    """Refuse what is neither a function nor None.
-
-    Raises
-    ------
-    InputError
-        If it is something else.
-    """
+    """Refuse what is neither a function nor None."""
     if value is not None and not callable(value):
-        raise InputError(
-            f"{name} must be a function, got {_kind(value)}", cure=f"leave {name} out, or give one"
-        )
-
-
-AUTO = "auto"
-"""The start token that asks for one to be chosen."""
-
-NONE = "none"
-"""The start token that says there is none."""
+        problem = f"{name} must be a function, got {_kind(value)}"
+        raise InputError(problem, cure=f"leave {name} out, or give one")
 
 
 def named_start(asked: str | None) -> str | None:
@@ -231,18 +171,7 @@ def named_start(asked: str | None) -> str | None:
 
 
 def check_running(*, start_token: object, context: object, batch_size: object) -> int | None:
-    """How a model is run on texts, checked.
-
-    Returns
-    -------
-    int or None
-        The batch size as a plain int, or None where none is set.
-
-    Raises
-    ------
-    InputError
-        If one does not serve.
-    """
+    """The batch size as a plain int, or None where none is set; all three options are checked."""
     if start_token is not None:
         text(start_token, "start_token", cure="give the name of a token, or leave it out")
     text(context, "context", cure="give the text before a candidate, or leave it out")

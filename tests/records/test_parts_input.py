@@ -11,9 +11,8 @@ import threading
 import pytest
 
 from canary.errors import OutputError
-from canary.records import partial_files as parts
-from canary.records.files import atomic_write, atomic_writer, check_writable
-from canary.records.partial_files import alone
+from canary.records import files as parts
+from canary.records.files import alone, atomic_write, atomic_writer, check_writable
 
 WRITE_AND_WAIT = """
 import os, sys, time

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -30,6 +29,8 @@ def fill(folder, count=3):
 
 def test_what_was_appended_is_there_again(folder, tmp_path):
     fill(folder)
+    document = json.loads((folder / "manifest.json").read_text())
+    assert document == {"kind": "canary unfinished run", "schema": 1, "identity": IDENTITY}
     with open_run(folder, dict(IDENTITY)) as run:
         series = run.series("scores")
         assert list(series) == [Shard({"at": i}, f"body {i}\n".encode()) for i in range(3)]
@@ -103,17 +104,6 @@ def test_a_damaged_manifest_is_refused(folder, text, told):
     (folder / "manifest.json").write_text(text)
     with pytest.raises(RecordError, match=told), open_run(folder, IDENTITY):
         pass
-
-
-def test_shards_without_a_manifest_are_refused(folder):
-    fill(folder)
-    (folder / "manifest.json").unlink()
-    with (
-        pytest.raises(OutputError, match="is not empty, and no run of canary began in it"),
-        open_run(folder, IDENTITY),
-    ):
-        pass
-    assert len(list(folder.iterdir())) == 3
 
 
 def test_files_of_others_are_left_alone(folder):
@@ -195,12 +185,6 @@ def test_full_disk_keeps_what_is_finished(small_disk):
         run.discard()
     assert (small_disk / "out").read_bytes() == body * (finished + 1)
     assert [path.name for path in small_disk.iterdir()] == ["out"]
-
-
-def test_manifest_says_what_it_is(folder):
-    fill(folder)
-    document = json.loads(Path(folder, "manifest.json").read_text())
-    assert document == {"kind": "canary unfinished run", "schema": 1, "identity": IDENTITY}
 
 
 def begin(folder, *, pieces):
