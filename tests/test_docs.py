@@ -45,7 +45,9 @@ def test_every_kind_of_file_has_a_row():
     table = (ROOT / "docs" / "records.md").read_text(encoding="utf-8").partition("## ")[0]
     modules = Path(canary.__file__).parent.rglob("*.py")
     said = "\n".join(module.read_text(encoding="utf-8") for module in modules)
-    kinds = set(re.findall(r'^KIND = "(.+)"$', said, re.MULTILINE))
+    kinds = set(
+        re.findall(r'(?:^KIND(?:, SCHEMA)? = |\bkind=)"(canary [\w ]+)"', said, re.MULTILINE)
+    )
     assert kinds >= PRINTED
     assert set(re.findall(r"`(canary [\w ]+)`", table)) == kinds - PRINTED
 
