@@ -75,7 +75,7 @@ def exposure(
         There is always one; 10**18, say, for none that is felt. Queries (tokens computed
         below the context) that enumeration, or branch and bound
         together with importance draws, may take per format. The canaries and the uniform
-        draws are priced besides, one query per token; branch and bound and importance draws
+        draws are priced besides, one query per token at most; branch and bound and importance draws
         count the canaries' own paths, but walk them whatever the budget.
     draws : int
         Candidates drawn per format. Where it is enumerated they are a part of what is

@@ -14,7 +14,7 @@ from canary.errors import UnsupportedError
 from canary.models.language_model import LanguageModel
 from canary.scoring.batcher import Stage
 from canary.scoring.requests import announce
-from canary.search.bounded_ranks import ranks_between
+from canary.search.bounded_ranks import rank_by_bounds
 from canary.statistics.exposure_result import RANK
 from canary.tokens.tree import check_certified
 
@@ -64,16 +64,8 @@ def exposures_between(
         batcher = below.batcher(f"{RANK} of {format.masked}", settings.budget)
         tokens = deepest(tree)
         batcher.check_length(tokens)
-        ranks = ranks_between(
-            tree,
-            batcher,
-            format,
-            below.encoder,
-            fills,
-            noise_bits=model.facts.noise_bits(tokens),
-            memory_bytes=below.memory_bytes(),
-            budget=settings.budget,
-        )
+        with below.pricer(format, tree, model.facts.noise_bits(tokens)) as pricer:
+            ranks = rank_by_bounds(pricer, batcher, fills, budget=settings.budget)
         notes += notes_on(below.encoder, format, mine, settings.seed)
         exposures = by_bounds(ranks.bounds, space_size=format.size)
         least = np.minimum(ranks.px_bits, 1e6)

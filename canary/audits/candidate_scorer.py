@@ -9,12 +9,12 @@ from canary.errors import UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import Context, LanguageModel, Walker
 from canary.scoring.batcher import Batcher, Progress, Stage
+from canary.search.pricing import Pricer, walk_memory
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import TokenTree, compile_tree
 
 __all__ = ["Below"]
 
-_MOST_STATES = 2**20  # far more than a walk holds that goes depth first
 _CURE = "name a format whose candidates this tokenizer makes a tree of, or guess another"
 
 
@@ -67,9 +67,12 @@ class Below:
         return self.model.open(Context(tree.context), memory_bytes=self.memory_bytes())
 
     def memory_bytes(self) -> int:
-        """How much a walk may hold: a quarter of what is free, and no more than serves."""
-        memory = self.model.memory()
-        return min(memory.free_bytes // 4, _MOST_STATES * memory.bytes_per_held_token)
+        """How much a walk may hold."""
+        return walk_memory(self.model)
+
+    def pricer(self, format: Format, tree: TokenTree | None, noise_bits: float) -> Pricer:
+        """What prices the candidates of a format along its tree, or as whole rows."""
+        return Pricer(self.model, format, self.encoder, tree, noise_bits)
 
 
 def _silent(_name: str, _tokens: int) -> Progress:

@@ -44,7 +44,7 @@ from canary.records.versions import versions
 from canary.scoring.batcher import Batcher, Stage
 from canary.scoring.requests import announce
 from canary.search.bounds import bounds_by_place
-from canary.search.row_pricing import Priced, check_agreement, price
+from canary.search.pricing import check_agreement, price_rows
 from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, Stopped, shortest_leaves
 from canary.search.step import context_nats
 from canary.statistics.units import LN2
@@ -445,12 +445,12 @@ def _checked(
     which = [i for i in range(count) if fills[i] is not None]
     told = [fill for fill in fills[:count] if fill is not None]
     try:
-        rows, queries = price(batcher, format, below.encoder, told)
+        rows, queries = price_rows(batcher, format, below.encoder, told)
     except KeyboardInterrupt:  # what was found stays valid
         return replace(found, stopped="interrupted")
     except RequestsSpentError:
         return replace(found, stopped="requests")
-    check_agreement(batcher, Priced(found.costs[which] / LN2, None), rows, noise_bits)
+    check_agreement(batcher, found.costs[which] / LN2, rows.px_bits, noise_bits)
     return replace(found, queries=found.queries + queries)
 
 

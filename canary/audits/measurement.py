@@ -122,33 +122,33 @@ class Auditor:
         earlier = [] if shards is None else [shard.state for shard in shards]
         drawn, enumerated = min(self.settings.draws, format.size), plan.method == ENUMERATION
         name = ENUMERATION if enumerated else UNIFORM_DRAWS
-        walked = enumerated and plan.tree is not None
-        # Whole rows cost every token but the first; canaries are priced as rows in any case.
+        # Whole rows cost every token but the first; some canaries are priced as rows in any case.
+        walked = plan.tree is not None
         own = len(fills) * (tokens - 1 + (below if walked else 0))
-        work = plan.queries if walked else (format.size if enumerated else drawn) * (tokens - 1)
+        each = below if walked else tokens - 1
+        work = (
+            plan.queries if enumerated and walked else (format.size if enumerated else drawn) * each
+        )
         left = own + round(work * (1 - sum(state["share"] for state in earlier)))
         rest = ", the rest" if earlier else ""
         batcher = self.below.batcher(f"{name} of {format.masked}{rest}", left)
         batcher.check_length(tokens)
-        noise_bits = facts.noise_bits(tokens)
-        one = OneFormat(self.below, self.settings, plan, number, format, fills, noise_bits)
-        if enumerated:
-            found = one.enumerated(batcher, shards)
-        else:
-            found = one.drawn(batcher, shards)
-        reason = plan.reason
-        if plan.method in (RANK, RANK_AND_DRAWS):
-            kept = None if self.run is None else self.run.series(f"format-{number}-rank")
-            earlier += [] if kept is None else [shard.state for shard in kept]
-            by_draws = found.exposures
-            found, done, left_out = one.ranked(found, kept)
-            more = ""
-            if plan.method == RANK_AND_DRAWS:
-                found, more = one.some_by_importance(found, by_draws)
-            reason = f"{reason}; {done}{more}{left_out}"
-        if plan.method == IMPORTANCE:
-            found, cost = one.by_importance(found)
-            reason = f"{reason}, {cost}{untold(found.exposures)}"
+        noise_bits, reason = facts.noise_bits(tokens), plan.reason
+        with self.below.pricer(format, plan.tree, noise_bits) as pricer:
+            one = OneFormat(self.below, self.settings, plan, number, pricer, fills)
+            found = (one.enumerated if enumerated else one.drawn)(batcher, shards)
+            if plan.method in (RANK, RANK_AND_DRAWS):
+                kept = None if self.run is None else self.run.series(f"format-{number}-rank")
+                earlier += [] if kept is None else [shard.state for shard in kept]
+                by_draws = found.exposures
+                found, done, left_out = one.ranked(found, kept)
+                more = ""
+                if plan.method == RANK_AND_DRAWS:
+                    found, more = one.some_by_importance(found, by_draws)
+                reason = f"{reason}; {done}{more}{left_out}"
+            if plan.method == IMPORTANCE:
+                found, cost = one.by_importance(found)
+                reason = f"{reason}, {cost}{untold(found.exposures)}"
         skewed, fit = self._extrapolate(number, format, found, noise_bits=noise_bits)
         if skewed is not None and self.settings.method == SKEW_NORMAL:
             found = replace(found, exposures=skewed)

@@ -25,10 +25,11 @@ from canary.formats.format import Format
 from canary.formats.sampling import draw_indices
 from canary.records.shards import Series
 from canary.scoring.batcher import Batcher
+from canary.search.bounded_ranks import rank_by_bounds
 from canary.search.bounds import RankBounds
 from canary.search.drawing import draw
-from canary.search.ranking import leaf_numbers, rank_by_bounds, rank_by_rows, rank_by_tree
-from canary.search.row_pricing import Priced, check_agreement
+from canary.search.pricing import Priced, Pricer
+from canary.search.ranking import rank_all
 from canary.search.sampled import rank_by_importance
 from canary.statistics.checks import LARGEST_BITS
 from canary.statistics.exposure_result import IMPORTANCE, RANK, RANK_AND_DRAWS, Exposure
@@ -69,9 +70,13 @@ class OneFormat:
     settings: Settings
     plan: Plan
     number: int
-    format: Format
+    pricer: Pricer
     fills: Sequence[str] = field(repr=False)
-    noise_bits: float
+
+    @property
+    def format(self) -> Format:
+        """The format."""
+        return self.pricer.format
 
     def enumerated(self, batcher: Batcher, shards: Series | None) -> Found:
         """Every candidate, row by row or along the tree."""
@@ -83,28 +88,7 @@ class OneFormat:
         )
         own = {self.format.index(fill) for fill in self.fills}
         keep = np.array([index for index in drawn if index not in own], np.int64)
-        if self.plan.tree is None:
-            ranking = rank_by_rows(
-                batcher,
-                self.format,
-                self.below.encoder,
-                self.fills,
-                noise_bits=self.noise_bits,
-                keep=keep,
-                shards=shards,
-            )
-        else:
-            ranking = rank_by_tree(
-                self.plan.tree,
-                batcher,
-                self.format,
-                self.below.encoder,
-                self.fills,
-                noise_bits=self.noise_bits,
-                memory_bytes=self.below.memory_bytes(),
-                keep=keep,
-                shards=shards,
-            )
+        ranking = rank_all(self.pricer, batcher, self.fills, keep=keep, shards=shards)
         census = ranking.census
         exposures = [
             exposure_by_rank(
@@ -124,13 +108,11 @@ class OneFormat:
     def drawn(self, batcher: Batcher, shards: Series | None) -> Found:
         """Uniform draws."""
         drawn = draw(
+            self.pricer,
             batcher,
-            self.format,
-            self.below.encoder,
             self.fills,
             count=self.settings.draws,
             rng=self._rng(_DRAWS_STREAM),
-            noise_bits=self.noise_bits,
             shards=shards,
         )
         exposures = exposure_by_draws(
@@ -138,7 +120,7 @@ class OneFormat:
             # A candidate of probability 0 is a miss like any other.
             np.minimum(drawn.px_bits, LARGEST_BITS),
             space_size=self.format.size,
-            noise_bits=self.noise_bits,
+            noise_bits=self.pricer.noise_bits,
         )
         histogram = HistogramBuilder()
         histogram.add(drawn.px_bits)
@@ -153,25 +135,16 @@ class OneFormat:
 
     def ranked(self, drawn: Found, kept: Series | None) -> tuple[Found, str, str]:
         """What branch and bound adds to draws, how far it came, and what it did not try."""
-        tree, budget = self.plan.tree, self.settings.budget - self.plan.set_aside
-        assert tree is not None
+        budget = self.settings.budget - self.plan.set_aside
         wanted = None
         if self.plan.method == RANK_AND_DRAWS:
             wanted = within(drawn.exposures, budget=budget)
 
         def walk() -> RankBounds:
+            batcher = self.below.batcher(f"ranks of {self.format.masked}", budget)
             return rank_by_bounds(
-                tree,
-                self.below.batcher(f"ranks of {self.format.masked}", budget),
-                self.format,
-                self.below.encoder,
-                self.fills,
-                rows=drawn.canaries,
-                noise_bits=self.noise_bits,
-                memory_bytes=self.below.memory_bytes(),
-                budget=budget,
-                wanted=wanted,
-            )
+                self.pricer, batcher, self.fills, budget=budget, wanted=wanted
+            ).bounds
 
         bounds = kept_bounds(kept, walk)
         if self.plan.method == RANK:
@@ -192,20 +165,16 @@ class OneFormat:
         assert tree is not None
         budget = self.plan.set_aside or self.settings.budget
         batcher = self.below.batcher(f"{IMPORTANCE} of {self.format.masked}", budget)
-        with self.below.open(tree) as walker:
-            ranks = rank_by_importance(
-                tree,
-                walker,
-                batcher,
-                leaf_numbers(tree, self.format, self.below.encoder, self.fills),
-                width=self.plan.width,
-                rng=self._rng(_IMPORTANCE_STREAM),
-                noise_bits=self.noise_bits,
-                budget=budget,
-                check=lambda bits: check_agreement(
-                    batcher, Priced(bits, None), drawn.canaries, self.noise_bits
-                ),
-            )
+        ranks = rank_by_importance(
+            tree,
+            self.pricer.walker,
+            batcher,
+            self.pricer.leaves(self.fills),
+            width=self.plan.width,
+            rng=self._rng(_IMPORTANCE_STREAM),
+            noise_bits=self.pricer.noise_bits,
+            budget=budget,
+        )
         found = replace(
             drawn,
             exposures=exposure_by_importance(

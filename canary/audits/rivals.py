@@ -18,7 +18,7 @@ from canary.errors import EstimationError, InputError, ModelError, UnsupportedEr
 from canary.formats.format import Format
 from canary.scoring.batcher import Batcher
 from canary.scoring.requests import announce
-from canary.search.row_pricing import price
+from canary.search.pricing import ListedRows
 from canary.statistics.checks import LARGEST_BITS
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.extrapolation import skew_normal_bits
@@ -204,8 +204,8 @@ class _Sample:
         bits: list[float] = []
         p_values: list[float] = []
         for format, fills, drawn in self.formats:
-            priced, _ = price(batcher, format, encoder, [*fills, *drawn])
-            px = np.minimum(priced.px_bits, LARGEST_BITS)
+            encodings = encoder.candidates(format, [*fills, *drawn])
+            px = np.minimum(ListedRows(encodings).price(batcher), LARGEST_BITS)
             own, others = px[: len(fills)], px[len(fills) :]
             noise_bits = batcher.model.facts.noise_bits(_most_tokens(encoder, format, fills))
             found = exposure_by_draws(own, others, space_size=format.size, noise_bits=noise_bits)

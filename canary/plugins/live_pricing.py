@@ -83,7 +83,7 @@ class LivePricer:
         began = now()
         score_encodings(batcher, some)
         tokens = sum(len(row.ids) for row in some)
-        cost = (now() - began) * self.draws.tokens / tokens
+        cost = (now() - began) * self.draws.tokens(model) / tokens
         if model.facts.dtype in _COARSE:
             began = now()
             remeasure_noise(model)

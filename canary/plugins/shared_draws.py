@@ -13,13 +13,12 @@ from canary.audits.history import WatchedCanary, WatchedFormat
 from canary.corpus.canaries import CanarySet
 from canary.errors import EstimationError, NotFiniteError
 from canary.models.language_model import LanguageModel
-from canary.scoring.batcher import Batcher, row_sums
-from canary.scoring.texts import score_encodings
+from canary.scoring.batcher import Batcher
+from canary.search.pricing import ListedRows
 from canary.statistics.checks import LARGEST_BITS
 from canary.statistics.exposure_result import Exposure
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.extrapolation import skew_normal_bits
-from canary.statistics.units import LN2
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.normalization_check import check_kept_apart
 from canary.tokens.tokenizer import Encoding
@@ -47,7 +46,7 @@ class _OneFormat:
     """
 
     places: tuple[int, ...]
-    rows: tuple[Encoding, ...]
+    rows: ListedRows
     draws: NDArray[np.int64]
     about: WatchedFormat
 
@@ -83,7 +82,7 @@ class SharedDraws:
             parts.append(
                 _OneFormat(
                     places=tuple(at for at, _ in mine),
-                    rows=tuple(encoder.candidates(format, list(rows))),
+                    rows=ListedRows(encoder.candidates(format, list(rows))),
                     draws=np.array([rows[fill] for fill in drawn], np.int64),
                     about=WatchedFormat(format.text, format.masked, format.size, len(drawn)),
                 )
@@ -97,18 +96,17 @@ class SharedDraws:
         return tuple(part.about for part in self.parts)
 
     @property
-    def tokens(self) -> int:
-        """Tokens of all rows."""
-        return sum(len(row.ids) for part in self.parts for row in part.rows)
-
-    @property
     def longest(self) -> int:
         """Tokens of the longest row."""
-        return max(len(row.ids) for part in self.parts for row in part.rows)
+        return max(part.rows.longest for part in self.parts)
+
+    def tokens(self, model: LanguageModel) -> int:
+        """Tokens that a model computes for all rows."""
+        return sum(part.rows.tokens(model) for part in self.parts)
 
     def some(self, count: int) -> list[Encoding]:
         """So many rows, to try how long they take."""
-        return [row for part in self.parts for row in part.rows][:count]
+        return [row for part in self.parts for row in part.rows.encodings][:count]
 
     def certain_bits(self) -> tuple[float, ...]:
         """Of each format, the largest exposure that its draws can show: no draw as likely."""
@@ -133,15 +131,14 @@ class SharedDraws:
         curves: list[float | None] = [None] * count
         batcher = Batcher(model, batch_size=batch_size)
         for part in self.parts:
-            log_probs, rows = score_encodings(batcher, part.rows)
-            px = -row_sums(log_probs, rows) / LN2
+            px = part.rows.price(batcher)
             mine = px[: len(part.places)]
             if not np.isfinite(mine).all():
                 raise NotFiniteError(
                     f"the model gives a canary of {part.about.masked!r} probability 0",
                     cure="check which tokens the model forbids",
                 )
-            noise_bits = model.facts.noise_bits(int(rows.lengths.max()))
+            noise_bits = model.facts.noise_bits(part.rows.longest)
             found = exposure_by_draws(
                 mine,
                 # A candidate of probability 0 is a miss like any other.

@@ -210,6 +210,14 @@ class BoundedWalk:
         exact[self._order[: state.exact]] = ~state.unsure[: state.exact]
         return RankBounds(lower, upper, rank, exact, state.candidates, state.queries)
 
+    def close(self) -> None:
+        """Let go of all states that are held; the walk does not go on after it."""
+        for level in self._state.levels:
+            self._release(level.parents)
+            self._release(level.frontier.handles)
+        for part in self._state.parked:
+            self._release(part.handles)
+
     def _next_pass(self, state: _State) -> _State:
         """The canaries of the pass that ended are done with; the next one begins."""
         done = int(np.searchsorted(self._limits, state.threshold, side="right"))

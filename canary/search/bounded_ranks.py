@@ -1,4 +1,4 @@
-"""Ranks of a model that gives bounds for the probabilities of some tokens."""
+"""Ranks by branch and bound, also of a model that gives bounds for some tokens."""
 
 from __future__ import annotations
 
@@ -8,22 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.formats.format import Format
-from canary.models.language_model import Context
 from canary.scoring.batcher import Batcher
 from canary.search.bounded import BoundedWalk
-from canary.search.bounds import RankBounds
+from canary.search.bounds import RankBounds, most_leaves
 from canary.search.enumerate import leaf_bounds
-from canary.search.ranking import leaf_numbers
+from canary.search.pricing import Pricer
 from canary.statistics.units import LN2
-from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.tree import TokenTree
 
-__all__ = ["RanksBetween", "ranks_between"]
+__all__ = ["BoundedRanks", "rank_by_bounds"]
 
 
 @dataclass(frozen=True, eq=False)
-class RanksBetween:
+class BoundedRanks:
     """Bounds of ranks, and what is known of the canaries' costs.
 
     Parameters
@@ -40,18 +36,15 @@ class RanksBetween:
     known: NDArray[np.bool_]
 
 
-def ranks_between(
-    tree: TokenTree,
+def rank_by_bounds(
+    pricer: Pricer,
     batcher: Batcher,
-    format: Format,
-    encoder: CandidateEncoder,
     fills: Sequence[str],
     *,
-    noise_bits: float,
-    memory_bytes: int,
     budget: int,
-) -> RanksBetween:
-    """Certain bounds of the ranks of fills, by branch and bound.
+    wanted: NDArray[np.bool_] | None = None,
+) -> BoundedRanks:
+    """Exact ranks of fills by branch and bound, and bounds where the budget ends before.
 
     A fill of which every token was told has a cost, and is ranked: surely after the others
     that surely cost less, and surely before those that surely cost more. Of one with a
@@ -60,30 +53,43 @@ def ranks_between(
 
     Parameters
     ----------
+    pricer : Pricer
+        With a tree.
     budget : int
-        Queries that walk and fills' own paths may take; the paths are walked whatever it is.
+        Queries that walk and fills' own paths may take. The paths take at most one per
+        token of each fill, and are walked whatever the budget.
+    wanted : bool array of shape (k,), optional
+        Fills worth the walk. The others get the bound that costs nothing: of all
+        candidates, at most ``2**B`` can be as likely, B being the bits below the context.
     """
-    numbers = leaf_numbers(tree, format, encoder, fills)
-    with batcher.model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
-        least, known, queries = leaf_bounds(tree, walker, batcher, numbers)
-        possible = np.isfinite(least)
-        walk = BoundedWalk(
-            tree,
-            walker,
-            batcher,
-            numbers=numbers[possible],
-            costs=least[possible],
-            noise_bits=noise_bits,
-        )
-        walk.run(budget=max(budget - queries, 0))
-        found = walk.bounds()
-    k = len(least)
-    lower, rank = np.ones((2, k), np.int64)
-    upper, exact = np.full(k, format.size), np.zeros(k, np.bool_)
-    lower[possible], rank[possible] = found.lower, found.rank
-    upper[possible], exact[possible] = np.minimum(found.upper, format.size), found.exact
-    upper[~known], exact[~known] = format.size, False
+    tree, size = pricer.tree, pricer.format.size  # a tree may hold more leaves than fills
+    assert tree is not None
+    numbers = pricer.leaves(fills)
+    least, known, queries = leaf_bounds(tree, pricer.walker, batcher, numbers)
+    chosen = np.isfinite(least) if wanted is None else np.isfinite(least) & wanted
+    walk = BoundedWalk(
+        tree,
+        pricer.walker,
+        batcher,
+        numbers=numbers[chosen],
+        costs=least[chosen],
+        noise_bits=pricer.noise_bits,
+    )
+    walk.run(budget=max(budget - queries, 0))
+    found = walk.bounds()
+    walk.close()
+    upper = most_leaves(
+        least / LN2 + pricer.noise_bits - pricer.context_bits,
+        np.full(len(least), tree.size, tree.leaves.dtype),
+        excess_bits=walk.excess_bits,
+    )
+    lower, rank = np.ones((2, len(least)), np.int64)
+    exact = np.zeros(len(least), np.bool_)
+    lower[chosen], rank[chosen] = found.lower, found.rank
+    upper[chosen], exact[chosen] = found.upper, found.exact
+    upper = np.minimum(upper, size)
+    upper[~known], exact[~known] = size, False
     bounds = replace(
         found, lower=lower, rank=rank, upper=upper, exact=exact, queries=found.queries + queries
     )
-    return RanksBetween(bounds, least / LN2, known)
+    return BoundedRanks(bounds, least / LN2, known)

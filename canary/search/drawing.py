@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.formats.format import Format
 from canary.records.shards import Series
 from canary.scoring.batcher import Batcher
-from canary.search.row_pricing import FLOATS, ROWS_AT_ONCE, Priced, price, price_canaries, resumed
-from canary.tokens.candidates import CandidateEncoder
+from canary.search.pricing import FILLS_AT_ONCE, FLOATS, Priced, Pricer, resumed
 
 __all__ = ["Draws", "draw"]
 
@@ -32,40 +30,40 @@ class Draws:
 
 
 def draw(
+    pricer: Pricer,
     batcher: Batcher,
-    format: Format,
-    encoder: CandidateEncoder,
     fills: Sequence[str],
     *,
     count: int,
     rng: np.random.Generator,
-    noise_bits: float = 0.0,
     shards: Series | None = None,
 ) -> Draws:
     """Price fills, and `count` fills drawn uniformly without replacement beside them.
 
-    Works with any tokenizer. Costs one query per candidate and token after the context.
-    With `shards`, the costs of finished blocks of draws are kept there and not computed
-    again; `noise_bits` then tells whether the fills are those of the earlier run.
+    Costs one query per inner node of the tree above them; without a tree, which works with any
+    tokenizer, one per candidate and token after the context. With `shards`, the costs of
+    finished blocks of draws are kept there and not computed again.
     """
-    canaries, queries = price_canaries(batcher, format, encoder, fills)
-    drawn = format.sample(min(count, format.size), rng=rng)
+    canaries, queries = pricer.canaries(batcher, fills)
+    drawn = pricer.format.sample(min(count, pricer.format.size), rng=rng)
+    if pricer.tree is not None:
+        drawn.sort()  # those that begin alike share a block
     if shards is not None:
-        canaries, queries = resumed(canaries, queries, shards, noise_bits=noise_bits)
+        canaries, queries = resumed(canaries, queries, shards, noise_bits=pricer.noise_bits)
     # A canary that was drawn has its price already. The prices of the others are kept in
     # ascending order: in the order of the draws, which the seed gives, they would say
     # which draw is the canary.
     own = dict(zip(fills, canaries.px_bits.tolist(), strict=True))
     parts: list[NDArray[np.float64]] = []
-    for first in range(0, len(drawn), ROWS_AT_ONCE):
-        block = drawn[first : first + ROWS_AT_ONCE]
+    for first in range(0, len(drawn), FILLS_AT_ONCE):
+        block = drawn[first : first + FILLS_AT_ONCE]
         number = 1 + len(parts)
         if shards is not None and number < len(shards):
             shard = shards[number]
             px, spent = np.frombuffer(shard.body, FLOATS), shard.state["queries"]
         else:
             began = time.perf_counter()
-            priced, spent = price(batcher, format, encoder, block)
+            priced, spent = pricer.price(batcher, block)
             px = np.sort(priced.px_bits[[fill not in own for fill in block]])
             if shards is not None:
                 state = {

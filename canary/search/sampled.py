@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,7 +59,6 @@ def rank_by_importance(
     budget: int | None = None,
     seconds: float | None = None,
     confidence: float = 0.95,
-    check: Callable[[Floats], None] | None = None,
 ) -> SampledRanks:
     """Rank leaves by one importance sample, or by ever larger ones.
 
@@ -86,8 +84,6 @@ def rank_by_importance(
         No larger sample is begun after so long.
     confidence : float
         Of the intervals.
-    check : callable, optional
-        Called with the canaries' costs in bits before anything is drawn; may raise.
 
     Raises
     ------
@@ -105,8 +101,6 @@ def rank_by_importance(
     width = whole_number(width, "width", at_least=1)
     began = time.monotonic()
     costs, queries = leaf_costs(tree, walker, batcher, numbers)
-    if check is not None:
-        check(costs / LN2)
     noise = noise_bits * LN2
     ceiling = float(costs.max(initial=context_nats(walker))) + noise
     found = None

@@ -151,11 +151,14 @@ class TokenTree:
         """
         known = self.context.tolist()
         p = len(known)
-        below = [row[p:] if list(row[:p]) == known else () for row in rows]
-        lengths = np.array([len(row) for row in below], np.int64)
+        return self.numbers_below([row[p:] if list(row[:p]) == known else () for row in rows])
+
+    def numbers_below(self, rows: Sequence[Sequence[int]]) -> Ints:
+        """`numbers` of token sequences without the context."""
+        lengths = np.array([len(row) for row in rows], np.int64)
         paths = np.full((len(rows), int(lengths.max(initial=0)) + 1), -1, np.int64)
-        for row, ids in zip(paths, below, strict=True):
-            row[: len(ids)] = ids
+        for path, ids in zip(paths, rows, strict=True):
+            path[: len(ids)] = ids
         found = np.full(len(rows), MISSING, self.leaves.dtype)
         live = np.flatnonzero(lengths > 0)
         state, at = (np.zeros(len(live), np.int64) for _ in range(2))

@@ -94,7 +94,11 @@ class FastTokenizer:
 
     def part(self, text: str) -> tuple[int, ...]:
         """The tokens of a text without those that it puts around it."""
-        return tuple(self._backend.encode(text, add_special_tokens=False).ids)
+        return self.parts([text])[0]
+
+    def parts(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        """`part` of each text; whether it can be represented is not asked."""
+        return [tuple(found.ids) for found in self._encoded(texts, special=False)]
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Each text as tokens, special tokens included.

@@ -24,7 +24,10 @@ def list_tree(rows: Sequence[Sequence[int]], fills: Sequence[str]) -> TokenTree:
         If one row continues another.
     """
     order = sorted(range(len(rows)), key=lambda k: tuple(rows[k]))
-    ordered = [rows[k] for k in order]
+    first, last = rows[order[0]], rows[order[-1]]  # what they share, all share: the rows ascend
+    differ = (k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
+    head = first[: next(differ, min(len(first), len(last)))]
+    ordered = [rows[k][len(head) :] for k in order]
     if any(tuple(b[: len(a)]) == tuple(a) for a, b in pairwise(ordered)):
         raise UnsupportedError(
             "the tokens of some candidates continue those of others",
@@ -67,7 +70,7 @@ def list_tree(rows: Sequence[Sequence[int]], fills: Sequence[str]) -> TokenTree:
     )
     return compress(
         graph,
-        (),
+        head,
         (),
         canonical=True,
         certificate=f"certified: all {len(rows):,} fills were encoded",

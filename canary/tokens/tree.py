@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from canary.errors import UnsupportedError
+from canary.errors import ModelError, UnsupportedError
 from canary.formats.automaton import Automaton
 from canary.formats.building import concatenate, literal
 from canary.formats.format import Format
@@ -37,11 +38,14 @@ from canary.tokens.tokenizer import Encoding
 from canary.tokens.unigram import UnigramMachine
 from canary.tokens.wordpiece import word_machine, wordpiece_machine
 
-__all__ = ["LEAF", "MISSING", "TokenTree", "check_certified", "compile_tree"]
+__all__ = ["LEAF", "MISSING", "TokenTree", "check_certified", "compile_tree", "leaf_numbers"]
 
 CHECKED_FILLS = 1_000
 LISTED_FILLS = 100_000
 LARGEST = 2**1000
+
+# Of the context, only the last tokens are encoded again for each fill: so many, or some more.
+_NEAREST, _FARTHEST = 4, 48
 
 
 def compile_tree(
@@ -89,6 +93,63 @@ def check_certified(tree: TokenTree, format: Format) -> None:
             f"the token tree of {format.masked!r} is {tree.certificate}",
             cure="use uniform draws (--method sampling)",
         )
+
+
+def leaf_numbers(
+    tree: TokenTree, format: Format, encoder: CandidateEncoder, fills: Sequence[str]
+) -> NDArray[np.int64]:
+    """The leaves of fills, found by their encodings.
+
+    Raises
+    ------
+    ModelError
+        If one is not in the tree.
+    """
+    numbers = _numbers_by_tails(tree, format, encoder, fills)
+    rest = np.flatnonzero(numbers == MISSING)
+    encodings = encoder.candidates(format, [fills[at] for at in rest.tolist()])
+    numbers[rest] = tree.numbers([encoding.ids for encoding in encodings])
+    missing = int((numbers == MISSING).sum())
+    if missing:
+        raise ModelError(
+            f"the tokens of {missing:,} fills of {format.masked!r} are not in its tree "
+            f"({tree.certificate})",
+            cure="use --method sampling",
+        )
+    return numbers
+
+
+def _numbers_by_tails(
+    tree: TokenTree, format: Format, encoder: CandidateEncoder, fills: Sequence[str]
+) -> NDArray[np.int64]:
+    """Leaves of fills by the tokens of the ends of their texts; `MISSING` where that gives none.
+
+    A tree that holds nothing but the encodings of all fills holds one for each. So what leads
+    to a leaf and comes from the text of a fill is its encoding, wherever the text was cut.
+    """
+    nothing = np.full(len(fills), MISSING, tree.leaves.dtype)
+    tokenizer, context = encoder.tokenizer, tree.context.tolist()
+    if not (len(fills) > 1 and tree.canonical and isinstance(tokenizer, FastTokenizer)):
+        return nothing
+    above = encoder.context + format.prefix
+    text = above + fills[0] + format.suffix
+    (whole,) = encoder.encode([format.candidate(fills[0])])
+    _, after = tokenizer.template(text)
+    inner = whole.ids[: len(whole.ids) - len(after)]
+    for back in range(_NEAREST, min(_FARTHEST, len(context))):
+        kept = len(context) - back
+        begin = (whole.spans or ())[kept][0] + len(encoder.context)
+        if 0 < begin <= len(above) and tokenizer.part(text[begin:]) == inner[kept:]:
+            break
+    else:
+        return nothing
+    tails = tokenizer.parts([above[begin:] + fill + format.suffix for fill in fills])
+    known = tuple(context[kept:])
+    rows = [(*tail[back:], *after) if tail[:back] == known else () for tail in tails]
+    numbers = tree.numbers_below(rows)
+    there = np.flatnonzero(numbers != MISSING)
+    alike = len({*numbers[there].tolist()}) < len({fills[at] for at in there.tolist()})
+    return nothing if alike else numbers
 
 
 def _some_fills(format: Format, among: Sequence[str]) -> list[str]:

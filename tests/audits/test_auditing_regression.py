@@ -17,7 +17,8 @@ from canary.models.loading import load
 from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
 from canary.search.enumerate import leaf_costs
-from canary.search.ranking import rank_by_tree
+from canary.search.pricing import Pricer
+from canary.search.ranking import rank_all
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tree import compile_tree
@@ -225,7 +226,5 @@ def test_ranking_needs_no_more_than_it_says() -> None:
     format = Format("a{digit:3}")
     encoder = CandidateEncoder(model.tokenizer)
     tree = compile_tree(format, encoder)
-    found = rank_by_tree(
-        tree, Batcher(model), format, encoder, ["123"], noise_bits=0.0, memory_bytes=2**20
-    )
+    found = rank_all(Pricer(model, format, encoder, tree), Batcher(model), ["123"])
     assert found.queries == tree.queries() + 2 + 3

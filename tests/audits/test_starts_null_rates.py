@@ -25,9 +25,8 @@ def null_audit(seed):
     start = choose_start(model, canaries.formats, batch_size=256)
     below = Below.of(model, start_token=start.token, context="", batch_size=256)
     drawn = draw(
+        below.pricer(format, None, 0.0),
         below.batcher("", 0),
-        format,
-        below.encoder,
         [c.fill for c in canaries.injected],
         count=400,
         rng=np.random.default_rng(seed),

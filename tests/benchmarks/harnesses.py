@@ -51,10 +51,9 @@ from canary.models.language_model import Context, LanguageModel
 from canary.models.loading import load
 from canary.scoring.batcher import Batcher
 from canary.search.enumerate import enumerate_leaves, leaf_costs
-from canary.search.ranking import leaf_numbers
 from canary.search.step import context_nats
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.tree import compile_tree
+from canary.tokens.tree import compile_tree, leaf_numbers
 
 Floats = NDArray[np.float64]
 Costs = Callable[[list[str], list[str]], list[float]]

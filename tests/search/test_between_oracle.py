@@ -11,8 +11,8 @@ from small_models import table_model
 from canary.formats.format import Format
 from canary.models.language_model import Children
 from canary.scoring.batcher import Batcher
-from canary.search.bounded_ranks import ranks_between
-from canary.search.row_pricing import price
+from canary.search.bounded_ranks import rank_by_bounds
+from canary.search.pricing import Pricer, price_rows
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
 
@@ -62,23 +62,16 @@ class Below:
 
 def true_ranks(table, fills):
     encoder = CandidateEncoder(table.tokenizer, None, "")
-    priced, _ = price(Batcher(table), FORMAT, encoder, fills)
+    priced, _ = price_rows(Batcher(table), FORMAT, encoder, fills)
     return (priced.px_bits[:, None] >= priced.px_bits).sum(axis=1), priced.px_bits
 
 
 def between(table, fills, *, top, budget):
     model = Hushed(table, top)
     encoder = CandidateEncoder(model.tokenizer, None, "")
-    return ranks_between(
-        compile_tree(FORMAT, encoder, among=fills),
-        Batcher(model),
-        FORMAT,
-        encoder,
-        fills,
-        noise_bits=0.0,
-        memory_bytes=2**20,
-        budget=budget,
-    )
+    tree = compile_tree(FORMAT, encoder, among=fills)
+    with Pricer(model, FORMAT, encoder, tree) as pricer:
+        return rank_by_bounds(pricer, Batcher(model), fills, budget=budget)
 
 
 @pytest.mark.parametrize("top", [1, 3, 6, 9, 14, 45])

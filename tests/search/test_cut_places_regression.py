@@ -12,7 +12,7 @@ from canary.formats.format import Format
 from canary.records.shards import open_run
 from canary.scoring.batcher import Batcher
 from canary.search import ranking
-from canary.search.ranking import rank_by_rows, rank_by_tree
+from canary.search.pricing import Pricer
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
 
@@ -61,13 +61,10 @@ class Weather:
 
 def ranked(model, method, batcher, shards=None):
     encoder = CandidateEncoder(model.tokenizer)
-    common = {"noise_bits": model.facts.noise_bits(8), "keep": np.arange(FORMAT.size)}
-    if method == "rows":
-        return rank_by_rows(batcher, FORMAT, encoder, FILLS, shards=shards, **common)
-    tree = compile_tree(FORMAT, encoder)
-    return rank_by_tree(
-        tree, batcher, FORMAT, encoder, FILLS, memory_bytes=2**22, shards=shards, **common
-    )
+    tree = None if method == "rows" else compile_tree(FORMAT, encoder)
+    with Pricer(model, FORMAT, encoder, tree, model.facts.noise_bits(8), 2**22) as pricer:
+        keep = np.arange(FORMAT.size)
+        return ranking.rank_all(pricer, batcher, FILLS, keep=keep, shards=shards)
 
 
 def bits(found):
@@ -84,7 +81,7 @@ def bits(found):
 @pytest.fixture
 def small_pieces(monkeypatch):
     monkeypatch.setattr(ranking, "_BATCHES_PER_RANGE", 6)
-    monkeypatch.setattr(ranking, "ROWS_AT_ONCE", 40)
+    monkeypatch.setattr(ranking, "FILLS_AT_ONCE", 40)
     monkeypatch.setattr(ranking, "Pace", Weather)
 
 

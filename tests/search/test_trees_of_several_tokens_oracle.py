@@ -15,7 +15,8 @@ from canary.models.language_model import Context, Rows
 from canary.models.loading import load
 from canary.scoring.batcher import Batcher, row_sums
 from canary.search.enumerate import enumerate_leaves, leaf_costs
-from canary.search.ranking import rank_by_rows, rank_by_tree
+from canary.search.pricing import Pricer
+from canary.search.ranking import rank_all
 from canary.search.sampled import rank_by_importance
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
@@ -85,19 +86,17 @@ def test_ranks_by_tree_are_those_by_rows() -> None:
     encoder = CandidateEncoder(model.tokenizer)
     tree, fills = compile_tree(format, encoder), ["007", "123", "999"]
     keep = np.array([0, 17, 18, 500, 998])
-    common = {"noise_bits": model.facts.noise_bits(24), "keep": keep}
-    batcher = Batcher(model)
-    by_tree = rank_by_tree(tree, batcher, format, encoder, fills, memory_bytes=2**24, **common)
-    by_rows = rank_by_rows(batcher, format, encoder, fills, **common)
-    assert by_tree.census.candidates == by_rows.census.candidates == format.size
-    np.testing.assert_allclose(
-        by_tree.census.kept_bits, by_rows.census.kept_bits, atol=common["noise_bits"]
+    noise = model.facts.noise_bits(24)
+    with Pricer(model, format, encoder, tree, noise) as pricer:
+        by_tree = rank_all(pricer, Batcher(model), fills, keep=keep)
+    by_rows = rank_all(
+        Pricer(model, format, encoder, None, noise), Batcher(model), fills, keep=keep
     )
+    assert by_tree.census.candidates == by_rows.census.candidates == format.size
+    np.testing.assert_allclose(by_tree.census.kept_bits, by_rows.census.kept_bits, atol=noise)
     assert (by_tree.census.lower <= by_rows.census.rank).all()
     assert (by_rows.census.rank <= by_tree.census.upper).all()
-    np.testing.assert_allclose(
-        by_tree.canaries.px_bits, by_rows.canaries.px_bits, atol=common["noise_bits"]
-    )
+    np.testing.assert_allclose(by_tree.canaries.px_bits, by_rows.canaries.px_bits, atol=noise)
     assert by_tree.queries < by_rows.queries / 2
 
 
@@ -128,10 +127,9 @@ def test_ties_are_walked_once_each() -> None:
     tree = compile_tree(format, encoder)
     assert tree.size > format.size
     fills = list(format)
-    found = rank_by_tree(
-        tree, Batcher(model), format, encoder, fills, noise_bits=0.0, memory_bytes=2**20
+    found, by_rows = (
+        rank_all(Pricer(model, format, encoder, t), Batcher(model), fills) for t in (tree, None)
     )
-    by_rows = rank_by_rows(Batcher(model), format, encoder, fills, noise_bits=0.0)
     assert found.census.candidates == format.size
     np.testing.assert_array_equal(found.census.rank, by_rows.census.rank)
 
