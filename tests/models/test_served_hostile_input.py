@@ -72,7 +72,7 @@ def test_an_answer_without_end_is_cut(tmp_path):
 
 def test_a_long_row_may_have_a_long_answer(tmp_path):
     """The bound grows with the tokens and with how many of the likeliest were asked for."""
-    from canary.models.served.exchange import most_bytes
+    from canary.models.served.client import most_bytes
 
     assert most_bytes({"prompt": [0] * 100_000, "logprobs": 5}) >= 100_000 * 6 * 1000
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,8 @@ __all__ = ["Answers", "open_answers"]
 
 Floats = NDArray[np.float64]
 
-_KEY_BYTES = 32
+_KEY_BYTES, _COUNT_BYTES = 32, 4
 _NUMBER = np.dtype("<f8")
-_COUNT_BYTES = 4
 _NAME_LENGTH = 40
 
 _OPEN: weakref.WeakValueDictionary[Path, Answers] = weakref.WeakValueDictionary()
@@ -56,8 +55,8 @@ class Answers:
         self._release = weakref.finalize(self, stack.close)
         self._series, self._first = run.series("answers"), run.series("first")
         self._known: dict[bytes, Floats] = {}
-        for number in range(len(self._series)):
-            self._known.update(_unpacked(self._series[number].body, folder))
+        for shard in self._series:
+            self._known.update(_unpacked(shard.body, folder))
 
     def __len__(self) -> int:
         return len(self._known)
@@ -71,7 +70,7 @@ class Answers:
         """What was answered, if it is known."""
         return self._known.get(key)
 
-    def add(self, found: Sequence[tuple[bytes, Floats]]) -> None:
+    def add(self, answers: Sequence[tuple[bytes, Floats]]) -> None:
         """Keep some answers; when this returns, no kill undoes it.
 
         Raises
@@ -79,15 +78,18 @@ class Answers:
         OutputError
             If there is no room.
         """
-        if not found:
-            return
-        self._series.append({"answers": len(found)}, _packed(found))
-        self._known.update(found)
+        if answers:
+            body = b"".join(
+                key + len(values).to_bytes(_COUNT_BYTES, "little") + _bytes(values)
+                for key, values in answers
+            )
+            self._series.append({"answers": len(answers)}, body)
+            self._known.update(answers)
 
     def first(self, numbers: Floats) -> Floats:
         """Numbers that were given first of all, here or in an earlier run."""
         if not len(self._first):
-            self._first.append({}, numbers.astype(_NUMBER).tobytes())
+            self._first.append({}, _bytes(numbers))
         return np.frombuffer(self._first[0].body, _NUMBER)
 
 
@@ -104,35 +106,26 @@ def open_answers(root: Path, name: str, identity: Mapping[str, Any]) -> Answers:
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     plain = re.sub("[^A-Za-z0-9]+", "-", name).strip("-")[-_NAME_LENGTH:]
     folder = root.absolute() / f"{plain}-{digest[:12]}"
-    found = _OPEN.get(folder)
-    if found is None:
-        found = _OPEN[folder] = Answers(folder, identity)
-    return found
+    answers = _OPEN.get(folder)
+    if answers is None:
+        answers = _OPEN[folder] = Answers(folder, identity)
+    return answers
 
 
-def _packed(found: Sequence[tuple[bytes, Floats]]) -> bytes:
-    parts = []
-    for key, values in found:
-        parts += [
-            key,
-            len(values).to_bytes(_COUNT_BYTES, "little"),
-            values.astype(_NUMBER).tobytes(),
-        ]
-    return b"".join(parts)
+def _bytes(values: Floats) -> bytes:
+    return bytes(values.astype(_NUMBER).tobytes())
 
 
-def _unpacked(body: bytes, folder: Path) -> dict[bytes, Floats]:
-    found, at = {}, 0
+def _unpacked(body: bytes, folder: Path) -> Iterator[tuple[bytes, Floats]]:
+    at = 0
     while at < len(body):
         head = at + _KEY_BYTES + _COUNT_BYTES
-        count = int.from_bytes(body[at + _KEY_BYTES : head], "little")
-        end = head + count * _NUMBER.itemsize
+        end = head + _NUMBER.itemsize * int.from_bytes(body[at + _KEY_BYTES : head], "little")
         if end > len(body):
             raise RecordError(
                 "holds an answer that is not whole",
                 cure="remove the folder: everything is asked again",
                 where=str(folder),
             )
-        found[body[at : at + _KEY_BYTES]] = np.frombuffer(body[head:end], _NUMBER)
+        yield body[at : at + _KEY_BYTES], np.frombuffer(body[head:end], _NUMBER)
         at = end
-    return found

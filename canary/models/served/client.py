@@ -1,10 +1,14 @@
-"""Requests to a server: counted, retried, and without a trace of the key.
+"""Requests to a server: bounded, counted, retried, and without a trace of the key.
 
 The key is read from the environment when the client is made and put into each request by
 the client's own authorization. No error, log or repr of this package holds it: errors of
 the HTTP library, which know the request, are told in other words and not chained. The key is
 taken out of whatever the server says, however it is escaped there, and what it says of a request
 is repeated only where that held no secret.
+
+A server is not trusted: it may send a byte a second, or never stop. The time limits of HTTP
+libraries count from byte to byte, so a request has a thread of its own that is abandoned when
+its time is over. Compressed answers are refused, since a small one may become a large one.
 """
 
 from __future__ import annotations
@@ -13,32 +17,32 @@ import importlib.util
 import json
 import math
 import os
+import queue
 import random
 import re
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from canary.errors import InputError, MissingExtraError, RequestsSpentError, ServerError
 from canary.models.served.endpoint import Endpoint
-from canary.models.served.exchange import Reply, exchange, most_bytes
 from canary.models.served.wire import read_json
 from canary.records.fields import brief
 
-__all__ = ["Client", "RefusedError"]
+__all__ = ["Client", "RefusedError", "most_bytes"]
 
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _ABSENT = frozenset({404, 405, 501})
-_HURRIED_SECONDS = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_HURRIED_SECONDS, _CONNECT_SECONDS = 5.0, 10.0
+_LEAST_BYTES, _FAILURE_BYTES = 8_000_000, 64_000
+_TOKEN_BYTES = 2_000  # of the text of a token and its number, as JSON
 _SHOWN = 300
 _BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
-_NEEDED = ("httpx2", "tenacity")
-_UNTRUSTED = (
-    "use a server that answers only what it is asked (it may ignore max_tokens or logprobs), "
-    "uncompressed"
-)
 
 
 class RefusedError(ServerError):
@@ -48,13 +52,14 @@ class RefusedError(ServerError):
 class _PassingError(ServerError):
     """A failure that may pass; `pause` is what the server asks for, in seconds."""
 
-    def __init__(self, problem: str, *, where: str, pause: float | None = None) -> None:
-        super().__init__(
-            problem,
-            cure="check the address and that the server works, and start again",
-            where=where,
-        )
-        self.pause = pause
+    pause: float | None = None
+
+
+@dataclass(frozen=True)
+class _Answer:
+    code: int
+    retry_after: str | None
+    text: str = field(repr=False)
 
 
 class Client:
@@ -73,48 +78,36 @@ class Client:
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        if any(importlib.util.find_spec(name) is None for name in _NEEDED):
+        if any(importlib.util.find_spec(name) is None for name in ("httpx2", "tenacity")):
             raise MissingExtraError(
                 "served models need an HTTP client, which is not installed",
                 cure="pip install '.[endpoint]' in a checkout of canary (or pip install httpx2 "
                 "tenacity)",
             )
         import httpx2
-        from tenacity import (
-            Retrying,
-            retry_if_exception_type,
-            sleep_using_event,
-            stop_after_attempt,
-        )
+        import tenacity
 
-        self._endpoint = endpoint
-        self._http = httpx2
+        self._endpoint, self._http = endpoint, httpx2
         self._scrub, authorize = _key_of(endpoint.key_env)
         self._client = httpx2.Client(
             auth=authorize,
             limits=httpx2.Limits(max_connections=endpoint.in_flight),
             follow_redirects=False,  # another host would be sent the key
         )
-        self._close = weakref.finalize(self, self._client.close)
-        self._stopped = threading.Event()
+        weakref.finalize(self, self._client.close)
         self._lock = threading.Lock()
-        self._sent = 0
-        self._retrying = Retrying(
-            stop=stop_after_attempt(endpoint.attempts),
-            wait=self._pause,
-            retry=retry_if_exception_type(_PassingError),
-            sleep=sleep_using_event(self._stopped),
+        self.sent = 0
+        """Requests sent so far, retries included."""
+        self._retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(endpoint.attempts),
+            wait=_pause,
+            retry=tenacity.retry_if_exception_type(_PassingError),
             reraise=True,
         )
 
-    @property
-    def sent(self) -> int:
-        """Requests sent so far, retries included."""
-        return self._sent
-
     def get(self, path: str) -> Any:
         """What the server gives at a path, as parsed JSON."""
-        return self._retrying.copy()(self._once, "GET", path, None, quote=True)
+        return self._retrying.copy()(self._once, path, None, quote=True)
 
     def post(
         self,
@@ -153,19 +146,11 @@ class Client:
             than was allowed; or if no request is left.
         """
         if hurried:
-            return self._once("POST", path, body, quote=quote, seconds=_HURRIED_SECONDS, last=last)
-        return self._retrying.copy()(
-            self._once, "POST", path, body, quote=quote, last=last, trying=trying
-        )
-
-    def close(self) -> None:
-        """Send nothing more."""
-        self._stopped.set()
-        self._close()
+            return self._once(path, body, quote=quote, seconds=_HURRIED_SECONDS, last=last)
+        return self._retrying.copy()(self._once, path, body, quote=quote, last=last, trying=trying)
 
     def _once(
         self,
-        method: str,
         path: str,
         body: Mapping[str, Any] | None,
         *,
@@ -175,96 +160,153 @@ class Client:
         trying: bool = False,
     ) -> Any:
         where = f"{self._endpoint.base}{path}"
-        wait = self._endpoint.timeout if seconds is None else seconds
         self._count(where, last=last)
-        reply = exchange(
-            self._http,
-            self._client,
-            method,
-            where,
-            body=body,
-            seconds=wait,
-            most=most_bytes(body),
-        )
-        if reply.body is None:
-            problem = self._scrub(reply.problem)
-            if reply.passing:
-                raise _PassingError(problem, where=where)
-            raise ServerError(problem, cure=_UNTRUSTED, where=where)
-        if reply.code == 200:
-            try:
-                return read_json(reply.body, self._scrub)
-            except (ValueError, RecursionError):
-                pass
-            raise _PassingError("gave an answer that is no whole JSON", where=where)
-        said = f": {brief(self._scrub(_words(reply.body)), _SHOWN)}" if quote else ""
-        raise self._failure(reply, said, where, trying=trying)
+        answer = self._answer(where, body, self._endpoint.timeout if seconds is None else seconds)
+        if isinstance(answer, ServerError):
+            answer.problem = self._scrub(answer.problem)
+            raise answer
+        if answer.code != 200:
+            said = f": {brief(self._scrub(_words(answer.text)), _SHOWN)}" if quote else ""
+            raise self._failure(answer, said, where, trying=trying)
+        try:
+            return read_json(answer.text, self._scrub)
+        except (ValueError, RecursionError):
+            pass  # the error holds the answer
+        raise _passing("gave an answer that is no whole JSON", where)
 
     def _count(self, where: str, *, last: bool) -> None:
+        most = self._endpoint.max_requests
         with self._lock:
-            most = self._endpoint.max_requests
-            if most is not None and not last:
-                most -= 1
-            if self._stopped.is_set():
-                raise ServerError("is no longer asked", where=where)
-            if most is not None and self._sent >= most:
+            if most is not None and self.sent >= most - (not last):
                 raise RequestsSpentError(
-                    f"has been sent {self._sent:,} requests of the {self._endpoint.max_requests:,} "
-                    "that are allowed, and one is kept back to see whether it is the same model",
+                    f"has been sent {self.sent:,} requests of the {most:,} that are allowed, and "
+                    "one is kept back to see whether it is the same model",
                     cure="start again with a larger --max-requests",
                     where=where,
                 )
-            self._sent += 1
+            self.sent += 1
 
-    def _failure(self, reply: Reply, said: str, where: str, *, trying: bool) -> ServerError:
-        code = reply.code
+    def _answer(
+        self, url: str, body: Mapping[str, Any] | None, seconds: float
+    ) -> _Answer | ServerError:
+        """What came within `seconds`, from the connection to the last byte, or why nothing did.
+
+        Nothing is raised, since the library's errors hold the request and its key.
+        """
+        late = _passing(f"did not give its whole answer within {seconds:g} s", url)
+        over = threading.Event()
+        done: queue.SimpleQueue[_Answer | ServerError] = queue.SimpleQueue()
+        http, most = self._http, most_bytes(body)
+
+        def work() -> None:
+            timeout = http.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
+            try:
+                with self._client.stream(
+                    "GET" if body is None else "POST",
+                    url,
+                    json=body,
+                    timeout=timeout,
+                    headers={"Accept-Encoding": "identity"},
+                ) as response:
+                    done.put(_read(response, over, most, url))
+            except http.TimeoutException:
+                done.put(late)
+            except Exception as error:  # or the client was closed below it
+                known = isinstance(error, http.RequestError | http.InvalidURL)
+                why = (known and str(error)) or type(error).__name__
+                done.put(_passing(f"cannot be reached ({why})", url))
+
+        threading.Thread(target=work, daemon=True).start()
+        try:
+            return done.get(timeout=seconds)
+        except queue.Empty:
+            return late
+        finally:
+            over.set()
+
+    def _failure(self, answer: _Answer, said: str, where: str, *, trying: bool) -> ServerError:
+        code = answer.code
+        kind: type[ServerError] = ServerError
         if code in {401, 403}:
-            name = self._endpoint.key_env
+            problem = f"wants a valid key ({code}{said})"
             cure = (
-                f"check the key in the environment variable {name}"
-                if name
+                f"check the key in the environment variable {self._endpoint.key_env}"
+                if self._endpoint.key_env
                 else "put the key into an environment variable and name that with --key-env"
             )
-            return ServerError(f"wants a valid key ({code}{said})", cure=cure, where=where)
-        if code in _PASSING and not (trying and code == 500):
-            pause = _retry_after(reply.retry_after)
-            if pause is not None and pause > self._endpoint.patience:
-                return ServerError(
-                    f"asks to be left alone for {pause:,.0f} s ({code}{said})",
-                    cure="start again after that",
-                    where=where,
-                )
-            return _PassingError(f"failed ({code}{said})", where=where, pause=pause)
-        if 300 <= code < 400:
-            return ServerError(
-                f"sends its callers elsewhere ({code}), and a key is not sent there",
-                cure="give the address that it sends to",
-                where=where,
+        elif code in _PASSING and not (trying and code == 500):
+            pause = _retry_after(answer.retry_after)
+            if pause is None or pause <= self._endpoint.patience:
+                return _passing(f"failed ({code}{said})", where, pause)
+            problem = f"asks to be left alone for {pause:,.0f} s ({code}{said})"
+            cure = "start again after that"
+        elif 300 <= code < 400:
+            problem = f"sends its callers elsewhere ({code}), and a key is not sent there"
+            cure = "give the address that it sends to"
+        elif trying and code in _ABSENT:
+            problem = f"has no completions API for this model ({code}{said})"
+            cure = (
+                "check its name (--served-model); a server that only chats cannot be audited: "
+                "use one that gives log-probabilities at /v1/completions (vLLM does)"
             )
-        if trying and code in _ABSENT:
-            return ServerError(
-                f"has no completions API for this model ({code}{said})",
-                cure="check its name (--served-model); a server that only chats cannot be "
-                "audited: use one that gives log-probabilities at /v1/completions (vLLM does)",
-                where=where,
-            )
-        return RefusedError(
-            f"does not take the request ({code}{said})",
-            cure="check the address and the name of the model",
-            where=where,
+        else:
+            kind = RefusedError
+            problem = f"does not take the request ({code}{said})"
+            cure = "check the address and the name of the model"
+        return kind(problem, cure=cure, where=where)
+
+
+def most_bytes(body: Mapping[str, Any] | None) -> int:
+    """How long the answer to a request may be: several times what any server needs."""
+    if body is None:
+        return _LEAST_BYTES
+    top: int = body["logprobs"]
+    return max(_LEAST_BYTES, _TOKEN_BYTES * len(body["prompt"]) * (1 + top))
+
+
+def _read(response: Any, over: threading.Event, most: int, url: str) -> _Answer | ServerError:
+    """The answer, no more of it than is allowed; of a failure only the beginning."""
+    code, headers = response.status_code, response.headers
+    if headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
+        return _untrusted(
+            "compresses its answer, though it was asked not to (Content-Encoding)", url
         )
+    limit = most if code == 200 else _FAILURE_BYTES
+    kept = bytearray()
+    for part in response.iter_raw():
+        kept += part
+        if over.is_set() or len(kept) > limit:
+            break
+    if len(kept) > most and code == 200:
+        return _untrusted(f"sent more than {most / 1e6:,.0f} MB in answer to one request", url)
+    return _Answer(code, headers.get("retry-after"), kept.decode("utf-8", "replace"))
 
-    def _pause(self, state: Any) -> float:
-        """Exponential back-off with jitter, and no less than the server asks for."""
-        longest = min(_FIRST_PAUSE * 2.0 ** (state.attempt_number - 1), _LONGEST_PAUSE)
-        jittered = random.uniform(longest / 2, longest)  # noqa: S311 - it spreads load, no secret
-        asked = state.outcome.exception().pause
-        return jittered if asked is None else max(asked, jittered / 10)
+
+def _passing(problem: str, where: str, pause: float | None = None) -> _PassingError:
+    error = _PassingError(
+        problem, cure="check the address and that the server works, and start again", where=where
+    )
+    error.pause = pause
+    return error
 
 
-def _key_of(
-    variable: str | None,
-) -> tuple[Callable[[str], str], Callable[[Any], Any]]:
+def _untrusted(problem: str, where: str) -> ServerError:
+    cure = (
+        "use a server that answers only what it is asked (it may ignore max_tokens or logprobs), "
+        "uncompressed"
+    )
+    return ServerError(problem, cure=cure, where=where)
+
+
+def _pause(state: Any) -> float:
+    """Exponential back-off with jitter, and no less than the server asks for."""
+    longest = min(_FIRST_PAUSE * 2.0 ** (state.attempt_number - 1), _LONGEST_PAUSE)
+    jittered = random.uniform(longest / 2, longest)  # noqa: S311 - it spreads load, no secret
+    asked = state.outcome.exception().pause
+    return jittered if asked is None else max(asked, jittered / 10)
+
+
+def _key_of(variable: str | None) -> tuple[Callable[[str], str], Callable[[Any], Any]]:
     """What takes the key out of a text, and what puts it into a request."""
     if variable is None:
         return (lambda text: text), (lambda request: request)
@@ -288,14 +330,11 @@ def _key_of(
         )
     )
 
-    def scrub(text: str) -> str:
-        return forms.sub("[key]", text)
-
     def authorize(request: Any) -> Any:
         request.headers["Authorization"] = f"Bearer {key}"
         return request
 
-    return scrub, authorize
+    return (lambda text: forms.sub("[key]", text)), authorize
 
 
 def _words(body: str) -> str:
@@ -311,16 +350,13 @@ def _words(body: str) -> str:
 
 def _retry_after(header: str | None) -> float | None:
     """Seconds to wait, as a number or a date says."""
-    from email.utils import parsedate_to_datetime
-    from time import time
-
     if header is None:
         return None
     try:
         pause = float(header)
     except ValueError:
         try:
-            pause = parsedate_to_datetime(header).timestamp() - time()
+            pause = parsedate_to_datetime(header).timestamp() - time.time()
         except (ValueError, OverflowError):
             return None
     return None if math.isnan(pause) else max(pause, 0.0)

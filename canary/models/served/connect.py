@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -15,11 +13,9 @@ from canary.models.served.client import Client
 from canary.models.served.echoed import EchoedModel
 from canary.models.served.endpoint import Endpoint
 from canary.models.served.handshake import Agreed, check_aligned_at, model_served, shake_hands
-from canary.models.served.next_tokens import agree_on_next, distance, read_next
 from canary.models.served.request_format import Floats
 from canary.models.served.top_k_model import LikeliestModel
 from canary.models.served.verified_cache import Asking
-from canary.models.served.wire import PATH
 from canary.tokens.tokenizer import Tokenizer
 
 __all__ = ["open_endpoint"]
@@ -37,21 +33,25 @@ def open_endpoint(endpoint: Endpoint, tokenizer: Tokenizer | None) -> LanguageMo
     MissingExtraError
         If the HTTP client is not installed.
     """
+    base, top = endpoint.base, endpoint.top_k
     if tokenizer is None:
         raise InputError(
             "a served model needs the tokenizer that it was trained with",
             cure="name its folder or tokenizer.json with --tokenizer",
-            where=endpoint.base,
+            where=base,
         )
-    client, base, top = Client(endpoint), endpoint.base, endpoint.top_k
+    client = Client(endpoint)
     name, limit = model_served(client, endpoint.model, where=base)
-    if top is None:
-        agreed = shake_hands(client, name, tokenizer, where=base, in_flight=endpoint.in_flight)
-    else:
-        agreed = agree_on_next(client, name, tokenizer, top, where=base)
-    apart = _farthest if top is None else distance
-    answers = _answers(endpoint, name, tokenizer)
-    first = _first(agreed, answers, apart, base)
+    agreed = shake_hands(client, name, tokenizer, top=top, where=base, in_flight=endpoint.in_flight)
+    identity = {
+        "task": "answers of a served model",
+        "server": base,
+        "served model": name,
+        "tokenizer": getattr(tokenizer, "fingerprint", tokenizer.size),
+        "asked for": "echo" if top is None else f"the {top} likeliest",
+    }
+    answers = open_answers(endpoint.folder, name, identity)
+    first = _first(agreed, answers, base)
     facts = ModelFacts(
         name=name,
         vocabulary=tokenizer.size,
@@ -63,74 +63,29 @@ def open_endpoint(endpoint: Endpoint, tokenizer: Tokenizer | None) -> LanguageMo
         noise_bits_per_token=agreed.noise_bits_per_token,
         capabilities=("score", "expand") if top is None else ("expand",),
     )
-    asking = Asking(
-        client,
-        endpoint,
-        answers,
-        probe=_prober(client, agreed, top, apart),
-        tolerance=agreed.tolerance,
+    asking = Asking(client, endpoint, answers, agreed)
+    named = agreed.manner.texts.tokenizer
+    if top is not None:
+        return LikeliestModel(asking, facts, named)
+    return EchoedModel(
+        asking,
+        facts,
+        named,
+        checked=max(len(probe.ids) for probe in agreed.probes),
+        check=lambda ids: check_aligned_at(client, agreed, ids),
     )
-    if top is None:
-        return EchoedModel(
-            agreed.manner,
-            asking,
-            facts,
-            checked=max(len(probe.ids) for probe in agreed.probes),
-            check=lambda ids: check_aligned_at(client, agreed, ids),
-        )
-    return LikeliestModel(agreed.manner, asking, facts, top=top)
 
 
-def _prober(
-    client: Client, agreed: Agreed, top: int | None, apart: Callable[[Floats, Floats], float]
-) -> Any:
-    """What asks for a probe again."""
-    manner, probes = agreed.manner, agreed.probes
-
-    def probe(number: int, *, hurried: bool) -> float:
-        chosen = probes[number % len(probes)]
-        request = manner.request(chosen.ids, echo=top is None, top=top or 1)
-        answer = client.post(PATH, request, hurried=hurried, last=True, quote=True)
-        if top is None:
-            found = manner.echoed(answer, chosen.ids)
-        else:
-            found = read_next(manner, answer, chosen.ids)
-        return apart(found, chosen.log_probs)
-
-    return probe
-
-
-def _farthest(now: Floats, then: Floats) -> float:
-    if len(now) != len(then):
-        return np.inf
-    least = -1e4  # a probability of 0 is as far from another as from itself
-    return float(np.abs(np.maximum(now, least) - np.maximum(then, least)).max())
-
-
-def _answers(endpoint: Endpoint, name: str, tokenizer: Tokenizer) -> Answers:
-    top = endpoint.top_k
-    identity = {
-        "task": "answers of a served model",
-        "server": endpoint.base,
-        "served model": name,
-        "tokenizer": getattr(tokenizer, "fingerprint", tokenizer.size),
-        "asked for": "echo" if top is None else f"the {top} likeliest",
-    }
-    return open_answers(endpoint.folder, name, identity)
-
-
-def _first(
-    agreed: Agreed, answers: Answers, apart: Callable[[Floats, Floats], float], where: str
-) -> Floats:
+def _first(agreed: Agreed, answers: Answers, where: str) -> Floats:
     """What the model said of the probes first of all; another model's answers are refused."""
-    now = [probe.log_probs for probe in agreed.probes]
+    now = [probe.numbers for probe in agreed.probes]
     first = answers.first(np.concatenate([(float(len(part)), *part) for part in now]))
     then, at = [], 0
     while at < len(first):
         end = at + 1 + int(first[at])
         then.append(first[at + 1 : end])
         at = end
-    moved = [apart(*both) for both in zip(now, then, strict=False)]
+    moved = [agreed.manner.apart(*both) for both in zip(now, then, strict=False)]
     if len(then) != len(now) or max(moved) > agreed.tolerance:
         raise ServerError(
             f"serves another model under this name than when {len(answers):,} answers were kept "

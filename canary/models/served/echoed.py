@@ -3,33 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from canary.models.by_scoring import RowWalker
 from canary.models.language_model import Context, FloatArray, Memory, ModelFacts, Rows, Walker
-from canary.models.served.request_format import Manner
-from canary.models.served.verified_cache import Asking
+from canary.models.served.verified_cache import Asking, Row
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = ["EchoedModel"]
+__all__ = ["EchoedModel", "ServedModel"]
 
 _FREE_BYTES = 2**30
 
-Row = tuple[int, ...]
-Floats = NDArray[np.float64]
+
+class ServedModel:
+    """What all served models have in common.
+
+    Parameters
+    ----------
+    asking : Asking
+    facts : ModelFacts
+    tokenizer : Tokenizer
+        The one that was named; without its special tokens where prompts are texts.
+    """
+
+    def __init__(self, asking: Asking, facts: ModelFacts, tokenizer: Tokenizer) -> None:
+        self._asking, self.facts, self.tokenizer = asking, facts, tokenizer
+
+    def expect(self, rows: int, *, at_most: int = 0) -> None:
+        """See `Asking.expect`."""
+        self._asking.expect(rows, at_most=at_most)
+
+    def memory(self) -> Memory:
+        """Nothing is held here."""
+        return Memory(_FREE_BYTES, 1)
 
 
-class EchoedModel:
+class EchoedModel(ServedModel):
     """Scores whole rows, each with a request of its own.
 
     Parameters
     ----------
-    manner : Manner
     asking : Asking
     facts : ModelFacts
+    tokenizer : Tokenizer
     checked : int
         Tokens of the longest row whose numbers are known to stand in their places.
     check : callable
@@ -38,25 +55,15 @@ class EchoedModel:
 
     def __init__(
         self,
-        manner: Manner,
         asking: Asking,
         facts: ModelFacts,
+        tokenizer: Tokenizer,
         *,
         checked: int,
         check: Callable[[Row], None],
     ) -> None:
-        self._manner, self._asking = manner, asking
+        super().__init__(asking, facts, tokenizer)
         self._checked, self._check = checked, check
-        self.facts = facts
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer that was named; without its special tokens where prompts are texts."""
-        return self._manner.texts.tokenizer
-
-    def expect(self, rows: int, *, at_most: int = 0) -> None:
-        """See `Asking.expect`."""
-        self._asking.expect(rows, at_most=at_most)
 
     def score(self, rows: Rows) -> FloatArray:
         """Log-probability of each scored token, flat, in nats.
@@ -70,27 +77,16 @@ class EchoedModel:
             If the server takes texts only, and a row is not what it makes of its text.
         """
         sequences = [tuple(row.tolist()) for row in np.split(rows.ids, rows.offsets[1:-1])]
-        scored = rows.scored.tolist()
-        asked = [ids for ids, count in zip(sequences, scored, strict=True) if count]
-        longest = max(asked, key=len, default=())
+        scored = zip(sequences, rows.scored.tolist(), strict=True)
+        asked = [(ids, count) for ids, count in scored if count]
+        longest = max((ids for ids, _ in asked), key=len, default=())
         if len(longest) > self._checked:
             self._check(longest)
             self._checked = len(longest)
-        found = self._asking.ask(asked, self._request, self._manner.echoed)
-        values = [
-            found[ids][len(ids) - 1 - count :]
-            for ids, count in zip(sequences, scored, strict=True)
-            if count
-        ]
+        numbers = self._asking.ask([ids for ids, _ in asked])
+        values = [numbers[ids][len(ids) - 1 - count :] for ids, count in asked]
         return np.concatenate([np.zeros(0), *values]).astype(np.float32)
 
     def open(self, context: Context, *, memory_bytes: int) -> Walker:
         """A walker that scores a row for each child and holds nothing."""
         return RowWalker(self, context)
-
-    def memory(self) -> Memory:
-        """Nothing is held here."""
-        return Memory(_FREE_BYTES, 1)
-
-    def _request(self, ids: Row) -> dict[str, Any]:
-        return self._manner.request(ids, echo=True)

@@ -8,10 +8,11 @@ gives plausible numbers. So a few rows of random tokens are asked for in several
    another tokenizer than the one that was named;
 3. followed by one token that the server itself named as likely to come next: echoed, it
    must have the log-probability that it had there, and change nothing before it;
-4. once more, all at once: what moves is the noise.
+4. once more: what moves is the noise.
 
-The third is done again at the length of the rows that are asked for in earnest, whenever they
-are longer than any before: a server may compute long prompts in another way than short ones.
+The third is done again at the length of the rows that are scored, whenever they are longer than
+any before: a server may compute long prompts in another way than short ones. Where only next
+tokens are asked for, nothing is echoed: the second compares what is likely after both.
 """
 
 from __future__ import annotations
@@ -19,47 +20,42 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from canary.errors import InputError, ServerError
+from canary.errors import InputError, ServerError, UnsupportedError
 from canary.models.noise import EPSILON
 from canary.models.served.client import Client, RefusedError
 from canary.models.served.parallel import in_parallel
 from canary.models.served.request_format import Floats, Manner
 from canary.models.served.token_texts import Texts, bare
-from canary.models.served.wire import PATH, check_sum, completion, read_choice
+from canary.models.served.wire import PATH, completion, read_choice
 from canary.records.fields import brief
 from canary.statistics.units import LN2
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "Agreed",
-    "Probe",
-    "check_aligned_at",
-    "model_served",
-    "other_tokenizer",
-    "shake_hands",
-]
+__all__ = ["Agreed", "Probe", "check_aligned_at", "model_served", "shake_hands"]
 
 _TOP = 5
 _EACH = 2  # next tokens that are tried after each probe
 _FEWEST = 3
 _START = 3  # tokens that a server may put before a text, and one more
-SAFETY = 4.0
+_SURE = 1e-6
+_SAFETY = 4.0
 # Of the spread of the log-probabilities: what a token may move where it is the same one.
-ALIGNED = 0.1
-SAME = 0.02
-LEAST = 1e-4
+_ALIGNED, _SAME, _LEAST = 0.1, 0.02, 1e-4
+_TOKENIZER = "name the tokenizer that the model was trained with (--tokenizer)"
 
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """A row of tokens and its log-probabilities, all but the first token's, in nats."""
+    """A row of tokens, and what the server said of it first."""
 
     ids: list[int]
-    log_probs: Floats
+    numbers: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,28 +124,38 @@ def model_served(client: Client, asked: str | None, *, where: str) -> tuple[str,
 
 
 def shake_hands(
-    client: Client, model: str, tokenizer: Tokenizer, *, where: str, in_flight: int
+    client: Client, model: str, tokenizer: Tokenizer, *, top: int | None, where: str, in_flight: int
 ) -> Agreed:
     """Find out how a server is asked, and whether its numbers can be used.
 
-    Costs about 20 requests.
+    Costs about 20 requests; 10 where only the `top` likeliest next tokens are asked for.
 
     Raises
     ------
     ServerError
         If they cannot, with the reason.
     """
-    manner = _manner(client, model, tokenizer, where)
+    manner = _manner(client, model, tokenizer, top, where)
 
     def ask(ids: Sequence[int]) -> Floats:
-        answer = client.post(PATH, manner.request(ids, echo=True), quote=True)
-        return manner.echoed(answer, ids)
+        return manner.numbers(client.post(PATH, manner.request(ids), quote=True), ids)
 
-    rows = manner.texts.probes()
-    probes = tuple(Probe(row, ask(row)) for row in rows)
+    probes = tuple(Probe(row, ask(row)) for row in manner.texts.probes())
+    if top is not None:
+        _check_likely(probes, where)
+        moved = max(manner.apart(ask(probe.ids), probe.numbers) for probe in probes)
+        spread = float(np.std(np.concatenate([probe.numbers[2::2] for probe in probes])))
+        if not manner.as_text:
+            allowed = max(_ALIGNED * spread, _SAFETY * moved, _LEAST)
+            with suppress(RefusedError):  # a server that takes no texts is believed
+                _check_text_by_next(client, manner, probes, allowed)
+        return _agreed(manner, probes, spread, worst=moved, noise=moved)
+
+    rows = [probe.ids for probe in probes]
     if not manner.as_text:
-        _check_text(client, manner, rows)
-    spread = float(np.std(np.concatenate([probe.log_probs for probe in probes])))
+        with suppress(RefusedError):
+            _check_text(client, manner, rows)
+    spread = float(np.std(np.concatenate([probe.numbers for probe in probes])))
     followed = _followed(client, manner, rows, quote=True)
     if len(followed) < _FEWEST:
         raise ServerError(
@@ -158,29 +164,24 @@ def shake_hands(
             cure="use a server that gives log-probabilities of generated tokens, too",
             where=where,
         )
-    moved = []
-    before = {tuple(probe.ids): probe.log_probs for probe in probes}
-    for ids, token, log_prob in followed:
-        moved.append(ask([*ids, token]) - np.append(before[tuple(ids)], log_prob))
-    aligned = max(ALIGNED * spread, LEAST)
-    _check_aligned(moved, aligned, where)
-    moved += [
-        outcome.value() - probes[outcome.place].log_probs
+    before = {tuple(probe.ids): probe.numbers for probe in probes}
+    apart = [
+        ask([*ids, token]) - np.append(before[tuple(ids)], log_prob)
+        for ids, token, log_prob in followed
+    ]
+    aligned = max(_ALIGNED * spread, _LEAST)
+    _check_aligned(apart, aligned, where)
+    apart += [
+        outcome.value() - probes[outcome.place].numbers
         for outcome in in_parallel(ask, rows, at_once=in_flight)
     ]
-    worst = max(float(np.abs(part).max()) for part in moved)
-    sums = max(abs(float(part.sum())) / len(part) for part in moved)
-    return Agreed(
-        manner,
-        probes,
-        tolerance=max(2 * SAFETY * worst, SAME * spread, LEAST),
-        noise_bits_per_token=SAFETY * max(sums, EPSILON["float32"]) / LN2,
-        aligned=aligned,
-    )
+    worst = max(float(np.abs(part).max()) for part in apart)
+    noise = max(abs(float(part.sum())) / len(part) for part in apart)
+    return replace(_agreed(manner, probes, spread, worst=worst, noise=noise), aligned=aligned)
 
 
 def check_aligned_at(client: Client, agreed: Agreed, ids: Sequence[int]) -> None:
-    """The third question of the handshake at the length of a row that is asked for in earnest.
+    """The third question of the handshake at the length of a row that is scored.
 
     Costs up to 3 requests. What the server says of them is not repeated: they hold the row.
 
@@ -191,10 +192,10 @@ def check_aligned_at(client: Client, agreed: Agreed, ids: Sequence[int]) -> None
         server names none, so that it cannot be seen.
     """
     manner = agreed.manner
-    beginnings = [list(ids[:-1])]  # with a token behind it, it is as long as the row
-    if manner.as_text and not manner.texts.comes_back(beginnings[0]):
-        beginnings = [list(ids)]
-    followed = _followed(client, manner, beginnings, quote=False)
+    beginning = list(ids[:-1])  # with a token behind it, it is as long as the row
+    if manner.as_text and not manner.texts.comes_back(beginning):
+        beginning = list(ids)
+    followed = _followed(client, manner, [beginning], quote=False)
     if not followed:
         raise ServerError(
             f"names no token that may come after {len(ids) - 1} others, so that it cannot be "
@@ -202,82 +203,137 @@ def check_aligned_at(client: Client, agreed: Agreed, ids: Sequence[int]) -> None
             cure="use a server that takes token ids, or texts of another length",
             where=manner.where,
         )
-    moved = []
-    for beginning, token, log_prob in followed:
+    apart = []
+    for _, token, log_prob in followed:
         row = [*beginning, token]
-        echoed = manner.echoed(client.post(PATH, manner.request(row, echo=True)), row)
-        moved.append(echoed[-1:] - log_prob)
-    _check_aligned(moved, agreed.aligned, manner.where, f"behind {len(beginnings[0]):,} tokens it ")
+        apart.append(manner.numbers(client.post(PATH, manner.request(row)), row)[-1:] - log_prob)
+    _check_aligned(apart, agreed.aligned, manner.where, f"behind {len(beginning):,} tokens it ")
 
 
-def _manner(client: Client, model: str, tokenizer: Tokenizer, where: str) -> Manner:
+def _agreed(
+    manner: Manner, probes: tuple[Probe, ...], spread: float, *, worst: float, noise: float
+) -> Agreed:
+    return Agreed(
+        manner,
+        probes,
+        tolerance=max(2 * _SAFETY * worst, _SAME * spread, _LEAST),
+        noise_bits_per_token=_SAFETY * max(noise, EPSILON["float32"]) / LN2,
+    )
+
+
+def _manner(
+    client: Client, model: str, tokenizer: Tokenizer, top: int | None, where: str
+) -> Manner:
     """The first way of asking that the server takes."""
     texts = Texts(tokenizer)
-    ways = [
-        Manner(model, texts, where, as_text=False, numbered=True),
-        Manner(model, texts, where, as_text=False, numbered=False),
-    ]
     probe = texts.probes()[0]
-    refusal: RefusedError | None = None
-    for way in ways:
+    refused = ""
+    for as_text, numbered in ((False, True), (False, False), (True, False)):
+        own = Texts(bare(tokenizer)) if as_text else texts
+        way = Manner(model, own, where, top, as_text=as_text, numbered=numbered)
         try:
-            answer = client.post(PATH, way.request(probe, echo=True), quote=True, trying=True)
+            answer = client.post(PATH, way.request(probe), quote=True, trying=True)
         except RefusedError as error:
-            refusal = error
+            refused = refused or error.problem
             continue
-        return way.told_of(way.read(answer, probe), len(probe))
-    plain = Manner(model, Texts(bare(tokenizer)), where, as_text=True, numbered=False)
-    try:
-        answer = client.post(PATH, plain.request(probe, echo=True), quote=True, trying=True)
-    except RefusedError:
-        assert refusal is not None
-        raise ServerError(
-            f"takes no request to echo a prompt with log-probabilities: it {refusal.problem}",
-            cure="use a server that does (vLLM), or ask for bounds from the likeliest next "
-            "tokens with --top-k",
-            where=where,
-        ) from None
-    choice = plain.read(answer, probe)
-    manner = plain.told_of(choice, len(probe))
-    if manner.hidden is not None and manner.hidden != texts.before:
-        raise ServerError(
-            f"says that it reads {len(probe) + manner.hidden} tokens (usage.prompt_tokens) where "
-            f"the tokenizer makes {len(probe) + texts.before} of a text",
-            cure="name the tokenizer that the model was trained with (--tokenizer), and have the "
-            "server put the same start token before a text; if both is so, it counts wrongly: "
-            "use one that does not",
-            where=where,
+        choice = way.read(answer, probe)
+        manner = way.told_of(choice, len(probe))
+        return _as_text(manner, texts.before, choice.tokens, probe) if as_text else manner
+    what, cure = (
+        "to echo a prompt with log-probabilities",
+        (
+            "use a server that does (vLLM), or ask for bounds from the likeliest next tokens with "
+            "--top-k"
+        ),
+    )
+    if top is not None:
+        what = f"for the {top} likeliest next tokens"
+        cure = "ask for fewer with --top-k: 5 or 20 are usual limits"
+    raise ServerError(f"takes no request {what}: it {refused}", cure=cure, where=where)
+
+
+def _as_text(manner: Manner, before: int, tokens: Sequence[str] | None, probe: list[int]) -> Manner:
+    """The manner of a server that takes texts only, if it puts the right tokens before them."""
+    if manner.hidden is None and manner.top is not None:
+        raise UnsupportedError(
+            "the server takes texts only and does not say how many tokens it makes of them "
+            "(usage.prompt_tokens), so that nothing can be checked",
+            cure="use a server that takes token ids or says how many it read",
         )
-    showing = choice.tokens is not None and not plain.texts.is_token(choice.tokens[0], probe[0])
-    return replace(manner, shown=texts.before if showing else 0)
+    if manner.hidden not in {None, before}:
+        raise ServerError(
+            f"says that it reads {len(probe) + (manner.hidden or 0)} tokens (usage.prompt_tokens) "
+            f"where the tokenizer makes {len(probe) + before} of a text",
+            cure=f"{_TOKENIZER}, and have the server put the same start token before a text; if "
+            "both is so, it counts wrongly: use one that does not",
+            where=manner.where,
+        )
+    showing = manner.top is None and tokens and not manner.texts.is_token(tokens[0], probe[0])
+    return replace(manner, shown=before if showing else 0)
 
 
 def _check_text(client: Client, manner: Manner, rows: Sequence[list[int]]) -> None:
     """That a server makes our tokens of a text, behind a start token or none.
 
     Where it is only sent numbers, and answers in numbers, another tokenizer shows in nothing
-    else, and all candidates are other texts. A server that takes no texts is believed.
+    else, and all candidates are other texts.
     """
-    for ids in rows:
-        if not manner.texts.comes_back(ids):
-            continue
-        text = manner.texts.tokenizer.decode(ids)
-        body = completion(manner.model, text, echo=True, top=1, numbered=manner.numbered)
-        try:
-            told = read_choice(client.post(PATH, body, quote=True, trying=True), where=manner.where)
-        except RefusedError:
-            return
-        tokens = told.tokens or ()
+    for ids in filter(manner.texts.comes_back, rows):
+        answer = _asked_as_text(client, manner, ids)
+        tokens = read_choice(answer, where=manner.where).tokens or ()
         if len(tokens) < len(ids) or any(manner.fits(tokens[at:], ids) for at in range(_START)):
             return
-        raise other_tokenizer(manner.where)
+        raise _other_tokenizer(manner.where)
 
 
-def other_tokenizer(where: str) -> ServerError:
-    """That the server has another tokenizer than the one that was named."""
+def _check_text_by_next(
+    client: Client, manner: Manner, probes: Sequence[Probe], allowed: float
+) -> None:
+    """That the same tokens are likely after a text as after the tokens that it is for us.
+
+    A start token that the server puts before a text may be one that the tokenizer puts there.
+    """
+    for probe in probes:
+        if not manner.texts.comes_back(probe.ids):
+            continue
+        answer = _asked_as_text(client, manner, probe.ids)
+        likely = replace(manner, hidden=None).numbers(answer, probe.ids)
+        if manner.apart(likely, probe.numbers) <= allowed:
+            continue
+        tokenizer = manner.texts.tokenizer
+        (whole,) = tokenizer.encode([tokenizer.decode(probe.ids)])
+        answer = client.post(PATH, manner.request(list(whole.ids)), quote=True)
+        if manner.apart(likely, manner.numbers(answer, whole.ids)) > allowed:
+            raise _other_tokenizer(manner.where)
+
+
+def _asked_as_text(client: Client, manner: Manner, ids: list[int]) -> Any:
+    """What a server that takes token ids answers to their text."""
+    text, top = manner.texts.tokenizer.decode(ids), manner.top
+    body = completion(manner.model, text, echo=top is None, top=top or 1, numbered=manner.numbered)
+    return client.post(PATH, body, quote=True, trying=True)
+
+
+def _check_likely(probes: Sequence[Probe], where: str) -> None:
+    """That the likeliest next tokens are the tokenizer's, with probabilities of the model."""
+    if all(len(probe.numbers) == 1 for probe in probes):
+        raise ServerError(
+            "tells next tokens that are none of the tokenizer's", cure=_TOKENIZER, where=where
+        )
+    if all(probe.numbers[2::2].max() > -_SURE for probe in probes):
+        raise ServerError(
+            "gives the most likely next token a probability of 1 behind random tokens: these are "
+            "its choices at temperature 0, and not the model's probabilities",
+            cure="have it give log-probabilities before sampling (vLLM: --logprobs-mode "
+            "raw_logprobs)",
+            where=where,
+        )
+
+
+def _other_tokenizer(where: str) -> ServerError:
     return ServerError(
         "makes other tokens of a text than the tokenizer that was named",
-        cure="name the tokenizer that the model was trained with (--tokenizer)",
+        cure=_TOKENIZER,
         where=where,
     )
 
@@ -286,37 +342,29 @@ def _followed(
     client: Client, manner: Manner, rows: Sequence[list[int]], *, quote: bool
 ) -> list[tuple[list[int], int, float]]:
     """Rows, likely next tokens, and what these cost there according to the server."""
-    found: list[tuple[list[int], int, float]] = []
+    followed: list[tuple[list[int], int, float]] = []
     for ids in rows:
-        request = manner.request(ids, echo=False, top=_TOP)
-        choice = manner.read(client.post(PATH, request, quote=quote), ids)
+        choice = manner.read(
+            client.post(PATH, manner.request(ids, following=_TOP), quote=quote), ids
+        )
         if not choice.tokens:
             continue
-        named: dict[str, float | None] = dict(choice.top[0]) if choice.top else {}
-        told = (value for value in named.values() if value is not None)
-        check_sum(told, where=manner.where, rest=manner.most_left(choice))
+        named: dict[str, float | None] = {**manner.next_log_probs(choice)}
         named.setdefault(choice.tokens[0], choice.log_probs[0])
         fitting = (
             (ids, token, float(log_prob))
             for said, log_prob in named.items()
             if log_prob is not None
             and (token := manner.texts.number(said)) is not None
-            and _joins(manner, ids, token)
+            and (not manner.as_text or manner.texts.comes_back([*ids, token]))
         )
-        found += itertools.islice(fitting, _EACH)
-    return found
+        followed += itertools.islice(fitting, _EACH)
+    return followed
 
 
-def _joins(manner: Manner, ids: list[int], token: int) -> bool:
-    """Whether a server can be asked for the row with the token behind it."""
-    if not manner.as_text:
-        return True
-    return manner.texts.comes_back([*ids, token])
-
-
-def _check_aligned(moved: Sequence[Floats], allowed: float, where: str, which: str = "") -> None:
-    last = max(abs(float(part[-1])) for part in moved)
-    before = max(float(np.abs(part[:-1]).max(initial=0.0)) for part in moved)
+def _check_aligned(apart: Sequence[Floats], allowed: float, where: str, which: str = "") -> None:
+    last = max(abs(float(part[-1])) for part in apart)
+    before = max(float(np.abs(part[:-1]).max(initial=0.0)) for part in apart)
     if max(last, before) <= allowed:
         return
     if before > allowed:

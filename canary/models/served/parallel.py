@@ -35,37 +35,28 @@ def in_parallel(
 ) -> Iterator[Outcome[Result]]:
     """What `work` gives for each item, in the order in which it is done.
 
-    After one has raised nothing else is begun; what is in hand is finished and given.
-
-    Parameters
-    ----------
-    work : callable
-        Called in other threads; never returns None.
-    items : sequence
-    at_once : int
-        Most calls at once.
-
-    Notes
-    -----
-    The threads do not hold up the end of the process, so that Ctrl-C need not wait for a
-    server that hangs.
+    After one has raised nothing else is begun; what is in hand is finished and given. `work` is
+    called in at most `at_once` other threads and never returns None. The threads do not hold up
+    the end of the process, so that Ctrl-C need not wait for a server that hangs.
     """
-    todo = iter(enumerate(items))
+    waiting: queue.SimpleQueue[tuple[int, Item]] = queue.SimpleQueue()
     done: queue.SimpleQueue[Outcome[Result] | None] = queue.SimpleQueue()
-    over, lock = threading.Event(), threading.Lock()
+    over = threading.Event()
+    for numbered in enumerate(items):
+        waiting.put(numbered)
 
     def serve() -> None:
-        while True:
-            with lock:
-                place, item = (None, None) if over.is_set() else next(todo, (None, None))
-            if place is None or item is None:
-                done.put(None)
-                return
+        while not over.is_set() and not waiting.empty():
+            try:
+                place, item = waiting.get_nowait()
+            except queue.Empty:
+                break
             try:
                 done.put(Outcome(place, work(item), None))
             except BaseException as error:  # given on to whoever waits
                 over.set()
                 done.put(Outcome(place, None, error))
+        done.put(None)
 
     threads = min(at_once, len(items))
     try:

@@ -1,4 +1,9 @@
-"""How one server is asked for one model, and what its answers must look like."""
+"""How one server is asked for one model, and what its answers must look like.
+
+What an answer says of a row is one array of numbers. Of an echo: the log-probability of each token
+but the first. Of next tokens: a bound for all that are not named, then a token and its
+log-probability in turn.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +18,14 @@ from numpy.typing import NDArray
 from canary.errors import ServerError
 from canary.models.noise import not_finite
 from canary.models.served.token_texts import Texts
-from canary.models.served.wire import Choice, completion, read_choice
+from canary.models.served.wire import Choice, check_sum, completion, read_choice
 
-__all__ = ["Floats", "Manner", "least_told"]
+__all__ = ["Floats", "Manner", "log_probs_of"]
 
 Floats = NDArray[np.float64]
 
+_ROUNDING = 1e-5  # by so much may the likeliest tokens sum to too little
+_LEAST = -1e4  # a probability of 0 is as far from another as from itself
 _WITHOUT_ECHO = (
     "use a server that gives log-probabilities of a prompt (vLLM does), or ask for bounds from "
     "the likeliest next tokens with --top-k"
@@ -42,17 +49,6 @@ _CUT = (
 )
 
 
-def least_told(choice: Choice) -> float:
-    """Log-probability that no next token exceeds which an answer (without echo) does not name.
-
-    The token that was sampled does not count: servers tell it beside the likeliest ones, and it
-    need not be among them.
-    """
-    sampled = (choice.tokens or ("",))[0]
-    listed = [value for said, value in choice.top[0].items() if said != sampled]
-    return min(listed, default=0.0)
-
-
 @dataclass(frozen=True)
 class Manner:
     """How a server is asked.
@@ -65,6 +61,8 @@ class Manner:
         Of the tokenizer that the model was trained with.
     where : str
         The address, for errors.
+    top : int or None
+        How many of the likeliest next tokens to ask for; None to have rows echoed.
     as_text : bool
         Prompts go as texts, which the server tokenizes itself; else as token ids.
     numbered : bool
@@ -80,58 +78,97 @@ class Manner:
     model: str
     texts: Texts
     where: str
+    top: int | None
     as_text: bool
     numbered: bool
     shown: int = 0
     hidden: int | None = None
     build: str | None = None
 
-    def request(self, ids: Sequence[int], *, echo: bool, top: int = 1) -> dict[str, Any]:
-        """What to ask for a row of tokens."""
+    def request(self, ids: Sequence[int], *, following: int | None = None) -> dict[str, Any]:
+        """What to ask for a row of tokens; or for the `following` likeliest tokens after it."""
         prompt = self.texts.text(ids) if self.as_text else [int(token) for token in ids]
-        return completion(self.model, prompt, echo=echo, top=top, numbered=self.numbered)
+        top = following or self.top
+        return completion(
+            self.model, prompt, echo=top is None, top=top or 1, numbered=self.numbered
+        )
 
-    def read(self, answer: Any, ids: Sequence[int]) -> Choice:
-        """An answer about `ids`, if it comes from the model that was asked.
+    def numbers(self, answer: Any, ids: Sequence[int]) -> Floats:
+        """What an answer says of a row.
 
         Raises
         ------
         ServerError
-            If it cannot be read, or comes from another model.
+            If the answer is not about these tokens, or cannot be what it seems to be.
+        ModelError
+            If a number is NaN.
         """
+        choice = self.read(answer, ids)
+        return self._echoed(choice, ids) if self.top is None else self._next(choice)
+
+    def apart(self, now: Floats, then: Floats) -> float:
+        """How far two answers to one question are apart, in nats."""
+        if self.top is None:
+            if len(now) != len(then):
+                return math.inf
+            return float(np.abs(np.maximum(now, _LEAST) - np.maximum(then, _LEAST)).max())
+        here, there = (dict(zip(a[1::2], a[2::2], strict=True)) for a in (now, then))
+        both = here.keys() & there.keys()
+        if 2 * len(both) < max(len(here), len(there)):
+            return math.inf
+        return max((abs(here[token] - there[token]) for token in both), default=0.0)
+
+    def read(self, answer: Any, ids: Sequence[int]) -> Choice:
+        """An answer about `ids`, if it comes from the model that was asked."""
         choice = read_choice(answer, where=self.where)
         for name, said, agreed in (
             ("model", choice.model, self.model),
             ("build", choice.build, self.build),
         ):
             if said is not None and agreed is not None and said != agreed:
-                raise ServerError(
+                raise self._odd(
                     f"answered as the {name} {said!r}, and {agreed!r} was asked",
-                    cure="name the model that is served with --served-model; numbers of two "
-                    "models are never mixed",
-                    where=self.where,
+                    "name the model that is served with --served-model; numbers of two models "
+                    "are never mixed",
                 )
         read = choice.prompt_tokens
         if self.hidden is not None and read is not None and read != len(ids) + self.hidden:
-            raise ServerError(
+            raise self._odd(
                 f"says that it read {read} tokens (usage.prompt_tokens) where "
                 f"{len(ids) + self.hidden} were meant",
-                cure=_MISCOUNTED if self.as_text else _CUT,
-                where=self.where,
+                _MISCOUNTED if self.as_text else _CUT,
             )
         return choice
 
-    def echoed(self, answer: Any, ids: Sequence[int]) -> Floats:
-        """Log-probabilities of all tokens of `ids` but the first, in nats.
+    def next_log_probs(self, choice: Choice) -> dict[str, float]:
+        """What an answer says of the next token, if it can be probabilities."""
+        named = dict(choice.top[0]) if choice.top else {}
+        check_sum(named.values(), where=self.where, rest=self._most_left(choice))
+        return named
+
+    def told_of(self, choice: Choice, tokens: int) -> Manner:
+        """The manner, with what the first answer about so many tokens tells besides.
 
         Raises
         ------
         ServerError
-            If the answer is not about these tokens, one by one.
-        ModelError
-            If a number is NaN.
+            If token ids were sent, and the server read others besides.
         """
-        choice, n = self.read(answer, ids), len(ids)
+        read = choice.prompt_tokens
+        hidden = None if read is None else read - tokens
+        if hidden and not self.as_text:
+            raise self._odd(
+                f"says that it read {read} tokens (usage.prompt_tokens) where {tokens} were sent",
+                f"it puts tokens of its own before a prompt: {_NO_START}" if hidden > 0 else _CUT,
+            )
+        return replace(self, build=choice.build, hidden=hidden)
+
+    def fits(self, told: Sequence[str], ids: Sequence[int]) -> bool:
+        """Whether what a server tells begins with these tokens."""
+        return len(told) >= len(ids) and all(map(self.texts.is_token, told, ids))
+
+    def _echoed(self, choice: Choice, ids: Sequence[int]) -> Floats:
+        n = len(ids)
         if choice.tokens is None:
             raise self._odd("gives no log-probabilities with its answers", _WITHOUT_ECHO)
         told = choice.tokens[self.shown :]
@@ -161,38 +198,67 @@ class Manner:
                 f"gives no log-probability of token {values.index(None) + 2} of {n}",
                 _WITHOUT_ECHO,
             )
-        found = np.array(values, np.float64)
-        if np.isnan(found).any():
-            raise not_finite(self.model)
-        return found
+        return self._finite(np.array(values, np.float64))
 
-    def most_left(self, choice: Choice) -> float:
+    def _next(self, choice: Choice) -> Floats:
+        """The likeliest next tokens, and the bound for the others.
+
+        A token that is not told has at most what is left of the probability, and at most that
+        of the least likely one that is told. One that is told by a text which stands for
+        several tokens may be any of them.
+        """
+        if not choice.tokens or not choice.top or not choice.top[0]:
+            raise self._odd(
+                "does not tell the likeliest next tokens",
+                "use a server that gives log-probabilities of generated tokens (logprobs)",
+            )
+        self._finite(np.array(list(choice.top[0].values())))
+        told = self.next_log_probs(choice)
+        named: dict[int, float] = {}
+        unnamed = -math.inf
+        for said, value in told.items():
+            token = self.texts.number(said)
+            if token is None:
+                unnamed = max(unnamed, value)
+            else:
+                named[token] = value
+        left = 1.0 - math.fsum(map(math.exp, told.values()))
+        bound = max(min(math.log(max(left, 0.0) + _ROUNDING), _least_told(choice)), unnamed)
+        return np.array([min(bound, 0.0), *(number for pair in named.items() for number in pair)])
+
+    def _most_left(self, choice: Choice) -> float:
         """What the next tokens that an answer does not name may have together at the most."""
         if not choice.top or any(self.texts.number(said) is None for said in choice.top[0]):
             return math.inf  # a text that stands for several tokens hides all but one of them
         # Models may have more tokens than their tokenizers, but hardly twice as many.
-        return 2 * self.texts.tokenizer.size * math.exp(least_told(choice))
+        return 2 * self.texts.tokenizer.size * math.exp(_least_told(choice))
 
-    def told_of(self, choice: Choice, tokens: int) -> Manner:
-        """The manner, with what the first answer about so many tokens tells besides.
-
-        Raises
-        ------
-        ServerError
-            If token ids were sent, and the server read others besides.
-        """
-        read = choice.prompt_tokens
-        hidden = None if read is None else read - tokens
-        if hidden and not self.as_text:
-            raise self._odd(
-                f"says that it read {read} tokens (usage.prompt_tokens) where {tokens} were sent",
-                f"it puts tokens of its own before a prompt: {_NO_START}" if hidden > 0 else _CUT,
-            )
-        return replace(self, build=choice.build, hidden=hidden)
-
-    def fits(self, told: Sequence[str], ids: Sequence[int]) -> bool:
-        """Whether what a server tells begins with these tokens."""
-        return len(told) >= len(ids) and all(map(self.texts.is_token, told, ids))
+    def _finite(self, values: Floats) -> Floats:
+        if np.isnan(values).any():
+            raise not_finite(self.model)
+        return values
 
     def _odd(self, problem: str, cure: str) -> ServerError:
         return ServerError(problem, cure=cure, where=self.where)
+
+
+def log_probs_of(told: Floats, tokens: NDArray[np.int32]) -> tuple[Floats, NDArray[np.bool_]]:
+    """Log-probabilities of some next tokens, and which of them are more than bounds."""
+    order = np.argsort(told[1::2], kind="stable")
+    named, values = told[1::2][order], told[2::2][order]
+    if not len(named):
+        return np.full(len(tokens), told[0]), np.zeros(len(tokens), np.bool_)
+    at = np.minimum(np.searchsorted(named, tokens), len(named) - 1)
+    exact = named[at] == tokens
+    return np.where(exact, values[at], told[0]), exact
+
+
+def _least_told(choice: Choice) -> float:
+    """Log-probability that no next token exceeds which an answer does not name.
+
+    The token that was sampled does not count: servers tell it beside the likeliest ones, and it
+    need not be among them.
+    """
+    sampled = (choice.tokens or ("",))[0]
+    listed = [value for said, value in choice.top[0].items() if said != sampled]
+    return min(listed, default=0.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -15,74 +14,32 @@ from canary.models.language_model import (
     Expansion,
     FloatArray,
     IntArray,
-    Memory,
-    ModelFacts,
     Nodes,
     Rows,
     Walker,
 )
-from canary.models.served.next_tokens import log_probs_of, read_next
-from canary.models.served.request_format import Floats, Manner
+from canary.models.served.echoed import ServedModel
+from canary.models.served.request_format import log_probs_of
 from canary.models.served.verified_cache import Asking
-from canary.tokens.tokenizer import Tokenizer
 
 __all__ = ["LikeliestModel"]
 
-_FREE_BYTES = 2**30
 
-Row = tuple[int, ...]
-
-
-class LikeliestModel:
-    """Expands nodes, each with a request of its own for the tokens that may come next.
-
-    Parameters
-    ----------
-    manner : Manner
-    asking : Asking
-    facts : ModelFacts
-    top : int
-        How many of the likeliest are asked for.
-    """
-
-    def __init__(self, manner: Manner, asking: Asking, facts: ModelFacts, *, top: int) -> None:
-        self._manner, self._asking, self._top = manner, asking, top
-        self.facts = facts
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer that was named; without its special tokens where prompts are texts."""
-        return self._manner.texts.tokenizer
-
-    def expect(self, rows: int, *, at_most: int = 0) -> None:
-        """See `Asking.expect`."""
-        self._asking.expect(rows, at_most=at_most)
+class LikeliestModel(ServedModel):
+    """Expands nodes, each with a request of its own for the tokens that may come next."""
 
     def score(self, rows: Rows) -> FloatArray:
         """Refused: what is not among the likeliest has no log-probability, only a bound."""
         raise UnsupportedError(
-            f"the server of {self.facts.name!r} tells only the {self._top} likeliest next tokens, "
-            "so whole texts have no log-perplexity",
+            f"the server of {self.facts.name!r} tells only the {self._asking.top} likeliest next "
+            "tokens, so whole texts have no log-perplexity",
             cure="use canary exposure or extract, which give bounds, or a server that echoes "
             "prompts with log-probabilities (vLLM)",
         )
 
     def open(self, context: Context, *, memory_bytes: int) -> Walker:
         """A walker that asks for the next tokens at each node and holds nothing."""
-        return _Below(self, context)
-
-    def memory(self) -> Memory:
-        """Nothing is held here."""
-        return Memory(_FREE_BYTES, 1)
-
-    def next_tokens(self, rows: list[Row]) -> dict[Row, Floats]:
-        """What is told of the next token after each row."""
-        return self._asking.ask(
-            rows, self._request, lambda answer, ids: read_next(self._manner, answer, ids)
-        )
-
-    def _request(self, ids: Row) -> dict[str, Any]:
-        return self._manner.request(ids, echo=False, top=self._top)
+        return _Below(self._asking, context)
 
 
 class _Below:
@@ -90,8 +47,8 @@ class _Below:
 
     room = 0
 
-    def __init__(self, model: LikeliestModel, context: Context) -> None:
-        self._model = model
+    def __init__(self, asking: Asking, context: Context) -> None:
+        self._asking = asking
         self._context = tuple(np.asarray(context.ids).tolist())
         self.context_log_probs: FloatArray = np.zeros(len(self._context) - 1, np.float32)
 
@@ -108,7 +65,7 @@ class _Below:
             for path, first in zip(paths, priced, strict=True)
             for depth in range(first, len(path) + 1)
         ]
-        told = self._model.next_tokens(wanted)
+        told = self._asking.ask(wanted)
         path_log_probs, values, exact = np.zeros(n), [], []
         for node, (path, first) in enumerate(zip(paths, priced, strict=True)):
             sure = True
@@ -140,12 +97,7 @@ class _Below:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         return None
 
 

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Sequence
+from typing import Any
 
 from canary.errors import InputError, ServerError
 from canary.models.served.answer_store import Answers
 from canary.models.served.client import Client
 from canary.models.served.endpoint import Endpoint
+from canary.models.served.handshake import Agreed
 from canary.models.served.parallel import in_parallel
+from canary.models.served.request_format import Floats
 from canary.models.served.wire import PATH
 
-__all__ = ["Asking"]
+__all__ = ["Asking", "Row"]
 
 _BLOCK = 64
 
-Floats = NDArray[np.float64]
-Question = TypeVar("Question", bound=Hashable)
-
-
-class AskAgain(Protocol):
-    """Asks for a probe by its number; gives how far it is from what it was, in nats."""
-
-    def __call__(self, number: int, *, hurried: bool) -> float:
-        """`hurried`: neither wait long nor try again."""
-        ...
+Row = tuple[int, ...]
 
 
 class Asking:
@@ -43,22 +33,14 @@ class Asking:
     client : Client
     endpoint : Endpoint
     answers : Answers
-    probe : AskAgain
-    tolerance : float
-        How far it may be.
+    agreed : Agreed
     """
 
     def __init__(
-        self,
-        client: Client,
-        endpoint: Endpoint,
-        answers: Answers,
-        *,
-        probe: AskAgain,
-        tolerance: float,
+        self, client: Client, endpoint: Endpoint, answers: Answers, agreed: Agreed
     ) -> None:
         self._client, self._endpoint, self._answers = client, endpoint, answers
-        self._probe, self._tolerance = probe, tolerance
+        self._agreed, self._manner, self.top = agreed, agreed.manner, agreed.manner.top
         self._probed = 0
 
     def expect(self, rows: int, *, at_most: int = 0) -> None:
@@ -94,22 +76,8 @@ class Asking:
                 where=self._endpoint.base,
             )
 
-    def ask(
-        self,
-        questions: Sequence[Question],
-        request: Callable[[Question], dict[str, Any]],
-        read: Callable[[Any, Question], Floats],
-    ) -> dict[Question, Floats]:
-        """What is answered to each question.
-
-        Parameters
-        ----------
-        questions : sequence
-            The same one may stand in it several times.
-        request : callable
-            The body of the request for a question.
-        read : callable
-            The numbers of an answer to a question; raises where the answer is none.
+    def ask(self, rows: Sequence[Row]) -> dict[Row, Floats]:
+        """What is answered to each row; the same one may stand in it several times.
 
         Raises
         ------
@@ -117,47 +85,45 @@ class Asking:
             If the server fails, refuses, or is another than at the beginning. It says how many
             answers are kept: those that were vouched for until then.
         """
-        found: dict[Question, Floats] = {}
-        todo: list[tuple[Question, bytes, dict[str, Any]]] = []
-        for question in dict.fromkeys(questions):
-            body = request(question)
+        known: dict[Row, Floats] = {}
+        todo: list[tuple[Row, bytes, dict[str, Any]]] = []
+        for row in dict.fromkeys(rows):
+            body = self._manner.request(row)
             key = self._answers.key(body)
-            known = self._answers.get(key)
-            if known is None:
-                todo.append((question, key, body))
+            numbers = self._answers.get(key)
+            if numbers is None:
+                todo.append((row, key, body))
             else:
-                found[question] = known
+                known[row] = numbers
         for at in range(0, len(todo), _BLOCK):
-            found.update(self._block(todo[at : at + _BLOCK], read))
-        return found
+            self._ask_block(todo[at : at + _BLOCK], known)
+        return known
 
-    def _block(
-        self,
-        todo: Sequence[tuple[Question, bytes, dict[str, Any]]],
-        read: Callable[[Any, Question], Floats],
-    ) -> dict[Question, Floats]:
-        def one(item: tuple[Question, bytes, dict[str, Any]]) -> Floats:
-            question, _, body = item
-            return read(self._client.post(PATH, body), question)
+    def _ask_block(
+        self, todo: Sequence[tuple[Row, bytes, dict[str, Any]]], known: dict[Row, Floats]
+    ) -> None:
+        def post(item: tuple[Row, bytes, dict[str, Any]]) -> Floats:
+            return self._manner.numbers(self._client.post(PATH, item[2]), item[0])
 
-        got: list[tuple[bytes, Floats]] = []
-        found: dict[Question, Floats] = {}
+        answered: list[tuple[bytes, Floats]] = []
         failed: BaseException | None = None
         try:
-            for outcome in in_parallel(one, todo, at_once=self._endpoint.in_flight):
+            for outcome in in_parallel(post, todo, at_once=self._endpoint.in_flight):
                 if outcome.error is not None:
                     failed = failed or outcome.error
                     continue
-                question, key, _ = todo[outcome.place]
-                found[question] = outcome.value()
-                got.append((key, found[question]))
+                row, key, _ = todo[outcome.place]
+                known[row] = outcome.value()
+                answered.append((key, known[row]))
             if failed is not None:
                 raise failed
         except BaseException as error:
-            if got and self._same_still(hurried=True):
-                self._answers.add(got)
+            if answered and self._same_still(hurried=True):
+                self._answers.add(answered)
             if isinstance(error, ServerError):
-                error.cure += f": {self._kept()}"
+                kept = len(self._answers)
+                told = f"{kept:,} answers are kept and not asked for again"
+                error.cure += f": {told if kept else 'no answer is kept'}"
             raise
         if not self._same_still(hurried=False):
             raise ServerError(
@@ -166,18 +132,18 @@ class Asking:
                 "what the first one answered is kept",
                 where=self._endpoint.base,
             )
-        self._answers.add(got)
-        return found
-
-    def _kept(self) -> str:
-        kept = len(self._answers)
-        return f"{kept:,} answers are kept and not asked for again" if kept else "no answer is kept"
+        self._answers.add(answered)
 
     def _same_still(self, *, hurried: bool) -> bool:
+        """Whether a probe has its numbers still; `hurried` where something else is being raised."""
         self._probed += 1
+        probe = self._agreed.probes[self._probed % len(self._agreed.probes)]
+        request = self._manner.request(probe.ids)
         try:
-            return self._probe(self._probed, hurried=hurried) <= self._tolerance
+            answer = self._client.post(PATH, request, hurried=hurried, last=True, quote=True)
+            moved = self._manner.apart(self._manner.numbers(answer, probe.ids), probe.numbers)
         except Exception:
-            if hurried:  # something else is being raised
+            if hurried:
                 return False
             raise
+        return moved <= self._agreed.tolerance
