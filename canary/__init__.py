@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from canary.membership.metric import attack as attack
     from canary.models.doctor import doctor as doctor
     from canary.models.loading import load as load
-    from canary.reports.html import report as report
+    from canary.reports.pages import report as report
     from canary.reports.plotting import plot as plot
     from canary.scoring.texts import score as score
     from canary.signals.measuring import measure as measure
@@ -56,7 +56,7 @@ _HOMES = {
     "measure": "canary.signals.measuring",
     "plan": "canary.gate.planning",
     "plot": "canary.reports.plotting",
-    "report": "canary.reports.html",
+    "report": "canary.reports.pages",
     "score": "canary.scoring.texts",
     "strip": "canary.corpus.stripping",
     "verify": "canary.corpus.verification",

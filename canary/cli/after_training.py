@@ -31,7 +31,7 @@ from canary.cli.options import (
     lines_of,
 )
 from canary.cli.outputs import audit_in, check_name, check_outputs, factory_file, model_files
-from canary.cli.terminal_tables import show_audit, show_exposures, show_notes
+from canary.cli.terminal_tables import show_exposures, show_notes, show_report
 from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def audit(
     from canary.records.files import folder_made
     from canary.records.overwrite_guard import PAGES
     from canary.records.shards import discard_run, finished_pieces, publish
-    from canary.reports.html import report as write_report
+    from canary.reports.pages import report as write_report
 
     chosen = CanarySet.load(canaries)
     texts = lines_of(start_texts)
@@ -182,7 +182,7 @@ def audit(
         publish(parts, numbers, result.save, replaces=(KIND,))
         publish(parts, page, partial(write_report, result), replaces=PAGES)
         discard_run(parts)
-    show_audit(result)
+    show_report(result)
     say(f"The report is {page}; its numbers are in {numbers}")
     if as_json:
         emit(KIND, result.to_dict(), schema=SCHEMA)
@@ -289,7 +289,7 @@ def report(
     that was watched, it shows exposure against training steps.
     """
     from canary.records.overwrite_guard import PAGES
-    from canary.reports.html import report as write_report
+    from canary.reports.pages import report as write_report
 
     read = [*map(audit_in, audit_files), *(test_scores or [])]
     check_outputs([(out, PAGES)], inputs=read, force=force)
@@ -424,7 +424,7 @@ def demo(
     with folder_made(out), folder_made(out / "model"), Bars() as bars:
         check_outputs(written, inputs=[], force=force)
         result = run(out, inject=inject, seed=seed, stage=bars.stage, say=bars.say)
-    show_audit(result)
+    show_report(result)
     secrets = [out / "canaries.json", *([out / "corpus.jsonl"] if inject else [])]
     say(f"Secrets stand in clear in {' and '.join(map(str, secrets))}")
     if as_json:

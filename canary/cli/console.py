@@ -42,7 +42,7 @@ def say(text: str) -> None:
     tell(f"{clean(text)}\n")
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def show_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
     """A table for people; the first column is a name, the others are numbers."""
     from rich import box
     from rich.console import Console

@@ -103,7 +103,7 @@ def forgotten(
     from canary.records.document import dump_document
     from canary.records.files import folder_made
     from canary.records.overwrite_guard import PAGES
-    from canary.reports.forgetting_html import report_forgetting
+    from canary.reports.pages import report
 
     others = [*query_model, target, *calibration, *(retrained or [])]
     read = [*others, *(path for path in (unseen, query_data, calibration_data) if path)]
@@ -129,7 +129,7 @@ def forgotten(
             )
         body = found.to_dict()
         dump_document(numbers, KIND, SCHEMA, body, private=True)
-        report_forgetting(found, page, name=target.name)
+        report(found, page, name=target.name)
     for note in found.notes:
         say(f"{note}.")
     say(found.summary())

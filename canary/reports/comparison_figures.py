@@ -1,113 +1,102 @@
-"""The figures of a comparison: exposure by copies, and utility against exposure.
+"""The figures of several audits as numbers: exposure by copies, and utility against exposure.
 
-Audits stand in them by their short names only; labels came with the audits and belong into
-the text around.
+Audits are in them by their short names only; labels came with the audits and belong into the
+text around.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from canary.reports.canvas import WIDE, canvas, svg_element
-from canary.reports.comparison import Point, Strategy, exposures_of, front, median_of, points
-from canary.reports.figures import draw_limits, label_copies, places_of
-from canary.reports.palette import BAND, GRID, INK, MUTED, PAPER, SERIES
+from canary.errors import InputError
+from canary.reports.builders import PlotOptions, figure_of
+from canary.reports.comparison import (
+    Comparison,
+    Point,
+    Strategy,
+    exposures_of,
+    front,
+    has_curves,
+    median_of,
+    names_of,
+    points,
+)
+from canary.reports.document import Axis, Figure, Mark, Panel, mark
+from canary.reports.exposure_figures import (
+    DASHED,
+    SPARSE,
+    check_format,
+    copies_axis,
+    exposure_axis,
+    places_of,
+)
+from canary.reports.palette import BAND, INK, MUTED, PAPER, SERIES
 from canary.reports.sentences import UNLEARNED_95_BITS
-from canary.statistics.numbers import plural
+from canary.reports.wording import copies_cell
+from canary.statistics.numbers import bits, clean, count, plural
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = [
-    "PANELS",
-    "colour_of",
-    "copies_of",
-    "draw_exposures",
-    "draw_utility",
-    "exposures_on",
-    "injected_of",
-    "utility_on",
-]
-
-PANELS = 4
-"""Most numbers of copies that one drawing of utility shows."""
+__all__ = ["colour_of", "copies_of", "exposures_figure", "in_order", "utility_figure"]
 
 _MARKERS = "osD^vPX*"
+_LABEL_CHARACTERS = 48
 
 
-def draw_exposures(
-    group: Sequence[Strategy],
-    at: int,
-    *,
-    skew_normal: bool = False,
-    size: tuple[float, float] = WIDE,
-) -> str:
-    """Median exposure against number of copies, a line for each audit.
-
-    Parameters
-    ----------
-    group : sequence of Strategy
-        Audits that can be compared.
-    at : int
-        Position of the format in `Audit.formats`.
-    skew_normal : bool
-        Draw the estimates off the skew-normal curves instead.
-    size : (float, float)
-        Width and height in inches.
-
-    Returns
-    -------
-    str
-        One ``svg`` element, to stand in an HTML page.
-    """
-    with canvas(size) as figure:
-        exposures_on(figure.subplots(), group, at, skew_normal=skew_normal)
-        return svg_element(figure, f"exposures {group[0].place} {at} {skew_normal} {size}")
+@figure_of.register
+def comparison_figure(comparison: Comparison, options: PlotOptions) -> Figure:
+    """That of `canary.plot`, with what the short names stand for."""
+    group, at, skew_normal = comparison.strategies, options.format, options.skew_normal
+    check_format(group[0].audit, at)
+    if options.kind == "histogram":
+        raise InputError(
+            f"a histogram is of one audit, {len(group)} were given", cure="give one at a time"
+        )
+    if comparison.reasons:
+        raise InputError(
+            comparison.reasons[0].rstrip("."), cure="draw those together that can be compared"
+        )
+    if skew_normal and not has_curves(group, at):
+        raise InputError(
+            "not every audit has a skew-normal curve", cure="leave the skew-normal estimate away"
+        )
+    if options.kind == "utility":
+        copies = _copies_asked(group, at, options.copies)
+        figure = utility_figure(group, at, [copies], skew_normal=skew_normal)
+    else:
+        figure = exposures_figure(group, at, skew_normal=skew_normal)
+    key = [(colour_of(one), f"{one.name}: {_short(clean(one.label))}") for one in group]
+    return replace(figure, panels=[replace(figure.panels[0], legend="above", key=key)])
 
 
-def draw_utility(
-    group: Sequence[Strategy],
-    at: int,
-    repetitions: Sequence[int],
-    *,
-    skew_normal: bool = False,
-    size: tuple[float, float] = WIDE,
-) -> str:
-    """Test loss against median exposure with the Pareto front, a panel per number of copies.
-
-    Parameters besides `repetitions`, the numbers of copies, and the return value are those
-    of `draw_exposures`.
-    """
-    columns = len(repetitions) if size[0] >= WIDE[0] else min(len(repetitions), 2)
-    rows = math.ceil(len(repetitions) / columns)
-    with canvas(size) as figure:
-        panels = figure.subplots(rows, columns, squeeze=False)
-        found = [points(group, at, n, skew_normal=skew_normal) for n in repetitions]
-        frame = _frame([p for some in found for p in some], _space_bits(group, at))
-        for axes in panels.flat[len(repetitions) :]:
-            axes.set_visible(False)
-        for n, some, axes in zip(repetitions, found, panels.flat, strict=False):
-            _draw_utility(axes, some, frame)
-            axes.set_title(plural(n, "copy", "copies"), fontsize=10, color=INK)
-            axes.tick_params(labelleft=axes in panels[:, 0])
-        figure.supxlabel(_exposure_name(skew_normal=skew_normal), fontsize=10, color=INK)
-        figure.supylabel("test loss (nats per token)", fontsize=10, color=INK)
-        return svg_element(figure, f"utility {group[0].place} {at} {skew_normal} {size}")
+def _copies_asked(group: Sequence[Strategy], at: int, asked: int | None) -> int:
+    if any(one.test_loss_nats is None for one in group):
+        raise InputError(
+            "utility needs the test loss of each audit", cure="give one for each, in nats per token"
+        )
+    injected = [n for n in copies_of(group, at) if n]
+    if not injected:
+        raise InputError("the audits have no injected canary")
+    if asked is not None and asked not in injected:
+        raise InputError(
+            f"no canary has {asked} copies", cure=f"choose from {', '.join(map(count, injected))}"
+        )
+    return injected[-1] if asked is None else asked
 
 
-def exposures_on(
-    axes: Axes, group: Sequence[Strategy], at: int, *, skew_normal: bool = False
-) -> None:
-    """`draw_exposures` on axes."""
+def _short(label: str) -> str:
+    return label if len(label) <= _LABEL_CHARACTERS else f"{label[: _LABEL_CHARACTERS - 1]}…"
+
+
+def exposures_figure(group: Sequence[Strategy], at: int, *, skew_normal: bool = False) -> Figure:
+    """Median exposure against number of copies, a line for each of some alike audits."""
     copies = copies_of(group, at)
-    draw_limits(axes, _space_bits(group, at))
     places, widths = places_of(copies)
-    tops, ends = [axes.get_ylim()[1]], []
+    lines: list[Mark] = []
+    highest, ends, said = 0.0, [], []
     for number, one in enumerate(group):
         shift = 0.5 * ((number + 0.5) / len(group) - 0.5)
         x = [place + shift * width for place, width in zip(places, widths, strict=True)]
@@ -119,151 +108,137 @@ def exposures_on(
             for n in copies
         ]
         medians = [median_of(one, at, n, skew_normal=skew_normal) for n in copies]
-        _draw_line(axes, one, x, values, medians)
-        tops.append(1.06 * max(map(max, values)))
+        lines += _strategy_marks(one, x, values, medians)
+        highest = max(highest, 1.06 * max(map(max, values)))
         ends.append((x[-1], medians[-1][0]))
-    axes.set_ylim(top=max(tops))
-    label_copies(axes, copies, places)
-    there = group[0].audit.canaries_in_corpus
-    axes.set_xlabel(f"copies {'in the corpus' if there else 'planned, none put in'} (0: controls)")
-    axes.set_ylabel(_exposure_name(skew_normal=skew_normal))
+        told = [
+            f"{copies_cell(n)}: {'at least ' if bound else ''}{bits(value)}"
+            for n, (value, bound) in zip(copies, medians, strict=True)
+        ]
+        said.append(f"{one.name} {', '.join(dict.fromkeys((told[0], told[-1])))}")
+    name = f"median {'skew-normal ' if skew_normal else ''}exposure"
+    limits, y = exposure_axis(_space_bits(group, at), f"{name} (bits)", highest)
     right = places[-1] + max(0.5 * widths[-1], 0.1)
-    axes.set_xlim(places[0] - max(0.6 * widths[0], 0.2), right + 0.06 * (right - places[0] + 1))
-    low, high = axes.get_ylim()
-    heights = _apart([y for _, y in ends], 0.05 * (high - low))
+    left = places[0] - max(0.6 * widths[0], 0.2)
+    low, high = y.limits
+    assert low is not None
+    assert high is not None
+    heights = _kept_apart([height for _, height in ends], 0.05 * (high - low))
     for one, end, height in zip(group, ends, heights, strict=True):
-        colour = colour_of(one)
-        axes.annotate(
-            one.name,
-            end,
-            (right, height),
-            ha="left",
-            va="center",
-            fontsize=10,
-            fontweight="bold",
-            color=colour,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6},
-        )
+        line = {"arrowstyle": "-", "color": colour_of(one), "linewidth": 0.6}
+        lines.append(_letter(one, end, (right, height), "left", va="center", arrowprops=line))
+    there = group[0].audit.canaries_in_corpus
+    label = f"copies {'in the corpus' if there else 'planned, none put in'} (0: controls)"
+    beyond = right + 0.06 * (right - places[0] + 1)
+    return Figure(
+        f"exposures {group[0].place} {at} {skew_normal}",
+        f"{name.capitalize()} in bits against number of copies, a line for each audit. With the "
+        f"fewest and the most copies: {'; '.join(said)}.",
+        [
+            Panel(
+                limits + lines,
+                copies_axis(copies, places, label, limits=(left, beyond)),
+                y,
+                grid="y",
+            )
+        ],
+    )
 
 
-def utility_on(
-    axes: Axes,
-    group: Sequence[Strategy],
-    at: int,
-    repetitions: int,
-    *,
-    skew_normal: bool = False,
-) -> None:
-    """One panel of `draw_utility` on axes."""
-    found = points(group, at, repetitions, skew_normal=skew_normal)
-    _draw_utility(axes, found, _frame(found, _space_bits(group, at)))
-    name = _exposure_name(skew_normal=skew_normal)
-    axes.set_xlabel(f"{name}, {plural(repetitions, 'copy', 'copies')}")
-    axes.set_ylabel("test loss (nats per token)")
+def utility_figure(
+    group: Sequence[Strategy], at: int, copies: Sequence[int], *, skew_normal: bool = False
+) -> Figure:
+    """Test loss against median exposure with the Pareto front, a panel per number of copies."""
+    shown = {n: points(group, at, n, skew_normal=skew_normal) for n in copies}
+    everything = [p for some in shown.values() for p in some]
+    space_bits = _space_bits(group, at)
+    losses = [p.loss_nats for p in everything]
+    span = max(max(losses) - min(losses), 0.02)
+    right = max(space_bits * 1.09, space_bits + 0.6, 1.06 * max(p.median_bits for p in everything))
+    x = Axis(limits=(min(-0.4, -0.02 * space_bits), right))
+    y = Axis(limits=(min(losses) - 0.15 * span, max(losses) + 0.2 * span))
+    best = {n: front(some) for n, some in shown.items()}
+    on_front = "; ".join(
+        f"{plural(n, 'copy', 'copies')}: {names_of(in_order(some))}" for n, some in best.items()
+    )
+    return Figure(
+        f"utility {group[0].place} {at} {skew_normal}",
+        f"Test loss against median exposure. On the Pareto front: {on_front}.",
+        [
+            Panel(
+                _utility_marks(some, best[n], x, y, space_bits),
+                x,
+                y,
+                title=plural(n, "copy", "copies"),
+            )
+            for n, some in shown.items()
+        ],
+        narrow_columns=2,
+        x=f"median {'skew-normal ' if skew_normal else ''}exposure (bits)",
+        y="test loss (nats per token)",
+    )
 
 
-def _draw_line(
-    axes: Axes,
+def _strategy_marks(
     one: Strategy,
     x: Sequence[float],
     values: Sequence[Sequence[float]],
     medians: Sequence[tuple[float, bool]],
-) -> None:
+) -> list[Mark]:
     """One audit: medians at `x`, and uprights from the smallest to the largest value."""
-    colour, marker = colour_of(one), _MARKERS[one.place % len(_MARKERS)]
-    y = [value for value, _ in medians]
-    axes.vlines(x, list(map(min, values)), list(map(max, values)), color=colour, alpha=0.55)
-    axes.plot(x, y, color=colour, linewidth=1.6, marker=marker, markersize=5.5)
+    colour, y = colour_of(one), [value for value, _ in medians]
     bounds = [i for i, (_, bound) in enumerate(medians) if bound]
-    axes.scatter(
-        [x[i] for i in bounds],
-        [y[i] for i in bounds],
-        60,
-        marker="^",
-        facecolor=PAPER,
-        edgecolor=colour,
-        linewidth=1.4,
-        zorder=3,
-    )
+    line = {"color": colour, "linewidth": 1.6, "marker": _marker(one), "markersize": 5.5}
+    hollow = {"facecolor": PAPER, "edgecolor": colour, "linewidth": 1.4, "zorder": 3}
+    return [
+        mark("vlines", x, list(map(min, values)), list(map(max, values)), color=colour, alpha=0.55),
+        mark("plot", x, y, **line),
+        mark("scatter", [x[i] for i in bounds], [y[i] for i in bounds], 60, marker="^", **hollow),
+    ]
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """The ends of the axes that several panels share, and the largest exposure."""
-
-    x: tuple[float, float]
-    y: tuple[float, float]
-    space_bits: float
-
-
-def _frame(found: Sequence[Point], space_bits: float) -> _Frame:
-    losses = [p.loss_nats for p in found]
-    span = max(max(losses) - min(losses), 0.02)
-    right = max(space_bits * 1.09, space_bits + 0.6, 1.06 * max(p.median_bits for p in found))
-    return _Frame(
-        (min(-0.4, -0.02 * space_bits), right),
-        (min(losses) - 0.15 * span, max(losses) + 0.2 * span),
-        space_bits,
-    )
-
-
-def _draw_utility(axes: Axes, found: Sequence[Point], frame: _Frame) -> None:
-    axes.axvspan(0, UNLEARNED_95_BITS, color=BAND, linewidth=0)
-    axes.axvline(frame.space_bits, color=INK, linewidth=1.0, linestyle=(0, (5, 3)))
-    axes.set_xlim(frame.x)
-    axes.set_ylim(frame.y)
-    best = front(found)
-    _draw_front(axes, best, frame)
-    for point in found:
-        colour = colour_of(point.strategy)
+def _utility_marks(
+    shown: Sequence[Point], best: Sequence[Point], x: Axis, y: Axis, space_bits: float
+) -> list[Mark]:
+    right, top = x.limits[1], y.limits[1]
+    assert right is not None
+    marks = [
+        mark("axvspan", 0, UNLEARNED_95_BITS, color=BAND, linewidth=0),
+        mark("axvline", space_bits, color=INK, linewidth=1.0, linestyle=DASHED),
+    ]
+    # Stairs: what is above and to the right of them is beaten by one of the front.
+    if steps := [p for p in best if not p.bound]:
+        across = [steps[0].median_bits, *(p.median_bits for p in steps), right]
+        up = [top, *(p.loss_nats for p in steps), steps[-1].loss_nats]
+        marks.append(mark("step", across, up, where="post", color=MUTED, linewidth=1.6, zorder=1.5))
+    for point in shown:
+        one, colour = point.strategy, colour_of(point.strategy)
         place = (point.median_bits, point.loss_nats)
         if point.bound:
-            axes.plot(
-                [point.median_bits, frame.space_bits],
-                [point.loss_nats] * 2,
-                color=colour,
-                linewidth=1.0,
-                linestyle=(0, (1, 2.5)),
-            )
-        axes.scatter(
-            *place,
-            46,
-            marker=">" if point.bound else _MARKERS[point.strategy.place % len(_MARKERS)],
-            facecolor=colour if point in best else PAPER,
-            edgecolor=colour,
-            linewidth=1.4,
-            zorder=3,
+            ends = [point.median_bits, space_bits]
+            marks.append(mark("plot", ends, [point.loss_nats] * 2, color=colour, linewidth=1.0,
+                              linestyle=SPARSE))  # fmt: skip
+        face = colour if point in best else PAPER
+        marker = ">" if point.bound else _marker(one)
+        marks.append(mark("scatter", *place, 46, marker=marker, facecolor=face, edgecolor=colour,
+                          linewidth=1.4, zorder=3))  # fmt: skip
+        beyond = point.median_bits > 0.85 * right  # where the frame or the line is near
+        offset = (-5 if beyond else 5, 5)
+        marks.append(
+            _letter(one, place, offset, "right" if beyond else "left", textcoords="offset points")
         )
-        beyond = point.median_bits > 0.85 * frame.x[1]  # where the frame or the line is near
-        axes.annotate(
-            point.strategy.name,
-            place,
-            xytext=(-5 if beyond else 5, 5),
-            textcoords="offset points",
-            ha="right" if beyond else "left",
-            fontsize=10,
-            fontweight="bold",
-            color=colour,
-        )
-    axes.grid(color=GRID, linewidth=0.8)
+    return marks
 
 
-def _draw_front(axes: Axes, best: Sequence[Point], frame: _Frame) -> None:
-    """Stairs: what lies above and to the right of them is beaten by one of the front."""
-    steps = [p for p in best if not p.bound]
-    if not steps:
-        return
-    x = [steps[0].median_bits, *(p.median_bits for p in steps), frame.x[1]]
-    y = [frame.y[1], *(p.loss_nats for p in steps), steps[-1].loss_nats]
-    axes.step(x, y, where="post", color=MUTED, linewidth=1.6, zorder=1.5)
+def _letter(one: Strategy, at: Any, text_at: Any, side: str, **more: Any) -> Mark:
+    """The short name of an audit, in its colour."""
+    style = {"fontsize": 10, "fontweight": "bold", "color": colour_of(one), "ha": side}
+    return mark("annotate", one.name, at, text_at, **style, **more)
 
 
-def _space_bits(group: Sequence[Strategy], at: int) -> float:
-    return math.log2(group[0].audit.formats[at].space_size)
-
-
-def _exposure_name(*, skew_normal: bool) -> str:
-    return f"median {'skew-normal ' if skew_normal else ''}exposure (bits)"
+def in_order(some: Sequence[Point]) -> list[Strategy]:
+    """The audits of some points, as they were given."""
+    return sorted((point.strategy for point in some), key=lambda one: one.place)
 
 
 def copies_of(group: Sequence[Strategy], at: int) -> list[int]:
@@ -271,26 +246,25 @@ def copies_of(group: Sequence[Strategy], at: int) -> list[int]:
     return sorted({c.repetitions for c in group[0].audit.canaries if c.format == at})
 
 
-def injected_of(group: Sequence[Strategy], at: int) -> list[int]:
-    """At most `PANELS` numbers of copies, without controls, the least and the most among them."""
-    copies = [n for n in copies_of(group, at) if n]
-    if len(copies) <= PANELS:
-        return copies
-    return [copies[i] for i in np.linspace(0, len(copies) - 1, PANELS).round().astype(int)]
-
-
-def colour_of(strategy: Strategy) -> str:
+def colour_of(one: Strategy) -> str:
     """The colour that an audit has in every figure."""
-    return SERIES[strategy.place % len(SERIES)]
+    return SERIES[one.place % len(SERIES)]
 
 
-def _apart(heights: Sequence[float], gap: float) -> list[float]:
+def _marker(one: Strategy) -> str:
+    return _MARKERS[one.place % len(_MARKERS)]
+
+
+def _space_bits(group: Sequence[Strategy], at: int) -> float:
+    return math.log2(group[0].audit.formats[at].space_size)
+
+
+def _kept_apart(heights: Sequence[float], gap: float) -> list[float]:
     """Places near `heights`, in their order, at least `gap` from each other."""
     order = np.argsort(heights, kind="stable")
-    wanted = np.array(heights, float)[order]
     # Least squares with minimal gaps: merge neighbours that are too near into blocks.
     blocks: list[tuple[float, int]] = []
-    for value in wanted:
+    for value in np.array(heights, float)[order]:
         blocks.append((value, 1))
         while len(blocks) > 1:
             (low, m), (top, n) = blocks[-2:]

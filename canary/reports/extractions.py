@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from canary.reports.document import Block, Note, Table, prose
 from canary.statistics.numbers import bits_between, count, plural
 from canary.tokens.starts import start_flag
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from canary.audits.audit_result import Audit
     from canary.audits.extraction import Extraction
 
-__all__ = ["MODEL_ARGUMENTS", "extract_command", "extraction_sentence", "extraction_view"]
+__all__ = ["MODEL_ARGUMENTS", "extract_command", "extraction_blocks", "extraction_sentence"]
 
 MODEL_ARGUMENTS = "model_arguments"
 """The setting of an audit that says how the command line names its model, where it is known."""
@@ -87,26 +89,33 @@ def _how_surely(extraction: Extraction) -> str:
     )
 
 
-def extraction_view(audit: Audit, extraction: Extraction) -> dict[str, Any]:
+def extraction_blocks(audit: Audit, extraction: Extraction) -> Iterator[Block]:
     """What a report shows of an extraction."""
-    shown = extraction.candidates[:_MOST_ROWS]
-    return {
-        "masked": extraction.masked,
-        "sentence": extraction_sentence(audit, extraction),
-        "command": extract_command(audit, extraction),
-        "left_out": len(extraction.candidates) - len(shown),
-        "rows": [
-            {
-                "place": str(place),
-                "canary": c.canary or "none of the set",
-                "px": f"{c.px_bits:.2f}",
-                "exposure": bits_between(c.exposure_lower_bits, c.exposure_upper_bits),
-                "proven": "yes" if c.proven else "no",
-                "found_after": count(c.found_after),
-            }
-            for place, c in enumerate(shown, 1)
+    yield extraction_sentence(audit, extraction)
+    yield prose("`{command}`", command=extract_command(audit, extraction))
+    if not extraction.candidates:
+        return
+    yield Table(
+        "Candidates that were extracted",
+        (
+            *("Place", "Canary", "Log-perplexity\n(bits)", "Exposure\n(bits)", "Proven"),
+            "Found after\nqueries",
+        ),
+        [
+            (
+                str(place),
+                c.canary or "none of the set",
+                f"{c.px_bits:.2f}",
+                bits_between(c.exposure_lower_bits, c.exposure_upper_bits),
+                "yes" if c.proven else "no",
+                count(c.found_after),
+            )
+            for place, c in enumerate(extraction.candidates[:_MOST_ROWS], 1)
         ],
-    }
+    )
+    more = len(extraction.candidates) - _MOST_ROWS
+    if more > 0:
+        yield Note(f"{more} more are in the audit's numbers.")
 
 
 def _rest(extraction: Extraction) -> str:

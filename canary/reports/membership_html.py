@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from canary.records.files import atomic_write
 from canary.records.overwrite_guard import PAGES
-from canary.reports.canvas import NARROW, WIDE
-from canary.reports.membership_figures import draw_risks, draw_roc, risk_counts
-from canary.reports.pages import page, software
+from canary.reports.attack_figures import risk_counts, risks_figure, roc_figure
+from canary.reports.drawing import svg_of
+from canary.reports.old_pages import page
+from canary.reports.wording import software
 from canary.statistics.numbers import count, plural
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def render(found: ShadowSurvey) -> str:
     """The HTML of `report_membership`, as text."""
     from markupsafe import Markup
 
-    drawings = [("roc", draw_roc)] + ([("risk", draw_risks)] if found.risks else [])
+    drawings = [("roc", roc_figure)] + ([("risk", risks_figure)] if found.risks else [])
     told = found.told_apart()
     name = Path(found.target.source).name
     return page(
@@ -112,9 +113,9 @@ def render(found: ShadowSurvey) -> str:
         epsilon=epsilon_sentence(found),
         # The drawings hold our own numbers and words only.
         figures={
-            (kind, width): Markup(draw(found, size=inches))  # noqa: S704
+            (kind, width): Markup(svg_of(draw(found), wide=width == "wide"))  # noqa: S704
             for kind, draw in drawings
-            for width, inches in (("wide", WIDE), ("narrow", NARROW))
+            for width in ("wide", "narrow")
         },
         roc_words=roc_words(found),
         target_facts=_facts(found.target),

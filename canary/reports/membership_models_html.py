@@ -11,8 +11,8 @@ import numpy as np
 
 from canary.records.files import atomic_write
 from canary.records.overwrite_guard import PAGES
-from canary.reports.canvas import NARROW, WIDE
-from canary.reports.many_figures import draw_many
+from canary.reports.attack_figures import growth_figure, rocs_figure
+from canary.reports.drawing import svg_of
 from canary.reports.membership_html import (
     LABELS,
     in_lines,
@@ -22,8 +22,9 @@ from canary.reports.membership_html import (
     percent_of,
     up_to,
 )
-from canary.reports.pages import page, software
+from canary.reports.old_pages import page
 from canary.reports.palette import SERIES
+from canary.reports.wording import software
 from canary.statistics.numbers import count, plural
 
 if TYPE_CHECKING:
@@ -68,9 +69,11 @@ def render(found: ModelsSurvey) -> str:
 
     told = found.told_apart()
     curves, grown = _curves(found), _grown(found)
-    drawings: list[tuple[str, Any]] = [("roc", curves)] + ([("growth", grown)] if grown else [])
     alone = len(found.targets) == 1
     order = [one.name for one in curves]
+    drawings = {"roc": rocs_figure(curves)}
+    if grown:
+        drawings["growth"] = growth_figure(grown, order)
     return page(
         _TEMPLATE,
         heading=_heading(found),
@@ -87,9 +90,9 @@ def render(found: ModelsSurvey) -> str:
         rows=[model_cells(one) for one in found.attacked],
         # The drawings hold our own numbers and words only.
         figures={
-            (kind, width): Markup(draw_many(given, f"models {kind}", size=inches, order=order))  # noqa: S704
-            for kind, given in drawings
-            for width, inches in (("wide", WIDE), ("narrow", NARROW))
+            (kind, width): Markup(svg_of(figure, wide=width == "wide"))  # noqa: S704
+            for kind, figure in drawings.items()
+            for width in ("wide", "narrow")
         },
         roc_words=_roc_words(curves, alone=alone),
         grown=_grown_rows(grown) if grown else None,

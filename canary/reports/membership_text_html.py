@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from canary.membership.words import FOLDS
 from canary.records.files import atomic_write
 from canary.records.overwrite_guard import PAGES
-from canary.reports.canvas import NARROW, WIDE
-from canary.reports.membership_figures import draw_roc
+from canary.reports.attack_figures import roc_figure
+from canary.reports.drawing import svg_of
 from canary.reports.membership_html import (
     LABELS,
     attack_cells,
@@ -25,7 +25,8 @@ from canary.reports.membership_html import (
     surest_tiles,
     up_to,
 )
-from canary.reports.pages import page, software
+from canary.reports.old_pages import page
+from canary.reports.wording import software
 from canary.statistics.numbers import count, probability
 
 if TYPE_CHECKING:
@@ -102,8 +103,8 @@ def render(found: TextSurvey) -> str:
         ],
         # The drawings hold our own numbers and words only.
         figures={
-            ("roc", width): Markup(draw_roc(found, size=inches))  # noqa: S704
-            for width, inches in (("wide", WIDE), ("narrow", NARROW))
+            ("roc", width): Markup(svg_of(roc_figure(found), wide=width == "wide"))  # noqa: S704
+            for width in ("wide", "narrow")
         },
         roc_words=roc_words(found),
         text_facts=_text_facts(found),

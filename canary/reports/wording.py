@@ -1,17 +1,60 @@
-"""Facts of a model, settings of an audit and versions of software, in words."""
+"""Facts, settings, versions and groups of canaries as words and cells."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from canary.statistics.exposure_result import ENUMERATION, RANK
+from canary.audits.audit_result import largest_bits, median_bits, smallest_bits
+from canary.records.versions import versions
+from canary.statistics.exposure_result import ENUMERATION, RANK, Exposure
 from canary.statistics.numbers import count
 
-__all__ = ["facts_in_words", "settings_in_words", "software_in_words"]
+__all__ = [
+    "EXPOSURE_COLUMNS",
+    "bound_or_bits",
+    "copies_cell",
+    "exposure_cells",
+    "facts_in_words",
+    "percent",
+    "settings_in_words",
+    "software",
+]
+
+EXPOSURE_COLUMNS = ("Copies", "Canaries", "Median", "Smallest", "Largest")
+"""Of `exposure_cells`."""
 
 _Words = Callable[[Any], str]
+
+
+def exposure_cells(
+    repetitions: int, exposures: Sequence[Exposure], *, controls: str = "0 (controls)"
+) -> tuple[str, ...]:
+    """Of the canaries of one number of copies: that, their number, median, least and most."""
+    values = (measure(exposures) for measure in (median_bits, smallest_bits, largest_bits))
+    cells = (bound_or_bits(*value) for value in values)
+    return copies_cell(repetitions, controls), count(len(exposures)), *cells
+
+
+def bound_or_bits(bits: float, bound: bool) -> str:  # noqa: FBT001 - what median_bits returns
+    """Bits with two decimals, marked where they are only a lower bound."""
+    return f"{'≥ ' if bound else ''}{bits:z.2f}"
+
+
+def copies_cell(repetitions: int, controls: str = "0 (controls)") -> str:
+    """The number of copies; controls are called so."""
+    return count(repetitions) if repetitions else controls
+
+
+def percent(share: float) -> str:
+    """``95 %``, in one piece."""
+    return f"{100 * share:g}\N{NO-BREAK SPACE}%"
+
+
+def software() -> str:
+    """Names and versions of what the numbers were made with, in one line."""
+    return _software(versions())
 
 
 def facts_in_words(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -99,7 +142,7 @@ def _offers(value: Any) -> str:
     return ", ".join(words.get(str(one), str(one)) for one in value) or "none"
 
 
-def software_in_words(value: Any) -> str:
+def _software(value: Any) -> str:
     """Names and versions of what numbers were made with, in one line."""
     if not isinstance(value, Mapping):
         return _shown(value)
@@ -140,5 +183,5 @@ _SETTINGS: dict[str, tuple[str, _Words]] = {
     "steps": ("And at the steps", _shown),
     "share": ("Most of the training's time", _share),
     "stop_above_bits": ("Stops above, in bits", _or("never")),
-    "versions": ("Software", software_in_words),
+    "versions": ("Software", _software),
 }

@@ -11,7 +11,7 @@ from canary.audits import auditing
 from canary.audits.audit_result import Audit
 from canary.corpus.canaries import CanarySet
 from canary.errors import RecordError
-from canary.reports.html import report
+from canary.reports.pages import report
 from canary.reports.sentences import answer
 
 audit, exposure = (partial(call, draws=200) for call in (auditing.audit, auditing.exposure))

@@ -15,7 +15,7 @@ from command_line import files
 
 from canary.audits.audit_result import Audit, CanaryResult
 from canary.cli.console import Bars, emit, say, show_table
-from canary.cli.terminal_tables import show_audit, show_exposures
+from canary.cli.terminal_tables import show_exposures, show_report
 from canary.errors import OutputError
 from canary.statistics.exposures import exposure_by_draws
 
@@ -90,7 +90,7 @@ def test_interrupted_injection_exits_130_and_leaves_nothing(command, workplace, 
 
 
 def test_failed_report_keeps_the_audit(command, workplace, monkeypatch, model):
-    monkeypatch.setattr("canary.reports.html.report", raises(RuntimeError()))
+    monkeypatch.setattr("canary.reports.pages.report", raises(RuntimeError()))
     words = ("--canaries", "canaries.json", "--draws", "50", "--out", "a")
     assert command("audit", model, *words).code == 70
     monkeypatch.undo()
@@ -147,7 +147,7 @@ def test_tables_fit_a_narrow_terminal(capsys, monkeypatch):
     canaries = [CanaryResult(f"canary-{n}", 0, 4 * n, 100.0, None, drawn, None) for n in (10, 2000)]
     controls = [CanaryResult("control-10", 0, 0, 100.0, None, drawn, None)]
     show_exposures([*canaries, *controls])
-    show_audit(Audit((*canaries, *controls), (), None, None, {}, {}))
+    show_report(Audit((*canaries, *controls), (), None, None, {}, {}))
     lines = capsys.readouterr().err.splitlines()
     between = f"{drawn.lower_bits:.2f} to {drawn.upper_bits:.2f}"
     assert sum(between in line for line in lines) == 3

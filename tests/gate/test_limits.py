@@ -359,7 +359,7 @@ def test_canaries_that_were_left_out_on_purpose_are_not_judged(limit):
     "given", [[], [3], 7, None, True, math.nan, 1.5, object(), b"3", np.array(3), np.array([3])]
 )
 def test_no_audit(given, tmp_path):
-    from canary.reports.html import report
+    from canary.reports.pages import report
 
     with pytest.raises(InputError, match="expected an audit, the path"):
         check(given, max_exposure_bits=10)

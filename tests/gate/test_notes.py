@@ -8,12 +8,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from gate_audits import SET, exact
+from html_pages import render
 
 from canary.corpus.verification import Count, Verification
 from canary.gate.checks import check
-from canary.reports.comparison import compare
-from canary.reports.comparison_html import render_comparison
-from canary.reports.html import render
 from canary.reports.verdicts import explained, junit, markdown
 
 UNVERIFIED = "nothing here shows that the canaries were in the training data"
@@ -111,5 +109,5 @@ def test_every_face_of_a_verdict_shows_them(bits, policy):
 
 def test_reports_show_them():
     assert START in render(noted(START))
-    page = render_comparison(compare([noted(START), noted(START, bits=3.0)], labels=["x", "y"]))
+    page = render([noted(START), noted(START, bits=3.0)], labels=["x", "y"])
     assert f"A and B: {START}" in page

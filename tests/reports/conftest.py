@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from drawing import figures
+from html_pages import render
 
 from canary.audits.audit_result import Audit, CanaryResult, FormatResult
 from canary.audits.ranked import beside_importance
-from canary.reports.html import render
 from canary.statistics.exposure_result import RANK, RANK_AND_DRAWS
 from canary.statistics.exposures import (
     exposure_by_bounds,

@@ -14,12 +14,11 @@ from html_pages import (
     check_readable_aloud,
     check_self_contained,
     check_variables,
+    render,
 )
 
 from canary.errors import InputError
-from canary.reports.comparison import compare
-from canary.reports.comparison_html import render_comparison
-from canary.reports.html import report
+from canary.reports.pages import report
 
 CHECKS = [check_self_contained, check_ids, check_readable_aloud, check_variables]
 HOSTILE = '</title><script>x</script>\x1b[31m\u202e $\\frac{1}{0}$ "onload=1'
@@ -52,7 +51,7 @@ def made(audits):
             names, losses = CASES[case]
             given = [audits[name] for name in names]
             with figures(drawn=case in DRAWN):
-                known[case] = render_comparison(compare(given, test_losses=losses))
+                known[case] = render(given, test_losses=losses)
         return known[case]
 
     return page
@@ -69,9 +68,7 @@ def test_the_answer_golden(audits, made, plain):
     # Learned by heart at 16 copies against nothing learned, at a lower loss: both are worth it.
     text = Page(made("alike")).text("style")
     assert "None is beaten by another in both test loss and exposure of canaries." in text
-    worse = render_comparison(
-        compare([audits["enumerated"], audits["nothing learned"]], test_losses=[1.5, 1.25])
-    )
+    worse = render([audits["enumerated"], audits["nothing learned"]], test_losses=[1.5, 1.25])
     text = Page(worse).text("style", "title")
     assert text.startswith(
         "Comparison of 2 memorization audits Which training memorizes less Beaten by no other in "
@@ -82,9 +79,7 @@ def test_the_answer_golden(audits, made, plain):
 
 def test_who_is_on_the_front_golden(audits, plain):
     # The first is exposed more at every number of copies, and here its loss is higher, too.
-    html = render_comparison(
-        compare([audits["enumerated"], audits["nothing learned"]], test_losses=[1.5, 1.25])
-    )
+    html = render([audits["enumerated"], audits["nothing learned"]], test_losses=[1.5, 1.25])
     found = re.findall(r'<tr><th scope="row">([AB])</th>.*?<td>(yes|no)</td></tr>', html)
     assert found[-8:] == [("A", "no"), ("B", "yes")] * 4
     assert "On the Pareto front: 1 copy: B; 4 copies: B; 16 copies: B; 64 copies: B." in html
@@ -103,7 +98,7 @@ def test_without_losses_the_ends_are_told_golden(audits, made):
 
 def test_bounds_tell_nothing_apart(audits, plain):
     drawn = audits["draws"]
-    text = Page(render_comparison(compare([drawn, drawn]))).text("style")
+    text = Page(render([drawn, drawn])).text("style")
     assert "with 64 copies, at least 12.4 bits in all, and nothing tells them apart" in text
     assert "A hollow triangle is a lower bound" in text
 
@@ -123,7 +118,7 @@ def test_bounds_of_the_curve_are_marked_golden(audits, plain):
         )
         for c in audit.canaries
     ]
-    html = render_comparison(compare([replace(audit, canaries=tuple(lost)), audit]))
+    html = render([replace(audit, canaries=tuple(lost)), audit])
     rows = re.findall(r'<tr><th scope="row">A</th>(.*?)</tr>', html)[-5:]
     assert all(re.findall("<td>(.*?)</td>", row)[2:] == ["≥ 8.00"] * 3 for row in rows)
     assert "the curve has nothing as likely as those canaries" in Page(html).text("style")
@@ -138,14 +133,14 @@ def test_estimates_of_the_curve_stand_beside_bounds_only(audits, made):
     form = audits["draws"].formats[0]
     failed = replace(form, skew_normal=replace(form.skew_normal, ks_p_value=1e-9))
     other = replace(audits["draws"], formats=(failed,))
-    text = Page(render_comparison(compare([audits["draws"], other]))).text("style")
+    text = Page(render([audits["draws"], other])).text("style")
     assert "The curve of B failed its test: do not rely on it" in text
     bare = replace(
         audits["draws"],
         formats=(replace(form, skew_normal=None),),
         canaries=tuple(replace(c, skew_normal=None) for c in audits["draws"].canaries),
     )
-    text = Page(render_comparison(compare([audits["draws"], bare]))).text("style")
+    text = Page(render([audits["draws"], bare])).text("style")
     assert "Exposure by the skew-normal estimate" not in text
 
 
@@ -164,7 +159,7 @@ def test_what_cannot_be_compared_is_said_and_not_joined(made):
 
 def test_numbers_of_the_figures_golden(audits, plain):
     first, second = audits["enumerated"], audits["nothing learned"]
-    html = render_comparison(compare([first, second], test_losses=[1.25, 1.5]))
+    html = render([first, second], test_losses=[1.25, 1.5])
     medians = {
         (name, n): sorted(c.exposure.bits for c in audit.canaries if c.repetitions == n)
         for name, audit in (("A", first), ("B", second))
@@ -187,8 +182,8 @@ def test_numbers_of_the_figures_golden(audits, plain):
 
 def test_hostile_labels_are_only_text(audits):
     pair = [audits["enumerated"], audits["nothing learned"]]
-    html = render_comparison(compare(pair, labels=[HOSTILE, "plain"]))
-    plain = render_comparison(compare(pair, labels=["one", "plain"]))
+    html = render(pair, labels=[HOSTILE, "plain"])
+    plain = render(pair, labels=["one", "plain"])
     page = Page(html)
     assert '</title><script>x</script>[31m $\\frac{1}{0}$ "onload=1' in page.text("style")
     assert [tag for tag, _ in page.elements] == [tag for tag, _ in Page(plain).elements]
@@ -198,7 +193,7 @@ def test_hostile_labels_are_only_text(audits):
 def test_a_suspect_audit_is_named(audits, plain):
     audit = audits["enumerated"]
     suspect = replace(audit, controls_p=replace(audit.controls_p, p_value=1e-9))
-    text = Page(render_comparison(compare([audit, suspect]))).text("style")
+    text = Page(render([audit, suspect])).text("style")
     assert "Do not rely on B: its own report calls the audit suspect" in text
     assert "Do not rely on A" not in text
 
@@ -216,8 +211,8 @@ def test_one_audit_in_a_list_is_its_own_report(audits, pages, tmp_path):
 
 @pytest.mark.parametrize("options", [{"labels": ["a"]}, {"test_losses": [1.0]}])
 def test_nothing_to_compare_input(audits, tmp_path, options):
-    with pytest.raises(InputError, match="are for comparing, and there is one audit"):
+    with pytest.raises(InputError, match="are for comparing audits, and there is one"):
         report(audits["one canary"], tmp_path / "r.html", **options)
-    with pytest.raises(InputError, match="expected an audit, several"):
+    with pytest.raises(InputError, match="expected a result, or several audits"):
         report([], tmp_path / "r.html")
     assert list(tmp_path.iterdir()) == []

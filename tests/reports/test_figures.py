@@ -8,25 +8,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from canary.reports.canvas import NARROW, WIDE
-from canary.reports.figures import (
-    _coarser,
-    _draw_counts,
-    _draw_curve,
-    draw_exposure,
-    draw_histogram,
-)
+from canary.reports.drawing import svg_of
+from canary.reports.exposure_figures import _coarser, exposure_figure, histogram_figure
 from canary.statistics.histogram import Histogram
+
+
+def draw_exposure(audit, at, *, wide=True):
+    return svg_of(exposure_figure(audit, at), wide=wide)
+
+
+def draw_histogram(audit, at, *, wide=True):
+    return svg_of(histogram_figure(audit, at), wide=wide)
 
 
 def words(svg):
     return [node.text for node in ET.fromstring(svg).iter("text")]
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW])
+@pytest.mark.parametrize("wide", [True, False])
 @pytest.mark.parametrize("draw", [draw_exposure, draw_histogram])
-def test_one_element_that_scales(audits, draw, size):
-    svg = draw(audits["draws"], 0, size=size)
+def test_one_element_that_scales(audits, draw, wide):
+    svg = draw(audits["draws"], 0, wide=wide)
     root = ET.fromstring(svg)
     assert root.tag == "svg"
     # No width and height of its own: the page gives them.
@@ -44,14 +46,14 @@ def test_every_group_has_a_place_and_a_median_golden(audits):
     found = words(draw_exposure(audits["draws"], 0))
     assert {"0", "1", "4", "16", "64", "≥ 12.4"} <= set(found)
     assert found.count("≥ 12.4") == 2
-    narrow = words(draw_exposure(audits["draws"], 0, size=NARROW))
+    narrow = words(draw_exposure(audits["draws"], 0, wide=False))
     assert narrow.count("≥ 12.4") == 2
 
 
 def test_copies_that_were_only_planned_are_called_so(audits):
     planned = replace(audits["draws"], settings={"canaries_in_corpus": False})
-    for size in (WIDE, NARROW):
-        found = words(draw_exposure(planned, 0, size=size))
+    for wide in (True, False):
+        found = words(draw_exposure(planned, 0, wide=wide))
         assert any("copies planned, none put in" in w for w in found if w)
         assert not any("copies in the corpus" in w for w in found if w)
     assert "16 planned" in words(draw_histogram(planned, 0))
@@ -125,23 +127,19 @@ def test_coarser_bins_hold_the_same_candidates_oracle(start, bins):
 
 
 def test_the_curve_lies_over_the_histogram_oracle(audits):
-    """Drawn off the axes: the points of the dashed line are the density in candidates."""
-    from matplotlib.figure import Figure
-
+    """The points of the dashed line are the density in candidates."""
     audit = audits["draws"]
     priced = audit.formats[0]
-    axes = Figure().subplots()
-    unit = _draw_counts(axes, priced.histogram)
-    _draw_curve(axes, priced, unit)
-    (line,) = axes.get_lines()
-    x, y = line.get_data()
+    panel = histogram_figure(audit, 0).panels[0]
+    x, y = next(mark.data for mark in panel.marks if mark.call == "plot")
+    _, _, unit = _coarser(priced.histogram)
     curve = priced.skew_normal.curve
     half = unit / 2
     expected = priced.histogram.total * (curve.cumulative(x + half) - curve.cumulative(x - half))
     middle = expected > 50
     assert np.allclose(y[middle], expected[middle], rtol=0.02)
-    assert y.min() >= axes.get_ylim()[0]
-    assert y.max() <= axes.get_ylim()[1]
+    assert y.min() >= panel.y.limits[0]
+    assert y.max() <= panel.y.limits[1]
 
 
 def test_no_curve_degenerate(audits):

@@ -13,13 +13,15 @@ from html_pages import (
     check_readable_aloud,
     check_self_contained,
     check_variables,
+    render,
 )
 
 import canary
 from canary.audits.history import PASSED_AT_THE_END, History
 from canary.errors import InputError
-from canary.reports.history_figures import group_lines, history_on
-from canary.reports.history_html import render_history
+from canary.reports import drawing
+from canary.reports.drawing import draw_on
+from canary.reports.history_report import group_lines, history_figure
 
 CASES = {
     "plain": {},
@@ -40,7 +42,7 @@ DRAWN = [CASES[name] for name in ("two formats", "no loss", "partly", "nothing")
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
 def test_pages_stand_alone_and_can_be_read_aloud(options):
     with figures(drawn=options in DRAWN):
-        page = Page(render_history(make_history(**options)))
+        page = Page(render(make_history(**options)))
     check_self_contained(page)
     check_ids(page)
     check_readable_aloud(page)
@@ -48,7 +50,7 @@ def test_pages_stand_alone_and_can_be_read_aloud(options):
 
 
 def test_the_page_says_what_was_found_and_what_it_took(plain):
-    text = Page(render_history(make_history(stopped_at=60, broken=(2,)))).text("style")
+    text = Page(render(make_history(stopped_at=60, broken=(2,)))).text("style")
     assert "stopped at step 60 above 6 bits" in text
     assert (
         "At step 60, the canaries with 16 copies had a median exposure of at least 6.8 bits; "
@@ -75,30 +77,29 @@ def test_what_it_took_where_nothing_was_left_out(own, training, words, plain):
     history = replace(
         history, asked=len(history.moments), own_seconds=own, training_seconds=training
     )
-    text = Page(render_history(history)).text("style")
+    text = Page(render(history)).text("style")
     assert f"Time taken {words}" in text
     assert "5 times of 6 steps that were asked for" in text
     assert "the others" not in text
 
 
 def test_a_median_that_no_bound_hides_is_told_without_the_reach_of_the_draws(plain):
-    text = Page(render_history(make_history(moments=1))).text("style")
+    text = Page(render(make_history(moments=1))).text("style")
     assert "At step 10, the canaries with 16 copies had a median exposure of" in text
     assert "can show no more" not in text
 
 
 def test_every_name_of_the_narrow_figure_is_within_it():
-    from canary.reports.canvas import NARROW, canvas
-
     history = make_history()
     more = tuple(
         replace(c, repetitions=64 * (1 + at % 4)) if c.repetitions else c
         for at, c in enumerate(history.canaries)
     )
     for losses in (history.losses, ()):
-        with canvas(NARROW) as figure:
+        with drawing._canvas(drawing._NARROW) as figure:
             axes = figure.subplots()
-            history_on(axes, replace(history, canaries=more, losses=losses), 0)
+            made = history_figure(replace(history, canaries=more, losses=losses), 0)
+            draw_on(axes, made, wide=False)
             figure.draw_without_rendering()
             main = next((part for part in axes.child_axes if part.get_legend()), axes)
             box = main.get_legend().get_window_extent()
@@ -109,7 +110,7 @@ def test_every_name_of_the_narrow_figure_is_within_it():
 
 def test_numbers_of_the_table_are_those_of_the_lines(plain):
     history = make_history()
-    page = Page(render_history(history))
+    page = Page(render(history))
     assert "Step Epoch Loss controls 1 copy 16 copies" in page.text("style")
     line = group_lines(history, 0)[2]
     assert (line.copies, line.steps) == (16, (10, 20, 30, 40, 50, 60))
@@ -124,7 +125,7 @@ def test_numbers_of_the_table_are_those_of_the_lines(plain):
 
 
 def test_very_many_moments_give_a_short_table_with_the_last(plain):
-    page = Page(render_history(make_history(moments=500)))
+    page = Page(render(make_history(moments=500)))
     assert len(page.all("tr")) < 2 * 210
     assert "5,000 125.00" in page.text("style")
 
@@ -138,7 +139,7 @@ def test_untrusted_text_of_a_history_is_escaped():
         formats=tuple(replace(f, text=evil, masked=evil) for f in history.formats),
         settings={**history.settings, "context": evil, "every": evil},
     )
-    page = Page(render_history(history))
+    page = Page(render(history))
     check_self_contained(page)
     assert evil in page.text("style")
 
@@ -152,7 +153,7 @@ def test_the_same_history_gives_the_same_bytes(tmp_path):
 
 def test_report_and_plot_refuse_what_is_for_audits(tmp_path):
     history = make_history()
-    with pytest.raises(InputError, match="this is a history; leave them away"):
+    with pytest.raises(InputError, match="are for comparing audits"):
         canary.report(history, tmp_path / "r.html", labels=["a"])
     with pytest.raises(InputError, match="a history has one figure"):
         canary.plot(history, kind="histogram")
@@ -188,7 +189,7 @@ def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show(plai
     }
     made = make_history(stopped_at=60, stop_reason=f"{why} of 6", batches=batches)
     assert History.from_dict(made.to_dict()) == made
-    text = Page(render_history(made)).text("style")
+    text = Page(render(made)).text("style")
     assert f"stopped at step 60: {why} of 6." in text
     assert "Canaries were seen after <b>different</b> starts." in text
     assert "Candidates were priced after nothing. Of 5 canaries" in text
@@ -197,6 +198,6 @@ def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show(plai
 
 def test_the_page_says_that_the_limit_was_passed_when_nothing_could_be_stopped(plain):
     reason = f"{PASSED_AT_THE_END}, at step 60: nothing was stopped; canaries with 16 copies"
-    text = Page(render_history(make_history(stopped_at=60, stop_reason=reason))).text("style")
+    text = Page(render(make_history(stopped_at=60, stop_reason=reason))).text("style")
     assert f"T{reason[1:]}. At step 60, the canaries" in text
     assert "was stopped at step" not in text

@@ -16,13 +16,14 @@ from html_pages import (
     check_readable_aloud,
     check_self_contained,
     check_variables,
+    render,
 )
 
-import canary.reports.html
+import canary.reports.pages
 from canary.audits.audit_result import Audit
 from canary.corpus.canaries import generate
 from canary.errors import OutputError, RecordError
-from canary.reports.html import render, report
+from canary.reports.pages import report
 from canary.statistics.exposures import exposure_by_rank
 from canary.statistics.histogram import Histogram
 
@@ -425,7 +426,7 @@ def test_an_unwritable_path_is_said_and_leaves_nothing_input(audits, tmp_path):
 def test_the_old_report_stays_when_the_new_one_fails(audits, tmp_path, monkeypatch):
     path = tmp_path / "report.html"
     path.write_text("old")
-    monkeypatch.setattr(canary.reports.html, "render", lambda audit: 1 / 0)
+    monkeypatch.setattr(canary.reports.pages, "page_of", lambda made: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         report(audits["no canaries"], path)
     assert path.read_text() == "old"

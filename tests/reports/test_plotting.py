@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from canary import plot
 from canary.errors import InputError, OutputError, UnsupportedError
-from canary.reports.comparison_figures import _apart
+from canary.reports.comparison_figures import _kept_apart
 from canary.reports.plotting import plot_file
 
 HEADS = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
@@ -156,7 +156,7 @@ def test_the_readers_own_style_does_not_matter(pair, tmp_path):
         (["enumerated", "draws"], {}, "B cannot be compared with A: the format is"),
         (["enumerated"], {"format": 1}, "has format 2, counted from 1; the audit has 1 format"),
         (["no canaries"], {}, "no canary of the audit has format 1"),
-        ([], {}, "there is no audit"),
+        ([], {}, "expected a result, or several audits"),
     ],
 )
 def test_what_cannot_be_drawn_input(audits, axes, names, options, message):
@@ -201,15 +201,16 @@ def test_old_figure_stays_when_the_new_one_fails(pair, tmp_path):
     ],
 )
 def test_names_keep_apart_golden(heights, expected):
-    assert _apart(heights, 1.0) == pytest.approx(expected, abs=0.001)
+    assert _kept_apart(heights, 1.0) == pytest.approx(expected, abs=0.001)
 
 
 def test_a_backend_that_matplotlib_does_not_know_ends_no_figure():
     """``import matplotlib`` itself raises then."""
     code = (
-        "import os, canary.reports.canvas as c\n"
-        "with c.canvas((2, 2)) as figure:\n"
-        "    assert c.file_bytes(figure, 'svg').startswith(b'<?xml')\n"
+        "import os, canary.reports.drawing as d\n"
+        "from canary.reports.document import Figure, Panel\n"
+        "made = Figure('', '', [Panel([])])\n"
+        "assert d.file_of(made, 'svg').startswith(b'<?xml')\n"
         "assert os.environ['MPLBACKEND'] == 'nonsense'\n"
     )
     environment = {**os.environ, "MPLBACKEND": "nonsense"}

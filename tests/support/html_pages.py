@@ -7,7 +7,15 @@ import re
 from collections import Counter
 from html.parser import HTMLParser
 
+from canary.reports.builders import report_of
+from canary.reports.pages import page_of, shown
+
 VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+def render(result, **options):
+    """The HTML of `canary.report`, as text."""
+    return page_of(report_of(shown(result, **options)))
 
 
 class Page(HTMLParser):

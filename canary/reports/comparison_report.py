@@ -1,0 +1,330 @@
+"""The report of several audits side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from canary.reports.builders import report_of, section, sections_of
+from canary.reports.comparison import (
+    Comparison,
+    Point,
+    Strategy,
+    exposures_of,
+    front,
+    has_curves,
+    median_of,
+    names_of,
+    points,
+)
+from canary.reports.comparison_figures import (
+    copies_of,
+    exposures_figure,
+    in_order,
+    utility_figure,
+)
+from canary.reports.document import (
+    Block,
+    Bullets,
+    Facts,
+    Heading,
+    Report,
+    Section,
+    Span,
+    Table,
+    Text,
+    prose,
+)
+from canary.reports.palette import SERIES
+from canary.reports.sentences import UNLEARNED_95_BITS, answer
+from canary.reports.wording import (
+    EXPOSURE_COLUMNS,
+    bound_or_bits,
+    exposure_cells,
+    facts_in_words,
+    settings_in_words,
+)
+from canary.statistics.numbers import bits, count, plural, probability
+
+__all__ = ["comparison_report"]
+
+_PANELS = 4
+"""Most numbers of copies that one drawing of utility shows."""
+
+
+@report_of.register
+def comparison_report(comparison: Comparison) -> Report:
+    """What there is to say about several audits."""
+    comparable = [group for group in comparison.groups if len(group) > 1]
+    sentences: list[str] = []
+    for group in comparable:
+        said = _headline(group)
+        alone = len(comparison.groups) == 1
+        sentences.append(said[0].upper() + said[1:] if alone else f"{names_of(group)}: {said}")
+    number = count(len(comparison.strategies))
+    return Report(
+        title=f"Comparison of {number} memorization audits",
+        label="Which training memorizes less",
+        sentences=sentences or ["No two of these audits can be compared."],
+        notes=[*comparison.reasons, *comparison.notes, *_notes(comparison.strategies)],
+        sections=sections_of(comparison),
+    )
+
+
+def _notes(strategies: Sequence[Strategy]) -> Iterator[str]:
+    """Which audits are suspect, and what they note of their own numbers."""
+    for one in strategies:
+        if answer(one.audit).verdict == "suspect":
+            yield (
+                f"Do not rely on {one.name}: its own report calls the audit suspect, for what was "
+                "never in the corpus looks memorized as well."
+            )
+    for note in dict.fromkeys(note for one in strategies for note in one.audit.notes):
+        yield f"{names_of([one for one in strategies if note in one.audit.notes])}: {note}"
+
+
+def _headline(group: Sequence[Strategy]) -> str:
+    """What the reader wants to know first of audits that can be compared; first format."""
+    shown = _panels_of(group, 0)
+    if not shown:
+        return "there is no canary to compare them by."
+    where = " of the first format" if len(group[0].audit.formats) > 1 else ""
+    if any(one.test_loss_nats is None for one in group):
+        each = "; ".join(f"with {_copies(n)}, {_extremes(group, n)}" for n in shown)
+        return f"median exposure of canaries{where}: {each}."
+    best = {n: in_order(front(points(group, 0, n))) for n in shown}
+    if all(len(some) == len(group) for some in best.values()):
+        return f"none is beaten by another in both test loss and exposure of canaries{where}."
+    each = "; ".join(
+        f"with {_copies(n)}, {'all' if len(some) == len(group) else names_of(some)}"
+        for n, some in best.items()
+    )
+    return f"beaten by no other in both test loss and exposure of canaries{where}: {each}."
+
+
+def _extremes(group: Sequence[Strategy], copies: int) -> str:
+    """Where the median exposure is least and most, as far as bounds let it be known."""
+    medians = {one: median_of(one, 0, copies) for one in group}
+    values = [value for value, _ in medians.values()]
+    if (min(values), True) in medians.values():
+        return f"at least {bits(min(values))} bits in all, and nothing tells them apart"
+    least = [one for one in group if medians[one][0] == min(values)]
+    text = f"least in {names_of(least)} ({bits(min(values))} bits)"
+    if any(bound for _, bound in medians.values()):
+        return text
+    if min(values) == max(values):
+        return f"the same in all ({bits(min(values))} bits)"
+    most = [one for one in group if medians[one][0] == max(values)]
+    return f"{text} and most in {names_of(most)} ({bits(max(values))} bits)"
+
+
+@section(Comparison, "The audits")
+def audits(comparison: Comparison) -> Iterator[Block]:
+    """What each audit found, and how well its model does."""
+    yield (
+        "Each audit stands for one way of training. Utility is the loss on test text, in nats per "
+        "token: less is better. Exposure, in bits, says how far the model prefers the canaries to "
+        "other secrets of the same form: less is better, and 1 bit is usual for text that was not "
+        "learned."
+    )
+    rows: list[Sequence[Text]] = []
+    for one in comparison.strategies:
+        loss, combined = one.test_loss_nats, one.audit.injected_p
+        rows.append(
+            (
+                (Span(one.name, f"series-{one.place % len(SERIES)}"),),
+                one.label,
+                (Span(answer(one.audit).label, "strong"),),
+                "–" if loss is None else f"{loss:.4f}",
+                "–" if combined is None else probability(combined.p_value),
+            )
+        )
+    yield Table(
+        "The audits: letter, label, answer, test loss in nats per token, and p-value of the "
+        "injected canaries",
+        ("Audit", "Label", "Answer", "Test loss\n(nats per token)", "p-value\n(injected)"),
+        rows,
+        tones=[answer(s.audit).verdict.replace(" ", "-") for s in comparison.strategies],
+        style="words",
+        numbers=2,
+    )
+
+
+@section(Comparison, "")
+def groups(comparison: Comparison) -> Iterator[Section]:
+    """A section for each group of audits that can be compared."""
+    for number, group in enumerate(comparison.groups, 1):
+        heading = "Side by side"
+        if len(comparison.groups) > 1:
+            alone = "alone" if len(group) == 1 else "side by side"
+            heading = f"{names_of(group)}: {alone}"
+        yield Section(f"group-{number}", heading, [*_group_blocks(group)])
+
+
+def _group_blocks(group: Sequence[Strategy]) -> Iterator[Block]:
+    if len(group) == 1:
+        yield (
+            "No other audit can be compared with this one. What it found stands in its own report."
+        )
+    shown = [at for at in range(len(group[0].audit.formats)) if copies_of(group, at)]
+    for number, at in enumerate(shown, 1):
+        priced = group[0].audit.formats[at]
+        draws = "" if priced.draws is None else f", with {count(priced.draws)} uniform draws"
+        yield prose(
+            f"The format is `{{format}}`, with {count(priced.space_size)} possible secrets "
+            f"({bits(math.log2(priced.space_size))} bits). The method is {priced.method}{draws}.",
+            format=priced.masked,
+        )
+        if len(group) == 1:
+            continue
+        which = f", format {number}" if len(shown) > 1 else ""
+        yield from _measured_blocks(group, at, which, skew_normal=False)
+        if _bounds(group, at) and has_curves(group, at):
+            yield from _measured_blocks(group, at, which, skew_normal=True)
+    if len(group) > 1 and sum(one.test_loss_nats is not None for one in group) < 2:
+        yield "Utility is not compared here: that needs the test loss of each model."
+
+
+def _measured_blocks(
+    group: Sequence[Strategy], at: int, which: str, *, skew_normal: bool
+) -> Iterator[Block]:
+    """The figures of one format by exposure as it was counted, or as the curves estimate it."""
+    by = "by the skew-normal estimate" if skew_normal else "by number of copies"
+    yield Heading(f"Exposure {by}{which}")
+    if skew_normal:
+        fits = {one: one.audit.formats[at].skew_normal for one in group}
+        failed = [one for one, fit in fits.items() if fit and fit.rejected]
+        yield prose(
+            "Where draws give only bounds, the curve that is fitted to them gives a number: an "
+            "estimate and no proof, which may exceed the largest exposure that there is.",
+            failed
+            and f"The curve of {names_of(failed or group)} failed its test: do not rely on it.",
+        )
+    why = "the search ended before their ranks were known"
+    if skew_normal:
+        why = "the curve has nothing as likely as those canaries"
+    elif group[0].audit.formats[at].draws:
+        why = "too few draws were as likely as those canaries"
+    table = Table(
+        "Exposure by number of copies, in bits",
+        ("Audit", *EXPOSURE_COLUMNS),
+        [
+            (one.name, *exposure_cells(n, exposures_of(one, at, n, skew_normal=skew_normal)))
+            for one in group
+            for n in copies_of(group, at)
+        ],
+    )
+    caption = prose(
+        "A line for each audit through the median exposure of its canaries, with thin uprights "
+        "from the smallest to the largest; points stand side by side so that they can be told "
+        "apart. At 0 stand the controls. The shaded band holds 95\N{NO-BREAK SPACE}% of canaries "
+        f"that were not learned (below {bits(UNLEARNED_95_BITS)} bits), the dotted line in it is "
+        "their median, 1 bit, and the dashed line is the largest exposure that there is: found at "
+        "the first guess.",
+        _bounds(group, at, skew_normal=skew_normal)
+        and f"A hollow triangle is a lower bound: {why}, and their median lies anywhere above.",
+    )
+    yield replace(
+        exposures_figure(group, at, skew_normal=skew_normal), caption=caption, table=table
+    )
+    shown = _panels_of(group, at)
+    if shown and sum(one.test_loss_nats is not None for one in group) > 1:
+        estimate = f" {by}" if skew_normal else ""
+        yield Heading(f"Utility against exposure{estimate}{which}")
+        found = {n: points(group, at, n, skew_normal=skew_normal) for n in shown}
+        best = {n: front(some) for n, some in found.items()}
+        yield replace(
+            utility_figure(group, at, shown, skew_normal=skew_normal),
+            caption=prose(
+                "Lower is better, and so is further left. The solid line is the Pareto front: an "
+                "audit on it, filled, is beaten by no other in both test loss and exposure; what "
+                "lies above and to the right of the line is beaten by one of them. One panel for "
+                "each number of copies"
+                + (
+                    f" (of more, {_PANELS} are shown)."
+                    if len(shown) < sum(1 for n in copies_of(group, at) if n)
+                    else "."
+                ),
+                any(p.bound for some in found.values() for p in some)
+                and "A triangle that points right is a lower bound. Its exposure lies anywhere on "
+                "the dotted line, so it beats nothing by it; filled, it is beaten by nothing for "
+                "certain.",
+            ),
+            table=Table(
+                "Test loss and median exposure",
+                ("Audit", "Copies", "Test loss (nats per token)", "Exposure (bits)", "On front"),
+                [_utility_cells(p, n, best[n]) for n, some in found.items() for p in some],
+            ),
+        )
+
+
+def _utility_cells(point: Point, copies: int, best: Sequence[Point]) -> tuple[str, ...]:
+    return (
+        *(point.strategy.name, count(copies), f"{point.loss_nats:.4f}"),
+        *(bound_or_bits(point.median_bits, point.bound), "yes" if point in best else "no"),
+    )
+
+
+@section(Comparison, "How each was audited", specialist=True)
+def how(comparison: Comparison) -> Iterator[Block]:
+    """What is the same in the models and settings of all audits, and what is not."""
+    worded = [
+        facts_in_words(one.audit.model) | settings_in_words(one.audit.settings)
+        for one in comparison.strategies
+    ]
+    same = {
+        title: value
+        for title, value in worded[0].items()
+        if all(other.get(title) == value for other in worded)
+    }
+    if same:
+        yield Heading("The same in all")
+        yield Facts(same)
+    for one, facts in zip(comparison.strategies, worded, strict=True):
+        if own := {title: value for title, value in facts.items() if title not in same}:
+            yield Heading(f"{one.name}: {one.label}")
+            yield Facts(own)
+
+
+@section(Comparison, "What this does not say", specialist=True)
+def limits(_: Comparison) -> Iterator[Block]:
+    """What must not be read into the numbers."""
+    yield Bullets(
+        (
+            "Audits are compared only where format, space, method and the numbers of canaries are "
+            "the same. That the canaries themselves were the same, put into the same corpus, "
+            "cannot be seen from the audits.",
+            "A median of few canaries moves by luck, and so does training: another seed of either "
+            "gives another line. Two lines whose uprights overlap may belong to equally good "
+            "training. Train again with other seeds before choosing by a small difference.",
+            "Where exposure is near the largest that there is, audits look alike whatever the "
+            "difference between them. Compare them at fewer copies, or in a larger space.",
+            "Test losses compare only on the same text, cut into the same tokens.",
+            "No secret stands in this page. But whoever has one of the models can find the "
+            "secrets from the numbers of its audit: treat this page like the models.",
+        )
+    )
+
+
+def _panels_of(group: Sequence[Strategy], at: int) -> list[int]:
+    """Some numbers of copies, without controls, the least and the most among them."""
+    copies = [n for n in copies_of(group, at) if n]
+    if len(copies) <= _PANELS:
+        return copies
+    return [copies[i] for i in np.linspace(0, len(copies) - 1, _PANELS).round().astype(int)]
+
+
+def _bounds(group: Sequence[Strategy], at: int, *, skew_normal: bool = False) -> bool:
+    """Whether any median is only a lower bound."""
+    return any(
+        median_of(one, at, n, skew_normal=skew_normal)[1]
+        for one in group
+        for n in copies_of(group, at)
+    )
+
+
+def _copies(number: int) -> str:
+    return plural(number, "copy", "copies")

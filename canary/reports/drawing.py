@@ -1,0 +1,265 @@
+"""Figures from numbers to pixels: on the reader's axes, in a page, or as a file for print.
+
+Our own style, whatever the reader's is; the same figure gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from canary.reports.palette import GRID, INK, MUTED, PAPER, with_variables
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+    from canary.reports.document import Axis, Figure, Panel
+
+__all__ = ["draw_on", "file_of", "load_matplotlib", "svg_of"]
+
+_WIDE = (9.6, 4.5)  # inches for a desk; text keeps its size in points
+_NARROW = (4.4, 4.4)  # for a phone
+_PRINTED = (6.9, 4.2)  # the width of a printed page
+_PRINT_DPI = 300
+_STACK_GAP = 0.03
+_MANY_NAMES = 4
+_MOST_COLUMNS = 6
+
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+    "font.size": 10.0,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.edgecolor": MUTED,
+    "axes.facecolor": PAPER,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "xtick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.color": MUTED,
+    "ytick.labelcolor": INK,
+}
+# Metadata would put a date and addresses of vocabularies into the file.
+_NO_METADATA: dict[str, dict[str, Any]] = {
+    "svg": dict.fromkeys(("Creator", "Date", "Format", "Type")),
+    "pdf": dict.fromkeys(("Creator", "Producer", "CreationDate")),
+    "png": {"Software": None},
+}
+
+
+def svg_of(figure: Figure, *, wide: bool) -> str:
+    """A figure as one ``svg`` element for a page, whose variables give the colours.
+
+    It has ids of its own, so that many can share the page.
+    """
+    with _canvas(_WIDE if wide else _NARROW) as drawing:
+        _draw_all(drawing, figure, wide=wide)
+        return _element(drawing, f"{figure.name} {wide}")
+
+
+def file_of(figure: Figure, kind: str) -> bytes:
+    """A figure as the bytes of a ``svg``, ``png`` or ``pdf`` file, on white."""
+    with _canvas(_PRINTED) as drawing:
+        import matplotlib as mpl
+
+        draw_on(drawing.subplots(), figure)
+        with mpl.rc_context({"svg.fonttype": "path"}):  # a printer may lack our font
+            return _saved(drawing, kind, "canary", transparent=False)
+
+
+def draw_on(axes: Axes, figure: Figure, *, wide: bool = True) -> None:
+    """Draw a stack within the frame of `axes`, or the first panel of another figure on them."""
+    if figure.stack:
+        _draw_stack(axes, figure, wide=wide)
+        return
+    panel = figure.panels[0]
+    _draw(axes, panel, wide=wide, width=_inches(axes))
+    if figure.x:
+        axes.set_xlabel(f"{figure.x}, {panel.title}")
+        axes.set_ylabel(figure.y)
+        axes.set_title("")
+
+
+@contextmanager
+def _canvas(size: tuple[float, float]) -> Iterator[Drawing]:
+    """An empty drawing of `size` inches, with our style for as long as the block lasts."""
+    load_matplotlib()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as Drawing
+
+    # The reader's own matplotlibrc shall not change a report; pyplot is not involved.
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield Drawing(figsize=size, layout="constrained")
+
+
+def load_matplotlib() -> None:
+    """Import matplotlib, though ``MPLBACKEND`` may name a backend that it does not know.
+
+    No backend is needed to write a figure, and matplotlib itself cannot be imported then.
+    """
+    if "matplotlib" in sys.modules:
+        return
+    asked = os.environ.pop("MPLBACKEND", None)
+    try:
+        import matplotlib as mpl
+    finally:
+        if asked is not None:
+            os.environ["MPLBACKEND"] = asked
+    if asked is not None:
+        with suppress(ValueError):
+            mpl.rcParams["backend"] = asked
+
+
+def _draw_all(drawing: Drawing, figure: Figure, *, wide: bool) -> None:
+    if figure.stack:
+        draw_on(drawing.subplots(), figure, wide=wide)
+        return
+    number = len(figure.panels)
+    columns = number if wide else min(number, figure.narrow_columns)
+    panels = drawing.subplots(math.ceil(number / columns), columns, squeeze=False)
+    for axes in panels.flat[number:]:
+        axes.set_visible(False)
+    for axes, panel in zip(panels.flat, figure.panels, strict=False):
+        _draw(axes, panel, wide=wide, width=_inches(axes))
+        if figure.x:
+            axes.tick_params(labelleft=axes in panels[:, 0])
+    if figure.x:
+        drawing.supxlabel(figure.x, fontsize=10, color=INK)
+        drawing.supylabel(figure.y, fontsize=10, color=INK)
+
+
+def _draw_stack(axes: Axes, figure: Figure, *, wide: bool) -> None:
+    """Panels from top to bottom; the lowest has the x axis of all."""
+    axes.axis("off")
+    taken = sum(panel.height for panel in figure.panels) + _STACK_GAP * (len(figure.panels) - 1)
+    bottom, lowest = 0.0, None
+    for panel in reversed(figure.panels):
+        height = panel.height or 1.0 - taken
+        part = axes.inset_axes((0.0, bottom, 1.0, height), sharex=lowest)
+        _draw(part, panel, wide=wide, width=_inches(axes))
+        if lowest is not None:
+            part.tick_params(axis="x", length=0, labelbottom=False)
+            part.set_xlabel("")
+        lowest = lowest or part
+        bottom += height + _STACK_GAP
+
+
+def _draw(axes: Axes, panel: Panel, *, wide: bool, width: float) -> None:
+    sides = (("x", (not wide and panel.narrow_x) or panel.x), ("y", panel.y))
+    for name, axis in sides:
+        if axis.log:
+            axes.set(**{f"{name}scale": "log"})
+    for one in panel.marks:
+        if one.only in ("", "wide" if wide else "narrow"):
+            getattr(axes, one.call)(*one.data, **one.style)
+    for name, axis in sides:
+        _set_axis(axes, name, axis)
+    if panel.grid:
+        axes.grid(axis=panel.grid, color=GRID, linewidth=0.8)  # type: ignore[arg-type]
+    if panel.title:
+        axes.set_title(panel.title, fontsize=10, color=INK)
+    _set_legend(axes, panel, width)
+
+
+def _set_axis(axes: Axes, name: str, axis: Axis) -> None:
+    from matplotlib.ticker import MaxNLocator, NullLocator
+
+    ticks = axis.ticks
+    side: Any = axes.xaxis if name == "x" else axes.yaxis
+    axes.set(**{f"{name}label": axis.label})
+    if axis.few:
+        side.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
+    if axis.limits != (None, None):
+        axes.set(**{f"{name}lim": axis.limits})
+    if axis.log and ticks is None:
+        low, high = (math.log10(end) for end in side.get_view_interval())
+        powers = [10.0**k for k in range(math.ceil(low), math.floor(high) + 1)]
+        ticks = {power: f"{power:g}" for power in powers}
+    if ticks is not None:
+        limits = side.get_view_interval()
+        side.set_ticks(list(ticks), list(ticks.values()))
+        if axis.limits != (None, None):
+            axes.set(**{f"{name}lim": tuple(limits)})  # which ticks shall not widen
+    if axis.log:
+        side.set_minor_locator(NullLocator())
+    if not axis.ruled:
+        axes.tick_params(axis=name, length=0)  # type: ignore[arg-type]
+        if name == "y":
+            axes.tick_params(axis="y", labelsize=9)  # names, which take width
+
+
+def _set_legend(axes: Axes, panel: Panel, width: float) -> None:
+    from matplotlib.lines import Line2D
+
+    handles, names = axes.get_legend_handles_labels()
+    if panel.key:
+        handles = [Line2D([], [], color=colour, linewidth=2.0) for colour, _ in panel.key]
+        names = [name for _, name in panel.key]
+    if not panel.legend or not names:
+        return
+    place: dict[str, Any] = {"loc": panel.legend}
+    if panel.legend == "above" or (width <= _NARROW[0] and len(names) > _MANY_NAMES):
+        each = 0.43 + 0.07 * max(map(len, names))  # inches, with the line before a name
+        place = {
+            "loc": "lower left",
+            "bbox_to_anchor": (0.0, 1.01),
+            "ncols": max(1, min(len(names), _MOST_COLUMNS, int(width / each))),
+            "columnspacing": 1.2,
+            "handlelength": 1.6,
+            "borderaxespad": 0.0,
+        }
+    legend = axes.legend(handles, names, frameon=False, fontsize=9, **place)
+    for text in legend.get_texts():
+        text.set_parse_math(False)  # a label is text, whatever dollar signs are in it
+
+
+def _inches(axes: Axes) -> float:
+    return float(axes.get_window_extent().width / axes.figure.dpi)
+
+
+def _element(drawing: Drawing, name: str) -> str:
+    text = _saved(drawing, "svg", name, transparent=True).decode()
+    text = with_variables(text[text.index("<svg") :].strip())
+    # A page needs no namespaces, and what refers to nothing outside needs no address.
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href=", "href=")
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
+    prefix = "f" + hashlib.sha256(name.encode()).hexdigest()[:8]
+    text = re.sub(
+        r' id="([^"]*)"', lambda m: f' id="{prefix}-{m[1]}"' if m[1] in used else "", text
+    )
+    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    return re.sub(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1">', text, count=1)
+
+
+def _saved(drawing: Drawing, kind: str, name: str, *, transparent: bool) -> bytes:
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": name}), warnings.catch_warnings():
+        # A label may hold characters that our font lacks; a box stands for each.
+        warnings.filterwarnings("ignore", "Glyph ", UserWarning)
+        # Names of very many audits leave the axes no room: it is drawn as it is.
+        warnings.filterwarnings("ignore", "constrained_layout not applied", UserWarning)
+        drawing.savefig(
+            buffer,
+            format=kind,
+            metadata=_NO_METADATA[kind],
+            transparent=transparent,
+            dpi=_PRINT_DPI,
+        )
+    return buffer.getvalue()
