@@ -1,100 +1,104 @@
-"""What speaks against the files themselves, before any attack: labels, classes, copies, shadows."""
+"""What speaks against the files themselves: flags, losses, labels, classes, copies, shadows.
+
+A check looks at one model of a table and gives a note, or nothing; `CHECKS` lists them. Of files
+that are as they should be one table in 499 has a note.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.membership.flags import moved_flags, swapped_flags
-from canary.membership.loss_units import confidences, other_units
-from canary.membership.metric import AttackScores
 from canary.membership.sharing import row_marks
-from canary.signals.definitions import SIGNALS
 from canary.signals.signal_table import SignalTable
+from canary.statistics.distances import chance_distance, ks_distance
 from canary.statistics.numbers import plural
-from canary.statistics.roc import Roc
+from canary.statistics.roc import Estimate, Roc, roc
 from canary.statistics.shares import clopper_pearson, difference_interval
 
-__all__ = ["doubts", "doubts_of_attacks", "doubts_of_models", "doubts_of_pair"]
+__all__ = ["CHECKS", "SURE", "View", "doubts", "doubts_of_models", "doubts_of_pair"]
 
-_SURE = 0.999
-"""Confidence with which a note is given."""
+SURE = 0.999
+"""Confidence with which a note is given, for all models of a table together."""
 
-_CLASSES = 1e-6
-"""Chance that classes of members and nonmembers differ so much if both are drawn alike."""
-
-_COPIES = 0.005
-"""Share of samples that have a copy of the other kind, from which on it is said."""
+_RARE = 1e-6
+"""Chance, if files are as they should be, of what is noted without an interval."""
 
 _FLOAT32 = 2.0**-23
 """Between losses near 0 in float32, as the logarithm of a number near 1 has them."""
 
-_DISTINCT = 0.9
-"""Share of different rows below which equal outputs are no sign of equal samples: if those of
-both kinds are no more than chance makes of them."""
+_FACTOR, _BETTER, _CLOSE = 1.2, 3.0, 0.03
+"""Of losses in other units: the least factor that is looked at, how many times closer it has to
+bring the distributions, and the distance up to which those are alike."""
 
-_TIED = 0.5
-"""Share of samples with one loss from which on the outputs have lost what attacks look for."""
 
-_EACH = 10
-"""Samples for each class of the outputs from which on classes without any are said to lack."""
+@dataclass(frozen=True, eq=False)
+class View:
+    """One model of a table, as a check looks at it.
 
-_APART = 0.1
-"""Difference of accuracies from which on a shadow is another kind of model."""
+    Parameters
+    ----------
+    table : SignalTable
+    row : int
+    what : str
+        What the model is called in notes: target, shadow, model 3.
+    models : int
+        How many models are looked at, which share the chance of a note.
+    """
 
-_MEANS = 1e-4
-"""Chance of runs of equal losses as batches have, if losses were in random order."""
+    table: SignalTable
+    row: int
+    what: str
+    models: int = 1
 
-_ALIKE = 0.02
-"""Share of guesses of the rarer kind below which an attack calls nearly all samples alike."""
+    @property
+    def member(self) -> NDArray[np.bool_]:
+        """Whether it was trained on each sample."""
+        return np.asarray(self.table.member[self.row])
 
-_MIXED = 0.1
-"""The same share of the shadow, from which on the thresholds did not call all alike there."""
+    @property
+    def both(self) -> bool:
+        """Whether there are members and nonmembers."""
+        return bool(self.member.any() and not self.member.all())
 
-_FEWEST = 10
-"""Losses below which nothing is said of how few are different."""
+    @property
+    def right(self) -> NDArray[np.bool_] | None:
+        """Whether it classifies each sample rightly, if that is known."""
+        values = self.table.values.get("correctness")
+        return None if values is None else values[self.row].astype(np.bool_)
+
+    @property
+    def loss(self) -> NDArray[np.float64] | None:
+        """Of each sample, if there are losses."""
+        values = self.table.values.get("loss")
+        return None if values is None else values[self.row]
+
+    @cached_property
+    def _curve(self) -> Roc:
+        return roc(-self.table.signal("loss")[self.row], self.member)
+
+    def auc(self, confidence: float) -> Estimate:
+        """How often the loss of a member is lower than that of a nonmember."""
+        return self._curve.auc(confidence=1.0 - (1.0 - confidence) / self.models)
 
 
 def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
-    """What a reader has to know of how a table was put together.
+    """What a reader has to know of how the file of one model was put together.
 
     Parameters
     ----------
     table : SignalTable
         Of samples of both kinds, by a classifier; of texts nothing is said.
     what : str
-        What the table is called in the notes: target or shadow.
+        What the model is called in the notes: target or shadow.
     row : int
-        The model that is looked at.
-
-    Returns
-    -------
-    tuple of str
-
-    Notes
-    -----
-    Flags that may be swapped or moved (`canary.membership.flags`); losses that are means of
-    batches, or probabilities (`canary.membership.loss_units`), where the table has nothing else;
-    labels that name few of the classes; a model that is no better on its members than one that
-    names the most common class; classes that differ between members and nonmembers (chi-squared
-    at 1e-6);
-    and samples of equal outputs and label with both flags. A table that is as it should be has
-    none in 499 of 500.
     """
-    if table.of_texts:
-        return ()
-    member = table.member[row]
-    return (
-        *swapped_flags(table, what),
-        *moved_flags(table, what),
-        *(_means(table, what) or confidences(table, what) or _tied(table, what)),
-        *_few_classes(table, what),
-        *_guessing(table, what, row),
-        *_other_classes(table, what, member),
-        *_copies(table, what, row),
-    )
+    return _of_views([View(table, row, what)])
 
 
 def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
@@ -102,259 +106,290 @@ def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
 
     Thresholds of a shadow that does much better or worse on its nonmembers do not fit.
     """
-    notes = (*doubts(target, "target"), *doubts(shadow, "shadow"))
+    rows = range(shadow.models)
+    names = ["shadow"] if shadow.models == 1 else [f"shadow model {row}" for row in rows]
+    shadows = [View(shadow, row, names[row], shadow.models) for row in rows]
+    notes = (*doubts(target, "target"), *_of_views(shadows))
     tables = (target, shadow)
     if not all("correctness" in table.values for table in tables):
-        losses = [table.signal("loss")[~table.member] for table in tables]
-        return (*notes, *other_units(losses[0], losses[1], "target", "shadow"))
+        ours, theirs = (table.signal("loss")[~table.member] for table in tables)
+        units = _other_units(ours, theirs, "target", "shadow")
+        return notes if units is None else (*notes, units)
     right = [table.values["correctness"][~table.member] for table in tables]
     counts = [number for one in right for number in (int(one.sum()), len(one))]
-    low, high = difference_interval(*counts, confidence=_SURE)
-    ours, theirs = (float(one.mean()) for one in right)
-    if low <= 0.0 <= high or abs(ours - theirs) < _APART:
+    low, high = difference_interval(*counts, confidence=SURE)
+    shares = [float(one.mean()) for one in right]
+    if low <= 0.0 <= high or abs(shares[0] - shares[1]) < 0.1:
         return notes
     return (
         *notes,
-        f"The target is right on {100 * ours:.1f} % of its nonmembers and the shadow on "
-        f"{100 * theirs:.1f} % of its own: what is learned on so different a model may not fit, "
+        f"The target is right on {100 * shares[0]:.1f} % of its nonmembers and the shadow on "
+        f"{100 * shares[1]:.1f} % of its own: what is learned on so different a model may not fit, "
         "and the figures may be too low. Train the shadow as the target was, on as many samples "
         "of the same source",
     )
 
 
 def doubts_of_models(table: SignalTable, names: Sequence[str]) -> tuple[str, ...]:
-    """`doubts` of each model of one table; of several models with the same doubt, the first.
-
-    Copies are samples of which every model says the
-    same, and of which only one was a member of some model.
-    """
-    if table.of_texts:
-        return ()
-    what = "model" if table.models == 1 else "table of models"
-    notes = [
-        *swapped_flags(table, what),
-        *moved_flags(table, what),
-        *(_means(table, what) or confidences(table, what) or _tied(table, what)),
-        *_few_classes(table, what),
-        *_copies_in_all(table, what),
+    """`doubts` of each model of one table, and whether one has its losses in other units."""
+    views = [View(table, row, f"model {name}", table.models) for row, name in enumerate(names)]
+    notes = _of_views(views)
+    if table.of_texts or "correctness" in table.values:
+        return notes
+    losses = [table.signal("loss")[view.row, ~view.member] for view in views]
+    middle = sorted(range(len(views)), key=lambda row: np.median(losses[row]))[len(views) // 2]
+    units = [
+        _other_units(one, losses[middle], view.what, views[middle].what)
+        for one, view in zip(losses, views, strict=True)
     ]
-    called = [f"model {name}" for name in names]
-    rows = range(table.models)
-    losses = []
-    if "correctness" not in table.values:
-        losses = [table.signal("loss")[row, ~table.member[row]] for row in rows]
-    middle = sorted(rows, key=lambda row: np.median(losses[row]))[len(rows) // 2] if losses else 0
-    for found in (
-        [
-            other_units(one, losses[middle], called[row], called[middle])
-            for row, one in enumerate(losses)
-        ],
-        [_guessing(table, called[row], row) for row in rows],
-        [_other_classes(table, called[row], table.member[row]) for row in rows],
-    ):
-        said = [note for one in found for note in one]
-        if said:
-            also = f". That holds for {len(said)} of {plural(table.models, 'model')}"
-            notes.append(said[0] + also * (len(said) > 1))
-    return tuple(notes)
+    return (*notes, *_together(units))
 
 
-def doubts_of_attacks(
-    found: Sequence[tuple[AttackScores, Roc]], shadow: SignalTable
-) -> tuple[str, ...]:
-    """What a reader has to know of attacks whose thresholds do not fit the target.
-
-    Parameters
-    ----------
-    found : sequence of (AttackScores, Roc)
-        Of each attack on the target.
-    shadow : SignalTable
-
-    Returns
-    -------
-    tuple of str
-        A note if an attack calls nearly all samples of the target alike and those of the shadow
-        not, its AUC is surely off 50 %, and another threshold would reach twice as much.
-    """
-    sure = 1.0 - (1.0 - _SURE) / max(len(found), 1)
-    off = []
-    for attack, curve in found:
-        if attack.guess is None or attack.thresholds is None:
-            continue
-        share = float(attack.guess.mean())
-        rarer = min(share, 1.0 - share)
-        if rarer >= _ALIKE or not _MIXED <= _called(attack, shadow) <= 1.0 - _MIXED:
-            continue
-        auc = curve.auc(confidence=sure)
-        # So few of one kind cannot be farther from chance: TPR - FPR is at most their share of
-        # the samples by the share of the kind that is rarer.
-        kind = min(curve.members, curve.nonmembers) / (curve.members + curve.nonmembers)
-        reach = float(np.abs(curve.tpr - curve.fpr).max())
-        if not auc.lower <= 0.5 <= auc.upper and 2.0 * rarer / kind < reach:
-            off.append((attack.name, share, auc.value))
-    if not off:
+def _of_views(views: Sequence[View]) -> tuple[str, ...]:
+    if views[0].table.of_texts:
         return ()
-    name, share, value = max(off, key=lambda one: abs(one[2] - 0.5))
+    return tuple(note for check in CHECKS for note in _together([check(view) for view in views]))
+
+
+def _together(notes: Sequence[str | None]) -> tuple[str, ...]:
+    """Of several models with the same doubt the first, and how many they are."""
+    said = [note for note in notes if note]
+    also = f". That holds for {len(said)} of {plural(len(notes), 'model')}" * (len(said) > 1)
+    return (f"{said[0]}{also}",) if said else ()
+
+
+def _swapped_flags(view: View) -> str | None:
+    """Training makes no model worse on what it was trained on.
+
+    By the accuracy on both; where that does not decide, by the loss: not of a model that is no
+    better than one that names the most common class, where the surer model has the higher losses.
+    """
+    if not view.both:
+        return None
+    inside, right, loss = view.member, view.right, view.loss
+    confidence = 1.0 - (1.0 - SURE) / (view.models * 2)
+    low = high = 0.0
+    better, how = "better", ""
+    if right is not None:
+        ours, theirs = right[inside], right[~inside]
+        low, high = difference_interval(
+            int(ours.sum()), len(ours), int(theirs.sum()), len(theirs), confidence=confidence
+        )
+        how = (
+            f"right on {100 * ours.mean():.1f} % of members and {100 * theirs.mean():.1f} % of "
+            "nonmembers"
+        )
+    if low <= 0.0 <= high and loss is not None and (right is None or _learned(view)):
+        auc = view.auc(1.0 - (1.0 - SURE) / 2)
+        low, high, better = auc.lower - 0.5, auc.upper - 0.5, "surer"
+        how = (
+            f"a higher loss on members than on nonmembers in {100 * (1 - auc.value):.1f} % of pairs"
+            f"{', as confidences in place of losses have, too' * (right is None)}"
+        )
+    if high >= 0.0:
+        return None
     return (
-        f"The attack {name} calls {100 * share:.1f} % of the target's samples members, and its "
-        f"AUC is {100 * value:.1f} %: the thresholds of the shadow do not fit the target, and its "
-        "accuracy says nothing. Check that the outputs of both are in the same units: logits, "
-        "probabilities or losses, on the same scale",
+        f"The {view.what} is {better} on nonmembers than on members ({how}), and training makes no "
+        "model so: the flags member may be swapped. They are 1 for samples that the model was "
+        "trained on and 0 for others. If they are right, members and nonmembers are not from the "
+        "same source"
     )
 
 
-def _called(attack: AttackScores, table: SignalTable) -> float:
-    """Share of the samples of a table that the thresholds of an attack call members."""
-    assert attack.thresholds is not None
-    learned = attack.thresholds
-    at = learned[table.label.clip(max=len(learned) - 1)] if len(learned) > 1 else learned
-    sign = SIGNALS[attack.signal].sign
-    return float((sign * table.signal(attack.signal) >= sign * at).mean())
+def _learned(view: View) -> bool:
+    """Whether a model is surely better than one that names the most common class."""
+    assert view.right is not None
+    samples = view.table.samples
+    low = clopper_pearson(int(view.right.sum()), samples, (1.0 - SURE) / 2.0)[0]
+    return float(low) > float(np.unique(view.table.label, return_counts=True)[1].max()) / samples
 
 
-def _means(table: SignalTable, what: str) -> tuple[str, ...]:
-    """Losses that are one for all, or one for each run of neighbours."""
+def _moved_flags(view: View) -> str | None:
+    """Flags that are those of the samples some places before.
+
+    The ranks of the losses are correlated with the flags at every distance around the file
+    (Bonferroni). Only of flags in random order: in blocks or in turn they fit whatever depends on
+    the place in the file.
+    """
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    samples = view.table.samples
+    if view.loss is None or samples < 64:
+        return None
+    both = np.stack([view.member.astype(np.float64), rankdata(view.loss)])
+    both -= both.mean(axis=1, keepdims=True)
+    spread = np.sqrt((both * both).sum(axis=1))
+    if not spread.all():
+        return None
+    flags, ranks = np.fft.rfft(both / spread[:, None])
+    power = [np.abs(flags) ** 2, np.conj(flags) * ranks]
+    along, fit = np.fft.irfft(power, samples) * np.sqrt(samples)
+    level = float(ndtri(_RARE / (view.models * samples)))
+    if np.abs(along[1:]).max() >= 6.0 or not fit.min() < level < fit[0]:
+        return None
+    by = int(min(fit.argmin(), samples - fit.argmin()))
+    return (
+        f"The flags member of the {view.what} fit its losses if they are moved by "
+        f"{plural(by, 'sample')}, and as they are they do not: they are of other samples. Save "
+        "flags, labels and outputs of each sample together"
+    )
+
+
+def _odd_losses(view: View) -> str | None:
+    """Losses that are means of batches, or probabilities, or of which most are one number."""
     from scipy.special import gammaln
 
-    loss = table.values.get("loss")
-    if loss is None or "correctness" in table.values or table.samples < _FEWEST:
-        return ()
-    found = []
-    for row in loss:
-        counts = np.unique(row, return_counts=True)[1]
-        runs = 1 + int((row[1:] != row[:-1]).sum())
-        if runs > len(counts) or 2 * runs > table.samples:
-            continue
+    loss, samples = view.loss, view.table.samples
+    if loss is None or samples < 10:
+        return None
+    values, often = np.unique(loss, return_counts=True)
+    if view.right is None:
+        runs = 1 + int((loss[1:] != loss[:-1]).sum())
         # Of all orders of these losses, the share in which equal ones are neighbours.
-        chance = gammaln(runs + 1) + gammaln(counts + 1).sum() - gammaln(table.samples + 1)
-        if runs == 1 or chance < np.log(_MEANS / table.models):
-            found.append(runs)
-    if not found:
-        return ()
-    of = f" in {len(found)} of {table.models} models" * (table.models > 1)
-    losses = "the same loss" if found[0] == 1 else f"only {found[0]:,} different losses"
+        chance = gammaln(runs + 1) + gammaln(often + 1).sum() - gammaln(samples + 1)
+        level = np.log(1e-4 / view.models)
+        if runs == len(values) and 2 * runs <= samples and (runs == 1 or chance < level):
+            losses = "the same loss" if runs == 1 else f"only {runs:,} different losses"
+            return (
+                f"The {samples:,} samples of the {view.what} have {losses}, as means of batches "
+                "have: save one loss for each sample (reduction='none' in PyTorch). Attacks need "
+                "those"
+            )
+        # Of losses, most are near 0, and few near the largest.
+        if samples >= 50 and loss.max() <= 1.0 and (loss > 0.9).mean() >= 0.05:
+            return (
+                f"No loss of the {view.what} is above 1, and many are near 1: these are "
+                "probabilities and not losses. Save -log of the probability of each sample's "
+                "class, or logits"
+            )
+    if len(values) == 1 or 2 * often.max() < samples:
+        return None
     return (
-        f"The {table.samples:,} samples of the {what} have {losses}{of}, as means of batches "
-        "have: save one loss for each sample (reduction='none' in PyTorch). Attacks need those",
+        f"{100 * often.max() / samples:.1f} % of the samples of the {view.what} have the same "
+        "loss, as hard labels, rounded probabilities and probabilities of 1 have: that hides what "
+        "attacks look for. Save logits, with all digits"
     )
 
 
-def _few_classes(table: SignalTable, what: str) -> tuple[str, ...]:
+def _few_classes(view: View) -> str | None:
+    table = view.table
     named = len(np.unique(table.label))
-    if "correctness" not in table.values or 2 * named > table.classes or table.classes <= 2:
-        return ()
-    if table.samples < _EACH * table.classes:
-        return ()
+    if view.right is None or 2 * named > table.classes or table.classes <= 2:
+        return None
+    if table.samples < 10 * table.classes:
+        return None
     return (
-        f"The labels of the {what} name {named} of {table.classes} classes. Check that they are "
-        "the numbers of the classes and not an answer to another question, as right or wrong",
+        f"The labels of the {view.what} name {named} of {table.classes} classes. Check that they "
+        "are the numbers of the classes and not an answer to another question, as right or wrong"
     )
 
 
-def _guessing(table: SignalTable, what: str, row: int) -> tuple[str, ...]:
-    if "correctness" not in table.values:
-        return ()
-    member = table.member[row]
-    right = int(table.values["correctness"][row][member].sum())
-    members = int(member.sum())
-    if not members:
-        return ()
-    common = int(np.bincount(table.label[member]).max())
-    sure = float(clopper_pearson(right, members, (1.0 - _SURE) / 2.0)[0])
+def _guessing(view: View) -> str | None:
+    if view.right is None or not view.member.any():
+        return None
+    right, members = int(view.right[view.member].sum()), int(view.member.sum())
+    common = int(np.bincount(view.table.label[view.member]).max())
+    sure = float(clopper_pearson(right, members, (1.0 - SURE) / 2.0)[0])
     # Of few members, many that are right are no sign of a model that learned nothing.
     if sure > common / members or 2 * right > members + common:
-        return ()
+        return None
     return (
-        f"The {what} is right on {100 * right / members:.1f} % of its members, and naming the most "
-        f"common class would be on {100 * common / members:.1f} %: it learned nothing, or the "
+        f"The {view.what} is right on {100 * right / members:.1f} % of its members, and naming the "
+        f"most common class would be on {100 * common / members:.1f} %: it learned nothing, or the "
         "labels are of other samples, in another order, or numbered otherwise than the outputs. "
-        "Then attacks find nothing, whatever the model remembers",
+        "Then attacks find nothing, whatever the model remembers"
     )
 
 
-def _other_classes(table: SignalTable, what: str, member: NDArray[np.bool_]) -> tuple[str, ...]:
+def _other_classes(view: View) -> str | None:
     from scipy.special import chdtrc
 
-    classes = np.unique(table.label, return_inverse=True)[1]
-    inside = np.bincount(classes, member)
+    labels, classes = np.unique(view.table.label, return_inverse=True)
+    inside = np.bincount(classes, view.member)
     every = np.bincount(classes).astype(np.float64)
     share = inside.sum() / every.sum()
-    if len(every) < 2 or not 0.0 < share < 1.0:
-        return ()
+    if len(every) < 2 or not view.both or every.mean() * min(share, 1 - share) < 5.0:
+        return None
     excess = float(((inside - every * share) ** 2 / (every * share * (1.0 - share))).sum())
-    if chdtrc(len(every) - 1, excess) >= _CLASSES or every.mean() * min(share, 1 - share) < 5.0:
-        return ()
-    gap = inside / inside.sum() - (every - inside) / (every.sum() - inside.sum())
-    most = int(np.abs(gap).argmax())
-    shares = inside[most] / inside.sum(), (every - inside)[most] / (every.sum() - inside.sum())
+    if chdtrc(len(every) - 1, excess) >= _RARE:
+        return None
+    shares = np.stack([inside / inside.sum(), (every - inside) / (every - inside).sum()])
+    most = int(np.abs(shares[0] - shares[1]).argmax())
     return (
-        f"Members and nonmembers of the {what} are not of the same classes: class "
-        f"{np.unique(table.label)[most]} is {100 * shares[0]:.1f} % of members and "
-        f"{100 * shares[1]:.1f} % of nonmembers. Attacks may see that, and not who was trained on. "
-        "Draw both at random from one source",
+        f"Members and nonmembers of the {view.what} are not of the same classes: class "
+        f"{labels[most]} is {100 * shares[0, most]:.1f} % of members and "
+        f"{100 * shares[1, most]:.1f} % of nonmembers. Attacks may see that, and not who was "
+        "trained on. Draw both at random from one source"
     )
 
 
-def _copies(table: SignalTable, what: str, row: int) -> tuple[str, ...]:
+def _copies(view: View) -> str | None:
+    """Samples of equal outputs and label with both flags."""
     from scipy.special import bdtrc
 
-    marks = row_marks(table, row)
-    different, at = np.unique(marks, return_inverse=True)
+    samples = view.table.samples
+    different, which = np.unique(row_marks(view.table, view.row), return_inverse=True)
     # Of more than two of a kind it may be that probabilities are 0 and 1.
-    inside = np.bincount(at, table.member[row])[np.bincount(at) == 2]
-    both, share = int((inside == 1).sum()), float(table.member[row].mean())
-    chance = float(bdtrc(both - 1, len(inside), 2.0 * share * (1.0 - share))) if both else 1.0
-    copies = 2 * both
-    if "entropy" not in table.values:  # losses alone, and what follows from them
-        # In float32 the losses of samples that are sure lie that far apart, and meet by chance.
-        away = np.sort(table.signal("loss")[row])
-        near = np.maximum(away[10:] - away[:-10], 10 * _FLOAT32)
+    inside = np.bincount(which, view.member)[np.bincount(which) == 2]
+    both, share = int((inside == 1).sum()), float(view.member.mean())
+    if 2 * both < max(0.005 * samples, 3):
+        return None
+    if "entropy" not in view.table.values and view.loss is not None:
+        # In float32 the losses of samples that are sure are so far apart, and meet by chance.
+        ordered = np.sort(view.loss)
+        near = np.maximum(ordered[10:] - ordered[:-10], 10 * _FLOAT32)
         if both <= 2.0 * float((10 * _FLOAT32 / near).sum()):
-            return ()
-    if copies < max(_COPIES * table.samples, 3):
-        return ()
-    if len(different) < _DISTINCT * table.samples and chance > _CLASSES:
-        return ()
+            return None
+    # Where many outputs are equal, as hard labels are, chance makes as many of both kinds.
+    chance = float(bdtrc(both - 1, len(inside), 2.0 * share * (1.0 - share)))
+    if len(different) < 0.9 * samples and chance > _RARE:
+        return None
     return (
-        f"{plural(copies, 'sample')} of the {what} have the outputs and the label of a sample of "
-        "the other kind, as copies have: a copy of a member is no nonmember. Leave copies out; if "
-        "there are none, save more digits",
+        f"{plural(2 * both, 'sample')} of the {view.what} have the outputs and the label of a "
+        "sample of the other kind, as copies have: a copy of a member is no nonmember. Leave "
+        "copies out; if there are none, save more digits"
     )
 
 
-def _tied(table: SignalTable, what: str) -> tuple[str, ...]:
-    """Losses of which most are one number, as of hard labels."""
-    if "loss" not in table.values or table.samples < _FEWEST:
-        return ()
-    for loss in table.signal("loss"):
-        values, often = np.unique(loss, return_counts=True)
-        most = int(often.argmax())
-        if len(values) > 1 and often[most] >= _TIED * table.samples:
-            return (
-                f"{100 * often[most] / table.samples:.1f} % of the samples of the {what} have the "
-                f"same loss, as hard labels, rounded probabilities and probabilities of 1 have: "
-                "that hides what attacks look for. Save logits, with all digits",
-            )
-    return ()
+def _other_units(
+    ours: NDArray[np.float64], theirs: NDArray[np.float64], what: str, other: str
+) -> str | None:
+    """Losses of nonmembers that are those of another model times a constant.
 
-
-def _copies_in_all(table: SignalTable, what: str) -> tuple[str, ...]:
-    """As `_copies`, of samples that have the same outputs in every model."""
-    marks = np.stack([row_marks(table, row) for row in range(table.models)])
-    different, at = np.unique(marks, axis=1, return_inverse=True)
-    at = at.reshape(-1)
-    if different.shape[1] < _DISTINCT * table.samples:
-        return ()
-    every = np.bincount(at)
-    both = np.zeros(len(every), np.bool_)
-    for member in table.member:
-        inside = np.bincount(at, member, len(every))
-        both |= (inside > 0) & (inside < every)
-    copies = int(every[both].sum())
-    if copies < max(_COPIES * table.samples, 3):
-        return ()
+    The factor is that of the medians. It is said if it is 1.2 or more either way, the two
+    distributions differ without it (Kolmogorov and Smirnov, at one in a million), and with it they
+    are alike, and three times closer. A model that learned more or less has losses of another
+    shape, as a rule.
+    """
+    if not len(ours) or not len(theirs):
+        return None
+    medians = float(np.median(ours)), float(np.median(theirs))
+    if not all(0.0 < median < math.inf for median in medians):
+        return None
+    factor, sizes = medians[0] / medians[1], (len(ours), len(theirs))
+    before, after = ks_distance(ours, theirs), ks_distance(ours / factor, theirs)
+    if (
+        max(factor, 1.0 / factor) < _FACTOR
+        or before < chance_distance(*sizes, level=_RARE)
+        or after > min(before / _BETTER, max(_CLOSE, chance_distance(*sizes)))
+    ):
+        return None
     return (
-        f"{plural(copies, 'sample')} of the {what} have the outputs and the label of another "
-        "sample in every model, as copies have, and not the same models were trained on both: a "
-        "copy of a member is no nonmember. Leave copies out",
+        f"The losses of the {what} are {factor:.3g} times those of the {other}, and otherwise "
+        "alike, as in other units: bits are 1.44 and decimal logarithms 0.43 times nats, sums are "
+        "larger than means. What is learned on one does not fit the other. Save one loss in nats "
+        "for each sample; if they are that, train both models alike"
     )
+
+
+CHECKS: tuple[Callable[[View], str | None], ...] = (
+    _swapped_flags,
+    _moved_flags,
+    _odd_losses,
+    _few_classes,
+    _guessing,
+    _other_classes,
+    _copies,
+)
+"""What is looked at in each file."""

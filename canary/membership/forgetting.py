@@ -368,7 +368,7 @@ def forgotten(
     if query_data is not None and calibration_data is not None:
         _check_disjoint(query_data, calibration_data)
     losses = {name: answers.losses for name, answers in asked.items()}
-    alike = repeated_models(losses, may_be_one=_MAY_BE_ONE, nearly=False)
+    alike = repeated_models(losses, may_be_one=_MAY_BE_ONE)
     _check_different(asked, alike)
     n = asked["query"].samples
     if n < _FEWEST:

@@ -18,14 +18,13 @@ from canary.membership.aggregate import (
     rates,
     sample_auc,
 )
-from canary.membership.controls import odd_models, positive_control
 from canary.membership.diagnostics import Growth, growth
 from canary.membership.doubts import doubts_of_models
-from canary.membership.flags import upside_down
 from canary.membership.fleet_intervals import FEWEST, groups_of, over_fleets
 from canary.membership.many import ManyScores, attack_models
 from canary.membership.models_needed import chosen_attacks, left_out_safely
 from canary.membership.models_result import AttackedModels, ModelsSurvey
+from canary.membership.outcomes import odd_models, positive_control, upside_down
 from canary.membership.references import resolve
 from canary.membership.repeats import repeated_models
 from canary.membership.survey import rates_of

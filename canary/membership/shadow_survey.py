@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.membership.analysis import ClassRisks, possible_class_risks
 from canary.membership.association import check_shadow
-from canary.membership.controls import contrast
-from canary.membership.doubts import doubts_of_attacks, doubts_of_pair
+from canary.membership.doubts import doubts_of_pair
 from canary.membership.evaluation import Part, evaluate, evaluate_by
 from canary.membership.guessing import Guesses, leakage, precision_recall
 from canary.membership.metric import ATTACKS, NEURAL, applicable, attack
+from canary.membership.outcomes import contrast, unfit_thresholds
 from canary.membership.privacy import AttackEpsilon, attack_epsilon
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability
 from canary.membership.smoothing import chosen_risk_scores
@@ -241,7 +241,7 @@ def survey(
         attacked.append(Attacked(scores, evaluation, points))
         notes += scores.notes
         done(1)
-    doubts += doubts_of_attacks([(one.attack, one.evaluation.roc) for one in attacked], shadow)
+    doubts += unfit_thresholds([(one.attack, one.evaluation.roc) for one in attacked], shadow)
     epsilons = {}
     if coins:
         for one in attacked:

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
+from canary.membership.doubts import SURE
 from canary.membership.evaluation import Evaluation, evaluate
-from canary.membership.flags import SURE, upside_down
 from canary.membership.metric import TEXT_ATTACKS, attack
+from canary.membership.outcomes import upside_down
 from canary.membership.survey import Attacked, OneTargetSurvey, plain, rates_of
 from canary.membership.words import FOLDS, WordsAlone, words_alone
 from canary.scoring.batcher import Stage

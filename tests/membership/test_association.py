@@ -134,19 +134,3 @@ def test_models_of_one_table(models):
             outputs="losses",
         )
         assert canary.attack(table, "loss", target=1).blind is blind
-
-
-@pytest.mark.parametrize("samples_of", [4, 12, 2000, 40_000])
-def test_chance_of_common_members_oracle(samples_of):
-    """Against scipy's hypergeometric law, summed on both sides."""
-    from scipy.stats import hypergeom
-
-    from canary.membership.association import _fisher
-
-    members, drawn = samples_of // 2, samples_of // 3
-    law = hypergeom(samples_of, members, drawn)
-    for share in (0.01, 0.3, 0.5, 0.9):
-        hits = int(law.ppf(share))
-        exact = min(2 * min(law.cdf(hits), law.sf(hits - 1)), 1.0)
-        assert _fisher(hits, samples_of, members, drawn) == pytest.approx(exact, rel=0.15)
-    assert _fisher(0, samples_of, samples_of, drawn) == 1.0

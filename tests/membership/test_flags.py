@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from canary.membership.flags import swapped_flags, upside_down
+from canary.membership.doubts import doubts, doubts_of_models
+from canary.membership.outcomes import upside_down
 from canary.signals.signal_table import SignalTable
 from canary.statistics.roc import roc
 
@@ -16,6 +17,11 @@ def table(values, member, name="correctness"):
     member = np.atleast_2d(member)
     given = np.atleast_2d(np.asarray(values, float))
     return SignalTable({name: given}, member, np.zeros(member.shape[1], np.int64), 2)
+
+
+def swapped_flags(table, what, names=()):
+    notes = doubts_of_models(table, names) if names else doubts(table, what)
+    return tuple(note for note in notes if "may be swapped" in note)
 
 
 def rights(rng, inside, outside, samples=400):
@@ -39,8 +45,9 @@ def test_each_model_is_judged_by_itself():
     rows, flags = zip(*(rights(rng, 0.99, 0.7) for _ in range(3)), strict=True)
     member = np.array(flags)
     member[1] = ~member[1]
-    (note,) = swapped_flags(table(rows, member), "shadow")
-    assert note.startswith("The shadow has 1 of 3 models that are better on nonmembers")
+    (note,) = swapped_flags(table(rows, member), "", "abc")
+    assert note.startswith("The model b is better on nonmembers")
+    assert "That holds" not in note
 
 
 def test_models_that_do_alike_on_both_are_hardly_ever_noted():

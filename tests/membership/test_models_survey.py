@@ -123,7 +123,8 @@ def test_labels_of_other_samples_are_doubted_for_each_model():
 def test_swapped_flags_of_all_models_are_noted():
     logits, labels, member = learned(2)
     notes = surveyed(logits, labels, ~member)
-    assert any("has 8 of 8 models that are" in note for note in notes)
+    assert any("may be swapped. They" in note for note in notes)
+    assert any("That holds for 8 of 8 models" in note for note in notes)
     assert any("the flags of members and nonmembers may be swapped" in note for note in notes)
 
 
