@@ -1,25 +1,23 @@
 """What an adapter answered, looked at before it is used: its type, shape and numbers.
 
-An array of another shape would be taken for other tokens without a word, so each error names
-the method that gave it, the array, and the shape that was expected.
+An array of another shape would be taken for other tokens, so each error names the method
+that gave it, the array, and the shape that was expected.
 """
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import ModelError
+from canary.errors import ModelError, NotFiniteError
 from canary.models.language_model import (
     ROUNDING_NATS,
     Children,
     Context,
     Expansion,
     FloatArray,
-    IntArray,
     LanguageModel,
     Memory,
     Moments,
@@ -29,72 +27,65 @@ from canary.models.language_model import (
     TellsQueries,
     Walker,
 )
-from canary.models.noise import no_log_probs
 
 __all__ = [
     "checked_context",
     "checked_expansion",
     "checked_moments",
     "checked_scores",
+    "no_log_probs",
+    "not_finite",
+    "not_normalised",
     "under_watch",
 ]
 
-_CURE = "see canary.models.language_model for what a model gives: numpy arrays, in nats"
+_CURE = "give what canary.models.language_model says; canary.models.conformance checks it"
+_FLOATS = (np.float32, np.float64)
 
 
 def checked_scores(values: Any, rows: Rows, model: LanguageModel) -> FloatArray:
-    """What `LanguageModel.score` gave for `rows`, if it is one number for each scored token.
+    """What `LanguageModel.score` gave for `rows`: one number for each scored token.
 
     Raises
     ------
     ModelError
         If it is another type or shape, NaN, or above 0.
     """
-    place = f"{_name(model)}.score"
-    found = _floats(values, (int(rows.scored.sum()),), place, "log-probabilities", "scored token")
-    return _log_probs(found, place, model)
+    place = f"{type(model).__name__}.score"
+    _check_array(values, (int(rows.scored.sum()),), place, "log-probabilities", "scored token")
+    return _log_probs(values, place, model)
 
 
-def checked_moments(found: Any, rows: Rows, model: LanguageModel) -> Moments:
+def checked_moments(moments: Any, rows: Rows, model: LanguageModel) -> Moments:
     """The same for `TellsMoments.moments`."""
-    place, shape = f"{_name(model)}.moments", (int(rows.scored.sum()),)
+    place, shape = f"{type(model).__name__}.moments", (int(rows.scored.sum()),)
     for name in ("log_probs", "means", "deviations"):
-        _floats(getattr(found, name, None), shape, place, name, "scored token")
-    _log_probs(found.log_probs, place, model)
-    return Moments(found.log_probs, found.means, found.deviations)
+        _check_array(getattr(moments, name, None), shape, place, name, "scored token")
+    _log_probs(moments.log_probs, place, model)
+    return Moments(moments.log_probs, moments.means, moments.deviations)
 
 
 def checked_context(values: Any, context: Context, model: LanguageModel) -> FloatArray:
     """The same for `Walker.context_log_probs` below `context`."""
-    place, shape = f"{_name(model)}.open", (len(context.ids) - 1,)
-    each = "token of the context after its first"
-    found = _floats(values, shape, place, "context_log_probs", each)
-    return _log_probs(found, place, model)
+    place, each = f"{type(model).__name__}.open", "token of the context after its first"
+    _check_array(values, (len(context.ids) - 1,), place, "context_log_probs", each)
+    return _log_probs(values, place, model)
 
 
-def checked_expansion(found: Any, nodes: Nodes, tokens: Children, walker: object) -> Expansion:
+def checked_expansion(answer: Any, nodes: Nodes, tokens: Children, walker: object) -> Expansion:
     """The same for what `Walker.expand` gave for `nodes`; numbers are the batcher's to check."""
     place, n = f"{type(walker).__name__}.expand", len(nodes)
-    if not isinstance(found, Expansion):
+    if not isinstance(answer, Expansion):
         raise ModelError(
-            f"gave {_shown(found)}, an Expansion was expected", cure=_CURE, where=place
+            f"gave {_shown(answer)}, an Expansion was expected", cure=_CURE, where=place
         )
-    if tokens.offsets is None:
-        shape: tuple[int, ...] = (n, len(tokens.tokens))
-        each = "node and child"
-    else:
-        shape, each = (len(tokens.tokens),), "child"
-    _floats(found.path_log_probs, (n,), place, "path_log_probs", "node")
-    _floats(found.log_probs, shape, place, "log_probs", each)
-    handles = found.handles
-    if not isinstance(handles, np.ndarray) or handles.shape != (n,) or handles.dtype.kind != "i":
-        raise _misfit(handles, (n,), place, "handles", each="node", kind="int64")
-    exact = found.exact
-    if exact is not None and not (
-        isinstance(exact, np.ndarray) and exact.shape == shape and exact.dtype == np.bool_
-    ):
-        raise _misfit(exact, shape, place, "exact", each=each, kind="bool")
-    queries = found.queries
+    children, each = tokens.shape(n), "node and child" if tokens.offsets is None else "child"
+    _check_array(answer.path_log_probs, (n,), place, "path_log_probs", "node")
+    _check_array(answer.log_probs, children, place, "log_probs", each)
+    _check_array(answer.handles, (n,), place, "handles", "node", kind=np.signedinteger)
+    if answer.exact is not None:
+        _check_array(answer.exact, children, place, "exact", each, kind=np.bool_)
+    queries = answer.queries
     if isinstance(queries, bool) or not isinstance(queries, int | np.integer) or queries < 0:
         raise ModelError(
             f"gave {_shown(queries)} for queries, the number of tokens that were computed below "
@@ -102,24 +93,19 @@ def checked_expansion(found: Any, nodes: Nodes, tokens: Children, walker: object
             cure="count them as an int",
             where=place,
         )
-    return found
+    return answer
 
 
-def _floats(values: Any, shape: tuple[int, ...], place: str, what: str, each: str) -> FloatArray:
-    if (
-        not isinstance(values, np.ndarray)
-        or values.shape != shape
-        or values.dtype not in (np.float32, np.float64)
-    ):
-        raise _misfit(values, shape, place, what, each=each, kind="float32")
-    return values
-
-
-def _misfit(
-    values: Any, shape: tuple[int, ...], place: str, what: str, *, each: str, kind: str
-) -> ModelError:
-    return ModelError(
-        f"gave {_shown(values)} for {what}, a numpy array of {kind} and shape {shape} was "
+def _check_array(
+    values: Any, shape: tuple[int, ...], place: str, what: str, each: str, *, kind: Any = _FLOATS
+) -> None:
+    if isinstance(values, np.ndarray) and values.shape == shape:
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if any(np.issubdtype(values.dtype, allowed) for allowed in kinds):
+            return
+    expected = {np.signedinteger: "int64", np.bool_: "bool"}.get(kind, "float32")
+    raise ModelError(
+        f"gave {_shown(values)} for {what}, a numpy array of {expected} and shape {shape} was "
         f"expected, one number for each {each}",
         cure=_CURE,
         where=place,
@@ -146,41 +132,67 @@ def _log_probs(values: FloatArray, place: str, model: LanguageModel) -> FloatArr
     return values
 
 
-def _name(model: object) -> str:
-    return type(model).__name__
+def no_log_probs(name: str, values: NDArray[Any]) -> ModelError:
+    """The error for numbers of which some are no log-probabilities."""
+    highest = float(values.max(initial=-np.inf))  # NaN if one is
+    if not np.isfinite(highest):
+        return not_finite(name)
+    return ModelError(
+        f"the model {name!r} gives {highest:.3g} nats for a log-probability, which is above 0",
+        cure="have its adapter give log-probabilities (a log-softmax, in nats), not logits",
+    )
+
+
+def not_finite(name: str) -> NotFiniteError:
+    """The error for a model whose log-probabilities are NaN or infinite."""
+    return NotFiniteError(
+        f"the model {name!r} gives log-probabilities that are not finite numbers",
+        cure="check the checkpoint (did its training diverge?), or load it with dtype float32",
+    )
+
+
+def not_normalised(name: str, total: float) -> ModelError:
+    """The error for a model whose next tokens have a `total` probability above 1."""
+    return ModelError(
+        f"the model {name!r} gives next tokens that have a probability of {total:.6g} together, "
+        "which is more than 1",
+        cure="have its adapter normalise them: a log-softmax over the vocabulary, in float32",
+    )
 
 
 def under_watch(model: LanguageModel) -> LanguageModel:
     """The same model; what it answers is checked before it is given on."""
-    return _WatchedMoments(model) if isinstance(model, TellsMoments) else _Watched(model)
+    return _Watched(model)
 
 
 class _Watched:
     def __init__(self, model: Any) -> None:
         self._model = model
         self.tokenizer, self.facts = model.tokenizer, model.facts
+        if isinstance(model, TellsMoments):
+            self.moments = self._checked_moments
+
+    def _checked_moments(self, rows: Rows) -> Moments:
+        return checked_moments(self._model.moments(rows), rows, self._model)
 
     def score(self, rows: Rows) -> FloatArray:
         return checked_scores(self._model.score(rows), rows, self._model)
 
     def open(self, context: Context, *, memory_bytes: int) -> Walker:
         walker = self._model.open(context, memory_bytes=memory_bytes)
-        watched = _WatchedTelling if isinstance(walker, TellsQueries) else _WatchedWalker
-        return watched(walker, context, self._model)
+        return _WatchedWalker(walker, context, self._model)
 
     def memory(self) -> Memory:
         memory: Memory = self._model.memory()
         return memory
 
 
-class _WatchedMoments(_Watched):
-    def moments(self, rows: Rows) -> Moments:
-        return checked_moments(self._model.moments(rows), rows, self._model)
-
-
 class _WatchedWalker:
     def __init__(self, walker: Any, context: Context, model: LanguageModel) -> None:
         self._walker, self._context, self._model = walker, context, model
+        self.release = walker.release
+        if isinstance(walker, TellsQueries):
+            self.most_queries = walker.most_queries
 
     @property
     def context_log_probs(self) -> FloatArray:
@@ -191,30 +203,16 @@ class _WatchedWalker:
         return int(self._walker.room)
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
-        found = self._walker.expand(nodes, tokens, keep=keep)
-        found = checked_expansion(found, nodes, tokens, self._walker)
+        answer = self._walker.expand(nodes, tokens, keep=keep)
+        answer = checked_expansion(answer, nodes, tokens, self._walker)
         place = f"{type(self._walker).__name__}.expand"
-        _log_probs(found.log_probs, place, self._model)
-        _log_probs(found.path_log_probs, place, self._model)
-        return found
-
-    def release(self, handles: IntArray) -> None:
-        self._walker.release(handles)
+        _log_probs(answer.log_probs, place, self._model)
+        _log_probs(answer.path_log_probs, place, self._model)
+        return answer
 
     def __enter__(self) -> Self:
         self._walker.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._walker.__exit__(kind, error, trace)
-
-
-class _WatchedTelling(_WatchedWalker):
-    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = self._walker.most_queries(nodes, held, degrees)
-        return found
+    def __exit__(self, *error: object) -> None:
+        self._walker.__exit__(*error)

@@ -1,4 +1,4 @@
-"""A walker for models that can only score whole rows.
+"""Models that can only score whole rows.
 
 Every child of every node is a row of its own, so a node with k children costs k rows of
 its whole length. Nothing is held; handles are always -1. It is slow and right: the
@@ -7,11 +7,10 @@ fallback where states cannot be reused, and the oracle of faster walkers.
 
 from __future__ import annotations
 
-from types import TracebackType
+from abc import ABC, abstractmethod
 from typing import Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from canary.models.language_model import (
     Children,
@@ -19,11 +18,30 @@ from canary.models.language_model import (
     Expansion,
     FloatArray,
     IntArray,
+    Ints,
+    Memory,
+    ModelFacts,
     Nodes,
     Rows,
 )
+from canary.tokens.tokenizer import Tokenizer
 
-__all__ = ["RowWalker"]
+__all__ = ["HoldsNothing", "RowModel", "RowWalker"]
+
+
+class HoldsNothing:
+    """The part of a walker that has to do with held states, for one that holds none."""
+
+    room = 0
+
+    def release(self, handles: IntArray) -> None:
+        """Nothing is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
 
 
 class Scorer(Protocol):
@@ -34,7 +52,7 @@ class Scorer(Protocol):
         ...
 
 
-class RowWalker:
+class RowWalker(HoldsNothing):
     """Expands nodes below a context by scoring one row per child.
 
     Parameters
@@ -43,8 +61,6 @@ class RowWalker:
     context : Context
     """
 
-    room = 0
-
     def __init__(self, model: Scorer, context: Context) -> None:
         self._model = model
         self._context = np.asarray(context.ids, np.int32)
@@ -52,54 +68,57 @@ class RowWalker:
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
         """See `canary.models.language_model.Walker.expand`; `keep` has no effect."""
-        n = len(nodes)
-        counts = (
-            np.full(n, len(tokens.tokens))
-            if tokens.offsets is None
-            else np.diff(np.asarray(tokens.offsets, np.int64))
-        )
-        children = np.tile(tokens.tokens, n) if tokens.offsets is None else tokens.tokens
+        n, above = len(nodes), len(self._context)
+        lengths = np.asarray(nodes.lengths, np.int64)
+        counts = tokens.counts(n)
         # A node without children still has its path priced: one row without a child.
-        rows_per_node = np.maximum(counts, 1)
-        owner = np.repeat(np.arange(n), rows_per_node)
-        childless = np.repeat(counts == 0, rows_per_node)
-        below = iter(children.tolist())
-        prefix = self._context.tolist()
-        paths = [path[:k].tolist() for path, k in zip(nodes.paths, nodes.lengths, strict=True)]
-        rows = [
-            prefix + paths[node] + ([] if bare else [next(below)])
-            for node, bare in zip(owner, childless, strict=True)
-        ]
-        starts = len(prefix) + np.asarray(nodes.priced, np.int64)
-        scored = self._model.score(Rows.of(rows, starts[owner].tolist()))
-        unpriced = np.asarray(nodes.lengths - nodes.priced, np.int64)[owner]
-        ends = np.cumsum(unpriced + ~childless)
+        owner = np.repeat(np.arange(n), np.maximum(counts, 1))
+        has_child = counts[owner] > 0
+        child = np.zeros(len(owner), np.int32)
+        child[has_child] = np.tile(tokens.tokens, n if tokens.offsets is None else 1)
+        # Context, path and child of every row, cut to its length.
+        table = np.concatenate(
+            [np.tile(self._context, (len(owner), 1)), nodes.paths[owner], child[:, None]], axis=1
+        )
+        ends = above + lengths[owner]
+        table[np.arange(len(owner)), ends] = child
+        widths = ends + has_child
+        ids = table[np.arange(table.shape[1]) < widths[:, None]].astype(np.int32)
+        rows = Rows(ids, np.append(0, np.cumsum(widths)), above + nodes.priced[owner])
+        scored, after = self._model.score(rows), np.cumsum(rows.scored)
         path = np.zeros(n)
-        first = np.flatnonzero(np.diff(owner, prepend=-1))
-        for node, row in enumerate(first):
-            begin = ends[row] - unpriced[row] - (not childless[row])
-            path[node] = scored[begin : begin + unpriced[row]].sum(dtype=np.float64)
-        log_probs: NDArray[np.float32] = scored[ends[~childless] - 1]
-        if tokens.offsets is None:
-            log_probs = log_probs.reshape(n, len(tokens.tokens))
-        below_context = sum(len(row) - len(prefix) for row in rows)
-        return Expansion(path, log_probs, np.full(n, -1, np.int64), below_context)
+        for node, row in enumerate(np.flatnonzero(np.diff(owner, prepend=-1))):
+            end = after[row] - has_child[row]
+            unpriced = lengths[node] - nodes.priced[node]
+            path[node] = scored[end - unpriced : end].sum(dtype=np.float64)
+        log_probs = scored[after[has_child] - 1].reshape(tokens.shape(n))
+        queries = int((widths - above).sum())
+        return Expansion(path, log_probs, np.full(n, -1, np.int64), queries)
 
-    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> NDArray[np.int64]:
-        """See `canary.models.language_model.TellsQueries`: each child is a row of its own."""
-        queries: NDArray[np.int64] = np.maximum(degrees, 1) * (np.asarray(nodes.lengths) + 1)
+    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> Ints:
+        """See `canary.models.language_model.TellsQueries`; each child is a row of its own."""
+        queries: Ints = np.maximum(degrees, 1) * (np.asarray(nodes.lengths) + 1)
         return queries
 
-    def release(self, handles: IntArray) -> None:
-        """Nothing is held."""
 
-    def __enter__(self) -> Self:
-        return self
+class RowModel(ABC):
+    """A base class for language models of which only whole rows can be scored.
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        return None
+    A subclass has `tokenizer` and `facts`, and implements `score`. `facts` are those of
+    `canary.models.noise.with_measured_noise`, which measures what it cannot know.
+    """
+
+    tokenizer: Tokenizer
+    facts: ModelFacts
+
+    @abstractmethod
+    def score(self, rows: Rows) -> FloatArray:
+        """Log-probability of each scored token, flat, in nats, shape (sum of scored,)."""
+
+    def open(self, context: Context, *, memory_bytes: int) -> RowWalker:
+        """A walker below `context`, which holds nothing."""
+        return RowWalker(self, context)
+
+    def memory(self) -> Memory:
+        """A gigabyte for a batch of rows; no state is kept."""
+        return Memory(2**30, 1)

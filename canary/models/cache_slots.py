@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from canary.errors import OutOfMemory
+from canary.models.language_model import Ints
 
 __all__ = ["NONE", "Slots"]
 
 NONE = -1
 """No slot, no parent, no handle."""
-
-Ints = NDArray[np.int64]
 
 
 class Slots:

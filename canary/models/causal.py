@@ -7,46 +7,30 @@ beyond sliding windows) nodes are computed as whole rows.
 
 from __future__ import annotations
 
+import inspect
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 
-from canary.errors import ModelError
+from canary.errors import ModelError, UnsupportedError
 from canary.models.cache_slots import Slots
-from canary.models.distributions import token_log_probs, token_moments
-from canary.models.forwards import CausalForward, Forward
 from canary.models.key_values import KeyValueWalker, bytes_per_row
-from canary.models.language_model import (
-    Context,
-    FloatArray,
-    Memory,
-    ModelFacts,
-    Moments,
-    Rows,
-    Walker,
-)
+from canary.models.language_model import Context, IntArray, Rows, Walker
 from canary.models.noise import with_measured_noise
 from canary.models.reuse import horizon, length_limit, reuse_is_right
-from canary.models.torch_support import (
-    devices_of,
-    dtype_at_work,
-    dtype_name,
-    free_bytes,
-    pad,
-    refuse_softmax,
-    scored_positions,
-)
-from canary.models.whole_rows import WholeRowWalker
+from canary.models.shared_context import KeysAndValues, sharing
+from canary.models.torch_model import TorchModel, WholeRowWalker
+from canary.models.torch_support import inference
 from canary.models.windowed_walker import WithinWalker
 from canary.tokens.tokenizer import Tokenizer
 
 __all__ = ["CausalModel"]
 
 
-class CausalModel:
+class CausalModel(TorchModel):
     """A `transformers` causal language model behind the language-model seam.
 
     Parameters
@@ -56,8 +40,6 @@ class CausalModel:
     tokenizer : Tokenizer
     name : str
         What to call the model in results.
-    forward : Forward, optional
-        How to call it, if not as a causal language model.
 
     Raises
     ------
@@ -66,108 +48,101 @@ class CausalModel:
         finite, or lets a token's probability depend on what comes after it.
     """
 
-    def __init__(
-        self,
-        module: Any,
-        tokenizer: Tokenizer,
-        *,
-        name: str = "causal",
-        forward: Forward | None = None,
-    ) -> None:
-        self.module = module
-        self.tokenizer = tokenizer
-        self._forward: Forward = CausalForward(module) if forward is None else forward
-        self._devices = devices_of(module) or [self._forward.device]
+    def __init__(self, module: Any, tokenizer: Tokenizer, *, name: str = "causal") -> None:
+        super().__init__(module, tokenizer)
+        plain = module.get_base_model() if hasattr(module, "get_base_model") else module
+        self._selects_logits = "logits_to_keep" in inspect.signature(plain.forward).parameters
         config = module.config.get_text_config()
-        probe = torch.zeros((1, 1), dtype=torch.int64, device=self._forward.device)
-        vocabulary, self._held_bytes = self._measure(probe)
-        dtype = dtype_at_work(module, module.dtype, lambda: self._forward.logits(probe))
-        if vocabulary < tokenizer.size:
-            raise ModelError(
-                f"the model has {vocabulary} tokens, its tokenizer {tokenizer.size}",
-                cure="give the tokenizer that the model was trained with",
-            )
-        self.facts = ModelFacts(
-            name=name,
-            vocabulary=vocabulary,
+        probe = torch.zeros((1, 1), dtype=torch.int64, device=self.device)
+        logits, held_bytes = self._probed(probe)
+        self.bytes_per_held_token = held_bytes + Slots.BYTES
+        self.facts = self.introduced(
+            name,
+            logits,
             length_limit=length_limit(config),
-            dtype=dtype_name(dtype),
             attention=str(getattr(config, "_attn_implementation", None) or "none"),
-            device=self._forward.device.type,
-            fingerprint=self._forward.fingerprint(),
-            noise_bits_per_token=0.0,
         )
         self._refuse_unless_causal()
-        self._shares, self._horizon = self._probe(horizon(config) if self._held_bytes else 0)
+        self._shares, self._horizon = self._reuse(horizon(config) if held_bytes else 0)
         if self._horizon:
             known = (*self.facts.capabilities, "reuse", *(("share",) if self._shares else ()))
             self.facts = replace(self.facts, capabilities=known)
         self.facts = with_measured_noise(self, self.facts)
 
-    def score(self, rows: Rows) -> FloatArray:
-        """Log-probability of each scored token, flat, in nats."""
-        if not len(rows) or not rows.scored.any():
-            return np.zeros(0, np.float32)
-        return token_log_probs(*self._asked(rows))
+    def logits(self, ids: torch.Tensor, skipped: int = 0) -> torch.Tensor:
+        """See `TorchModel.logits`."""
+        kept = ids.shape[1] - skipped
+        options: dict[str, Any] = {"logits_to_keep": kept} if self._selects_logits else {}
+        with inference(self.module):
+            logits: torch.Tensor = self.module(input_ids=ids, use_cache=False, **options).logits
+            # Learned tokens in front of the row (prompt tuning) have logits too.
+            return logits[:, logits.shape[1] - kept :]
 
-    def moments(self, rows: Rows) -> Moments:
-        """See `canary.models.language_model.TellsMoments`."""
-        if not len(rows) or not rows.scored.any():
-            none = np.zeros(0, np.float32)
-            return Moments(none, none, none)
-        return token_moments(*self._asked(rows))
+    def cached(self, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
+        """See `canary.models.key_values.Decoder.cached`."""
+        with inference(self.module):
+            out = self.module(input_ids=ids, past_key_values=cache, use_cache=True)
+            return out.logits, out.past_key_values
 
-    def _asked(self, rows: Rows) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Logits, targets, and which of them are scored."""
-        ids = pad(rows, self._forward.device)
-        wanted = scored_positions(rows, self._forward.device)
-        skipped = int(rows.start.min()) - 1  # nothing is scored before
-        logits = self._forward.logits(ids[:, :-1], skipped)
-        return logits, ids[:, 1 + skipped :], wanted[:, skipped:]
+    def below(
+        self, ids: torch.Tensor, cache: Any, context: KeysAndValues
+    ) -> tuple[torch.Tensor, Any]:
+        """See `canary.models.key_values.Decoder.below`."""
+        position = context[0][0].shape[2] + cache.get_seq_length()
+        with inference(self.module), sharing(self.module.config.get_text_config(), context):
+            out = self.module(
+                input_ids=ids,
+                past_key_values=cache,
+                position_ids=torch.full_like(ids, position),
+                use_cache=True,
+            )
+            return out.logits, out.past_key_values
+
+    def reading(self, source: IntArray | None) -> Self:
+        """The same model, which reads no source."""
+        if source is None:
+            return self
+        raise UnsupportedError(
+            "this model reads no source text, and a source was given",
+            cure="leave the source out, or give a sequence-to-sequence model",
+        )
 
     def open(self, context: Context, *, memory_bytes: int) -> Walker:
         """A walker below `context` that holds states within `memory_bytes`."""
-        forward = self._forward.given(context.source)
+        model = self.reading(context.source)
+        far = WholeRowWalker(model, context)
         if len(context.ids) > self._horizon:
-            return WholeRowWalker(forward, context)
-        near = KeyValueWalker(forward, context, memory_bytes, shares=self._shares)
+            return far
+        near = KeyValueWalker(model, context, memory_bytes, shares=self._shares)
         if math.isinf(self._horizon):
             return near
-        far = WholeRowWalker(forward, context)
         return WithinWalker(near, far, context, horizon=self._horizon)
 
-    def memory(self) -> Memory:
-        """Free bytes on the tightest of its devices, and the keys and values of one token."""
-        return Memory(free_bytes(*self._devices), self._held_bytes + Slots.BYTES)
+    def _probed(self, probe: torch.Tensor) -> tuple[torch.Tensor, int]:
+        """Logits of the probe, and bytes of one token's keys and values (0: there are none).
 
-    def _measure(self, probe: torch.Tensor) -> tuple[int, int]:
-        """Number of tokens, and bytes of one token's keys and values (0: there are none)."""
-        logits = self._probed(probe)
-        refuse_softmax(logits, type(self.module).__name__)
-        vocabulary = int(logits.shape[-1])
+        Raises
+        ------
+        ModelError
+            If it is no language model.
+        """
         try:
-            _, cache = self._forward.cached(probe, None)
-            return vocabulary, bytes_per_row(cache, 1)
-        except (AttributeError, TypeError, ValueError, RuntimeError):
-            return vocabulary, 0  # it has states of another kind, or none
-
-    def _probed(self, probe: torch.Tensor) -> torch.Tensor:
-        """Logits of the probe, or what the model is if it is no language model."""
-        name, shape = type(self.module).__name__, None
-        try:
-            logits = self._forward.logits(probe)
-            shape = tuple(logits.shape)
+            logits = self.logits(probe)
         except (AttributeError, IndexError):
             logits = probe
-        if shape is None or len(shape) != 3 or shape[:2] != probe.shape:
+        if logits.ndim != 3 or logits.shape[:2] != probe.shape:
             raise ModelError(
-                f"a {name} gives no logits of shape (rows, tokens, vocabulary), so it is no "
-                "language model (a base model without its head, or a classifier?)",
+                f"a {type(self.module).__name__} gives no logits of shape (rows, tokens, "
+                "vocabulary), so it is no language model (a base model without its head, or a "
+                "classifier?)",
                 cure="load it with AutoModelForCausalLM, or give the folder",
             )
-        return logits
+        try:
+            return logits, bytes_per_row(self.cached(probe, None)[1], 1)
+        except (AttributeError, TypeError, ValueError, RuntimeError):
+            return logits, 0  # it has states of another kind, or none
 
-    def _probe(self, farthest: float) -> tuple[bool, float]:
+    def _reuse(self, farthest: float) -> tuple[bool, float]:
         """Whether the context's states are shared, and up to which length any are reused."""
         for shares in (True, False) if farthest else ():
             self._shares, self._horizon = shares, farthest

@@ -18,19 +18,17 @@ from collections.abc import Callable
 from contextvars import ContextVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from canary.models.language_model import (
     Children,
     Context,
-    Expansion,
     LanguageModel,
-    Nodes,
     Rows,
     TellsMoments,
     Walker,
 )
-from canary.models.noise import CEILING
+from canary.models.noise import rounding
+from canary.models.probing import chain_log_probs, nodes_of, opened, random_rows
 from canary.statistics.units import LN2
 
 __all__ = ["CHECKS", "TOKENS", "WHOLE_VOCABULARY", "worst_nats"]
@@ -38,8 +36,6 @@ __all__ = ["CHECKS", "TOKENS", "WHOLE_VOCABULARY", "worst_nats"]
 _CONTEXT, _BELOW = 5, 6
 TOKENS = _CONTEXT + _BELOW
 """Tokens of the longest row that a check asks for."""
-
-_ROOMY = 2**24
 
 _differences: ContextVar[list[float]] = ContextVar("differences")
 
@@ -71,16 +67,17 @@ def walk_equals_score(model: LanguageModel) -> None:
     """Tokens priced one by one below held states cost what they cost in a whole row."""
     for ids in _sequences(model, 3):
         whole = model.score(Rows.of([ids], _CONTEXT))
-        _close(model, _walk(model, ids), whole)
+        walked = chain_log_probs(model, np.array([ids]), split=_CONTEXT)[0, -_BELOW:]
+        _close(model, walked, whole)
 
 
 def distributions_are_normalised(model: LanguageModel) -> None:
     """Probabilities of all next tokens sum to one, at the root and below it."""
     ids = _sequences(model, 1)[0]
-    everything = Children(np.arange(model.facts.vocabulary, dtype=np.int32))
+    everything = _children(*range(model.facts.vocabulary))
     with _open(model, ids) as walker:
         for length in (0, 3):
-            found = walker.expand(_nodes([ids[_CONTEXT:][:length]]), everything)
+            found = walker.expand(nodes_of([_below(ids, length)]), everything)
             total = float(np.exp(found.log_probs.astype(np.float64)).sum())
             within = abs(np.log(total)) <= model.facts.excess_nats
             assert within, f"probabilities sum to {total}"
@@ -122,54 +119,53 @@ def start_selects_tokens(model: LanguageModel) -> None:
 def forced_tokens_are_priced(model: LanguageModel) -> None:
     """`path_log_probs` is the sum over the tokens that had no price yet."""
     ids = _sequences(model, 1)[0]
-    below = ids[_CONTEXT:]
+    below = _below(ids)
     whole = model.score(Rows.of([ids], _CONTEXT)).astype(np.float64)
     with _open(model, ids) as walker:
-        held = walker.expand(_nodes([below[:2]]), Children(_ids(below[2:3])))
+        held = walker.expand(nodes_of([below[:2]]), _children(below[2]))
         for priced in (0, 1, 2, 3, 5):  # 2: the held state's own next token
-            nodes = _nodes([below[:5]], priced=priced, handles=held.handles)
-            found = walker.expand(nodes, Children(_ids(below[5:6])))
+            nodes = nodes_of([below[:5]], priced=priced, handles=held.handles)
+            found = walker.expand(nodes, _children(below[5]))
             _close(model, found.path_log_probs[0], whole[priced:5].sum())
             _close(model, found.log_probs[0, 0], whole[5])
 
 
 def children_of_each_node(model: LanguageModel) -> None:
     """Children given node by node cost what they cost in a union."""
-    paths = [ids[_CONTEXT : _CONTEXT + 3] for ids in _sequences(model, 4)]
-    union = np.arange(5, dtype=np.int32)
+    paths = [_below(ids, 3) for ids in _sequences(model, 4)]
     picks = [[0], [4, 1], [], [2, 0, 3]]
-    flat = Children(_ids([t for p in picks for t in p]), np.array([0, 1, 3, 3, 6]))
+    flat = Children(np.array([0, 4, 1, 2, 0, 3], np.int32), np.array([0, 1, 3, 3, 6]))
     with _open(model, _sequences(model, 1)[0]) as walker:
-        table = walker.expand(_nodes(paths), Children(union)).log_probs
-        found = walker.expand(_nodes(paths), flat).log_probs
+        table = walker.expand(nodes_of(paths), _children(*range(5))).log_probs
+        found = walker.expand(nodes_of(paths), flat).log_probs
     wanted = [table[node, token] for node, tokens in enumerate(picks) for token in tokens]
     _close(model, found, np.array(wanted))
 
 
 def lengths_may_be_mixed(model: LanguageModel) -> None:
     """Nodes of all lengths in one batch, the root among them, cost what they cost alone."""
-    below = _sequences(model, 1)[0][_CONTEXT:]
+    below = _below(_sequences(model, 1)[0])
     paths = [below[:n] for n in (3, 0, 5, 1, 3, 2)]
-    tokens = Children(np.arange(4, dtype=np.int32))
+    tokens = _children(*range(4))
     with _open(model, _sequences(model, 1)[0]) as walker:
-        together = walker.expand(_nodes(paths), tokens)
+        together = walker.expand(nodes_of(paths), tokens)
         for i, path in enumerate(paths):
-            alone = walker.expand(_nodes([path]), tokens, keep=False)
+            alone = walker.expand(nodes_of([path]), tokens, keep=False)
             _close(model, together.log_probs[i], alone.log_probs[0])
 
 
 def released_handles_are_recomputed(model: LanguageModel) -> None:
     """A handle that went stale, even when its place was taken, changes no number."""
     first, second = _sequences(model, 2)
-    a, b = first[_CONTEXT:], second[_CONTEXT:]
-    tokens = Children(np.arange(4, dtype=np.int32))
+    a, b = _below(first), _below(second)
+    tokens = _children(*range(4))
     with _open(model, first) as walker:
-        held = walker.expand(_nodes([a[:2]]), tokens)
-        right = walker.expand(_nodes([a[:3]], handles=held.handles), tokens, keep=False)
+        held = walker.expand(nodes_of([a[:2]]), tokens)
+        right = walker.expand(nodes_of([a[:3]], handles=held.handles), tokens, keep=False)
         walker.release(held.handles)
         walker.release(held.handles)  # letting go twice is harmless
-        others = walker.expand(_nodes([b[:1], b[:2]]), tokens)  # takes the free places
-        stale = walker.expand(_nodes([a[:3]], handles=held.handles), tokens, keep=False)
+        others = walker.expand(nodes_of([b[:1], b[:2]]), tokens)  # takes the free places
+        stale = walker.expand(nodes_of([a[:3]], handles=held.handles), tokens, keep=False)
         _close(model, stale.log_probs, right.log_probs)
         assert stale.queries >= right.queries
         assert (others.handles != held.handles[0]).all() or (others.handles == -1).all()
@@ -178,17 +174,17 @@ def released_handles_are_recomputed(model: LanguageModel) -> None:
 def ancestors_outlive_their_release(model: LanguageModel) -> None:
     """Letting go of a state, even twice, takes nothing from those below it."""
     context, other = _sequences(model, 2)
-    below, filler = context[_CONTEXT:], other[_CONTEXT:]
-    tokens = Children(np.arange(4, dtype=np.int32))
+    below, filler = _below(context), _below(other)
+    tokens = _children(*range(4))
     with _open(model, context) as walker:
         room = walker.room
-        above = walker.expand(_nodes([below[:1]]), tokens)
-        held = walker.expand(_nodes([below[:2]], handles=above.handles), tokens)
-        right = walker.expand(_nodes([below[:3]]), tokens, keep=False)
+        above = walker.expand(nodes_of([below[:1]]), tokens)
+        held = walker.expand(nodes_of([below[:2]], handles=above.handles), tokens)
+        right = walker.expand(nodes_of([below[:3]]), tokens, keep=False)
         walker.release(above.handles)
         walker.release(above.handles)
-        more = walker.expand(_nodes([filler[:1], filler[:2]]), tokens)
-        found = walker.expand(_nodes([below[:3]], handles=held.handles), tokens, keep=False)
+        more = walker.expand(nodes_of([filler[:1], filler[:2]]), tokens)
+        found = walker.expand(nodes_of([below[:3]], handles=held.handles), tokens, keep=False)
         _close(model, found.log_probs, right.log_probs)
         walker.release(np.concatenate([held.handles, more.handles, above.handles]))
         assert walker.room == room
@@ -197,22 +193,22 @@ def ancestors_outlive_their_release(model: LanguageModel) -> None:
 def memory_is_bounded(model: LanguageModel) -> None:
     """What does not fit gets no handle, and costs the same; released room comes back."""
     context = _sequences(model, 1)[0]
-    paths = [ids[_CONTEXT : _CONTEXT + 2] for ids in _sequences(model, 24)]
-    tokens = Children(np.arange(4, dtype=np.int32))
+    paths = [_below(ids, 2) for ids in _sequences(model, 24)]
+    tokens = _children(*range(4))
     small = 16 * model.memory().bytes_per_held_token
     with _open(model, context) as roomy:
-        right = roomy.expand(_nodes(paths), tokens).log_probs
-    with model.open(Context(_ids(context[:_CONTEXT])), memory_bytes=small) as walker:
+        right = roomy.expand(nodes_of(paths), tokens).log_probs
+    with model.open(Context(np.array(context[:_CONTEXT], np.int32)), memory_bytes=small) as walker:
         room, handles, found = walker.room, [], []
         for path in paths:
-            one = walker.expand(_nodes([path]), tokens)
+            one = walker.expand(nodes_of([path]), tokens)
             handles.append(one.handles)
             found.append(one.log_probs)
         held = np.concatenate(handles)
         assert (held == -1).any(), "24 nodes were held in the memory of 16"
         assert walker.room == 0
         _close(model, np.concatenate(found), right)
-        deeper = walker.expand(_nodes(paths[:1], handles=held[:1]), tokens, keep=False)
+        deeper = walker.expand(nodes_of(paths[:1], handles=held[:1]), tokens, keep=False)
         _close(model, deeper.log_probs[0], right[0])
         walker.release(held)
         assert walker.room == room
@@ -223,17 +219,17 @@ def held_nodes_cost_one_query(model: LanguageModel) -> None:
     if "reuse" not in model.facts.capabilities:
         return
     ids = _sequences(model, 1)[0]
-    tokens = Children(np.arange(3, dtype=np.int32))
+    tokens = _children(*range(3))
     with _open(model, ids) as walker:
-        root = walker.expand(_nodes([[]]), tokens)
+        root = walker.expand(nodes_of([[]]), tokens)
         assert root.queries == 0
-        level = walker.expand(_nodes([[0], [1], [2]]), tokens)
+        level = walker.expand(nodes_of([[0], [1], [2]]), tokens)
         assert level.queries == 3
         paths = [[a, b] for a in range(3) for b in range(3)]
-        below = walker.expand(_nodes(paths, handles=np.repeat(level.handles, 3)), tokens)
+        below = walker.expand(nodes_of(paths, handles=np.repeat(level.handles, 3)), tokens)
         assert below.queries == 9
         # Without handles the three parents are computed again, once each.
-        again = walker.expand(_nodes(paths), tokens, keep=False)
+        again = walker.expand(nodes_of(paths), tokens, keep=False)
         assert again.queries == 12
         _close(model, again.log_probs, below.log_probs)
 
@@ -245,12 +241,12 @@ def moments_are_those_of_the_distributions(model: LanguageModel) -> None:
     sequences = _sequences(model, 3)
     found = model.moments(Rows.of(sequences, _CONTEXT))
     _close(model, found.log_probs, model.score(Rows.of(sequences, _CONTEXT)))
-    everything = Children(np.arange(model.facts.vocabulary, dtype=np.int32))
+    everything = _children(*range(model.facts.vocabulary))
     means, deviations = [], []
     for ids in sequences:
         with _open(model, ids) as walker:
-            paths = [ids[_CONTEXT:][:n] for n in range(_BELOW)]
-            log_probs = walker.expand(_nodes(paths), everything).log_probs.astype(np.float64)
+            paths = [_below(ids, n) for n in range(_BELOW)]
+            log_probs = walker.expand(nodes_of(paths), everything).log_probs.astype(np.float64)
         probs = np.exp(log_probs)
         finite = np.where(probs > 0.0, log_probs, 0.0)
         mean = (probs * finite).sum(axis=1)
@@ -283,64 +279,31 @@ WHOLE_VOCABULARY = frozenset({distributions_are_normalised, moments_are_those_of
 
 
 def _sequences(model: LanguageModel, count: int) -> list[list[int]]:
-    """Random sequences of `_CONTEXT` + `_BELOW` tokens; the first is always the same."""
-    rng = np.random.default_rng(7)
-    size = min(model.facts.vocabulary, model.tokenizer.size)
-    found: list[list[int]] = rng.integers(0, size, (count, _CONTEXT + _BELOW)).tolist()
-    return found
+    """Random sequences of `TOKENS` tokens; the first is always the same."""
+    sequences: list[list[int]] = random_rows(model, count, TOKENS, seed=7).tolist()
+    return sequences
 
 
-def _ids(tokens: list[int]) -> NDArray[np.int32]:
-    return np.array(tokens, np.int32)
+def _below(ids: list[int], length: int = _BELOW) -> list[int]:
+    return ids[_CONTEXT : _CONTEXT + length]
 
 
 def _open(model: LanguageModel, ids: list[int]) -> Walker:
-    memory = max(_ROOMY, 256 * model.memory().bytes_per_held_token)
-    return model.open(Context(_ids(ids[:_CONTEXT])), memory_bytes=memory)
+    return opened(model, ids[:_CONTEXT])
 
 
-def _nodes(
-    paths: list[list[int]],
-    *,
-    priced: int | None = None,
-    handles: NDArray[np.int64] | None = None,
-) -> Nodes:
-    lengths = np.array([len(path) for path in paths], np.int64)
-    padded = np.zeros((len(paths), int(lengths.max())), np.int32)
-    for row, path in zip(padded, paths, strict=True):
-        row[: len(path)] = path
-    return Nodes(
-        padded,
-        lengths,
-        lengths if priced is None else np.full(len(paths), priced, np.int64),
-        np.full(len(paths), -1, np.int64) if handles is None else handles,
-    )
+def _children(*tokens: int) -> Children:
+    return Children(np.array(tokens, np.int32))
 
 
-def _walk(model: LanguageModel, ids: list[int]) -> NDArray[np.float64]:
-    """Costs of the tokens below the context, each below the held state before it."""
-    below = ids[_CONTEXT:]
-    found: list[float] = []
-    handles = None
-    with _open(model, ids) as walker:
-        for depth in range(len(below)):
-            step: Expansion = walker.expand(
-                _nodes([below[:depth]], handles=handles), Children(_ids(below[depth : depth + 1]))
-            )
-            handles = step.handles
-            found.append(float(step.log_probs[0, 0]))
-    return np.array(found)
-
-
-def _close(model: LanguageModel, found: object, wanted: object) -> None:
+def _close(model: LanguageModel, given: object, wanted: object) -> None:
     """Equal to within the noise of a candidate of this length."""
-    found, wanted = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
-    same = found == wanted  # both may be minus infinity
-    difference = np.abs(np.where(same, 0.0, found) - np.where(same, 0.0, wanted))
-    noise = model.facts.noise_bits(_CONTEXT + _BELOW) * LN2
+    given, wanted = np.asarray(given, np.float64), np.asarray(wanted, np.float64)
+    same = given == wanted  # both may be minus infinity
+    difference = np.abs(np.where(same, 0.0, given) - np.where(same, 0.0, wanted))
+    noise = model.facts.noise_bits(TOKENS) * LN2
     if "reuse" in model.facts.capabilities:
-        rounding = CEILING.get(model.facts.dtype, CEILING["float32"])
-        noise = min(noise, rounding * (_CONTEXT + _BELOW))
+        noise = min(noise, rounding(model.facts) * TOKENS)
     worst = float(difference.max(initial=0.0))
     if (seen := _differences.get(None)) is not None:
         seen.append(worst)

@@ -12,11 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from canary.models.language_model import Children, Moments
+from canary.models.language_model import Children, Ints, Moments
+from canary.models.torch_support import computing
 
 __all__ = ["Distributions", "token_log_probs", "token_moments"]
-
-Ints = NDArray[np.int64]
 
 _FAR = -1e6
 """Nats of a probability that is 0 in float32, and whose square is not infinite."""
@@ -27,7 +26,7 @@ _AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Distributions:
-    """Rows of logits with their normalisers.
+    """Rows of logits with their normalisers; see `canary.models.state_cache.NextTokens`.
 
     Parameters
     ----------
@@ -47,24 +46,24 @@ class Distributions:
 
     def gather(self, rows: Ints, tokens: Ints) -> NDArray[np.float64]:
         """Log-probability of one token in each of the named rows, in nats."""
-        at = torch.from_numpy(rows).to(self.logits.device)
-        picked = self.logits[at, torch.from_numpy(tokens).to(self.logits.device)]
-        return (picked - self.normalisers[at]).double().cpu().numpy()
+        with computing():
+            at = torch.from_numpy(rows).to(self.logits.device)
+            picked = self.logits[at, torch.from_numpy(tokens).to(self.logits.device)]
+            return (picked - self.normalisers[at]).double().cpu().numpy()
 
     def children(self, rows: Ints | None, children: Children) -> NDArray[np.float32]:
         """Log-probabilities of children in the named rows (None: all), in nats."""
-        device = self.logits.device
-        tokens = torch.from_numpy(np.asarray(children.tokens, np.int64)).to(device)
-        logits, normalisers = self.logits, self.normalisers
-        if children.offsets is not None:
-            counts = np.diff(children.offsets)
-            of = np.repeat(np.arange(len(counts)) if rows is None else rows, counts)
-            at = torch.from_numpy(of).to(device)
-            return (logits[at, tokens] - normalisers[at]).cpu().numpy()
-        if rows is not None:
-            at = torch.from_numpy(rows).to(device)
-            logits, normalisers = logits[at], normalisers[at]
-        return (logits[:, tokens] - normalisers[:, None]).cpu().numpy()
+        with computing():
+            device, logits, normalisers = self.logits.device, self.logits, self.normalisers
+            tokens = torch.from_numpy(np.asarray(children.tokens, np.int64)).to(device)
+            if children.offsets is not None:
+                named = np.arange(len(logits)) if rows is None else rows
+                at = torch.from_numpy(children.index(named)[0]).to(device)
+                return (logits[at, tokens] - normalisers[at]).cpu().numpy()
+            if rows is not None:
+                at = torch.from_numpy(rows).to(device)
+                logits, normalisers = logits[at], normalisers[at]
+            return (logits[:, tokens] - normalisers[:, None]).cpu().numpy()
 
 
 def token_log_probs(
@@ -93,14 +92,11 @@ def token_moments(logits: torch.Tensor, targets: torch.Tensor, wanted: torch.Ten
     """
     flat, asked = logits[wanted], targets[wanted].unsqueeze(1)
     size = max(_AT_ONCE // logits.shape[-1], 1)
-    found = [
+    parts = [
         _moments(flat[at : at + size].float().log_softmax(-1), asked[at : at + size])
         for at in range(0, len(flat), size)
     ]
-    if not found:
-        none = np.zeros(0, np.float32)
-        return Moments(none, none, none)
-    values = torch.cat(found, dim=1).cpu().numpy()
+    values = torch.cat([torch.zeros(3, 0, device=logits.device), *parts], dim=1).cpu().numpy()
     return Moments(values[0], values[1], values[2])
 
 

@@ -19,7 +19,7 @@ from canary.models.conformance import CHECKS, TOKENS, WHOLE_VOCABULARY, worst_na
 from canary.models.english import english_rows, note_on_vocabulary
 from canary.models.finding import Experiment, Finding, found
 from canary.models.language_model import Children, Context, LanguageModel, Nodes, Rows
-from canary.models.noise import CEILING
+from canary.models.noise import rounding
 from canary.models.whole_reading import reading
 from canary.statistics.units import LN2
 
@@ -209,8 +209,7 @@ def _nats_in(reason: str) -> float:
 
 def _cure_of(nats: float, model: LanguageModel) -> str:
     """Rounding that was not declared is another fault than a wrong number."""
-    rounding = CEILING.get(model.facts.dtype, CEILING["float32"])
-    return _CURES["noise" if nats <= rounding else "walk"]
+    return _CURES["noise" if nats <= rounding(model.facts) else "walk"]
 
 
 def _facts(model: LanguageModel) -> Finding:
@@ -254,8 +253,9 @@ def _alike(model: LanguageModel, a: Any, b: Any, cause: str, told: str) -> Findi
     figure = f"{told} by {worst / LN2:.3g} bits at most, the noise is {_allowed(model) / LN2:.2g}"
     if worst <= _allowed(model):
         return Finding("", "fine", figure)
-    rounding = CEILING.get(model.facts.dtype, CEILING["float32"])
-    return Finding("", "refused", figure, _CURES["noise" if worst <= rounding else cause])
+    return Finding(
+        "", "refused", figure, _CURES["noise" if worst <= rounding(model.facts) else cause]
+    )
 
 
 def _by_row(model: LanguageModel, rows: Rows) -> NDArray[np.float64]:

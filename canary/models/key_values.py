@@ -7,61 +7,77 @@ token. The context's rows are shared by all nodes, or copied in front of each on
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from canary.models.cache_slots import Slots
 from canary.models.distributions import Distributions, token_log_probs
-from canary.models.forwards import Forward
-from canary.models.language_model import Context
+from canary.models.language_model import Context, Ints
+from canary.models.shared_context import KeysAndValues
+from canary.models.state_cache import SlabWalker
 from canary.models.torch_support import computing, slab_capacity
-from canary.models.torch_walker import TorchWalker
 
-__all__ = ["KeyValueWalker", "bytes_per_row"]
-
-Ints = NDArray[np.int64]
+__all__ = ["Decoder", "KeyValueWalker", "bytes_per_row"]
 
 
-class KeyValueWalker(TorchWalker):
+class Decoder(Protocol):
+    """The part of a decoder that walking needs; logits are those after each token."""
+
+    device: torch.device
+
+    def cached(self, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
+        """Logits of tokens behind those in `cache` (None: none), and the cache after them."""
+
+    def below(
+        self, ids: torch.Tensor, cache: Any, context: KeysAndValues
+    ) -> tuple[torch.Tensor, Any]:
+        """One token of each row behind a shared context and the row's own `cache`.
+
+        Raises
+        ------
+        UnsupportedError, ValueError
+            If the model's attention cannot be done that way.
+        """
+
+
+class KeyValueWalker(SlabWalker):
     """Holds one row of keys and values per layer for each held token.
 
     Parameters
     ----------
-    forward : Forward
+    decoder : Decoder
     context : Context
     memory_bytes : int
     shares : bool
-        Attend to one copy of the context (`Forward.below`) instead of a copy per node.
+        Attend to one copy of the context (`Decoder.below`) instead of a copy per node.
     """
 
     def __init__(
-        self, forward: Forward, context: Context, memory_bytes: int, *, shares: bool = False
+        self, decoder: Decoder, context: Context, memory_bytes: int, *, shares: bool = False
     ) -> None:
-        self._forward = forward
+        self._decoder = decoder
         self._shares = shares
-        ids = torch.from_numpy(np.asarray(context.ids, np.int64)).to(forward.device).unsqueeze(0)
-        logits, cache = forward.cached(ids, None)
+        ids = torch.from_numpy(np.asarray(context.ids, np.int64)).to(decoder.device).unsqueeze(0)
+        logits, cache = decoder.cached(ids, None)
         with computing():
-            wanted = torch.ones((1, ids.shape[1] - 1), dtype=torch.bool, device=logits.device)
             targets = ids[:, 1:].to(logits.device)
-            log_probs = token_log_probs(logits[:, :-1], targets, wanted)
+            everything = torch.ones_like(targets, dtype=torch.bool)
+            log_probs = token_log_probs(logits[:, :-1], targets, everything)
             root = Distributions.of(logits[:, -1])
             # Per layer, keys and values of the context: (1, heads, p, width).
-            self._shared = _context_rows(cache, ids.shape[1])
-            capacity = slab_capacity(memory_bytes, _row_bytes(self._shared) + Slots.BYTES)
+            self._context = _context_rows(cache, ids.shape[1])
+            capacity = slab_capacity(memory_bytes, _row_bytes(self._context) + Slots.BYTES)
             # Per layer, keys and values of held tokens: (capacity, heads, width).
             self._slabs = [
-                (_rows_like(k, capacity), _rows_like(v, capacity)) for k, v in self._shared
+                (_rows_like(k, capacity), _rows_like(v, capacity)) for k, v in self._context
             ]
         super().__init__(capacity, chained=True, context_log_probs=log_probs, root=root)
 
     def _step(self, parents: Ints, depth: int, tokens: Ints, into: Ints) -> Distributions:
         from transformers import DynamicCache
 
-        n = len(tokens)
         with computing():
             chain = self._slots.ancestors(parents, depth)
             above, to = _Sent(chain.reshape(-1)), _Sent(into)
@@ -69,18 +85,15 @@ class KeyValueWalker(TorchWalker):
                 (_held(slab_k, above, chain.shape), _held(slab_v, above, chain.shape))
                 for slab_k, slab_v in self._slabs
             ]
-            ids = torch.from_numpy(tokens).to(self._forward.device).view(n, 1)
+            ids = torch.from_numpy(tokens).to(self._decoder.device).unsqueeze(1)
             if self._shares:
-                cache = DynamicCache(held)
-                logits, cache = self._forward.below(ids, cache, self._shared)
+                logits, cache = self._decoder.below(ids, DynamicCache(held), self._context)
             else:
-                cache = DynamicCache(
-                    [
-                        (_behind(k, own_k), _behind(v, own_v))
-                        for (k, v), (own_k, own_v) in zip(self._shared, held, strict=True)
-                    ]
-                )
-                logits, cache = self._forward.cached(ids, cache)
+                rows = [
+                    (_behind(k, own_k), _behind(v, own_v))
+                    for (k, v), (own_k, own_v) in zip(self._context, held, strict=True)
+                ]
+                logits, cache = self._decoder.cached(ids, DynamicCache(rows))
             if len(into):
                 for layer, (slab_k, slab_v) in zip(cache.layers, self._slabs, strict=True):
                     at = to.on(slab_k.device)
@@ -90,7 +103,7 @@ class KeyValueWalker(TorchWalker):
 
     def _free_slab(self) -> None:
         self._slabs = []
-        self._shared = []
+        self._context = []
 
 
 def bytes_per_row(cache: Any, length: int) -> int:
@@ -101,11 +114,11 @@ def bytes_per_row(cache: Any, length: int) -> int:
         return 0
 
 
-def _row_bytes(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> int:
+def _row_bytes(pairs: KeysAndValues) -> int:
     return sum(t[0, :, 0].numel() * t.element_size() for pair in pairs for t in pair)
 
 
-def _context_rows(cache: Any, length: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def _context_rows(cache: Any, length: int) -> KeysAndValues:
     """Keys and values of the context, per layer: (1, heads, length, width).
 
     Raises

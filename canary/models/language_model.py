@@ -29,6 +29,7 @@ __all__ = [
     "Expansion",
     "FloatArray",
     "IntArray",
+    "Ints",
     "LanguageModel",
     "Memory",
     "ModelFacts",
@@ -50,8 +51,23 @@ A log-softmax in float32 rounds its normaliser: by 6e-5 nats at most for logits 
 
 _MEASURED_TOKENS = 24
 
-IntArray = NDArray[np.int64] | NDArray[np.int32]
+Ints = NDArray[np.int64]
+IntArray = Ints | NDArray[np.int32]
 FloatArray = NDArray[np.float64] | NDArray[np.float32]
+
+
+def _offsets(counts: Ints) -> Ints:
+    """Where spans of some lengths begin and end that lie end to end."""
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def _places(offsets: IntArray, chosen: IntArray) -> Ints:
+    """The places of the chosen spans, end to end."""
+    counts = np.diff(offsets)[chosen]
+    firsts: Ints = np.repeat(offsets[:-1][chosen] - (np.cumsum(counts) - counts), counts)
+    return firsts + np.arange(len(firsts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +109,7 @@ class Rows:
     def of(cls, sequences: Sequence[Sequence[int]], start: int | Sequence[int] = 1) -> Rows:
         """Rows from Python sequences; `start` is shared or one per row."""
         lengths = np.fromiter((len(ids) for ids in sequences), np.int64, len(sequences))
-        offsets = np.zeros(len(sequences) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
+        offsets = _offsets(lengths)
         flat = np.fromiter((t for ids in sequences for t in ids), np.int32, int(offsets[-1]))
         given = np.asarray(start, np.int64)
         if given.shape not in ((), lengths.shape):
@@ -102,34 +117,26 @@ class Rows:
                 f"{given.size} starts were given for {len(lengths)} rows",
                 cure="give one for all rows, or one for each",
             )
-        starts = np.broadcast_to(given, lengths.shape)
-        return cls(flat, offsets, np.ascontiguousarray(starts))
+        return cls(flat, offsets, np.broadcast_to(given, lengths.shape).copy())
 
     def __len__(self) -> int:
         return len(self.start)
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Ints:
         """Number of tokens of each row."""
         return np.diff(self.offsets)
 
     @property
-    def scored(self) -> NDArray[np.int64]:
+    def scored(self) -> Ints:
         """Number of scored tokens of each row."""
-        scored: NDArray[np.int64] = np.maximum(self.lengths - self.start, 0)
+        scored: Ints = np.maximum(self.lengths - self.start, 0)
         return scored
 
     def take(self, order: IntArray) -> Rows:
         """The rows at the positions `order`, in that order."""
-        lengths = self.lengths[order]
-        offsets = np.zeros(len(order) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-        return Rows(
-            self.ids[np.repeat(self.offsets[:-1][order], lengths) + within],
-            offsets,
-            self.start[order],
-        )
+        offsets = _offsets(self.lengths[order])
+        return Rows(self.ids[_places(self.offsets, order)], offsets, self.start[order])
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,28 +203,37 @@ class Children:
     tokens: IntArray
     offsets: IntArray | None = None
 
-    def places(self, nodes: IntArray) -> NDArray[np.int64]:
-        """Positions in `tokens` of the children of some nodes, where each node has its own."""
-        assert self.offsets is not None
-        counts = np.diff(self.offsets)[nodes]
-        starts = np.repeat(self.offsets[:-1][nodes] - (np.cumsum(counts) - counts), counts)
-        places: NDArray[np.int64] = starts + np.arange(len(starts))
-        return places
+    def shape(self, nodes: int) -> tuple[int, ...]:
+        """Shape of an array of one number for each child of so many nodes: (n, k), or flat."""
+        own = self.offsets is not None
+        return (len(self.tokens),) if own else (nodes, len(self.tokens))
 
-    def take(self, nodes: IntArray) -> Children:
+    def counts(self, nodes: int) -> Ints:
+        """Number of children of each of so many nodes."""
+        return np.full(nodes, len(self.tokens)) if self.offsets is None else np.diff(self.offsets)
+
+    def places(self, nodes: Ints) -> Ints:
+        """What selects the children of some nodes in an array of `shape`."""
+        return nodes if self.offsets is None else _places(self.offsets, nodes)
+
+    def index(self, rows: Ints) -> tuple[Ints, IntArray]:
+        """What selects the children of each node in a table of all tokens.
+
+        ``rows`` names each node's row of that table; the result has this batch's `shape`.
+        """
+        if self.offsets is None:
+            return rows[:, None], self.tokens
+        return np.repeat(rows, np.diff(self.offsets)), self.tokens
+
+    def take(self, nodes: Ints) -> Children:
         """The children of some nodes of the batch."""
         if self.offsets is None:
             return self
-        offsets = np.zeros(len(nodes) + 1, np.int64)
-        np.cumsum(np.diff(self.offsets)[nodes], out=offsets[1:])
-        return Children(self.tokens[self.places(nodes)], offsets)
+        return Children(self.tokens[self.places(nodes)], _offsets(self.counts(0)[nodes]))
 
     def part(self, start: int, stop: int) -> Children:
         """The children of the nodes ``start:stop`` of the batch."""
-        if self.offsets is None:
-            return self
-        offsets = self.offsets[start : stop + 1]
-        return Children(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0])
+        return self.take(np.arange(start, stop))
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +257,7 @@ class Expansion:
 
     path_log_probs: NDArray[np.float64]
     log_probs: FloatArray
-    handles: NDArray[np.int64]
+    handles: Ints
     queries: int
     exact: NDArray[np.bool_] | None = None
 
@@ -299,9 +315,8 @@ class ModelFacts:
     def noise_bits(self, tokens: int) -> float:
         """Noise of the log-perplexity of a whole candidate of `tokens` tokens, in bits.
 
-        It is measured on sums over 24 tokens. Errors of single tokens partly cancel, so
-        shorter candidates are given the noise of 24, and longer ones one that grows with
-        their tokens.
+        It is measured on sums over 24 tokens, whose errors partly cancel; shorter candidates
+        are given the noise of 24.
         """
         return self.noise_bits_per_token * max(tokens, _MEASURED_TOKENS)
 
@@ -314,10 +329,7 @@ class ModelFacts:
         return ROUNDING_NATS + self._noise_of_rows(1) * LN2
 
     def excess_bits(self, tokens: int) -> float:
-        """The same of all candidates below a node, of at most `tokens` tokens each, in bits.
-
-        Sums multiply along a path, so what each token may add is added up.
-        """
+        """The same of all candidates below a node, of at most `tokens` tokens each, in bits."""
         return tokens * ROUNDING_NATS / LN2 + self._noise_of_rows(tokens)
 
     def _noise_of_rows(self, tokens: int) -> float:
@@ -337,26 +349,22 @@ class Walker(Protocol):
     @property
     def context_log_probs(self) -> FloatArray:
         """Log-probabilities of the context's tokens after its first, shape (p - 1,), nats."""
-        ...
 
     @property
     def room(self) -> int:
         """How many more nodes can be held."""
-        ...
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
         """Log-probabilities of the children of `nodes`.
 
         A handle that is -1, stale, or of a state longer than `Nodes.priced` is not used:
-        the missing states are recomputed from the path, those shared within the batch
-        once, and counted as queries. With `keep` the states of the nodes are held as far
-        as `room` goes. An `expand` that raises has taken no handles.
+        the missing states are recomputed from the path, once within the batch, and counted
+        as queries. With `keep` the states of the nodes are held as far as `room` goes. An
+        `expand` that raises has taken no handles.
         """
-        ...
 
     def release(self, handles: IntArray) -> None:
         """Let go of states; -1 and stale handles are ignored."""
-        ...
 
     def __enter__(self) -> Self: ...
 
@@ -370,21 +378,18 @@ class Walker(Protocol):
 
 @runtime_checkable
 class TellsQueries(Protocol):
-    """A walker that does not always stand on the states it is given, and says what that costs."""
+    """A walker that does not always compute from the states it is given, and says the cost."""
 
-    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> NDArray[np.int64]:
+    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> Ints:
         """Queries that each node costs at most where these, or the first of them, are expanded.
 
         `held` tokens of each path have a state at the node's handle, 0 without one, and
         `degrees` are the numbers of children; all of shape (n,). A walker without this
         method costs ``lengths - held``.
         """
-        ...
 
 
-def most_queries(
-    walker: Walker, nodes: Nodes, held: IntArray, degrees: IntArray
-) -> NDArray[np.int64]:
+def most_queries(walker: Walker, nodes: Nodes, held: IntArray, degrees: IntArray) -> Ints:
     """What each node costs at most, as `TellsQueries` says; shape (n,)."""
     if isinstance(walker, TellsQueries):
         return walker.most_queries(nodes, held, degrees)
@@ -392,29 +397,27 @@ def most_queries(
 
 
 class LanguageModel(Protocol):
-    """Anything that assigns probabilities to the next token."""
+    """Anything that assigns probabilities to the next token.
+
+    `canary.models.by_scoring.RowModel` is a base class for one that only scores whole rows.
+    """
 
     @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that the model was trained with."""
-        ...
 
     @property
     def facts(self) -> ModelFacts:
         """Vocabulary, limits, dtype, fingerprint, noise, capabilities."""
-        ...
 
     def score(self, rows: Rows) -> FloatArray:
         """Log-probability of each scored token, flat, in nats, shape (sum of scored,)."""
-        ...
 
     def open(self, context: Context, *, memory_bytes: int) -> Walker:
         """A walker below `context` that holds states within `memory_bytes`."""
-        ...
 
     def memory(self) -> Memory:
         """Free bytes, and bytes per held token."""
-        ...
 
 
 @runtime_checkable
@@ -427,7 +430,6 @@ class TellsMoments(Protocol):
 
     def moments(self, rows: Rows) -> Moments:
         """What `LanguageModel.score` gives, with the moments at each place."""
-        ...
 
 
 @runtime_checkable
@@ -437,12 +439,9 @@ class Spread(Protocol):
     @property
     def workers(self) -> int:
         """How many times it is kept."""
-        ...
 
     def score_each(self, batches: Sequence[Rows]) -> list[FloatArray]:
         """What `LanguageModel.score` gives for each batch, each computed as it is."""
-        ...
 
     def moments_each(self, batches: Sequence[Rows]) -> list[Moments]:
-        """What `TellsMoments.moments` gives, likewise, if the model tells it."""
-        ...
+        """What `TellsMoments.moments` gives, likewise, if the model has it."""

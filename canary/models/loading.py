@@ -190,11 +190,9 @@ def _wrap_module(module: Any, tokenizer: Any, source_text: str | None) -> Langua
 
 def _own_module(module: Any, seam: Tokenizer, *, name: str) -> LanguageModel:
     """A torch module of the caller's own, with states or without."""
-    from canary.models.recurrent import RecurrentModel
-    from canary.models.stateless import StatelessModel, keeps_no_state
+    from canary.models.recurrent import own_model
 
-    kind = StatelessModel if keeps_no_state(module) else RecurrentModel
-    return kind(module, seam, name=name)
+    return own_model(module, seam, name=name)
 
 
 def _load_recurrent(

@@ -82,9 +82,9 @@ def wrap_pretrained(
 ) -> LanguageModel:
     """A `transformers` module behind the seam, a decoder or an encoder with one."""
     if getattr(module.config, "is_encoder_decoder", False):
-        from canary.models.seq2seq import seq2seq_model
+        from canary.models.seq2seq import Seq2SeqModel
 
-        return seq2seq_model(module, tokenizer, source_text=source_text, name=name)
+        return Seq2SeqModel(module, tokenizer, source_text=source_text, name=name)
     from canary.models.causal import CausalModel
 
     if source_text is not None:

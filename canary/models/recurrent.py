@@ -1,52 +1,130 @@
-"""Recurrent torch language models of the user's own.
+"""Torch language models of the user's own, recurrent or without states.
 
-The contract: ``module(ids, state) -> (logits, state)`` with `ids` of shape (batch, time),
-int64; `state` None at the start and afterwards a tensor, or nested tuples or lists of
-tensors, with the batch in dimension 1 of each; `logits` of shape (batch, time, vocabulary).
+The contract of a recurrent one: ``module(ids, state) -> (logits, state)`` with `ids` of shape
+(batch, time), int64; `state` None at the start and afterwards a tensor, or nested tuples or
+lists of tensors, with the batch in dimension 1 of each; `logits` of shape (batch, time,
+vocabulary). One without states is ``module(ids) -> logits``: those after each token, of ids
+that are padded on the right. Every node of its walks is computed as a whole row.
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from canary.errors import ModelError
+from canary.errors import CanaryError, ModelError
 from canary.models.cache_slots import NONE, Slots
-from canary.models.distributions import Distributions, token_log_probs, token_moments
-from canary.models.language_model import (
-    Context,
-    FloatArray,
-    Memory,
-    ModelFacts,
-    Moments,
-    Rows,
-)
+from canary.models.distributions import Distributions, token_log_probs
+from canary.models.language_model import Context, Ints
 from canary.models.noise import with_measured_noise
-from canary.models.torch_support import (
-    dtype_at_work,
-    dtype_name,
-    free_bytes,
-    inference,
-    pad,
-    refuse_softmax,
-    scored_positions,
-    slab_capacity,
-)
-from canary.models.torch_walker import TorchWalker
-from canary.models.weight_digest import fingerprint
+from canary.models.state_cache import SlabWalker
+from canary.models.torch_model import TorchModel
+from canary.models.torch_support import inference, input_device, slab_capacity
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = ["RecurrentModel"]
+__all__ = ["RecurrentModel", "StatelessModel", "own_model"]
 
-Ints = NDArray[np.int64]
+_ROWS = 3
+"""Of the probe: a batch of the size of a number of layers could pass by accident."""
 
-_PROBED = 3
+_RECURRENT = (
+    "make forward(ids, state) return (logits of shape (batch, time, vocabulary), state), "
+    "with the batch in dimension 1 of every state tensor"
+)
+_STATELESS = (
+    "make forward(ids) return logits of shape (batch, time, vocabulary), or forward(ids, state) "
+    "return (logits, state)"
+)
 
 
-class RecurrentModel:
+def own_model(
+    module: torch.nn.Module, tokenizer: Tokenizer, *, name: str
+) -> RecurrentModel | StatelessModel:
+    """A torch module of the caller's own behind the seam, with states or without.
+
+    Raises
+    ------
+    ModelError
+        If it fulfils neither contract.
+    """
+    kind = StatelessModel if _keeps_no_state(module) else RecurrentModel
+    return kind(module, tokenizer, name=name)
+
+
+def _keeps_no_state(module: torch.nn.Module) -> bool:
+    """Whether a module takes ids alone, or gives logits alone."""
+    try:
+        inspect.signature(module.forward).bind(None, None)
+    except TypeError:
+        return True
+    ids = torch.zeros((2, 2), dtype=torch.int64, device=input_device(module))
+    try:
+        with inference(module):
+            return isinstance(module(ids, None), torch.Tensor)
+    except Exception:  # the module is the caller's own code; its contract says what is wrong
+        return False
+
+
+class _OwnModel(TorchModel):
+    def _probe(self) -> torch.Tensor:
+        ids = torch.arange(2 * _ROWS, device=self.device).view(_ROWS, 2)
+        return ids % max(self.tokenizer.size, 1)
+
+    def _called(self, kind: str, cure: str, *arguments: Any) -> Any:
+        """What the module gives; what it raises, it being the caller's own code, is an error."""
+        try:
+            with inference(self.module):
+                return self.module(*arguments)
+        except CanaryError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"{type(self.module).__name__} {kind} ({type(error).__name__}: {error})",
+                cure=cure,
+            ) from error
+
+
+class StatelessModel(_OwnModel):
+    """A torch module without states behind the language-model seam.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Fulfils the contract at the head of this file.
+    tokenizer : Tokenizer
+    name : str
+        What to call the model in results.
+
+    Raises
+    ------
+    ModelError
+        If the module does not fulfil the contract, or gives probabilities.
+    """
+
+    def __init__(
+        self, module: torch.nn.Module, tokenizer: Tokenizer, *, name: str = "stateless"
+    ) -> None:
+        super().__init__(module, tokenizer)
+        facts = self.introduced(name, self.logits(self._probe()))
+        self.facts = with_measured_noise(self, facts)
+
+    def logits(self, ids: torch.Tensor, skipped: int = 0) -> torch.Tensor:
+        """See `canary.models.torch_model.TorchModel.logits`."""
+        logits = self._called("does not work as a language model", _STATELESS, ids)
+        shape = tuple(getattr(logits, "shape", ()))
+        if not isinstance(logits, torch.Tensor) or len(shape) != 3 or shape[:2] != ids.shape:
+            shown = f"shape {shape}" if isinstance(logits, torch.Tensor) else type(logits).__name__
+            raise ModelError(
+                f"{type(self.module).__name__} gave {shown} for ids of shape {tuple(ids.shape)}",
+                cure=_STATELESS,
+            )
+        return logits[:, skipped:]
+
+
+class RecurrentModel(_OwnModel):
     """A recurrent torch module behind the language-model seam.
 
     Parameters
@@ -66,104 +144,51 @@ class RecurrentModel:
     def __init__(
         self, module: torch.nn.Module, tokenizer: Tokenizer, *, name: str = "recurrent"
     ) -> None:
-        self.module = module
-        self.tokenizer = tokenizer
-        parameter = next(module.parameters(), torch.empty(0))
-        self._device = parameter.device
-        with inference(module):
-            vocabulary, self._state_bytes = self._check_contract()
-            probe = torch.zeros((1, 1), dtype=torch.int64, device=self._device)
-            dtype = dtype_at_work(module, parameter.dtype, lambda: module(probe, None))
-        self.facts = with_measured_noise(
-            self,
-            ModelFacts(
-                name=name,
-                vocabulary=vocabulary,
-                length_limit=None,
-                dtype=dtype_name(dtype),
-                attention="none",
-                device=self._device.type,
-                fingerprint=fingerprint(module),
-                noise_bits_per_token=0.0,
-                capabilities=("score", "expand", "reuse"),
-            ),
-        )
+        super().__init__(module, tokenizer)
+        logits, state_bytes = self._checked_contract()
+        self.bytes_per_held_token = state_bytes + Slots.BYTES
+        facts = self.introduced(name, logits, capabilities=("score", "expand", "reuse"))
+        self.facts = with_measured_noise(self, facts)
 
-    def score(self, rows: Rows) -> FloatArray:
-        """Log-probability of each scored token, flat, in nats."""
-        if not len(rows) or int(rows.lengths.max()) < 2:
-            return np.zeros(0, np.float32)
+    def logits(self, ids: torch.Tensor, skipped: int = 0) -> torch.Tensor:
+        """See `canary.models.torch_model.TorchModel.logits`."""
         with inference(self.module):
-            return token_log_probs(*self._asked(rows))
-
-    def moments(self, rows: Rows) -> Moments:
-        """See `canary.models.language_model.TellsMoments`."""
-        if not len(rows) or int(rows.lengths.max()) < 2:
-            none = np.zeros(0, np.float32)
-            return Moments(none, none, none)
-        with inference(self.module):
-            return token_moments(*self._asked(rows))
-
-    def _asked(self, rows: Rows) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Logits, targets, and which of them are scored."""
-        ids = pad(rows, self._device)
-        logits, _ = self.module(ids[:, :-1], None)
-        return logits, ids[:, 1:], scored_positions(rows, self._device)
+            logits: torch.Tensor = self.module(ids, None)[0]
+            return logits[:, skipped:]
 
     def open(self, context: Context, *, memory_bytes: int) -> RecurrentWalker:
         """A walker below `context` that holds states within `memory_bytes`."""
-        return RecurrentWalker(
-            self.module, context, slab_capacity(memory_bytes, self._state_bytes), self._device
-        )
+        capacity = slab_capacity(memory_bytes, self.bytes_per_held_token)
+        return RecurrentWalker(self.module, context, capacity, self.device)
 
-    def memory(self) -> Memory:
-        """Free bytes on the module's device, and the size of one state."""
-        return Memory(free_bytes(self._device), self._state_bytes)
-
-    def _check_contract(self) -> tuple[int, int]:
-        # Three rows: a batch of the size of a number of layers could pass by accident.
-        size = max(self.tokenizer.size, 1)
-        ids = torch.arange(2 * _PROBED, device=self._device).view(_PROBED, 2) % size
-        cure = (
-            "make forward(ids, state) return (logits of shape (batch, time, vocabulary), state), "
-            "with the batch in dimension 1 of every state tensor"
-        )
+    def _checked_contract(self) -> tuple[torch.Tensor, int]:
+        """Logits of the probe, and bytes of the state of one row."""
+        ids = self._probe()
+        kind = "does not work as a recurrent model"
+        given = self._called(kind, _RECURRENT, ids, None)
         try:
-            logits, state = self.module(ids, None)
+            logits, state = given
             leaves = _leaves(state)
-        except Exception as error:  # the module is the caller's own code
+            shapes = [tuple(t.shape) for t in leaves]
+            shape = tuple(logits.shape)
+        except (TypeError, ValueError, AttributeError) as error:
             raise ModelError(
-                f"{type(self.module).__name__} does not work as a recurrent model "
-                f"({type(error).__name__}: {error})",
-                cure=cure,
+                f"{type(self.module).__name__} {kind} ({type(error).__name__}: {error})",
+                cure=_RECURRENT,
             ) from error
-        shapes = [tuple(t.shape) for t in leaves]
-        if logits.shape[:2] != ids.shape or any(len(s) < 2 or s[1] != _PROBED for s in shapes):
+        if shape[:2] != ids.shape or any(len(s) < 2 or s[1] != _ROWS for s in shapes):
             raise ModelError(
-                f"{type(self.module).__name__} gave, for {_PROBED} rows of 2 tokens, "
-                f"logits of shape {tuple(logits.shape)} and states of shapes {shapes}",
-                cure=cure,
+                f"{type(self.module).__name__} gave, for {_ROWS} rows of 2 tokens, "
+                f"logits of shape {shape} and states of shapes {shapes}",
+                cure=_RECURRENT,
             )
-        try:
-            one = _rebuild(state, [leaf[:, :1].contiguous() for leaf in leaves])
-            self.module(ids[:1, :1], one)
-        except Exception as error:
-            raise ModelError(
-                f"{type(self.module).__name__} does not go on from a state that it is given "
-                f"({type(error).__name__}: {error})",
-                cure=f"{cure}, and keep nothing in the module between calls",
-            ) from error
-        refuse_softmax(logits, type(self.module).__name__)
-        if logits.shape[2] < self.tokenizer.size:
-            raise ModelError(
-                f"the model has {logits.shape[2]} tokens, its tokenizer {self.tokenizer.size}",
-                cure="give the tokenizer that the model was trained with",
-            )
-        state_bytes = sum(t.numel() // _PROBED * t.element_size() for t in leaves)
-        return int(logits.shape[2]), state_bytes + Slots.BYTES
+        first = _rebuild(state, [leaf[:, :1].contiguous() for leaf in leaves])
+        cure = f"{_RECURRENT}, and keep nothing in the module between calls"
+        self._called("does not go on from a state that it is given", cure, ids[:1, :1], first)
+        return logits, sum(t.numel() // _ROWS * t.element_size() for t in leaves)
 
 
-class RecurrentWalker(TorchWalker):
+class RecurrentWalker(SlabWalker):
     """Holds whole states; one step advances a batch of them by one token."""
 
     def __init__(
@@ -174,8 +199,8 @@ class RecurrentWalker(TorchWalker):
         with inference(module):
             ids = torch.from_numpy(np.asarray(context.ids, np.int64)).to(device).unsqueeze(0)
             logits, state = module(ids, None)
-            wanted = torch.ones((1, ids.shape[1] - 1), dtype=torch.bool, device=device)
-            log_probs = token_log_probs(logits[:, :-1], ids[:, 1:], wanted)
+            everything = torch.ones_like(ids[:, 1:], dtype=torch.bool)
+            log_probs = token_log_probs(logits[:, :-1], ids[:, 1:], everything)
             root = Distributions.of(logits[:, -1])
             self._like = state
             # Per state tensor of shape (a, 1, ...): a slab of shape (a, capacity + 1, ...)

@@ -29,7 +29,6 @@ from canary.models.language_model import (
     Rows,
 )
 from canary.models.placement import divided, rows_below
-from canary.models.state_cache import assembled
 from canary.records.versions import versions
 from canary.tokens.tokenizer import Tokenizer
 from canary.workers.ray_actors import Call, KeepingWorkers
@@ -243,11 +242,11 @@ class SpreadWalker:
             if one["incarnation"] != self._incarnations[worker]:
                 self._lose(worker, one["incarnation"])
         path, held, queries = np.zeros(len(nodes)), np.full(len(nodes), NONE, np.int64), 0
-        priced = []
+        log_probs = np.empty(tokens.shape(len(nodes)), np.float32)
         for worker, one, anew in zip(asked, found, lost, strict=True):
             part = parts[worker]
             path[part] = one["path_log_probs"]
-            priced.append((part, one["log_probs"]))
+            log_probs[tokens.places(part)] = one["log_probs"]
             held[part] = self._kept(worker, one["handles"], lengths[part])
             own = part[stands[part]]
             if anew or (before[own] != worker).any():
@@ -257,7 +256,7 @@ class SpreadWalker:
                 queries += rows_below(np.asarray(nodes.paths)[other], lengths[other])
             else:
                 queries += one["queries"]
-        return Expansion(path, assembled(priced, len(nodes), tokens), held, queries)
+        return Expansion(path, log_probs, held, queries)
 
     def release(self, handles: IntArray) -> None:
         """Let go of states; -1 and stale handles are ignored."""

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from canary.errors import UnsupportedError
-from canary.models.language_model import LanguageModel, Rows
-from canary.models.noise import EPSILON, chain_log_probs
+from canary.models.language_model import LanguageModel
+from canary.models.noise import EPSILON
+from canary.models.probing import chain_log_probs, random_rows, row_table
 
 __all__ = ["horizon", "length_limit", "reuse_is_right"]
 
@@ -21,12 +22,7 @@ _PREFIX, _BELOW, _SIBLINGS = 16, 6, 3
 _TOLERANCE = 1e-3  # of the effect of dropping the prefix
 _ROUNDINGS = 8  # of a log-probability, where the dtype is coarser than that
 
-_WINDOWS = (
-    "sliding_window",
-    "attention_chunk_size",
-    "attention_window_size",
-    "window_size",
-)
+_WINDOWS = ("sliding_window", "attention_chunk_size", "attention_window_size", "window_size")
 # What architectures raise that have no rows of keys and values, or other ones.
 _NO_SUCH_STATES = (AttributeError, TypeError, ValueError, RuntimeError, IndexError)
 _LAYERS = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
@@ -84,21 +80,18 @@ def reuse_is_right(model: LanguageModel, *, longest: float = math.inf) -> bool:
         Probe no longer rows than this.
     """
     facts = model.facts
-    length = int(min(_PREFIX + _BELOW, facts.length_limit or math.inf, longest))
-    split = max(length - _BELOW, 1)
-    if length - split < 2:  # nothing is reused below the first token
+    ids = random_rows(model, _SIBLINGS, int(min(_PREFIX + _BELOW, longest)), seed=0)
+    split = max(ids.shape[1] - _BELOW, 1)
+    if ids.shape[1] - split < 2:  # nothing is reused below the first token
         return False
-    rng = np.random.default_rng(0)
-    size = min(facts.vocabulary, model.tokenizer.size)
-    ids = rng.integers(0, size, (_SIBLINGS, length))
     ids[:, :split] = ids[0, :split]
-    whole = model.score(Rows.of(ids.tolist())).reshape(_SIBLINGS, -1)
+    whole = row_table(model, ids)
     try:
         walked = chain_log_probs(model, ids, split=split)
     except (*_NO_SUCH_STATES, UnsupportedError):
         return False
-    alone = model.score(Rows.of(ids[:, split - 1 :].tolist())).reshape(_SIBLINGS, -1)
-    if not (np.isfinite(whole).all() and np.isfinite(walked).all() and np.isfinite(alone).all()):
+    alone = row_table(model, ids[:, split - 1 :])
+    if not all(np.isfinite(part).all() for part in (whole, walked, alone)):
         return False  # infinite logits: nothing can be compared
     effect = float(np.abs(alone - whole[:, split - 1 :]).max())
     allowed = _TOLERANCE * effect

@@ -14,17 +14,18 @@ from typing import Any
 
 import torch
 
-__all__ = ["NAME", "attend", "sharing"]
+__all__ = ["NAME", "KeysAndValues", "attend", "sharing"]
 
 NAME = "canary_shared_context"
 
-Rows = list[tuple[torch.Tensor, torch.Tensor]]
+KeysAndValues = list[tuple[torch.Tensor, torch.Tensor]]
+"""Per layer, keys and values of shape (rows, heads, tokens, width)."""
 
-_context: ContextVar[Rows] = ContextVar("context")
+_context: ContextVar[KeysAndValues] = ContextVar("context")
 
 
 @contextmanager
-def sharing(config: Any, context: Rows) -> Iterator[None]:
+def sharing(config: Any, context: KeysAndValues) -> Iterator[None]:
     """Models with this config attend to `context` before what their cache holds.
 
     Parameters

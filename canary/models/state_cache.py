@@ -3,29 +3,36 @@
 What an adapter adds is one step: from the states of some parents and one token each to
 next-token distributions and, where asked, states. Everything else (handles, stale
 handles, recomputation from the path, what is shared within a batch, what is let go when
-something fails) is the same for every model that has states, and lives here.
+something fails) is the same for every model that has states, and is here.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.models.cache_slots import NONE, Slots
-from canary.models.language_model import Children, Expansion, FloatArray, IntArray, Nodes
+from canary.models.language_model import Children, Expansion, FloatArray, IntArray, Ints, Nodes
 
-__all__ = ["SlabWalker", "assembled"]
+__all__ = ["NextTokens", "SlabWalker"]
 
-Ints = NDArray[np.int64]
+
+class NextTokens(Protocol):
+    """Next-token distributions, one row for each token that a step computed."""
+
+    def gather(self, rows: Ints, tokens: Ints) -> NDArray[np.float64]:
+        """Log-probability of one token in each of the named rows, in nats."""
+
+    def children(self, rows: Ints | None, children: Children) -> FloatArray:
+        """Log-probabilities of children in the named rows (None: all, in order), in nats."""
 
 
 class SlabWalker(ABC):
-    """A `Walker` over states that live in a slab of fixed size.
+    """A `Walker` over states that are kept in a slab of fixed size.
 
     Parameters
     ----------
@@ -36,12 +43,12 @@ class SlabWalker(ABC):
         its ancestors must stay alive with it (attention), or the whole (recurrence).
     context_log_probs : array of shape (p - 1,)
         Log-probabilities of the context's tokens after its first, in nats.
-    root : object
-        Next-token distributions after the context, one row, as `step` returns them.
+    root : NextTokens
+        After the context, one row.
     """
 
     def __init__(
-        self, capacity: int, *, chained: bool, context_log_probs: FloatArray, root: Any
+        self, capacity: int, *, chained: bool, context_log_probs: FloatArray, root: NextTokens
     ) -> None:
         self._slots = Slots(capacity)
         # Recomputing a path needs places for a moment; the held ones leave it a quarter.
@@ -50,11 +57,9 @@ class SlabWalker(ABC):
         self._root = root
         self.context_log_probs = context_log_probs
 
-    # What an adapter adds.
-
     @abstractmethod
-    def _step(self, parents: Ints, depth: int, tokens: Ints, into: Ints) -> Any:
-        """One token below each parent.
+    def _step(self, parents: Ints, depth: int, tokens: Ints, into: Ints) -> NextTokens:
+        """One token below each parent, and what may follow it.
 
         Parameters
         ----------
@@ -64,38 +69,16 @@ class SlabWalker(ABC):
         tokens : int64 array of shape (n,)
         into : int64 array of shape (m,), m <= n
             Slots for the states of the first m rows; the others are not kept.
-
-        Returns
-        -------
-        distributions : object
-            One row per token, as `_gather` and `_children` read it.
         """
 
     @abstractmethod
-    def _gather(self, distributions: Any, rows: Ints, tokens: Ints) -> NDArray[np.float64]:
-        """Log-probability of one token in each of the named rows, in nats."""
-
-    @abstractmethod
-    def _children(self, distributions: Any, rows: Ints | None, tokens: Children) -> FloatArray:
-        """Log-probabilities of `tokens` in the named rows (None: all, in order), in nats.
-
-        Shape (n, k) for a union, flat for offsets.
-        """
-
-    # The protocol.
+    def _free_slab(self) -> None:
+        """Give the slab's memory back."""
 
     @property
     def room(self) -> int:
         """How many more nodes can be held."""
         return max(0, self._slots.free - self._reserve)
-
-    def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
-        """See `canary.models.language_model.Walker.expand`."""
-        slots, depth = self._start(nodes)
-        lengths = np.asarray(nodes.lengths, np.int64)
-        if len(nodes) and (lengths == lengths[0]).all() and (depth == lengths - 1).all():
-            return self._expand_one_level(nodes, slots, tokens, keep=keep)
-        return self._expand_levels(nodes, slots, depth, tokens, keep=keep)
 
     def release(self, handles: IntArray) -> None:
         """Let go of states; -1 and stale handles are ignored."""
@@ -105,30 +88,21 @@ class SlabWalker(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._free_slab()
 
-    @abstractmethod
-    def _free_slab(self) -> None:
-        """Give the slab's memory back."""
-
-    # The engine.
-
-    def _start(self, nodes: Nodes) -> tuple[Ints, Ints]:
-        """Slot and depth of the state from which each node is computed.
-
-        A held state whose own next token still lacks its price is of no use: the
-        distribution after it is gone. The root's is kept.
-        """
+    def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
+        """See `canary.models.language_model.Walker.expand`."""
+        lengths = np.asarray(nodes.lengths, np.int64)
         slots = self._slots.resolve(np.asarray(nodes.handles, np.int64))
         depth = np.where(slots == NONE, 0, self._slots.depth[slots] if len(slots) else 0)
-        unusable = (depth >= nodes.priced) | (depth >= nodes.lengths)
-        return np.where(unusable, NONE, slots), np.where(unusable, 0, depth)
+        # A held state whose own next token still lacks its price is of no use: the
+        # distribution after it is gone. The root's is kept.
+        unusable = (depth >= nodes.priced) | (depth >= lengths)
+        slots, depth = np.where(unusable, NONE, slots), np.where(unusable, 0, depth)
+        if len(nodes) and (lengths == lengths[0]).all() and (depth == lengths - 1).all():
+            return self._expand_one_level(nodes, slots, tokens, keep=keep)
+        return self._expand_levels(nodes, slots, depth, tokens, keep=keep)
 
     def _take(self, count: int, depth: int, parents: Ints) -> Ints:
         held = parents[:count] if self._chained else np.full(count, NONE, np.int64)
@@ -145,11 +119,8 @@ class SlabWalker(ABC):
             path = np.zeros(n)
             unpriced = np.flatnonzero(nodes.priced < length)
             if len(unpriced):  # only below the root
-                path[unpriced] = self._gather(
-                    self._root, np.zeros(len(unpriced), np.int64), last[unpriced]
-                )
-            distributions = self._step(slots, length - 1, last, into)
-            log_probs = self._children(distributions, None, tokens)
+                path[unpriced] = self._root.gather(np.zeros_like(unpriced), last[unpriced])
+            log_probs = self._step(slots, length - 1, last, into).children(None, tokens)
         except BaseException:
             self._slots.drop(into)
             raise
@@ -163,30 +134,32 @@ class SlabWalker(ABC):
         """Nodes of any length over any held ancestor, one level of tokens after another.
 
         At each level the rows that several nodes share are computed once. The states in
-        between are let go as soon as the next level stands on them.
+        between are let go as soon as the next level is computed from them.
         """
         n = len(nodes)
         paths = np.asarray(nodes.paths, np.int64)
         lengths: Ints = np.asarray(nodes.lengths, np.int64)
         priced: Ints = np.asarray(nodes.priced, np.int64)
-        current = slots.copy()
-        path = np.zeros(n)
-        handles = np.full(n, NONE, np.int64)
-        parts: list[tuple[Ints, FloatArray]] = []
+        current, path, handles = slots.copy(), np.zeros(n), np.full(n, NONE, np.int64)
+        log_probs = np.empty(tokens.shape(n), np.float32)
         kept: list[Ints] = []
         between = np.zeros(0, np.int64)  # slots of the level before, held for a moment
         above, row = self._root, np.zeros(n, np.int64)  # distributions before this token
         queries, room = 0, self.room
+
+        def answer(found: NextTokens, rows: Ints, ends: Ints) -> None:
+            if len(ends):
+                log_probs[tokens.places(ends)] = found.children(rows, tokens.take(ends))
+
         roots = np.flatnonzero(lengths == 0)
-        if len(roots):
-            parts.append((roots, self._some_children(self._root, row[roots], roots, tokens)))
+        answer(self._root, row[roots], roots)
         try:
             for level in range(int(depth.min(initial=0)), int(lengths.max(initial=0))):
                 here = np.flatnonzero((depth <= level) & (level < lengths))
                 if not len(here):
                     continue
                 asked = here[priced[here] <= level]
-                path[asked] += self._gather(above, row[asked], paths[asked, level])
+                path[asked] += above.gather(row[asked], paths[asked, level])
                 rows = _rows(here, current[here], paths[here, level], lengths[here] == level + 1)
                 # States in between may take from the reserve, kept ones may not.
                 spare = max(0, min(room, self._slots.free - rows.shared))
@@ -202,21 +175,13 @@ class SlabWalker(ABC):
                 queries += len(rows.tokens)
                 current[rows.through] = between[rows.number]
                 row[rows.through] = rows.number
-                if len(rows.ends):
-                    last = np.arange(rows.shared, len(rows.tokens))
-                    found = self._some_children(above, last, rows.ends, tokens)
-                    parts.append((rows.ends, found))
-                    handles[rows.ends[:final]] = self._slots.handles(kept[-1])
+                answer(above, np.arange(rows.shared, len(rows.tokens)), rows.ends)
+                handles[rows.ends[:final]] = self._slots.handles(kept[-1])
         except BaseException:
             self._slots.drop(np.concatenate([between, *kept]))
             raise
         self._slots.drop(between)
-        return Expansion(path, assembled(parts, n, tokens), handles, queries)
-
-    def _some_children(
-        self, distributions: Any, rows: Ints, nodes: Ints, tokens: Children
-    ) -> FloatArray:
-        return self._children(distributions, rows, tokens.take(nodes))
+        return Expansion(path, log_probs, handles, queries)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +196,7 @@ class _Rows:
     number: Ints  # which shared row each of them passes through
     shared: int  # number of shared rows
     ends: Ints  # nodes that end at this level, in the order of their rows
-    parents: Ints  # slot below which each row stands
+    parents: Ints  # slot from which each row is computed
     tokens: Ints  # token of each row
 
 
@@ -246,16 +211,3 @@ def _rows(here: Ints, slots: Ints, tokens: Ints, ends: NDArray[np.bool_]) -> _Ro
         parents=np.concatenate([distinct[:, 0], slots[ends]]),
         tokens=np.concatenate([distinct[:, 1], tokens[ends]]),
     )
-
-
-def assembled(parts: list[tuple[Ints, FloatArray]], n: int, tokens: Children) -> FloatArray:
-    """The parts' log-probabilities in the order of the nodes."""
-    if tokens.offsets is None:
-        whole = np.empty((n, len(tokens.tokens)), np.float32)
-        for nodes, values in parts:
-            whole[nodes] = values
-        return whole
-    flat = np.empty(len(tokens.tokens), np.float32)
-    for nodes, values in parts:
-        flat[tokens.places(nodes)] = values
-    return flat

@@ -10,30 +10,31 @@ import hashlib
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import ModelError
+from canary.models.answered import not_normalised
 from canary.models.cache_slots import NONE, Slots
 from canary.models.language_model import (
     ROUNDING_NATS,
     Children,
     Context,
     FloatArray,
+    Ints,
     Memory,
     ModelFacts,
     Moments,
     Rows,
 )
-from canary.models.noise import not_normalised
 from canary.models.state_cache import SlabWalker
 from canary.tokens.tokenizer import Tokenizer
 
 __all__ = ["TableModel"]
 
-Ints = NDArray[np.int64]
 _FREE_BYTES = 2**30
 
 
@@ -198,6 +199,20 @@ class TableModel:
         return Memory(_FREE_BYTES, 8 + Slots.BYTES)
 
 
+@dataclass(frozen=True, eq=False)
+class _AfterStates:
+    """Next-token distributions: rows of the table; see `canary.models.state_cache.NextTokens`."""
+
+    log_probs: NDArray[np.float32]
+    states: Ints
+
+    def gather(self, rows: Ints, tokens: Ints) -> NDArray[np.float64]:
+        return self.log_probs[self.states[rows], tokens].astype(np.float64)
+
+    def children(self, rows: Ints | None, children: Children) -> FloatArray:
+        return self.log_probs[children.index(self.states if rows is None else self.states[rows])]
+
+
 class TableWalker(SlabWalker):
     """Holds the numbers of states."""
 
@@ -206,34 +221,23 @@ class TableWalker(SlabWalker):
     ) -> None:
         self._transitions = transitions
         self._log_probs = log_probs
-        state, found = 0, []
-        for position, token in enumerate(context.ids):
-            if position:
-                found.append(log_probs[state, token])
-            state = int(transitions[state, token])
-        self._root_state = state
+        states = [0]
+        for token in context.ids:
+            states.append(int(transitions[states[-1], token]))
+        self._root_state = states[-1]
         self._slab = np.zeros(capacity, np.int64)
         super().__init__(
             capacity,
             chained=False,
-            context_log_probs=np.array(found, np.float32),
-            root=np.array([state]),
+            context_log_probs=log_probs[states[1:-1], context.ids[1:]],
+            root=_AfterStates(log_probs, np.array([self._root_state])),
         )
 
-    def _step(self, parents: Ints, depth: int, tokens: Ints, into: Ints) -> Ints:
+    def _step(self, parents: Ints, depth: int, tokens: Ints, into: Ints) -> _AfterStates:
         before = np.where(parents == NONE, self._root_state, self._slab[parents])
         states: Ints = self._transitions[before, tokens]
         self._slab[into] = states[: len(into)]
-        return states
-
-    def _gather(self, distributions: Ints, rows: Ints, tokens: Ints) -> NDArray[np.float64]:
-        return self._log_probs[distributions[rows], tokens].astype(np.float64)
-
-    def _children(self, distributions: Ints, rows: Ints | None, tokens: Children) -> FloatArray:
-        states = distributions if rows is None else distributions[rows]
-        if tokens.offsets is None:
-            return self._log_probs[states[:, None], tokens.tokens]
-        return self._log_probs[np.repeat(states, np.diff(tokens.offsets)), tokens.tokens]
+        return _AfterStates(self._log_probs, states)
 
     def _free_slab(self) -> None:
         self._slab = np.zeros(0, np.int64)

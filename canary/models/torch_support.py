@@ -1,4 +1,4 @@
-"""What every torch adapter needs: devices, dtypes, memory, padding, fingerprints."""
+"""What every torch adapter needs: devices, dtypes, modes of computing, memory."""
 
 from __future__ import annotations
 
@@ -9,27 +9,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, OutOfMemory
-from canary.models.language_model import Rows
 from canary.statistics.softmaxed import softmaxed
 
 __all__ = [
     "computing",
     "devices_of",
     "dtype_at_work",
-    "dtype_name",
     "dtype_named",
     "free_bytes",
     "inference",
     "input_device",
-    "pad",
+    "offloaded",
     "pick_device",
     "refuse_softmax",
-    "scored_positions",
     "slab_capacity",
     "viewed",
 ]
@@ -70,27 +66,46 @@ def viewed(array: NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(array)
 
 
+def _hooks(part: torch.nn.Module) -> tuple[Any, ...]:
+    """The hooks by which accelerate brings a part's parameters to where it computes."""
+    hook = getattr(part, "_hf_hook", None)
+    return tuple(getattr(hook, "hooks", (hook,)))  # hooks come alone or in a sequence
+
+
+def _hooked_devices(module: torch.nn.Module) -> list[torch.device]:
+    hooks = (hook for part in module.modules() for hook in _hooks(part))
+    devices = (getattr(hook, "execution_device", None) for hook in hooks)
+    return [torch.device(device) for device in devices if device is not None]
+
+
 def input_device(module: torch.nn.Module) -> torch.device:
     """Where a module takes its input, whose parameters may be spread or offloaded."""
-    parameter = next(module.parameters(), torch.empty(0))
-    if parameter.device.type != "meta":
-        return parameter.device
-    for part in module.modules():  # accelerate's hooks bring offloaded parameters there
-        device = getattr(getattr(part, "_hf_hook", None), "execution_device", None)
-        if device is not None:
-            return torch.device(device)
-    return parameter.device
+    device = next(module.parameters(), torch.empty(0)).device
+    return next(iter(_hooked_devices(module)), device) if device.type == "meta" else device
 
 
-def dtype_at_work(
-    module: torch.nn.Module, plain: torch.dtype, forward: Callable[[], object]
-) -> torch.dtype:
-    """The dtype that `forward` computes in: `plain`, or autocast's where that is at work.
+def devices_of(module: torch.nn.Module) -> list[torch.device]:
+    """Every device on which a part of a module computes, that of its input first."""
+    devices = [input_device(module), *(part.device for part in module.parameters())]
+    unique = dict.fromkeys([*devices, *_hooked_devices(module)])
+    return [device for device in unique if device.type not in ("meta", "disk")]
+
+
+def offloaded(module: torch.nn.Module, name: str) -> Any:
+    """A parameter that accelerate keeps elsewhere; None where there is no such."""
+    owner, _, leaf = name.rpartition(".")
+    kept = (getattr(hook, "weights_map", None) for hook in _hooks(module.get_submodule(owner)))
+    return next((values[leaf] for values in kept if values is not None), None)
+
+
+def dtype_at_work(module: torch.nn.Module, forward: Callable[[], object]) -> torch.dtype:
+    """The dtype that `forward` computes in: the parameters', or autocast's where it is on.
 
     Autocast may be switched on around a call or, as accelerate does it, inside of the
     module's own forward; so its parts are asked while they run.
     """
-    found, kind = plain, input_device(module).type
+    floating = (part.dtype for part in module.parameters() if part.is_floating_point())
+    found, kind = next(floating, torch.float32), input_device(module).type
 
     def ask(_part: torch.nn.Module, _inputs: object) -> None:
         nonlocal found
@@ -104,11 +119,6 @@ def dtype_at_work(
         for hook in hooks:
             hook.remove()
     return found
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """The name of a dtype, as results give it."""
-    return str(dtype).removeprefix("torch.")
 
 
 @contextmanager
@@ -153,35 +163,14 @@ def free_bytes(*devices: torch.device) -> int:
 
 
 def _free(device: torch.device) -> int:
-    if device.type != "cuda":
-        return _available_ram()
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(torch.cuda.mem_get_info(device)[0] + kept)
-
-
-def devices_of(module: torch.nn.Module) -> list[torch.device]:
-    """Every device on which a part of a module computes, that of its input first."""
-    found = [input_device(module)]
-    hooks = [getattr(part, "_hf_hook", None) for part in module.modules()]
-    found += [part.device for part in module.parameters()]
-    for hook in hooks:
-        for one in getattr(hook, "hooks", (hook,)):  # hooks come alone or in a sequence
-            device = getattr(one, "execution_device", None)
-            if device is not None:
-                found.append(torch.device(device))
-    return [device for device in dict.fromkeys(found) if device.type not in ("meta", "disk")]
-
-
-def _available_ram() -> int:
+    if device.type == "cuda":
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0] + kept)
     # MemAvailable counts the page cache that the kernel would give back; sysconf does not.
-    with (
-        Path("/proc/meminfo").open()
-        if Path("/proc/meminfo").exists()
-        else Path(os.devnull).open() as file
-    ):
-        for line in file:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+    memory = Path("/proc/meminfo")
+    for line in memory.read_text().splitlines() if memory.exists() else ():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
@@ -198,29 +187,6 @@ def refuse_softmax(logits: torch.Tensor, name: str) -> None:
             "within 0 and 1 and sums to 1",
             cure="leave the softmax out of its forward, or take the logarithm",
         )
-
-
-def pad(rows: Rows, device: torch.device) -> torch.Tensor:
-    """Token ids of shape (n, longest), right-padded with zeros.
-
-    Causal models never see what stands to the right, so right padding is exact.
-    """
-    lengths = rows.lengths
-    width = int(lengths.max(initial=0))
-    ids = np.zeros((len(rows), width), np.int64)
-    ids[np.arange(width) < lengths[:, None]] = rows.ids
-    return torch.from_numpy(ids).to(device)
-
-
-def scored_positions(rows: Rows, device: torch.device) -> torch.Tensor:
-    """Which targets are scored, bool of shape (n, longest - 1).
-
-    Target ``j`` is token ``j + 1`` of the row.
-    """
-    lengths = rows.lengths
-    at = np.arange(1, int(lengths.max(initial=1)))
-    wanted: NDArray[np.bool_] = (at >= rows.start[:, None]) & (at < lengths[:, None])
-    return torch.from_numpy(wanted).to(device)
 
 
 def slab_capacity(memory_bytes: int, bytes_per_state: int) -> int:

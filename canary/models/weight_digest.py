@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from canary.models.torch_support import offloaded
+
 __all__ = ["fingerprint"]
 
 _PLAIN = (type(None), bool, int, float, str, torch.dtype)
@@ -45,7 +47,7 @@ def fingerprint(module: torch.nn.Module) -> str:
     tensors = {**dict(module.named_buffers(remove_duplicate=False)), **module.state_dict()}
     for name, value in sorted(tensors.items()):
         if isinstance(value, torch.Tensor) and value.device.type == "meta":
-            value = _offloaded(module, name)  # noqa: PLW2901
+            value = offloaded(module, name)  # noqa: PLW2901
         for part, plain in _plain_parts(name, value):
             if isinstance(plain, torch.Tensor):
                 digest.update(f"{part}\0{plain.dtype}\0{tuple(plain.shape)}\0".encode())
@@ -100,14 +102,3 @@ def _plain_parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield f"{name}.scale", (value.q_scale(), value.q_zero_point()).__repr__()
     else:
         yield name, value
-
-
-def _offloaded(module: torch.nn.Module, name: str) -> Any:
-    """A parameter that accelerate keeps elsewhere and puts in place for each forward."""
-    owner, _, leaf = name.rpartition(".")
-    hook = getattr(module.get_submodule(owner), "_hf_hook", None)
-    for part in getattr(hook, "hooks", (hook,)):  # hooks come alone or in a sequence
-        values = getattr(part, "weights_map", None)
-        if values is not None:
-            return values[leaf]
-    return None

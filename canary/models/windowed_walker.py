@@ -6,11 +6,9 @@ states are right. Beyond it they are not relied on.
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from canary.models.language_model import (
     Children,
@@ -18,6 +16,7 @@ from canary.models.language_model import (
     Expansion,
     FloatArray,
     IntArray,
+    Ints,
     Nodes,
     Walker,
     most_queries,
@@ -32,7 +31,8 @@ class WithinWalker:
     Parameters
     ----------
     near, far : Walker
-        For nodes of at most `horizon` tokens with the context, and for longer ones.
+        For nodes of at most `horizon` tokens with the context, and for longer ones; `far`
+        holds no states.
     context : Context
     horizon : float
     """
@@ -41,43 +41,29 @@ class WithinWalker:
         self._near, self._far = near, far
         self._deepest = horizon - len(context.ids)
         self.context_log_probs: FloatArray = near.context_log_probs
+        self.release = near.release
 
     @property
     def room(self) -> int:
         """How many more nodes can be held."""
         return self._near.room
 
-    def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
-        """See `canary.models.language_model.Walker.expand`.
-
-        One long node sends its whole batch to the slow walker: walks go level by level,
-        so that a batch seldom holds both.
-        """
-        return self._for(nodes).expand(nodes, tokens, keep=keep)
-
-    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> NDArray[np.int64]:
-        """See `canary.models.language_model.TellsQueries`; the slow walker stands on no states."""
-        walker = self._for(nodes)
-        return most_queries(walker, nodes, held if walker is self._near else 0 * held, degrees)
-
     def _for(self, nodes: Nodes) -> Walker:
+        # One long node sends its whole batch to the slow walker: a batch seldom holds both.
         longest = int(np.asarray(nodes.lengths).max(initial=0))
         return self._far if longest > self._deepest else self._near
 
-    def release(self, handles: IntArray) -> None:
-        """Let go of states."""
-        self._near.release(handles)
+    def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
+        """See `canary.models.language_model.Walker.expand`."""
+        return self._for(nodes).expand(nodes, tokens, keep=keep)
+
+    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> Ints:
+        """See `canary.models.language_model.TellsQueries`."""
+        return most_queries(self._for(nodes), nodes, held, degrees)
 
     def __enter__(self) -> Self:
         self._near.__enter__()
-        self._far.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._near.__exit__(kind, error, trace)
-        self._far.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._near.__exit__(*error)

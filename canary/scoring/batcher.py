@@ -16,7 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import ModelError, OutOfMemory, UnsupportedError
-from canary.models.answered import checked_expansion, checked_moments, checked_scores
+from canary.models.answered import (
+    checked_expansion,
+    checked_moments,
+    checked_scores,
+    no_log_probs,
+    not_normalised,
+)
 from canary.models.language_model import (
     ROUNDING_NATS,
     Children,
@@ -31,7 +37,6 @@ from canary.models.language_model import (
     TellsMoments,
     Walker,
 )
-from canary.models.noise import no_log_probs, not_normalised
 from canary.records.validation import whole_number
 from canary.scoring.request_checks import check_nodes, check_rows
 from canary.scoring.tuner import BatchTuner

@@ -19,10 +19,12 @@ import numpy as np
 import torch
 import transformers
 from spread import spread
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
-from canary.models.forwards import CausalForward
 from canary.models.key_values import KeyValueWalker
 from canary.models.language_model import Children, Context, Nodes
+from canary.models.loading import load
 
 VOCABULARY = 1000
 
@@ -39,6 +41,10 @@ def model() -> transformers.GPT2LMHeadModel:
         eos_token_id=None,
     )
     return transformers.GPT2LMHeadModel(config).eval()
+
+
+def tokenizer() -> Tokenizer:
+    return Tokenizer(BPE(vocab={str(k): k for k in range(VOCABULARY)}, merges=[]))
 
 
 def expand(walker: KeyValueWalker, nodes: int) -> tuple[float, np.ndarray]:
@@ -59,13 +65,13 @@ def expand(walker: KeyValueWalker, nodes: int) -> tuple[float, np.ndarray]:
 
 def measure(context: int, *, nodes: int, rounds: int) -> dict[str, float]:
     ids = np.random.default_rng(0).integers(0, VOCABULARY, context).astype(np.int32)
-    forward = CausalForward(model())
+    loaded = load(model(), tokenizer=tokenizer())
     seconds: dict[bool, list[float]] = {True: [], False: []}
     error = 0.0
     for number in range(rounds + 1):
         results = []
         for shares in (True, False):
-            walker = KeyValueWalker(forward, Context(ids), 2**28, shares=shares)
+            walker = KeyValueWalker(loaded, Context(ids), 2**28, shares=shares)
             with walker:
                 spent, log_probs = expand(walker, nodes)
             results.append(log_probs)

@@ -15,7 +15,7 @@ from canary.models.by_scoring import RowWalker
 from canary.models.key_values import KeyValueWalker
 from canary.models.language_model import Children, Context, Nodes, Rows
 from canary.models.loading import load
-from canary.models.noise import chain_log_probs
+from canary.models.probing import chain_log_probs
 from canary.models.reuse import horizon, length_limit, reuse_is_right
 
 ATTENTION = ("gpt2", "llama", "gemma", "qwen2", "qwen3", "neox")

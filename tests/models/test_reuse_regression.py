@@ -18,7 +18,7 @@ from canary.models.by_scoring import RowWalker
 from canary.models.distributions import Distributions
 from canary.models.language_model import Context, Expansion, Memory, Rows
 from canary.models.loading import load
-from canary.models.noise import chain_log_probs
+from canary.models.probing import chain_log_probs
 from canary.models.reuse import reuse_is_right
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -12,7 +12,6 @@ from small_models import character_tokenizer
 
 from canary.errors import OutOfMemory
 from canary.models import shared_context
-from canary.models.forwards import CausalForward
 from canary.models.key_values import KeyValueWalker
 from canary.models.language_model import Children, Context, Nodes
 from canary.models.loading import load
@@ -60,7 +59,7 @@ def test_attention_oracle(shape, size, seed) -> None:
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "neox", "qwen3", "gemma3"])
 def test_walks_agree_with_copies(name: str) -> None:
-    forward = CausalForward(architecture(name))
+    model = load(architecture(name), tokenizer=character_tokenizer())
     context = Context(np.array([3, 1, 4], np.int32))
     paths = np.array([[1, 2, 3], [1, 5, 6], [7, 2, 9]], np.int32)
     at = np.array([3, 3, 3])
@@ -68,7 +67,7 @@ def test_walks_agree_with_copies(name: str) -> None:
     tokens = Children(np.arange(6, dtype=np.int32))
     found = []
     for shares in (True, False):
-        with KeyValueWalker(forward, context, 2**20, shares=shares) as walker:
+        with KeyValueWalker(model, context, 2**20, shares=shares) as walker:
             found.append(walker.expand(nodes, tokens))
     np.testing.assert_allclose(found[0].log_probs, found[1].log_probs, atol=2e-5)
     np.testing.assert_allclose(found[0].path_log_probs, found[1].path_log_probs, atol=2e-5)

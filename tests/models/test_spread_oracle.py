@@ -21,6 +21,7 @@ from canary.formats.format import Format
 from canary.models import conformance
 from canary.models.language_model import Children, Context, Rows, Spread
 from canary.models.placement import divided, rows_below
+from canary.models.probing import nodes_of
 from canary.models.remote_model import spread_over
 from canary.models.remote_worker import KeptModel
 from canary.scoring.batcher import Batcher
@@ -126,9 +127,9 @@ def test_a_walk_that_was_interrupted_goes_on(spread):
     tokens = Children(np.arange(4, dtype=np.int32))
     with model.open(Context(np.arange(3)), memory_bytes=2**22) as walker:
         room = walker.room
-        held = walker.expand(conformance._nodes(paths.tolist()), tokens)
+        held = walker.expand(nodes_of(paths.tolist()), tokens)
         twice = np.repeat(paths, 2, axis=1).tolist()
-        below = conformance._nodes(twice, handles=held.handles)
+        below = nodes_of(twice, handles=held.handles)
         wanted = walker.expand(below, tokens, keep=False)
         ask = model._workers.ask
 

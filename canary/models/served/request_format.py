@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import ServerError
-from canary.models.noise import not_finite
+from canary.models.answered import not_finite
 from canary.models.served.token_texts import Texts
 from canary.models.served.wire import Choice, check_sum, completion, read_choice
 
