@@ -214,5 +214,5 @@ class _WatchedWalker:
         self._walker.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._walker.__exit__(*error)

@@ -6,7 +6,7 @@ states are right. Beyond it they are not relied on.
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -65,5 +65,5 @@ class WithinWalker:
         self._near.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._near.__exit__(*error)
