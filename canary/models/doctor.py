@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from canary.errors import CanaryError, ModelError, ServerError
+from canary.errors import CanaryError, ModelError
 from canary.formats.format import Format
 from canary.models.answered import under_watch
 from canary.models.english import SENTENCES, price_english
-from canary.models.examining import examined
-from canary.models.finding import Finding
+from canary.models.experiments import examined
+from canary.models.finding import Check, Finding, fine, noted, refused, unchecked
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
 from canary.models.whole_reading import TOKENS_BY_DEFAULT, reading
@@ -105,19 +106,21 @@ def doctor(
     adapter whose children are rows of their own, also two rows for each token of the
     vocabulary.
     """
+    # An adapter is not loaded: its refusal there would hide the other checks.
+    adapter = all(hasattr(model, name) for name in ("score", "open", "facts"))
     try:
-        found = load(model, **loading) if _is_to_be_loaded(model) else model
+        loaded = model if adapter else load(model, **loading)
     except ModelError as error:
         named = isinstance(model, str | os.PathLike)
         return unloadable(os.fspath(model) if named else type(model).__name__, error)
-    return examine(found, start_token=start_token, tokens=tokens)
+    return examine(loaded, start_token=start_token, tokens=tokens)
 
 
 def unloadable(name: str, error: ModelError) -> Examination:
     """The examination of a model that cannot be loaded."""
     where = f"{error.where}: " if error.where else ""
-    found = Finding(_LOADS, "not loaded", f"{where}{error.problem}", error.cure)
-    return Examination(name, (found,))
+    finding = Finding(_LOADS, "not loaded", f"{where}{error.problem}", error.cure)
+    return Examination(name, (finding,))
 
 
 def examine(
@@ -131,93 +134,81 @@ def examine(
     return Examination(model.facts.name, tuple(_findings(model, named, tokens)))
 
 
-def _is_to_be_loaded(model: Any) -> bool:
-    """Anything but an adapter, whose refusal at load would hide the other checks."""
-    return not (hasattr(model, "score") and hasattr(model, "open") and hasattr(model, "facts"))
-
-
 def _findings(model: LanguageModel, start_token: str | None, tokens: int) -> Iterator[Finding]:
     facts = model.facts
-    yield Finding(
-        _LOADS,
-        "fine",
-        f"{facts.dtype} on {facts.device}; {', '.join(facts.capabilities)}",
-    )
+    figure = f"{facts.dtype} on {facts.device}; {', '.join(facts.capabilities)}"
+    yield Finding(_LOADS, "fine", figure)
     if facts.device == "served":
-        yield Finding(
-            "its arithmetic", "not checked", "its server was asked the like when it was opened"
-        )
+        reason = "its server was asked the like when it was opened"
+        yield Finding("its arithmetic", "not checked", reason)
     else:
         yield from examined(model)
         yield from reading(under_watch(model), tokens=tokens, start_token=start_token)
-        yield _english(model)
-    yield _start(model, start_token)
-    yield _tree(model, start_token)
+        yield Check(
+            "ordinary English is likelier than the same tokens shuffled, and than random ones",
+            _english,
+        ).of(model)
+    yield Check(
+        "a token comes before the first token of a text, which is priced then",
+        partial(_start, start_token=start_token),
+    ).of(model)
+    yield Check(
+        f"the tokens of all candidates of {_FORMAT!r} make a tree",
+        partial(_tree, start_token=start_token),
+    ).of(model)
 
 
 def _english(model: LanguageModel) -> Finding:
-    check = "ordinary English is likelier than the same tokens shuffled, and than random ones"
     try:
-        found = price_english(model)
-    except (CanaryError, ServerError) as error:
-        return Finding(check, "not checked", str(error))
+        english = price_english(model)
+    except CanaryError as error:
+        return unchecked(str(error))
     except Exception as error:  # the adapter is the caller's own code
-        return Finding(check, "not checked", f"it raised {type(error).__name__}")
-    if found is None:
-        return Finding(check, "not checked", "the tokenizer cannot write it, or memory ran out")
+        return unchecked(f"it raised {type(error).__name__}")
+    if english is None:
+        return unchecked("the tokenizer cannot write it, or memory ran out")
     figure = (
-        f"{found.bits_per_token:.2f} bits per token, shuffled {found.shuffled:.2f}, random "
-        f"tokens {found.uniform:.2f} where all are equally probable"
+        f"{english.bits_per_token:.2f} bits per token, shuffled {english.shuffled:.2f}, random "
+        f"tokens {english.uniform:.2f} where all are equally probable"
     )
-    if found.ordinary and found.in_order:
-        return Finding(check, "fine", figure)
-    return Finding(
-        check,
-        "noted",
+    if english.ordinary and english.in_order:
+        return fine(figure)
+    return noted(
         figure,
         "is it trained, and is this its tokenizer? An adapter: are logits of position i taken "
         "for token i + 1? A model of another language, or of a narrow corpus, may be right",
     )
 
 
-def _start(model: LanguageModel, start_token: str | None) -> Finding:
-    check = "a token comes before the first token of a text, which is priced then"
-    encoded = _encoded(model, start_token)
-    if isinstance(encoded, Finding):
-        return Finding(check, encoded.verdict, encoded.figure, encoded.cure)
-    encoder, encodings = encoded
-    if not encoder.starts_bare(encodings):
-        by = "the tokenizer's own token"
-        if start_token is not None:
-            by = f"{start_token!r}, as was asked; training is not at hand to compare"
-        return Finding(check, "fine", by)
-    return Finding(
-        check,
-        "noted",
-        "nothing does; the first token of each text is not counted",
-        "if training put a token there, name it with start_token (--start-token)",
-    )
-
-
-def _encoded(model: LanguageModel, start_token: str | None) -> Any:
+def _start(model: LanguageModel, *, start_token: str | None) -> Finding:
     try:
         encoder = CandidateEncoder(model.tokenizer, start_token)
-        for text in (SENTENCES[0], SENTENCES[0].lower().rstrip("."), "0"):
-            try:
-                return encoder, encoder.encode([text])
-            except ModelError:
-                continue
     except CanaryError as error:
-        return Finding("", "refused", error.problem, error.cure)
-    return Finding("", "not checked", "the tokenizer writes no English and no digit")
+        return refused(error.problem, error.cure)
+    for text in (SENTENCES[0], SENTENCES[0].lower().rstrip("."), "0"):
+        try:
+            encodings = encoder.encode([text])
+        except ModelError:
+            continue
+        except CanaryError as error:
+            return refused(error.problem, error.cure)
+        break
+    else:
+        return unchecked("the tokenizer writes no English and no digit")
+    if encoder.starts_bare(encodings):
+        return noted(
+            "nothing does; the first token of each text is not counted",
+            "if training put a token there, name it with start_token (--start-token)",
+        )
+    if start_token is None:
+        return fine("the tokenizer's own token")
+    return fine(f"{start_token!r}, as was asked; training is not at hand to compare")
 
 
-def _tree(model: LanguageModel, start_token: str | None) -> Finding:
-    check = f"the tokens of all candidates of {_FORMAT!r} make a tree"
+def _tree(model: LanguageModel, *, start_token: str | None) -> Finding:
     try:
-        encoder = CandidateEncoder(model.tokenizer, start_token)
-        tree = compile_tree(Format.of(_FORMAT), encoder)
+        tree = compile_tree(Format.of(_FORMAT), CandidateEncoder(model.tokenizer, start_token))
     except CanaryError as error:
         cure = error.cure or "use formats whose candidates this tokenizer can write"
-        return Finding(check, "noted", error.problem, cure)
-    return Finding(check, "fine" if tree.certified else "noted", str(tree.certificate))
+        return noted(error.problem, cure)
+    return fine(str(tree.certificate)) if tree.certified else noted(str(tree.certificate))

@@ -86,34 +86,33 @@ def price_english(model: LanguageModel, *, shuffles: int = _SHUFFLES) -> English
 def note_on_english(model: LanguageModel, *, results: str = "exposures") -> str | None:
     """What the reader of an audit must know of a model that does not know English.
 
-    `results` are what says nothing if the model is not what it is taken for.
-
-    Served models are not asked: their tokenizer is compared at load, and requests are counted.
-    Nor are tables, which were never trained.
+    `results` are what says nothing if the model is not what it is taken for. Served models are
+    not asked (their tokenizer is compared at load, and requests are counted), nor are tables,
+    which were never trained.
     """
     if model.facts.device == "served" or isinstance(model, TableModel):
         return None
-    found = price_english(model, shuffles=1)
-    if found is None or (found.ordinary and found.in_order):
+    english = price_english(model, shuffles=1)
+    if english is None or (english.ordinary and english.in_order):
         return None
-    than = f"random tokens ({found.bits_per_token:.1f} bits per token; {found.uniform:.1f} where "
-    than += "all tokens are equally probable). Is it trained, and is this its tokenizer?"
-    if found.ordinary:
+    bits = f"{english.bits_per_token:.1f} bits per token"
+    than = (
+        f"random tokens ({bits}; {english.uniform:.1f} where all tokens are equally probable). "
+        "Is it trained, and is this its tokenizer?"
+    )
+    if english.ordinary:
         than = (
-            f"the same tokens in random order ({found.bits_per_token:.1f} bits per token, "
-            f"{found.shuffled:.1f} in random order). Is this its tokenizer, and were its labels "
-            "shifted only once in training?"
+            f"the same tokens in random order ({bits}, {english.shuffled:.1f} in random order). "
+            "Is this its tokenizer, and were its labels shifted only once in training?"
         )
-    control = ""
-    if results == "exposures":
-        control = (
-            " Canaries with many more copies decide it: if they look unlearned, too, the set-up "
-            "is wrong."
-        )
+    control = (
+        " Canaries with many more copies decide it: if they look unlearned, too, the set-up is "
+        "wrong."
+    )
     return (
         f"The model {model.facts.name!r} finds ordinary English no likelier than {than} If not, "
         f"the {results} say nothing. A model of another language, of code or of a narrow corpus "
-        f"may be right.{control}"
+        f"may be right.{control if results == 'exposures' else ''}"
     )
 
 
@@ -131,13 +130,12 @@ def note_on_vocabulary(model: LanguageModel, *, results: str = "exposures") -> s
 
 def english_rows(model: LanguageModel) -> list[list[int]]:
     """The sentences as tokens, in lower case for a tokenizer that knows no other."""
-    limit = model.facts.length_limit
     for change in (str, str.lower, _letters):
         try:
-            found = model.tokenizer.encode([change(text) for text in SENTENCES])
+            encodings = model.tokenizer.encode([change(text) for text in SENTENCES])
         except CanaryError:
             continue
-        rows = [list(encoding.ids)[:limit] for encoding in found]
+        rows = [list(encoding.ids)[: model.facts.length_limit] for encoding in encodings]
         return [row for row in rows if len(row) > 1]
     return []
 

@@ -1,4 +1,4 @@
-"""What one experiment on a model's numbers showed."""
+"""One check of a model's numbers, and what it showed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Literal
 from canary.errors import ModelError, OutOfMemory, ServerError
 from canary.models.language_model import LanguageModel
 
-__all__ = ["Experiment", "Finding", "Verdict", "found"]
+__all__ = ["Check", "Finding", "Verdict", "fine", "noted", "refused", "unchecked"]
 
 Verdict = Literal["fine", "noted", "refused", "not checked", "not loaded"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one experiment showed.
+    """What one check showed.
 
     Parameters
     ----------
@@ -42,22 +42,52 @@ class Finding:
         return {name: getattr(self, name) for name in ("check", "verdict", "figure", "cure")}
 
 
-Experiment = Callable[[LanguageModel], Finding]
+def fine(figure: str) -> Finding:
+    """It holds; `Check.of` puts in what."""
+    return Finding("", "fine", figure)
 
 
-def found(check: str, experiment: Experiment, model: LanguageModel) -> Finding:
-    """What an experiment shows of `check`; what the adapter raises is a refusal."""
-    try:
-        return replace(experiment(model), check=check)
-    except OutOfMemory:
-        return Finding(check, "not checked", "memory ran out")
-    except ServerError:
-        raise
-    except ModelError as error:
-        place = f"{error.where}: " if error.where else ""
-        return Finding(check, "refused", f"{place}{error.problem}", error.cure, error)
-    except Exception as error:  # the adapter is the caller's own code
-        reason = (str(error).strip().splitlines() or [""])[0]
-        return Finding(
-            check, "refused", f"it raised {type(error).__name__}: {reason}", "mend the adapter"
-        )
+def noted(figure: str, cure: str = "") -> Finding:
+    """The reader must judge whether it holds."""
+    return Finding("", "noted", figure, cure)
+
+
+def refused(figure: str, cure: str) -> Finding:
+    """It does not hold."""
+    return Finding("", "refused", figure, cure)
+
+
+def unchecked(reason: str) -> Finding:
+    """It cannot be said whether it holds."""
+    return Finding("", "not checked", reason)
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something that ought to hold of a model, and the experiment that shows whether it does.
+
+    Parameters
+    ----------
+    says : str
+    experiment : callable
+        From a model to a finding that does not name the check.
+    """
+
+    says: str
+    experiment: Callable[[LanguageModel], Finding]
+
+    def of(self, model: LanguageModel) -> Finding:
+        """What the experiment shows; what the adapter raises is a refusal."""
+        try:
+            finding = self.experiment(model)
+        except OutOfMemory:
+            finding = unchecked("memory ran out")
+        except ServerError:
+            raise
+        except ModelError as error:
+            place = f"{error.where}: " if error.where else ""
+            finding = replace(refused(f"{place}{error.problem}", error.cure), error=error)
+        except Exception as error:  # the adapter is the caller's own code
+            reason = (str(error).strip().splitlines() or [""])[0]
+            finding = refused(f"it raised {type(error).__name__}: {reason}", "mend the adapter")
+        return replace(finding, check=self.says)

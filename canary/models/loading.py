@@ -14,15 +14,14 @@ from canary.errors import InputError, ModelError
 from canary.models.examining import believed
 from canary.models.language_model import LanguageModel
 from canary.models.pretrained import (
-    check_folder,
     first_line,
     load_pretrained,
     pretrained_tokenizer,
     wrap_pretrained,
 )
 from canary.models.served.endpoint import Endpoint, is_url
+from canary.models.weight_files import read_config
 from canary.tokens.fast import as_tokenizer, read_tokenizer
-from canary.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from canary.workers.cluster import RayWorkers
@@ -86,29 +85,26 @@ def load(
     Costs one pass over the parameters (fingerprint) and about 2,000 token computations
     (the noise of its arithmetic).
     """
-    if workers is not None:
-        return _load_spread(
-            source,
-            tokenizer,
-            workers,
-            {"dtype": dtype, "device": device, "factory": factory, "source_text": source_text},
-        )
+    about = {"dtype": dtype, "device": device, "factory": factory, "source_text": source_text}
     if is_url(source):
         source = Endpoint(source)
+    if workers is not None:
+        return _load_spread(source, tokenizer, workers, about)
     if isinstance(source, Endpoint):
-        return _open(source, tokenizer, dtype, device, factory, source_text)
+        return _open(source, tokenizer, about)
     if isinstance(source, str | os.PathLike):
         if factory is not None:
-            return _load_recurrent(Path(source), tokenizer, dtype, device, factory)
+            return _load_own(Path(source), tokenizer, dtype, device, factory)
         return load_pretrained(
             os.fspath(source), tokenizer, dtype=dtype, device=device, source_text=source_text
         )
-    if _is_torch_module(source):
+    torch = sys.modules.get("torch")  # a module cannot exist before torch was imported
+    if torch is not None and isinstance(source, torch.nn.Module):
         return _wrap_module(source, tokenizer, source_text)
-    if hasattr(source, "score") and hasattr(source, "open") and hasattr(source, "facts"):
-        found: LanguageModel = source
-        believed(found)
-        return found
+    if all(hasattr(source, name) for name in ("score", "open", "facts")):
+        model: LanguageModel = source
+        believed(model)
+        return model
     raise InputError(
         f"a model was expected, got {type(source).__name__}",
         cure="give a folder, a hub id, a torch module, or an object behind the seam "
@@ -121,36 +117,30 @@ def _load_spread(
 ) -> LanguageModel:
     from canary.models.remote_model import spread_model
 
-    if is_url(source) or isinstance(source, Endpoint):
+    if isinstance(source, Endpoint):
         raise InputError(
             "a served model is computed by its server, and workers were given",
             cure="leave the workers out (--ray), or give the folder of the model",
-            where=getattr(source, "base", source),
+            where=source.base,
         )
-    given = {"model": source, "tokenizer": tokenizer, "factory": about["factory"]}
-    for name, value in given.items():
+    factory = about["factory"]
+    for name, value in {"model": source, "tokenizer": tokenizer, "factory": factory}.items():
         if not isinstance(value, str | os.PathLike) and (value is not None or name == "model"):
             raise InputError(
                 f"workers load the {name} themselves, and a {type(value).__name__} was given",
                 cure="give its path, a hub id, or the name of the factory",
                 where="load",
             )
-    seam = _tokenizer_of(os.fspath(source), tokenizer, about["factory"])
-    named = {"source": source, "tokenizer": tokenizer}
-    paths = {name: None if one is None else _absolute(one) for name, one in named.items()}
-    if about["factory"] is not None:
-        place, _, attribute = about["factory"].rpartition(":")
+    if factory is None:
+        seam = pretrained_tokenizer(os.fspath(source), tokenizer)
+    else:
+        read_config(Path(source))
+        seam = read_tokenizer(source if tokenizer is None else tokenizer)
+        place, _, attribute = factory.rpartition(":")
         if place.endswith(".py"):
             about = {**about, "factory": f"{_absolute(place)}:{attribute}"}
-    return spread_model(workers, seam, {**paths, **about, "here": str(Path.cwd())})
-
-
-def _tokenizer_of(source: str, tokenizer: Any, factory: object) -> Tokenizer:
-    """What `load` would take for the tokenizer, after a look at what lies beside it."""
-    if factory is None:
-        return pretrained_tokenizer(source, tokenizer)[1]
-    check_folder(Path(source))
-    return read_tokenizer(source if tokenizer is None else tokenizer)
+    named = {"source": _absolute(source), "tokenizer": tokenizer and _absolute(tokenizer)}
+    return spread_model(workers, seam, {**named, **about, "here": str(Path.cwd())})
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
@@ -158,10 +148,10 @@ def _absolute(path: str | os.PathLike[str]) -> str:
     return str(Path(path).resolve()) if Path(path).exists() else os.fspath(path)
 
 
-def _open(endpoint: Endpoint, tokenizer: Any, *local: object) -> LanguageModel:
+def _open(endpoint: Endpoint, tokenizer: Any, about: dict[str, Any]) -> LanguageModel:
     from canary.models.served.connect import open_endpoint
 
-    if any(option is not None for option in local):
+    if any(option is not None for option in about.values()):
         raise InputError(
             "dtype, device, factory and source text are for models that run here, and this one "
             "is served",
@@ -171,42 +161,32 @@ def _open(endpoint: Endpoint, tokenizer: Any, *local: object) -> LanguageModel:
     return open_endpoint(endpoint, None if tokenizer is None else as_tokenizer(tokenizer))
 
 
-def _is_torch_module(source: Any) -> bool:
-    torch = sys.modules.get("torch")  # a module cannot exist before torch was imported
-    return torch is not None and isinstance(source, torch.nn.Module)
-
-
 def _wrap_module(module: Any, tokenizer: Any, source_text: str | None) -> LanguageModel:
+    name = type(module).__name__
     if tokenizer is None:
-        raise InputError(
-            f"a {type(module).__name__} needs its tokenizer",
-            cure="load(module, tokenizer=...)",
-        )
+        raise InputError(f"a {name} needs its tokenizer", cure="load(module, tokenizer=...)")
     seam = as_tokenizer(tokenizer)
     if hasattr(module, "config") and hasattr(module, "get_output_embeddings"):
-        return wrap_pretrained(module, seam, name=type(module).__name__, source_text=source_text)
-    return _own_module(module, seam, name=type(module).__name__)
-
-
-def _own_module(module: Any, seam: Tokenizer, *, name: str) -> LanguageModel:
-    """A torch module of the caller's own, with states or without."""
+        return wrap_pretrained(module, seam, name=name, source_text=source_text)
     from canary.models.recurrent import own_model
 
     return own_model(module, seam, name=name)
 
 
-def _load_recurrent(
+def _load_own(
     folder: Path,
     tokenizer: Any,
     dtype: str | None,
     device: str | None,
     factory: str | Callable[[dict[str, Any]], Any],
 ) -> LanguageModel:
+    """A module that the caller's factory builds, with the weights of a folder."""
     from safetensors.torch import load_file
 
+    from canary.models.recurrent import own_model
     from canary.models.torch_support import dtype_named, pick_device
 
-    config = check_folder(folder)
+    config = read_config(folder)
     seam = read_tokenizer(folder) if tokenizer is None else as_tokenizer(tokenizer)
     build = _import_factory(factory) if isinstance(factory, str) else factory
     weights = folder / "model.safetensors"
@@ -227,7 +207,7 @@ def _load_recurrent(
         ) from error
     if dtype is not None:
         module = module.to(dtype_named(dtype))
-    return _own_module(module.to(pick_device(device)), seam, name=folder.name)
+    return own_model(module.to(pick_device(device)), seam, name=folder.name)
 
 
 def _import_factory(name: str) -> Callable[[dict[str, Any]], Any]:
@@ -235,6 +215,10 @@ def _import_factory(name: str) -> Callable[[dict[str, Any]], Any]:
     cure = "name it as module:function or path/to/file.py:function"
     if not place or not attribute:
         raise InputError(f"{name!r} does not name a factory", cure=cure)
+    here = str(Path.cwd())  # the working folder is looked in, as by ``python -m``
+    added = here not in sys.path and not place.endswith(".py")
+    if added:
+        sys.path.insert(0, here)
     try:
         if place.endswith(".py"):
             spec = importlib.util.spec_from_file_location(Path(place).stem, place)
@@ -244,21 +228,11 @@ def _import_factory(name: str) -> Callable[[dict[str, Any]], Any]:
             sys.modules.setdefault(spec.name, module)  # where a dataclass looks for its module
             spec.loader.exec_module(module)
         else:
-            module = _import_from_here(place)
-        found: Callable[[dict[str, Any]], Any] = getattr(module, attribute)
+            module = importlib.import_module(place)
+        factory: Callable[[dict[str, Any]], Any] = getattr(module, attribute)
     except (ImportError, OSError, AttributeError) as error:
         raise InputError(f"the factory {name!r} cannot be imported ({error})", cure=cure) from error
-    return found
-
-
-def _import_from_here(name: str) -> Any:
-    """Import a module, the working folder included, as ``python -m`` would."""
-    here = str(Path.cwd())
-    added = here not in sys.path
-    if added:
-        sys.path.insert(0, here)
-    try:
-        return importlib.import_module(name)
     finally:
         if added:
             sys.path.remove(here)
+    return factory

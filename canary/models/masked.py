@@ -14,15 +14,10 @@ import torch
 from numpy.typing import NDArray
 
 from canary.errors import ModelError, OutOfMemory
-from canary.models.pretrained import check_weights, read_module, tokenizer_of
-from canary.models.torch_support import (
-    dtype_named,
-    free_bytes,
-    inference,
-    input_device,
-    pick_device,
-)
+from canary.models.pretrained import read_module, tokenizer_of
+from canary.models.torch_support import free_bytes, inference, input_device
 from canary.models.weight_digest import fingerprint
+from canary.models.weight_files import check_weights
 from canary.tokens.fast import FastTokenizer
 
 __all__ = ["MaskedModel", "draw", "load_masked"]
@@ -224,12 +219,7 @@ def load_masked(
     name = os.fspath(source)
     check_weights(name)
     tokenizer = tokenizer_of(name)
-    module = read_module(
-        name,
-        "auto" if dtype is None else dtype_named(dtype),
-        pick_device(device),
-        kind=AutoModelForMaskedLM,
-    )
+    module = read_module(name, dtype, device, kind=AutoModelForMaskedLM)
     return MaskedModel(module, tokenizer, name=Path(name).name or name)
 
 

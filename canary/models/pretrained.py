@@ -5,25 +5,16 @@ from __future__ import annotations
 import importlib.util
 import os
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from canary.errors import InputError, ModelError
 from canary.models.language_model import LanguageModel
-from canary.models.weight_files import (
-    check_index_of_hub,
-    check_layers,
-    check_weight_files,
-    read_object,
-)
+from canary.models.weight_files import base_of, check_weights, has_tokenizer
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tokenizer import Tokenizer
 
 __all__ = [
-    "check_folder",
-    "check_weights",
     "first_line",
     "load_pretrained",
     "pretrained_tokenizer",
@@ -31,8 +22,6 @@ __all__ = [
     "tokenizer_of",
     "wrap_pretrained",
 ]
-
-_ADAPTER = "adapter_config.json"
 
 
 def load_pretrained(
@@ -47,34 +36,31 @@ def load_pretrained(
 
     Weights come from safetensors alone; no remote code is run.
     """
-    from canary.models.torch_support import dtype_named, pick_device
-
-    wanted = "auto" if dtype is None else dtype_named(dtype)
-    place = "auto" if device == "auto" else pick_device(device)
     # The tokenizer first: its absence is found before gigabytes are read.
-    base, seam = pretrained_tokenizer(source, tokenizer)
-    module = read_module(base, wanted, place)
+    seam = pretrained_tokenizer(source, tokenizer)
+    base = base_of(source)
+    module = read_module(base, dtype, device)
     if base != source:
         module = _with_adapter(module, source)
     return wrap_pretrained(module, seam, name=Path(source).name or source, source_text=source_text)
 
 
-def pretrained_tokenizer(source: str, tokenizer: Any) -> tuple[str, Tokenizer]:
-    """The model's base (itself, but for an adapter) and its tokenizer; its weights are there.
+def pretrained_tokenizer(source: str, tokenizer: Any) -> Tokenizer:
+    """The tokenizer of a model, or the one given instead; its weights are there.
 
     Raises
     ------
     ModelError
         If folder, weights or tokenizer are missing or damaged.
     """
-    folder = Path(source)
-    base = source
-    if (folder / _ADAPTER).is_file():
-        base = _base_of(folder)
+    base = base_of(source)
     for part in {source, base}:
         check_weights(part)
-    own = any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
-    return base, _pretrained_tokenizer(source if own else base, tokenizer)
+    if tokenizer is None:
+        tokenizer = source if has_tokenizer(source) else base
+    if isinstance(tokenizer, str | os.PathLike):
+        tokenizer = tokenizer_of(os.fspath(tokenizer))
+    return as_tokenizer(tokenizer)
 
 
 def wrap_pretrained(
@@ -95,17 +81,17 @@ def wrap_pretrained(
     return CausalModel(module, tokenizer, name=name)
 
 
-def read_module(source: str, dtype: Any, place: Any, *, kind: Any = None) -> Any:
+def read_module(source: str, dtype: str | None, device: str | None, *, kind: Any = None) -> Any:
     """The module in a folder or under a hub id, all of its weights read.
 
     Parameters
     ----------
     source : str
-    dtype : torch.dtype or "auto"
-    place : torch.device or "auto"
+    dtype, device : str, optional
+        See `canary.load`.
     kind : class of transformers, optional
         What reads it, if not the class of language models that its config asks for. Heads
-        of other kinds beside it are then left out without a word.
+        of other kinds beside it are then left out.
 
     Raises
     ------
@@ -113,24 +99,30 @@ def read_module(source: str, dtype: Any, place: Any, *, kind: Any = None) -> Any
         If it cannot be read, or weights are missing or left over.
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+    from transformers.utils import logging
 
-    check_index_of_hub(source)
+    from canary.models.torch_support import dtype_named, pick_device
+
+    wanted = "auto" if dtype is None else dtype_named(dtype)
+    place: Any = "auto" if device == "auto" else pick_device(device)
+    bars: Any = logging  # of transformers, which say nothing of what canary does
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
     try:
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         # Quantised weights cannot be moved afterwards, spread ones must not be.
         spread = place == "auto" or getattr(config, "quantization_config", None) is not None
         both = getattr(config, "is_encoder_decoder", False)
         usual: Any = AutoModelForSeq2SeqLM if both else AutoModelForCausalLM
-        with _no_bars():
-            loaded: Any = (kind or usual).from_pretrained(
-                source,
-                config=config,
-                dtype=dtype,
-                device_map=("auto" if place == "auto" else {"": place}) if spread else None,
-                trust_remote_code=False,
-                use_safetensors=True,
-                output_loading_info=True,
-            )
+        module, report = (kind or usual).from_pretrained(
+            source,
+            config=config,
+            dtype=wanted,
+            device_map=("auto" if place == "auto" else {"": place}) if spread else None,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
     except ImportError as error:
         raise ModelError(
             f"needs a library that is not installed ({first_line(error)})",
@@ -145,15 +137,17 @@ def read_module(source: str, dtype: Any, place: Any, *, kind: Any = None) -> Any
             "reached, or --factory for a recurrent model of your own",
             where=source,
         ) from error
-    module, told = loaded
-    if missing := sorted(told["missing_keys"]):
+    finally:
+        if shown:
+            bars.enable_progress_bar()
+    if missing := sorted(report["missing_keys"]):
         # transformers makes them up at random and goes on with a warning.
         raise ModelError(
             f"lacks {len(missing)} of the model's weights, {missing[0]} among them",
             cure="save the whole model with save_pretrained",
             where=source,
         )
-    if kind is None and (unused := sorted(told["unexpected_keys"])):
+    if kind is None and (unused := sorted(report["unexpected_keys"])):
         raise ModelError(
             f"holds {len(unused)} weights that the model of its config.json does not use, "
             f"{unused[0]} among them",
@@ -162,21 +156,6 @@ def read_module(source: str, dtype: Any, place: Any, *, kind: Any = None) -> Any
             where=source,
         )
     return module if spread else module.to(place)
-
-
-@contextmanager
-def _no_bars() -> Iterator[None]:
-    """Without the bars of transformers, which say nothing of what canary does."""
-    from transformers.utils import logging
-
-    bars: Any = logging
-    shown = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            bars.enable_progress_bar()
 
 
 def _with_adapter(module: Any, source: str) -> Any:
@@ -202,56 +181,6 @@ def _with_adapter(module: Any, source: str) -> Any:
         ) from error
 
 
-def _base_of(folder: Path) -> str:
-    named = read_object(folder / _ADAPTER).get("base_model_name_or_path")
-    if not isinstance(named, str) or not named:
-        raise ModelError(
-            f"{_ADAPTER} names no base model",
-            cure="set base_model_name_or_path in it to the base model's folder or hub id",
-            where=str(folder),
-        )
-    return named
-
-
-def check_weights(source: str) -> None:
-    """Refuse a folder without weights in safetensors; a hub id passes."""
-    folder = Path(source)
-    if not folder.exists() and not source.startswith((".", "/", "~")):
-        return  # a hub id
-    adapter = (folder / _ADAPTER).is_file()
-    if not adapter:
-        config = check_folder(folder)
-        check_weight_files(folder, config)
-        check_layers(folder, config)
-    if not any(folder.glob("adapter_model.safetensors" if adapter else "*.safetensors")):
-        raise ModelError(
-            "there are no weights in safetensors",
-            cure="save them with save_pretrained; pickled ones (*.bin) are never loaded",
-            where=source,
-        )
-
-
-def check_folder(folder: Path) -> dict[str, Any]:
-    """The config of a folder; refuses one that is not there or has none."""
-    if not folder.is_dir():
-        raise ModelError(
-            "there is no such folder", cure="check the path of the model", where=str(folder)
-        )
-    if not (folder / "config.json").is_file():
-        raise ModelError(
-            "there is no config.json",
-            cure="give a folder that save_pretrained wrote",
-            where=str(folder),
-        )
-    return read_object(folder / "config.json")
-
-
-def _pretrained_tokenizer(source: str, tokenizer: Any) -> Tokenizer:
-    if tokenizer is not None and not isinstance(tokenizer, str | os.PathLike):
-        return as_tokenizer(tokenizer)
-    return as_tokenizer(tokenizer_of(source if tokenizer is None else os.fspath(tokenizer)))
-
-
 def tokenizer_of(named: str) -> Any:
     """The tokenizer of `transformers` in a folder or under a hub id.
 
@@ -263,7 +192,7 @@ def tokenizer_of(named: str) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        found = AutoTokenizer.from_pretrained(named, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(named, trust_remote_code=False)
     except Exception as error:  # tokenizers raises bare Exception
         if not Path(named).exists():
             raise ModelError(
@@ -273,9 +202,9 @@ def tokenizer_of(named: str) -> Any:
             ) from error
         raise _no_tokenizer(named, first_line(error)) from error
     # For a folder without a tokenizer, some architectures get an empty one.
-    if set(found.get_vocab()) <= set(found.all_special_tokens):
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
         raise _no_tokenizer(named, "its vocabulary is empty")
-    return found
+    return tokenizer
 
 
 def _no_tokenizer(where: str, reason: str) -> ModelError:

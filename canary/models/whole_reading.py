@@ -1,19 +1,21 @@
 """Whether a model reads rows whole: every token has its price, and none is left out.
 
-The checks of `canary.models.examining` use short rows. An adapter that cuts long ones, or
+The checks of `canary.models.experiments` use short rows. An adapter that cuts long ones, or
 drops a start token, passes them and prices canaries too high.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.models.conformance import TOKENS
-from canary.models.finding import Experiment, Finding, found
-from canary.models.language_model import LanguageModel, Rows
+from canary.models.finding import Check, Finding, fine, noted, refused, unchecked
+from canary.models.language_model import Ints, LanguageModel
+from canary.models.probing import random_rows, row_table
 from canary.statistics.units import LN2
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.starts import shown_start, usual_first
@@ -28,8 +30,6 @@ _MOST_STARTS = 8
 _SHARP = 10.0  # times the noise: an edge, not forgetting
 _MOSTLY = 0.8
 
-Floats = NDArray[np.float64]
-
 
 def reading(
     model: LanguageModel, *, tokens: int, start_token: str | None = None
@@ -37,118 +37,99 @@ def reading(
     """Findings on rows of `tokens` tokens, and on start tokens; one that is named must matter."""
     length = min(tokens, model.facts.length_limit or tokens)
     if length > TOKENS:
-        yield found(
-            f"each token of a row of {length} has a price of its own", _prices(length), model
-        )
-        yield found(
+        yield Check(
+            f"each token of a row of {length} has a price of its own",
+            partial(_prices, length=length),
+        ).of(model)
+        yield Check(
             f"the last token of a row of {length} depends on the tokens before it",
-            _window(length),
-            model,
-        )
-    yield found("a start token changes what comes after it", _starts(start_token), model)
+            partial(_window, length=length),
+        ).of(model)
+    starts = partial(_starts, start_token=start_token)
+    yield Check("a start token changes what comes after it", starts).of(model)
 
 
-def _random(model: LanguageModel, length: int) -> NDArray[np.int64]:
-    size = min(model.facts.vocabulary, model.tokenizer.size)
-    return np.random.default_rng(13).integers(0, size, (_ROWS, length))
+def _random(model: LanguageModel, length: int) -> Ints:
+    return random_rows(model, _ROWS, length, seed=13)
 
 
-def _table(model: LanguageModel, rows: NDArray[np.int64]) -> Floats:
-    """Nats of all tokens of each row but the first, of shape (rows, length - 1)."""
-    nats: Floats = model.score(Rows.of(rows.tolist())).astype(np.float64)
-    return np.maximum(nats.reshape(len(rows), -1), -1e3)  # probability 0 is a number, too
+def _table(model: LanguageModel, rows: Ints) -> NDArray[np.float64]:
+    """Nats of all tokens of each row but the first; probability 0 is a number, too."""
+    return np.maximum(row_table(model, rows).astype(np.float64), -1e3)
 
 
 def _noise(model: LanguageModel) -> float:
     return model.facts.noise_bits(TOKENS) * LN2
 
 
-def _prices(length: int) -> Experiment:
-    """A tail whose prices depend on no token, though those of the beginning do."""
-
-    def experiment(model: LanguageModel) -> Finding:
-        differ = np.ptp(_table(model, _random(model, length)), axis=0) > _noise(model)
-        last = int(np.flatnonzero(differ)[-1]) + 2 if differ.any() else 0
-        if length - last >= TOKENS // 2 and differ[: TOKENS - 1].mean() >= _MOSTLY:
-            figure = f"after the first {last} tokens all cost the same, whatever they are"
-            return Finding("", "refused", figure, "price every token of a row; do not cut rows")
-        return Finding("", "fine", f"prices differ up to token {last}")
-
-    return experiment
+def _prices(model: LanguageModel, *, length: int) -> Finding:
+    """A tail whose prices depend on no token, though those of the beginning do, is refused."""
+    differ = np.ptp(_table(model, _random(model, length)), axis=0) > _noise(model)
+    last = int(np.flatnonzero(differ)[-1]) + 2 if differ.any() else 0
+    if length - last >= TOKENS // 2 and differ[: TOKENS - 1].mean() >= _MOSTLY:
+        figure = f"after the first {last} tokens all cost the same, whatever they are"
+        return refused(figure, "price every token of a row; do not cut rows")
+    return fine(f"prices differ up to token {last}")
 
 
-def _window(length: int) -> Experiment:
+def _window(model: LanguageModel, *, length: int) -> Finding:
     """How far back a token can be and still matter to the last; a sharp end is noted."""
+    rows = _random(model, length)
+    last, noise = _table(model, rows)[:, -1], _noise(model)
 
-    def experiment(model: LanguageModel) -> Finding:
-        rows = _random(model, length)
-        last, noise = _table(model, rows)[:, -1], _noise(model)
+    def change(kept: int) -> float:
+        """Of the last price, in nats, where all but so many tokens before it are others."""
+        other = rows.copy()
+        other[:, : length - 1 - kept] = np.roll(rows[:, : length - 1 - kept], 1, axis=0)
+        return float(np.abs(_table(model, other)[:, -1] - last).max())
 
-        def change(kept: int) -> float:
-            """Of the last price, in nats, where all but so many tokens before it are others."""
-            other = rows.copy()
-            other[:, : length - 1 - kept] = np.roll(rows[:, : length - 1 - kept], 1, axis=0)
-            return float(np.abs(_table(model, other)[:, -1] - last).max())
-
-        low, high = 0, length - 2  # all tokens but the first are kept
-        before = change(low)
-        if before <= noise:
-            figure = f"changing all of them moves it by {before / LN2:.3g} bits"
-            return Finding("", "refused", figure, "read every token of a row; do not cut rows")
-        if change(high) > noise:
-            return Finding("", "fine", "the first token matters")
-        while high - low > 1:
-            middle = (low + high) // 2
-            moved = change(middle)
-            if moved > noise:
-                low, before = middle, moved
-            else:
-                high = middle
-        if before <= _SHARP * noise:
-            return Finding("", "fine", f"what is more than {high} tokens back is forgotten")
-        return Finding(
-            "",
-            "noted",
-            f"of a row of {length} tokens only the last {high} matter to the next one",
-            "does the adapter cut rows? A model that reads so few tokens by design is right",
-        )
-
-    return experiment
+    low, high = 0, length - 2  # all tokens but the first are kept
+    before = change(low)
+    if before <= noise:
+        figure = f"changing all of them moves it by {before / LN2:.3g} bits"
+        return refused(figure, "read every token of a row; do not cut rows")
+    if change(high) > noise:
+        return fine("the first token matters")
+    while high - low > 1:
+        middle = (low + high) // 2
+        moved = change(middle)
+        if moved > noise:
+            low, before = middle, moved
+        else:
+            high = middle
+    if before <= _SHARP * noise:
+        return fine(f"what is more than {high} tokens back is forgotten")
+    return noted(
+        f"of a row of {length} tokens only the last {high} matter to the next one",
+        "does the adapter cut rows? A model that reads so few tokens by design is right",
+    )
 
 
-def _starts(start_token: str | None) -> Experiment:
+def _starts(model: LanguageModel, *, start_token: str | None) -> Finding:
     """Start tokens that change no price, where other tokens in their place do."""
+    names: list[str | None] = [start_token]
+    if start_token is None:
+        names = usual_first(model.tokenizer, model.facts.vocabulary)[1 : 1 + _MOST_STARTS]
+    starts = {name: CandidateEncoder(model.tokenizer, name).start for name in names}
+    length = min(TOKENS, model.facts.length_limit or TOKENS)
+    if not starts or length < 4:
+        return unchecked("there is none")
+    rows, noise = _random(model, length - 1), _noise(model)
+    plain = _table(model, rows)
 
-    def experiment(model: LanguageModel) -> Finding:
-        names: list[str | None] = [start_token]
-        if start_token is None:
-            usual = usual_first(model.tokenizer, model.facts.vocabulary)
-            names = usual[1 : 1 + _MOST_STARTS]
-        starts = {n: CandidateEncoder(model.tokenizer, n).start for n in names}
-        length = min(TOKENS, model.facts.length_limit or TOKENS)
-        if not starts or length < 4:
-            return Finding("", "not checked", "there is none")
-        rows, noise = _random(model, length - 1), _noise(model)
-        plain = _table(model, rows)
+    def matters(first: Ints) -> bool:
+        """Whether a token before each row changes what comes after the row's first."""
+        after = _table(model, np.concatenate([first[:, None], rows], axis=1))[:, 1:]
+        return bool(np.abs(after - plain).max() > noise)
 
-        def matters(first: NDArray[np.int64]) -> bool:
-            """Whether a token before each row changes what comes after the row's first."""
-            after = _table(model, np.concatenate([first[:, None], rows], axis=1))[:, 1:]
-            return bool(np.abs(after - plain).max() > noise)
-
-        if not matters(np.roll(rows[:, -1], 1)):
-            return Finding("", "fine", "no token matters beyond the next one, by design")
-        dropped = [n for n, ids in starts.items() if not matters(np.full(_ROWS, ids[0]))]
-        if not dropped:
-            return Finding("", "fine", f"{_named(list(starts))} does")
-        return Finding(
-            "",
-            "noted" if start_token is None else "refused",
-            f"{_named(dropped)} changes no price after it, though other tokens in its place do",
-            "give the model every token of a row, special ones too",
-        )
-
-    return experiment
+    if not matters(np.roll(rows[:, -1], 1)):
+        return fine("no token matters beyond the next one, by design")
+    dropped = [name for name, ids in starts.items() if not matters(np.full(_ROWS, ids[0]))]
+    if not dropped:
+        return fine(f"{_named(list(starts))} does")
+    figure = f"{_named(dropped)} changes no price after it, though other tokens in its place do"
+    cure = "give the model every token of a row, special ones too"
+    return noted(figure, cure) if start_token is None else refused(figure, cure)
 
 
 def _named(names: Sequence[str | None]) -> str:
