@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from canary.models.language_model import Children, Ints, Moments
 from canary.models.torch_support import computing
 
-__all__ = ["Distributions", "token_log_probs", "token_moments"]
+__all__ = ["Distributions", "context_read", "token_log_probs", "token_moments"]
 
 _FAR = -1e6
 """Nats of a probability that is 0 in float32, and whose square is not infinite."""
@@ -64,6 +64,18 @@ class Distributions:
                 at = torch.from_numpy(rows).to(device)
                 logits, normalisers = logits[at], normalisers[at]
             return (logits[:, tokens] - normalisers[:, None]).cpu().numpy()
+
+
+def context_read(
+    logits: torch.Tensor, ids: torch.Tensor
+) -> tuple[NDArray[np.float32], Distributions]:
+    """Log-probabilities of a context's tokens after its first, and what follows its last.
+
+    Both tensors are of one row; `ids` has the shape (1, p).
+    """
+    targets = ids[:, 1:].to(logits.device)
+    everything = torch.ones_like(targets, dtype=torch.bool)
+    return token_log_probs(logits[:, :-1], targets, everything), Distributions.of(logits[:, -1])
 
 
 def token_log_probs(

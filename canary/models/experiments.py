@@ -143,7 +143,7 @@ def _alike(model: LanguageModel, a: Any, b: Any, cause: str, what: str) -> Findi
 def _by_row(model: LanguageModel, rows: Rows) -> NDArray[np.float64]:
     """The nats of each row in all, from a single call."""
     owner = np.repeat(np.arange(len(rows)), rows.scored)
-    return np.bincount(owner, weights=model.score(rows), minlength=len(rows))
+    return np.bincount(owner, weights=model.score(rows), minlength=len(rows)).astype(np.float64)
 
 
 def _twice(model: LanguageModel) -> Finding:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from canary.models.cache_slots import Slots
-from canary.models.distributions import Distributions, token_log_probs
+from canary.models.distributions import Distributions, context_read
 from canary.models.language_model import Context, Ints
 from canary.models.shared_context import KeysAndValues
 from canary.models.state_cache import SlabWalker
@@ -62,10 +62,7 @@ class KeyValueWalker(SlabWalker):
         ids = torch.from_numpy(np.asarray(context.ids, np.int64)).to(decoder.device).unsqueeze(0)
         logits, cache = decoder.cached(ids, None)
         with computing():
-            targets = ids[:, 1:].to(logits.device)
-            everything = torch.ones_like(targets, dtype=torch.bool)
-            log_probs = token_log_probs(logits[:, :-1], targets, everything)
-            root = Distributions.of(logits[:, -1])
+            log_probs, root = context_read(logits, ids)
             # Per layer, keys and values of the context: (1, heads, p, width).
             self._context = _context_rows(cache, ids.shape[1])
             capacity = slab_capacity(memory_bytes, _row_bytes(self._context) + Slots.BYTES)

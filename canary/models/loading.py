@@ -168,9 +168,9 @@ def _wrap_module(module: Any, tokenizer: Any, source_text: str | None) -> Langua
     seam = as_tokenizer(tokenizer)
     if hasattr(module, "config") and hasattr(module, "get_output_embeddings"):
         return wrap_pretrained(module, seam, name=name, source_text=source_text)
-    from canary.models.recurrent import own_model
+    from canary.models.recurrent import RecurrentModel
 
-    return own_model(module, seam, name=name)
+    return RecurrentModel(module, seam, name=name)
 
 
 def _load_own(
@@ -183,7 +183,7 @@ def _load_own(
     """A module that the caller's factory builds, with the weights of a folder."""
     from safetensors.torch import load_file
 
-    from canary.models.recurrent import own_model
+    from canary.models.recurrent import RecurrentModel
     from canary.models.torch_support import dtype_named, pick_device
 
     config = read_config(folder)
@@ -207,7 +207,7 @@ def _load_own(
         ) from error
     if dtype is not None:
         module = module.to(dtype_named(dtype))
-    return own_model(module.to(pick_device(device)), seam, name=folder.name)
+    return RecurrentModel(module.to(pick_device(device)), seam, name=folder.name)
 
 
 def _import_factory(name: str) -> Callable[[dict[str, Any]], Any]:

@@ -10,6 +10,7 @@ that are padded on the right. Every node of its walks is computed as a whole row
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,15 @@ import torch
 
 from canary.errors import CanaryError, ModelError
 from canary.models.cache_slots import NONE, Slots
-from canary.models.distributions import Distributions, token_log_probs
-from canary.models.language_model import Context, Ints
+from canary.models.distributions import Distributions, context_read
+from canary.models.language_model import Context, Ints, Walker
 from canary.models.noise import with_measured_noise
 from canary.models.state_cache import SlabWalker
 from canary.models.torch_model import TorchModel
-from canary.models.torch_support import inference, input_device, slab_capacity
+from canary.models.torch_support import inference, slab_capacity
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = ["RecurrentModel", "StatelessModel", "own_model"]
+__all__ = ["RecurrentModel"]
 
 _ROWS = 3
 """Of the probe: a batch of the size of a number of layers could pass by accident."""
@@ -40,152 +41,113 @@ _STATELESS = (
 )
 
 
-def own_model(
-    module: torch.nn.Module, tokenizer: Tokenizer, *, name: str
-) -> RecurrentModel | StatelessModel:
-    """A torch module of the caller's own behind the seam, with states or without.
-
-    Raises
-    ------
-    ModelError
-        If it fulfils neither contract.
-    """
-    kind = StatelessModel if _keeps_no_state(module) else RecurrentModel
-    return kind(module, tokenizer, name=name)
-
-
-def _keeps_no_state(module: torch.nn.Module) -> bool:
-    """Whether a module takes ids alone, or gives logits alone."""
-    try:
-        inspect.signature(module.forward).bind(None, None)
-    except TypeError:
-        return True
-    ids = torch.zeros((2, 2), dtype=torch.int64, device=input_device(module))
-    try:
-        with inference(module):
-            return isinstance(module(ids, None), torch.Tensor)
-    except Exception:  # the module is the caller's own code; its contract says what is wrong
-        return False
-
-
-class _OwnModel(TorchModel):
-    def _probe(self) -> torch.Tensor:
-        ids = torch.arange(2 * _ROWS, device=self.device).view(_ROWS, 2)
-        return ids % max(self.tokenizer.size, 1)
-
-    def _called(self, kind: str, cure: str, *arguments: Any) -> Any:
-        """What the module gives; what it raises, it being the caller's own code, is an error."""
-        try:
-            with inference(self.module):
-                return self.module(*arguments)
-        except CanaryError:
-            raise
-        except Exception as error:
-            raise ModelError(
-                f"{type(self.module).__name__} {kind} ({type(error).__name__}: {error})",
-                cure=cure,
-            ) from error
-
-
-class StatelessModel(_OwnModel):
-    """A torch module without states behind the language-model seam.
+class RecurrentModel(TorchModel):
+    """A torch module of the user's own behind the language-model seam.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Fulfils the contract at the head of this file.
+        Fulfils one of the contracts at the head of this file.
     tokenizer : Tokenizer
-    name : str
-        What to call the model in results.
+    name : str, optional
+        What to call the model in results; what it is unless given.
 
     Raises
     ------
     ModelError
-        If the module does not fulfil the contract, or gives probabilities.
+        If the module fulfils neither contract, or gives probabilities; found out at load.
     """
 
     def __init__(
-        self, module: torch.nn.Module, tokenizer: Tokenizer, *, name: str = "stateless"
+        self, module: torch.nn.Module, tokenizer: Tokenizer, *, name: str | None = None
     ) -> None:
         super().__init__(module, tokenizer)
-        facts = self.introduced(name, self.logits(self._probe()))
+        self._stateless = self._keeps_no_state()
+        ids = torch.arange(2 * _ROWS, device=self.device).view(_ROWS, 2) % max(tokenizer.size, 1)
+        reuse: tuple[str, ...] = ()
+        if self._stateless:
+            logits = self.logits(ids)
+        else:
+            logits, state_bytes = self._checked_recurrence(ids)
+            reuse = ("reuse",)
+            self.bytes_per_held_token = state_bytes + Slots.BYTES
+        facts = self.introduced(
+            name or ("stateless" if self._stateless else "recurrent"),
+            logits,
+            capabilities=("score", "expand", *reuse),
+        )
         self.facts = with_measured_noise(self, facts)
 
     def logits(self, ids: torch.Tensor, skipped: int = 0) -> torch.Tensor:
         """See `canary.models.torch_model.TorchModel.logits`."""
-        logits = self._called("does not work as a language model", _STATELESS, ids)
-        shape = tuple(getattr(logits, "shape", ()))
-        if not isinstance(logits, torch.Tensor) or len(shape) != 3 or shape[:2] != ids.shape:
-            shown = f"shape {shape}" if isinstance(logits, torch.Tensor) else type(logits).__name__
+        if not self._stateless:
+            with inference(self.module):
+                given: torch.Tensor = self.module(ids, None)[0]
+                return given[:, skipped:]
+        given = self._called("does not work as a language model", _STATELESS, ids)
+        shape = tuple(getattr(given, "shape", ()))
+        if not isinstance(given, torch.Tensor) or len(shape) != 3 or shape[:2] != ids.shape:
+            shown = f"shape {shape}" if isinstance(given, torch.Tensor) else type(given).__name__
             raise ModelError(
                 f"{type(self.module).__name__} gave {shown} for ids of shape {tuple(ids.shape)}",
                 cure=_STATELESS,
             )
-        return logits[:, skipped:]
+        return given[:, skipped:]
 
-
-class RecurrentModel(_OwnModel):
-    """A recurrent torch module behind the language-model seam.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Fulfils the contract at the head of this file.
-    tokenizer : Tokenizer
-    name : str
-        What to call the model in results.
-
-    Raises
-    ------
-    ModelError
-        If the module does not fulfil the contract; found out with one token at load.
-    """
-
-    def __init__(
-        self, module: torch.nn.Module, tokenizer: Tokenizer, *, name: str = "recurrent"
-    ) -> None:
-        super().__init__(module, tokenizer)
-        logits, state_bytes = self._checked_contract()
-        self.bytes_per_held_token = state_bytes + Slots.BYTES
-        facts = self.introduced(name, logits, capabilities=("score", "expand", "reuse"))
-        self.facts = with_measured_noise(self, facts)
-
-    def logits(self, ids: torch.Tensor, skipped: int = 0) -> torch.Tensor:
-        """See `canary.models.torch_model.TorchModel.logits`."""
-        with inference(self.module):
-            logits: torch.Tensor = self.module(ids, None)[0]
-            return logits[:, skipped:]
-
-    def open(self, context: Context, *, memory_bytes: int) -> RecurrentWalker:
-        """A walker below `context` that holds states within `memory_bytes`."""
+    def open(self, context: Context, *, memory_bytes: int) -> Walker:
+        """A walker below `context` that holds states, if there are any, within `memory_bytes`."""
+        if self._stateless:
+            return super().open(context, memory_bytes=memory_bytes)
         capacity = slab_capacity(memory_bytes, self.bytes_per_held_token)
         return RecurrentWalker(self.module, context, capacity, self.device)
 
-    def _checked_contract(self) -> tuple[torch.Tensor, int]:
-        """Logits of the probe, and bytes of the state of one row."""
-        ids = self._probe()
-        kind = "does not work as a recurrent model"
-        given = self._called(kind, _RECURRENT, ids, None)
+    def _keeps_no_state(self) -> bool:
+        """Whether the module takes ids alone, or gives logits alone."""
         try:
-            logits, state = given
-            leaves = _leaves(state)
-            shapes = [tuple(t.shape) for t in leaves]
-            shape = tuple(logits.shape)
-        except (TypeError, ValueError, AttributeError) as error:
+            inspect.signature(self.module.forward).bind(None, None)
+        except TypeError:
+            return True
+        try:
+            with inference(self.module):
+                ids = torch.zeros((2, 2), dtype=torch.int64, device=self.device)
+                return isinstance(self.module(ids, None), torch.Tensor)
+        except Exception:  # the module is the caller's own code; its contract says what is wrong
+            return False
+
+    def _checked_recurrence(self, ids: torch.Tensor) -> tuple[torch.Tensor, int]:
+        """Logits of the probe, and bytes of the state of one row."""
+        kind, name = "does not work as a recurrent model", type(self.module).__name__
+        logits, state, leaves = self._called(kind, _RECURRENT, ids, None, read=_parts)
+        shapes = [tuple(leaf.shape) for leaf in leaves]
+        if logits.shape[:2] != ids.shape or any(len(s) < 2 or s[1] != _ROWS for s in shapes):
             raise ModelError(
-                f"{type(self.module).__name__} {kind} ({type(error).__name__}: {error})",
-                cure=_RECURRENT,
-            ) from error
-        if shape[:2] != ids.shape or any(len(s) < 2 or s[1] != _ROWS for s in shapes):
-            raise ModelError(
-                f"{type(self.module).__name__} gave, for {_ROWS} rows of 2 tokens, "
-                f"logits of shape {shape} and states of shapes {shapes}",
+                f"{name} gave, for {_ROWS} rows of 2 tokens, "
+                f"logits of shape {tuple(logits.shape)} and states of shapes {shapes}",
                 cure=_RECURRENT,
             )
         first = _rebuild(state, [leaf[:, :1].contiguous() for leaf in leaves])
         cure = f"{_RECURRENT}, and keep nothing in the module between calls"
         self._called("does not go on from a state that it is given", cure, ids[:1, :1], first)
-        return logits, sum(t.numel() // _ROWS * t.element_size() for t in leaves)
+        return logits, sum(leaf.numel() // _ROWS * leaf.element_size() for leaf in leaves)
+
+    def _called(
+        self,
+        problem: str,
+        cure: str,
+        *arguments: Any,
+        read: Callable[[Any], Any] = lambda given: given,
+    ) -> Any:
+        """What `read` makes of what the module gives; what the module raises is its error."""
+        try:
+            with inference(self.module):
+                return read(self.module(*arguments))
+        except CanaryError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"{type(self.module).__name__} {problem} ({type(error).__name__}: {error})",
+                cure=cure,
+            ) from error
 
 
 class RecurrentWalker(SlabWalker):
@@ -198,14 +160,11 @@ class RecurrentWalker(SlabWalker):
         self._device = device
         with inference(module):
             ids = torch.from_numpy(np.asarray(context.ids, np.int64)).to(device).unsqueeze(0)
-            logits, state = module(ids, None)
-            everything = torch.ones_like(ids[:, 1:], dtype=torch.bool)
-            log_probs = token_log_probs(logits[:, :-1], ids[:, 1:], everything)
-            root = Distributions.of(logits[:, -1])
-            self._like = state
+            logits, self._like = module(ids, None)
+            log_probs, root = context_read(logits, ids)
             # Per state tensor of shape (a, 1, ...): a slab of shape (a, capacity + 1, ...)
             # whose last place is the root.
-            self._slabs = [_slab(t, capacity) for t in _leaves(state)]
+            self._slabs = [_slab(leaf, capacity) for leaf in _leaves(self._like)]
         self._root_place = capacity
         super().__init__(capacity, chained=False, context_log_probs=log_probs, root=root)
 
@@ -218,12 +177,20 @@ class RecurrentWalker(SlabWalker):
             logits, state = self._module(ids, state)
             if len(into):
                 to = torch.from_numpy(into).to(self._device)
-                for slab, tensor in zip(self._slabs, _leaves(state), strict=True):
-                    slab.index_copy_(1, to, tensor[:, : len(into)])
+                for slab, leaf in zip(self._slabs, _leaves(state), strict=True):
+                    slab.index_copy_(1, to, leaf[:, : len(into)])
             return Distributions.of(logits[:, -1])
 
     def _free_slab(self) -> None:
         self._slabs = []
+
+
+def _parts(given: Any) -> tuple[torch.Tensor, Any, list[torch.Tensor]]:
+    """Logits, state, and the tensors of the state."""
+    logits, state = given
+    if not isinstance(logits, torch.Tensor):
+        raise TypeError(f"logits are a {type(logits).__name__}, a tensor was expected")
+    return logits, state, _leaves(state)
 
 
 def _leaves(state: Any) -> list[torch.Tensor]:
@@ -231,7 +198,7 @@ def _leaves(state: Any) -> list[torch.Tensor]:
     if isinstance(state, torch.Tensor):
         return [state]
     if isinstance(state, tuple | list):
-        return [t for part in state for t in _leaves(part)]
+        return [leaf for part in state for leaf in _leaves(part)]
     raise TypeError(f"a state holds a {type(state).__name__}, tensors were expected")
 
 

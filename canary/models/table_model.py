@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,8 +32,6 @@ from canary.models.state_cache import SlabWalker
 from canary.tokens.tokenizer import Tokenizer
 
 __all__ = ["TableModel"]
-
-_FREE_BYTES = 2**30
 
 
 class TableModel:
@@ -63,24 +59,20 @@ class TableModel:
     ) -> None:
         self._transitions, self._log_probs = _tables(transitions, log_probs)
         self.tokenizer = tokenizer
-        states, vocabulary = self._log_probs.shape
-        if self._transitions.shape != (states, vocabulary):
-            raise ModelError(
-                f"transitions have shape {self._transitions.shape}, "
-                f"log_probs {self._log_probs.shape}",
-                cure="give both with the shape (states, vocabulary)",
-            )
+        vocabulary = self._log_probs.shape[1]
         if vocabulary < tokenizer.size:
             raise ModelError(
                 f"the table has {vocabulary} tokens, the tokenizer {tokenizer.size}",
                 cure="give one column for each token",
             )
-        if ((self._transitions < 0) | (self._transitions >= states)).any():
-            raise ModelError("a transition leads to a state that is not there")
         with np.errstate(over="ignore"):
             most = float(np.exp(self._log_probs).sum(axis=1, dtype=np.float64).max())
         if most > math.exp(ROUNDING_NATS):
             raise not_normalised(name, most)
+        digest = hashlib.sha256()
+        for array in (self._transitions, self._log_probs):
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(array.data)
         self.facts = ModelFacts(
             name=name,
             vocabulary=vocabulary,
@@ -88,7 +80,7 @@ class TableModel:
             dtype="float32",
             attention="none",
             device="cpu",
-            fingerprint=_digest(self._transitions, self._log_probs),
+            fingerprint=digest.hexdigest(),
             noise_bits_per_token=0.0,
             capabilities=("score", "expand", "reuse"),
         )
@@ -123,33 +115,23 @@ class TableModel:
                 "there is no distribution for unknown contexts",
                 cure="give one for the empty sequence ()",
             )
+        prefixes = {key[:length] for key in known for length in range(len(key) + 1)}
+        states = {prefix: state for state, prefix in enumerate(sorted(prefixes, key=len))}
+        below: dict[tuple[int, ...], dict[int, int]] = {prefix: {} for prefix in states}
+        for prefix, state in states.items():
+            if prefix:
+                below[prefix[:-1]][prefix[-1]] = state
         vocabulary = len(known[()])
-        tries: list[dict[int, int]] = [{}]
-        value: list[NDArray[Any] | None] = [known[()]]
-        for key in sorted(known, key=len):
-            state = 0
-            for token in key:
-                if token not in tries[state]:
-                    tries[state][token] = len(tries)
-                    tries.append({})
-                    value.append(None)
-                state = tries[state][token]
-            value[state] = known[key]
-        transitions = np.zeros((len(tries), vocabulary), np.int64)
-        tables = np.empty((len(tries), vocabulary), np.float32)
-        tables[0] = known[()]
-        shorter = {0: 0}  # state of the longest proper end that is a state too
-        queue = deque([0])
-        while queue:
-            state = queue.popleft()
-            if state:
-                transitions[state] = transitions[shorter[state]]
-                own = value[state]
-                tables[state] = tables[shorter[state]] if own is None else own
-            for token, target in tries[state].items():
-                shorter[target] = int(transitions[shorter[state], token]) if state else 0
+        transitions = np.zeros((len(states), vocabulary), np.int64)
+        tables = np.empty((len(states), vocabulary), np.float32)
+        shorter = np.zeros(len(states), np.int64)  # state of the longest proper end that is one
+        for prefix, state in states.items():  # the shorter ones first, so their rows are there
+            if len(prefix) > 1:
+                shorter[state] = transitions[shorter[states[prefix[:-1]]], prefix[-1]]
+            transitions[state] = transitions[shorter[state]]
+            tables[state] = known.get(prefix, tables[shorter[state]])
+            for token, target in below[prefix].items():
                 transitions[state, token] = target
-                queue.append(target)
         return cls(transitions, tables, tokenizer, name=name)
 
     def score(self, rows: Rows) -> FloatArray:
@@ -173,21 +155,16 @@ class TableModel:
 
     def _walked(self, rows: Rows) -> tuple[Ints, Ints]:
         """The state before each scored token, and the token, flat."""
-        n, lengths = len(rows), rows.lengths
-        states = np.empty(int(rows.scored.sum()), np.int64)
-        tokens = np.empty_like(states)
-        first = np.zeros(n, np.int64)
-        np.cumsum(rows.scored[:-1], out=first[1:])
-        state = np.zeros(n, np.int64)
+        lengths, begin = rows.lengths, rows.offsets[:-1]
+        before, state = np.empty(len(rows.ids), np.int64), np.zeros(len(rows), np.int64)
         for at in range(int(lengths.max(initial=0))):
             here = np.flatnonzero(at < lengths)
-            token = rows.ids[rows.offsets[:-1][here] + at]
-            scored = at >= rows.start[here]
-            asked = here[scored]
-            places = first[asked] + at - rows.start[asked]
-            states[places], tokens[places] = state[asked], token[scored]
-            state[here] = self._transitions[state[here], token]
-        return states, tokens
+            places = begin[here] + at
+            before[places] = state[here]
+            state[here] = self._transitions[state[here], rows.ids[places]]
+        place_in_row = np.arange(len(rows.ids)) - np.repeat(begin, lengths)
+        scored = place_in_row >= np.repeat(rows.start, lengths)
+        return before[scored], rows.ids[scored]
 
     def open(self, context: Context, *, memory_bytes: int) -> TableWalker:
         """A walker below `context` that holds states within `memory_bytes`."""
@@ -196,12 +173,12 @@ class TableModel:
 
     def memory(self) -> Memory:
         """A gigabyte, and the size of a state: its number."""
-        return Memory(_FREE_BYTES, 8 + Slots.BYTES)
+        return Memory(2**30, 8 + Slots.BYTES)
 
 
 @dataclass(frozen=True, eq=False)
 class _AfterStates:
-    """Next-token distributions: rows of the table; see `canary.models.state_cache.NextTokens`."""
+    """Rows of the table; see `canary.models.state_cache.NextTokens`."""
 
     log_probs: NDArray[np.float32]
     states: Ints
@@ -250,8 +227,7 @@ def _tables(transitions: ArrayLike, log_probs: ArrayLike) -> tuple[Ints, NDArray
             raise TypeError(f"got the types {moves.dtype} and {table.dtype}")
         if not (np.isfinite(moves) & (moves == np.floor(moves))).all():
             raise ValueError("some transitions are no whole numbers")
-        moves = np.clip(moves.astype(np.float64), -1, 2**53)  # what is beyond leads nowhere
-        if moves.ndim != 2 or table.ndim != 2 or not table.size:
+        if moves.ndim != 2 or moves.shape != table.shape or not table.size:
             raise ValueError(f"got the shapes {moves.shape} and {table.shape}")
         with np.errstate(over="ignore"):
             values = np.ascontiguousarray(table, np.float32)
@@ -262,12 +238,6 @@ def _tables(transitions: ArrayLike, log_probs: ArrayLike) -> tuple[Ints, NDArray
             f"a table model is integers and real numbers ({error})",
             cure="give both with the shape (states, vocabulary)",
         ) from error
+    if ((moves < 0) | (moves >= len(moves))).any():
+        raise ModelError("a transition leads to a state that is not there")
     return np.ascontiguousarray(moves, np.int64), values
-
-
-def _digest(*arrays: NDArray[Any]) -> str:
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(f"{array.dtype.str}{array.shape}".encode())
-        digest.update(array.data)
-    return digest.hexdigest()
