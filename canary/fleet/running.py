@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError, ModelError
-from canary.fleet.configuration import model_key, model_seed, print_of
-from canary.fleet.mismatch import refusal
+from canary.fleet.configuration import (
+    checked_labels,
+    model_key,
+    print_of,
+    refusal,
+)
 from canary.fleet.splits import Drawn, Split, soft_labelled
-from canary.fleet.store import Kept, checkpoint_path
+from canary.fleet.store import Kept, TrainedOn, checkpoint_path
 from canary.fleet.training import Training
 from canary.fleet.working import train_and_measure
 from canary.records.shards import open_run
@@ -26,7 +30,7 @@ from canary.records.versions import versions
 from canary.signals.class_signals import Outputs
 from canary.signals.definitions import SIGNALS
 from canary.signals.output_files import KINDS
-from canary.signals.signal_table import Origin, SignalTable
+from canary.signals.signal_table import SignalTable
 from canary.workers.jobs import Lost, Plain, Workers
 from canary.workers.local import Here
 from canary.workers.naming import check_importable, described, plain
@@ -104,29 +108,24 @@ class Fleet:
 
     def __post_init__(self) -> None:
         if self.outputs not in KINDS:
-            raise InputError(
+            raise _refused(
                 f"outputs={self.outputs!r}",
-                cure='say what the models give: "logits", "probs" or "losses"',
-                where=_WHERE,
+                'say what the models give: "logits", "probs" or "losses"',
             )
         if self.n_models < 1 or self.seed < 0:
-            raise InputError(
+            raise _refused(
                 f"n_models={self.n_models}, seed={self.seed}",
-                cure="give at least one model, and a seed of 0 or more",
-                where=_WHERE,
+                "give at least one model, and a seed of 0 or more",
             )
         if self.keep_outputs and self.outputs == "losses":
-            raise InputError(
+            raise _refused(
                 "models that give losses say nothing of other classes",
-                cure="let them give logits, or leave keep_outputs out",
-                where=_WHERE,
+                "let them give logits, or leave keep_outputs out",
             )
         unknown = [name for name in self.signals or () if name not in SIGNALS]
         if unknown:
-            raise InputError(
-                f"unknown signal {unknown[0]!r}", cure=f"use {', '.join(SIGNALS)}", where=_WHERE
-            )
-        _check_classes(self.drawn.member, self._y)
+            raise _refused(f"unknown signal {unknown[0]!r}", f"use {', '.join(SIGNALS)}")
+        self._check_classes()
         _ = self.configuration  # what is wrong with it shows now
 
     @cached_property
@@ -142,34 +141,35 @@ class Fleet:
     def drawn(self) -> Drawn:
         """Which model is trained on which samples."""
         if callable(self.split):
-            drawn = self.split(self._y, self.n_models, self.seed)
+            drawn = self.split(self._labels, self.n_models, self.seed)
             soft = None if drawn.soft is None else np.array(drawn.soft)
             return replace(drawn, member=np.array(drawn.member), soft=soft)
         member = np.array(self.split)  # a copy: what is asked for is what was given
-        if member.dtype != np.bool_ or member.shape != (self.n_models, len(self._y)):
-            raise InputError(
+        if member.dtype != np.bool_ or member.shape != (self.n_models, len(self._labels)):
+            raise _refused(
                 f"a split of {member.dtype} of shape {member.shape}",
-                cure=f"give flags of shape ({self.n_models}, {len(self._y)})",
-                where=_WHERE,
+                f"give flags of shape ({self.n_models}, {len(self._labels)})",
             )
         return Drawn(member)
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """Of each model, what its result is kept under: a hash of all that decides on it."""
-        soft = None
-        if self.drawn.soft is not None:
-            soft = f"{print_of(self.drawn.soft)} of {self.drawn.target}"
+        soft = self.drawn.soft
+        learned = None if soft is None else f"{print_of(soft)} of {self.drawn.target}"
         return tuple(
             model_key(
-                self.configuration, print_of(self._rows(number)), soft, self.model_seed(number)
+                self.configuration,
+                print_of(np.flatnonzero(member)),
+                learned,
+                self.model_seed(number),
             )
-            for number in range(self.n_models)
+            for number, member in enumerate(self.drawn.member)
         )
 
     def model_seed(self, number: int) -> int:
-        """The seed of a model's training."""
-        return model_seed(self.seed, number)
+        """The seed of a model's training, below 2^32."""
+        return int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
 
     def checkpoint(self, folder: str | os.PathLike[str], number: int) -> Path:
         """Where a run in `folder` keeps the weights of a model."""
@@ -205,22 +205,19 @@ class Fleet:
         self._check_unchanged()
         origin = table.origin
         if not 0 <= row < table.models:
-            raise InputError(
+            raise _refused(
                 f"row {row} of a table of {table.models} models",
-                cure=f"give a row from 0 to {table.models - 1}",
-                where=_WHERE,
+                f"give a row from 0 to {table.models - 1}",
             )
         if origin is None or origin.data != self._data or origin.models[row] not in self.keys:
-            raise InputError(
+            raise _refused(
                 f"model {row} of the table is none of this fleet, or was asked about other samples",
-                cure="give the table of this fleet's run(), with all samples",
-                where=_WHERE,
+                "give the table of this fleet's run(), with all samples",
             )
         if table.outputs is None:
-            raise InputError(
+            raise _refused(
                 "the table holds no outputs to learn from",
-                cure="make the fleet with keep_outputs=True, and run it again",
-                where=_WHERE,
+                "make the fleet with keep_outputs=True, and run it again",
             )
         learned = soft_labelled(split, np.exp(table.outputs[row]), target=origin.models[row])
         return replace(
@@ -272,43 +269,88 @@ class Fleet:
         """
         workers = workers or Here()
         self._check_unchanged()
-        self._check_workers(workers)
-        if self.checkpoints and folder is None:
-            raise InputError(
-                "checkpoints are to be kept nowhere", cure="give a folder", where=_WHERE
+        if workers.elsewhere:
+            check_importable(self.configuration["training"], "train")
+        if workers.at_once > 1 and not hasattr(self.train, "together"):
+            raise _refused(
+                f"{workers.at_once} models at once, and the training takes one",
+                "leave at_once out, or use a training that has the method `together`, such as "
+                "canary.fleet.torch_training.TorchTraining",
             )
-        with self._kept(folder) as kept:
-            results, missing = self._results(kept, workers, progress or (lambda *_: None))
+        if self.checkpoints and folder is None:
+            raise _refused("checkpoints are to be kept nowhere", "give a folder")
+        results: dict[int, Plain] = {}
+        missing: dict[int, str] = {}
+        progress = progress or (lambda *_: None)
+        with ExitStack() as stack:
+            kept = None
+            if folder is not None:
+                run = stack.enter_context(open_run(folder, self.configuration, refusal=refusal))
+                kept = Kept(run, weights=self.checkpoints, outputs=self.keep_outputs)
+                before = {number: kept.get(key) for number, key in enumerate(self.keys)}
+                results = {number: known for number, known in before.items() if known is not None}
+            progress(len(results), self.n_models)
+            for number, result in self._train(workers, skip=frozenset(results)):
+                if isinstance(result, Lost):
+                    missing[number] = result.reason
+                elif "reason" in result:
+                    missing[number] = str(result["reason"])
+                else:
+                    if kept:
+                        kept.put(self.keys[number], result)
+                    results[number] = result
+                progress(len(results) + len(missing), self.n_models)
+            missing = dict(sorted(missing.items()))
+            fleet = TrainedOn(self.keys, self.drawn.member, self._labels, self._data, missing)
             if kept and results and self.drawn.target is None:
-                kept.put_fleet(
-                    self.keys, self.drawn.member, self._y, data=self._data, missing=missing
-                )
-        table = self._table(results, missing)
+                kept.put_fleet(fleet)
+        if not results:
+            number, reason = next(iter(missing.items()))
+            raise ModelError(
+                f"none of {self.n_models} models gave numbers; model {number}: {reason}",
+                cure="mend the training function, and try it on one model first",
+                where=_WHERE,
+            )
+        group = self.data[2] if len(self.data) > 2 else None
+        table = fleet.table(results, source=_WHERE, group=group, target=self.drawn.target)
         if missing:
             _tell(missing, self.n_models)
         return table
 
-    @cached_property
-    def _y(self) -> NDArray[np.int64]:
-        return self._labels()
+    def _train(
+        self, workers: Workers, *, skip: Collection[int]
+    ) -> Iterator[tuple[int, Plain | Lost]]:
+        """The number and result of each model but those to skip, as they are finished."""
+        left = [number for number in range(self.n_models) if number not in skip]
+        if not left:
+            return
+        jobs = [
+            {
+                "number": number,
+                "seed": self.model_seed(number),
+                "rows": np.flatnonzero(self.drawn.member[number]),
+            }
+            for number in left
+        ]
+        soft = self.drawn.soft
+        shared = {
+            "train": self.configuration["training"] if workers.elsewhere else self.train,
+            "samples": np.asarray(self.data[0]),
+            "labels": self._labels,
+            "learned": self._labels if soft is None else soft,
+            "classes": int(self._labels.max()) + 1 if soft is None else soft.shape[1],
+            "outputs": self.outputs,
+            "signals": self.configuration["signals"],
+            "options": self.configuration["options"],
+            "weights": self.checkpoints,
+            "kept": self.keep_outputs,
+        }
+        for place, result in workers.run(train_and_measure, shared, jobs):
+            yield left[place], result
 
+    @cached_property
     def _labels(self) -> NDArray[np.int64]:
-        if len(self.data) not in {2, 3}:
-            raise InputError(
-                f"data of {len(self.data)} arrays",
-                cure="give (x, y) or (x, y, group)",
-                where=_WHERE,
-            )
-        sizes = [len(np.asarray(part)) for part in self.data]
-        labels = np.asarray(self.data[1])
-        whole = labels.ndim == 1 and labels.dtype.kind in "iu" and labels.size > 0
-        if len(set(sizes)) > 1 or not whole or labels.min() < 0:
-            raise InputError(
-                f"data of {', '.join(map(str, sizes))} entries, labels of {labels.dtype}",
-                cure="give x and y of one length, y of whole numbers from 0",
-                where=_WHERE,
-            )
-        return labels.astype(np.int64)
+        return checked_labels(self.data)
 
     @property
     def _data(self) -> str:
@@ -318,7 +360,7 @@ class Fleet:
         return {
             "training": described(self.train, "train"),
             "options": plain(dict(self.options), "options"),
-            "data": print_of(np.asarray(self.data[0]), self._labels()),
+            "data": print_of(np.asarray(self.data[0]), checked_labels(self.data)),
             "outputs": self.outputs,
             "signals": None if self.signals is None else list(self.signals),
             **{f"version of {name}": number for name, number in versions().items()},
@@ -329,126 +371,26 @@ class Fleet:
         now = self._configured()
         changed = [name for name, before in self.configuration.items() if now[name] != before]
         if changed:
-            raise InputError(
+            raise _refused(
                 f"{' and '.join(changed)} changed after the fleet was made",
-                cure="make the Fleet after all changes, and a new one after each; global variables "
+                "make the Fleet after all changes, and a new one after each; global variables "
                 "that training itself changes belong inside of its function",
-                where=_WHERE,
             )
 
-    def _rows(self, number: int) -> NDArray[np.int64]:
-        return np.flatnonzero(self.drawn.member[number])
-
-    def _check_workers(self, workers: Workers) -> None:
-        if workers.elsewhere:
-            check_importable(described(self.train, "train"), "train")
-        if workers.at_once > 1 and not hasattr(self.train, "together"):
-            raise InputError(
-                f"{workers.at_once} models at once, and the training takes one",
-                cure="leave at_once out, or use a training that has the method `together`, such "
-                "as canary.fleet.torch_training.TorchTraining",
-                where=_WHERE,
-            )
-
-    @contextmanager
-    def _kept(self, folder: str | os.PathLike[str] | None) -> Iterator[Kept | None]:
-        if folder is None:
-            yield None
-            return
-        with open_run(folder, self.configuration, refusal=refusal) as run:
-            yield Kept(run, weights=self.checkpoints, outputs=self.keep_outputs)
-
-    def _results(
-        self, kept: Kept | None, workers: Workers, progress: Callable[[int, int], None]
-    ) -> tuple[dict[int, Plain], dict[int, str]]:
-        """Results, and reasons of those that are missing, by number."""
-        found: dict[int, Plain] = {}
-        missing: dict[int, str] = {}
-        if kept:
-            before = {number: kept.get(key) for number, key in enumerate(self.keys)}
-            found = {number: result for number, result in before.items() if result is not None}
-        left = [number for number in range(self.n_models) if number not in found]
-        jobs = [
-            {"number": number, "seed": self.model_seed(number), "rows": self._rows(number)}
-            for number in left
-        ]
-        progress(len(found), self.n_models)
-        shared = self._shared(elsewhere=workers.elsewhere)
-        for place, result in workers.run(train_and_measure, shared, jobs) if jobs else ():
-            number = left[place]
-            if isinstance(result, Lost):
-                missing[number] = result.reason
-            elif "reason" in result:
-                missing[number] = str(result["reason"])
-            else:
-                if kept:
-                    kept.put(self.keys[number], result)
-                found[number] = result
-            progress(len(found) + len(missing), self.n_models)
-        return found, dict(sorted(missing.items()))
-
-    def _shared(self, *, elsewhere: bool) -> Plain:
-        soft = self.drawn.soft
-        return {
-            "train": described(self.train, "train") if elsewhere else self.train,
-            "samples": np.asarray(self.data[0]),
-            "labels": self._y,
-            "learned": self._y if soft is None else soft,
-            "classes": int(self._y.max()) + 1 if soft is None else soft.shape[1],
-            "outputs": self.outputs,
-            "signals": None if self.signals is None else list(self.signals),
-            "options": plain(dict(self.options), "options"),
-            "weights": self.checkpoints,
-            "kept": self.keep_outputs,
-        }
-
-    def _table(self, results: Mapping[int, Plain], missing: Mapping[int, str]) -> SignalTable:
-        if not results:
-            number, reason = next(iter(missing.items()))
-            raise ModelError(
-                f"none of {self.n_models} models gave numbers; model {number}: {reason}",
-                cure="mend the training function, and try it on one model first",
-                where=_WHERE,
-            )
-        there = sorted(results)
-        names = list(results[there[0]]["values"])
-        classes = {results[number]["classes"] for number in there}
-        if len(classes) > 1:
-            raise ModelError(
-                f"models of {' and '.join(map(str, sorted(classes)))} classes",
-                cure="let every model give outputs for the same classes",
-                where=_WHERE,
-            )
-        return SignalTable(
-            values={
-                name: np.stack([results[number]["values"][name] for number in there])
-                for name in names
-            },
-            member=self.drawn.member[there],
-            label=self._y,
-            classes=classes.pop(),
-            group=np.asarray(self.data[2]) if len(self.data) > 2 else None,
-            source=_WHERE,
-            missing=missing,
-            outputs=np.stack([results[number]["outputs"] for number in there])
-            if self.keep_outputs
-            else None,
-            origin=Origin(
-                self._data, tuple(self.keys[number] for number in there), self.drawn.target
-            ),
-        )
+    def _check_classes(self) -> None:
+        member = self.drawn.member
+        for label in np.unique(self._labels):
+            lacking = np.flatnonzero(~member[:, self._labels == label].any(axis=1))
+            if len(lacking):
+                raise _refused(
+                    f"model {lacking[0]} would be trained on no sample of class {label} ("
+                    f"{len(lacking)} of {len(member)} models lack it)",
+                    "give more samples of each class or larger parts, or leave the class out",
+                )
 
 
-def _check_classes(member: NDArray[np.bool_], labels: NDArray[np.int64]) -> None:
-    for label in np.unique(labels):
-        lacking = np.flatnonzero(~member[:, labels == label].any(axis=1))
-        if len(lacking):
-            raise InputError(
-                f"model {lacking[0]} would be trained on no sample of class {label} ("
-                f"{len(lacking)} of {len(member)} models lack it)",
-                cure="give more samples of each class or larger parts, or leave the class out",
-                where=_WHERE,
-            )
+def _refused(problem: str, cure: str) -> InputError:
+    return InputError(problem, cure=cure, where=_WHERE)
 
 
 def _tell(missing: Mapping[int, str], models: int) -> None:

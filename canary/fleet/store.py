@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from canary.errors import RecordError
+from canary.errors import ModelError, RecordError
 from canary.fleet.configuration import print_of
 from canary.records.document import load_document
 from canary.records.files import atomic_write
@@ -22,16 +21,76 @@ from canary.records.shards import KIND, MANIFEST, SCHEMA, Run, Series, Shard
 from canary.signals.signal_table import Origin, SignalTable, numbers_there
 from canary.workers.jobs import Plain
 
-__all__ = ["Kept", "checkpoint_path", "table_of_folder"]
+__all__ = ["Kept", "TrainedOn", "checkpoint_path", "table_of_folder"]
 
 _FLEET = "fleet"
-_BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError)
+_BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, AttributeError)
 """Raised by a file that is damaged (RecordError is a ValueError), or holds something else."""
+
+_AGAIN = "run the fleet in this folder again (what is finished is not trained again)"
 
 
 def checkpoint_path(folder: Path, key: str) -> Path:
     """Where the weights of a model lie."""
     return folder / f"{key}.safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedOn:
+    """Which models are a fleet, and what each was trained on.
+
+    Parameters
+    ----------
+    keys : sequence of str
+        Of the models, in order.
+    member : ndarray of bool of shape (models, samples)
+    label : ndarray of int64 of shape (samples,)
+    data : str
+        Fingerprint of the samples.
+    missing : mapping of int to str
+        Why models have no result.
+    """
+
+    keys: Sequence[str]
+    member: NDArray[np.bool_]
+    label: NDArray[np.int64]
+    data: str
+    missing: Mapping[int, str]
+
+    def table(
+        self,
+        results: Mapping[int, Plain],
+        *,
+        source: str,
+        group: ArrayLike | None = None,
+        target: str | None = None,
+    ) -> SignalTable:
+        """The results of all models that are not missing, by number, as a table."""
+        there = sorted(results)
+        classes = {results[number]["classes"] for number in there}
+        if len(classes) > 1:
+            raise ModelError(
+                f"models of {' and '.join(map(str, sorted(classes)))} classes",
+                cure="let every model give outputs for the same classes",
+                where=source,
+            )
+        first = results[there[0]]
+
+        def stacked(kind: str, *name: str) -> NDArray[Any]:
+            rows = (results[number][kind] for number in there)
+            return np.stack([row[name[0]] if name else row for row in rows])
+
+        return SignalTable(
+            values={name: stacked("values", name) for name in first["values"]},
+            member=self.member[there],
+            label=self.label,
+            classes=classes.pop(),
+            group=None if group is None else np.asarray(group),
+            source=source,
+            missing=self.missing,
+            outputs=None if first["outputs"] is None else stacked("outputs"),
+            origin=Origin(self.data, tuple(self.keys[number] for number in there), target),
+        )
 
 
 @dataclass(frozen=True)
@@ -58,19 +117,15 @@ class Kept:
         RecordError
             If its file is damaged, or another model's.
         """
-        series, beside = self.run.series(key), self.run.series(_beside(key))
+        series, beside = self.run.series(key), self.run.series(f"{key}-outputs")
         if not len(series) or (self.outputs and not len(beside)):
             return None
         if self.weights and not checkpoint_path(self.run.folder, key).is_file():
             return None
-        with _told(series):
-            state, values = _held(series, key)
-            classes, seconds = int(state["classes"]), float(state["seconds"])
-        outputs = None
-        if self.outputs:
-            with _told(beside):
-                outputs = _held(beside, key)[1]["outputs"]
-        return {"values": values, "outputs": outputs, "classes": classes, "seconds": seconds}
+        result = _read(series, key)
+        result["values"] = {name: result.pop(name) for name in [*result] if name not in _ABOUT}
+        result["outputs"] = _read(beside, key)["outputs"] if self.outputs else None
+        return result
 
     def put(self, key: str, result: Plain) -> None:
         """Keep a result; when this returns, no kill undoes it."""
@@ -78,30 +133,30 @@ class Kept:
             # First: a result stands for a checkpoint that is there.
             place = checkpoint_path(self.run.folder, key)
             atomic_write(place, _tensors(result["weights"]), private=True, replaces=(WEIGHTS,))
-        about = {"key": key, "classes": result["classes"], "seconds": result["seconds"]}
+        about = {"key": key, **{name: result[name] for name in _ABOUT}}
+        parts = {key: result["values"]}
         if self.outputs:
-            _add(self.run.series(_beside(key)), about, {"outputs": result["outputs"]})
-        _add(self.run.series(key), about, result["values"])
+            parts = {f"{key}-outputs": {"outputs": result["outputs"]}, **parts}
+        for name, arrays in parts.items():
+            series = self.run.series(name)
+            if not len(series):  # else something beside it was missing, and it was trained again
+                series.append(about, _packed(arrays))
 
-    def put_fleet(
-        self,
-        keys: Sequence[str],
-        member: NDArray[np.bool_],
-        label: NDArray[np.int64],
-        *,
-        data: str,
-        missing: Mapping[int, str],
-    ) -> None:
+    def put_fleet(self, fleet: TrainedOn) -> None:
         """Keep which models are a fleet, and what each was trained on, for `table_of_folder`."""
         series = self.run.series(_FLEET)
         about = {
-            "keys": list(keys),
-            "missing": {str(number): why for number, why in missing.items()},
-            "data": data,
-            "split": print_of(member, label),
+            "keys": list(fleet.keys),
+            "missing": {str(number): why for number, why in fleet.missing.items()},
+            "data": fleet.data,
+            "split": print_of(fleet.member, fleet.label),
         }
-        if not len(series) or not _says(series, about):
-            series.append(about, _packed({"member": member, "label": label}))
+        try:
+            known = bool(len(series)) and series[len(series) - 1].state == about
+        except RecordError:  # a damaged file is none
+            known = False
+        if not known:
+            series.append(about, _packed({"member": fleet.member, "label": fleet.label}))
 
 
 def table_of_folder(
@@ -138,82 +193,61 @@ def table_of_folder(
     kept = Kept(Run(place), weights=False)
     series = kept.run.series(_FLEET)
     if not len(series):
-        raise RecordError(
-            "holds no fleet that was run to its end",
-            cure="run the fleet in this folder again (what is finished is not trained again)",
-            where=str(place),
-        )
+        raise RecordError("holds no fleet that was run to its end", cure=_AGAIN, where=str(place))
     try:
         last = series[len(series) - 1]
         arrays = _unpacked(last)
-        member, label = arrays["member"], arrays["label"]
-        keys, data = list(last.state["keys"]), str(last.state["data"])
-        if member.dtype != np.bool_ or member.shape != (len(keys), len(label)):
-            raise ValueError(f"flags of shape {member.shape} of {len(keys)} models")
         missing = {int(number): str(why) for number, why in last.state["missing"].items()}
-    except (*_BROKEN, AttributeError) as error:
+        fleet = TrainedOn(
+            list(last.state["keys"]),
+            arrays["member"],
+            arrays["label"],
+            str(last.state["data"]),
+            missing,
+        )
+        shape = (len(fleet.keys), len(fleet.label))
+        if fleet.member.dtype != np.bool_ or fleet.member.shape != shape:
+            raise ValueError(f"flags of shape {fleet.member.shape} of {len(fleet.keys)} models")
+    except _BROKEN as error:
         raise RecordError(
             f"does not say what its models were trained on ({_reason(error)})",
-            cure="run the fleet in this folder again (what is finished is not trained again)",
+            cure=_AGAIN,
             where=str(series.path(len(series) - 1)),
         ) from error
-    there = list(numbers_there(len(keys) - len(missing), missing))
-    values: dict[str, list[NDArray[np.float64]]] = {}
-    classes = 0
-    for number in there:
-        result = kept.get(keys[number])
+    results = {}
+    for number in numbers_there(len(fleet.keys) - len(missing), missing):
+        result = kept.get(fleet.keys[number])
         if result is None:
             raise RecordError(
                 f"lacks the result of model {number}",
                 cure="run the fleet in this folder again, and it is trained again",
                 where=str(place),
             )
-        classes = max(classes, result["classes"])
-        for name, row in result["values"].items():
-            values.setdefault(name, []).append(row)
+        results[number] = result
         done(1)
-    return SignalTable(
-        values={name: np.stack(rows) for name, rows in values.items()},
-        member=member[there],
-        label=label,
-        classes=classes,
-        source=str(place),
-        missing=missing,
-        origin=Origin(data, tuple(keys[number] for number in there)),
-    )
+    return fleet.table(results, source=str(place))
 
 
-def _beside(key: str) -> str:
-    return f"{key}-outputs"
+_ABOUT = {"classes": int, "seconds": float}
+"""Numbers of a result."""
 
 
-def _held(series: Series, key: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """State and arrays of a model's file."""
-    shard = series[0]
-    if shard.state["key"] != key:
-        raise ValueError("it is of another model")
-    return shard.state, _unpacked(shard)
-
-
-@contextmanager
-def _told(series: Series) -> Iterator[None]:
-    """What is wrong with a model's file is told with the cure that costs no other model."""
+def _read(series: Series, key: str) -> dict[str, Any]:
+    """The numbers and arrays of a model's file, or what is wrong with it."""
     try:
-        yield
+        shard = series[0]
+        if shard.state["key"] != key:
+            raise ValueError("it is of another model")
+        return {
+            **_unpacked(shard),
+            **{name: kind(shard.state[name]) for name, kind in _ABOUT.items()},
+        }
     except _BROKEN as error:
         raise RecordError(
             f"is no result of this model ({_reason(error)})",
             cure="remove this file and run the fleet again: this model alone is trained again",
             where=str(series.path(0)),
         ) from error
-
-
-def _says(series: Series, about: Plain) -> bool:
-    """Whether the last fleet is this one; a damaged file is none."""
-    try:
-        return series[len(series) - 1].state == about
-    except RecordError:
-        return False
 
 
 def _reason(error: Exception) -> str:
@@ -223,12 +257,6 @@ def _reason(error: Exception) -> str:
 def _unpacked(shard: Shard) -> dict[str, NDArray[Any]]:
     with np.load(io.BytesIO(shard.body), allow_pickle=False) as held:
         return {name: held[name] for name in held.files}
-
-
-def _add(series: Series, about: Plain, arrays: Mapping[str, NDArray[Any]]) -> None:
-    if len(series):  # something beside it was missing, and the model was trained again
-        return
-    series.append(about, _packed(arrays))
 
 
 def _packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:

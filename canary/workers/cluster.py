@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from canary.errors import InputError, MissingExtraError, ServerError
@@ -20,9 +20,10 @@ __all__ = ["RayWorkers", "deaths", "told"]
 _PATIENCE = 10.0
 """Seconds to wait for an address to answer."""
 
-_KINDS = ("CPU", "GPU")
+_LEAST = {"at_once": 1, "threads": 1, "retries": 0, "in_flight": 1, "processors": 1, "workers": 1}
 
-_OF_A_CONNECTION = ("address", "processors", "environment")
+_MADE: list[dict[str, Any]] = []
+"""Settings of the connection that canary made; none where there is none, or the caller made it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +32,8 @@ class RayWorkers:
 
     What all jobs of a fleet share is put into the cluster's store once. A group of jobs is one
     task of Ray; never more than `in_flight` of them wait or run at a time. A group whose worker
-    process or machine dies is given to another; so many times that it lost its worker and
-    one, each of its jobs is `Lost`. What a task raises is raised here, and the rest is
-    cancelled.
+    process or machine dies is given to another, `retries` times; then each of its jobs is `Lost`.
+    What a task raises is raised here, and the rest is cancelled.
 
     Parameters
     ----------
@@ -89,17 +89,9 @@ class RayWorkers:
     environment: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        least = {
-            "at_once": 1,
-            "threads": 1,
-            "retries": 0,
-            "in_flight": 1,
-            "processors": 1,
-            "workers": 1,
-        }
         low = [
             f"{name}={value}"
-            for name, limit in least.items()
+            for name, limit in _LEAST.items()
             if (value := getattr(self, name)) is not None and value < limit
         ]
         if low or self.cpus <= 0 or self.gpus < 0 or not self.address:
@@ -116,6 +108,11 @@ class RayWorkers:
                 "cpus says what each worker takes",
                 where="RayWorkers",
             )
+
+    @property
+    def elsewhere(self) -> bool:
+        """Jobs leave this process."""
+        return True
 
     def refuse(self, *others: str, cure: str) -> None:
         """Refuse settings of another use, which this one would pass over.
@@ -134,11 +131,6 @@ class RayWorkers:
             raise InputError(
                 f"{', '.join(given)} would change nothing here", cure=cure, where="RayWorkers"
             )
-
-    @property
-    def elsewhere(self) -> bool:
-        """Jobs leave this process."""
-        return True
 
     def run(
         self, task: Task, shared: Plain, jobs: Sequence[Plain]
@@ -161,16 +153,13 @@ class RayWorkers:
         )
         with self.connected() as ray:
             self.room(ray)
-            yield from self._run(ray, task, shared, jobs)
+            yield from self._run(ray, task, ray.put(dict(shared)), jobs)
 
     def _run(
-        self, ray: Any, task: Task, shared: Plain, jobs: Sequence[Plain]
+        self, ray: Any, task: Task, shared: Any, jobs: Sequence[Plain]
     ) -> Iterator[tuple[int, Plain | Lost]]:
-        held = ray.put(dict(shared))
-        # Without Ray's own retries: it would not say how many there were.
-        remote = ray.remote(
-            num_cpus=self.cpus, num_gpus=self.gpus, max_retries=0, runtime_env=self.variables()
-        )(task)
+        # Without Ray's own retries: it gives a task that runs out of memory to workers for ever.
+        remote = ray.remote(max_retries=0, **self.options())(task)
         waiting = [(numbers, self.retries) for numbers in groups(len(jobs), self.at_once)][::-1]
         most = self.in_flight or 2 * max(int(ray.cluster_resources()["CPU"] / self.cpus), 1)
         running: dict[Any, tuple[range, int]] = {}
@@ -178,7 +167,7 @@ class RayWorkers:
             while waiting or running:
                 while waiting and len(running) < most:
                     numbers, left = waiting.pop()
-                    ticket = remote.remote(held, [jobs[number] for number in numbers])
+                    ticket = remote.remote(shared, [jobs[number] for number in numbers])
                     running[ticket] = numbers, left
                 (ticket,), _ = ray.wait(list(running), num_returns=1)
                 numbers, left = running.pop(ticket)
@@ -209,84 +198,72 @@ class RayWorkers:
         ServerError
             If the cluster cannot be reached.
         """
-        ray = _ray()
+        try:
+            import ray
+        except ImportError as error:
+            raise MissingExtraError(
+                "Ray is not installed",
+                cure="pip install '.[distributed]' in a checkout of canary (or pip install ray)",
+                where="RayWorkers",
+            ) from error
+        settings = {
+            "address": self.address,
+            "processors": self.processors,
+            "environment": {k: v for k, v in self.environment.items() if k != "env_vars"},
+        }
         if ray.is_initialized():
-            self._check_connection()
+            _check_connection(settings)
             yield ray
             return
-        about: dict[str, Any] = {"runtime_env": self.runtime_env()}
-        if self.address == "local":
-            about |= {"address": "local", "include_dashboard": False, "num_cpus": self.processors}
-        else:
-            about["address"] = self.address
-        self._check_answers()
-        try:
-            with _handler_kept():
-                ray.init(configure_logging=False, log_to_driver=False, **about)
-        except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-            raise self._unreachable(error) from error
-        _MADE[:] = [self]
+        self._connect(ray)
+        _MADE[:] = [settings]
         try:
             yield ray
         finally:
             _MADE.clear()
             ray.shutdown()
 
-    def _check_connection(self) -> None:
-        """Refuse what a connection that is there cannot be given any more."""
-        # Of the caller's nothing is known but that it was not made with this environment.
-        made = _MADE[0] if _MADE else replace(self, environment={})
-        changed = [
-            name
-            for name in _OF_A_CONNECTION
-            if self._of_connection(name) != made._of_connection(name)
-        ]
-        if changed:
-            raise InputError(
-                f"this process is connected to Ray already, with another {' and '.join(changed)}",
-                cure="give the same, or close first what uses that connection; on one of your "
-                "own, give working_dir and the like to ray.init(runtime_env=...)",
-                where="RayWorkers",
-            )
+    def _connect(self, ray: Any) -> None:
+        about: dict[str, Any] = {
+            "address": self.address,
+            "runtime_env": {**self.environment, **self._variables()},
+        }
+        if self.address == "local":
+            about |= {"include_dashboard": False, "num_cpus": self.processors}
+        # Ray would take SIGTERM for itself.
+        held = signal.getsignal(signal.SIGTERM)
+        try:
+            host, _, port = self.address.removeprefix("ray://").rpartition(":")
+            if host:  # whether anybody listens shows in seconds; Ray itself asks for minutes
+                socket.create_connection((host, int(port)), _PATIENCE).close()
+            ray.init(configure_logging=False, log_to_driver=False, **about)
+        except (OSError, OverflowError, RuntimeError, ValueError) as error:
+            raise ServerError(
+                f"no Ray cluster can be reached ({str(error).partition(chr(10))[0]})",
+                cure="check the address, and that `ray status` answers there; the same versions of "
+                "Python and Ray run on both sides, and where the cluster asks for a token it is in "
+                "RAY_AUTH_TOKEN; the address local starts a cluster here",
+                where=self.address,
+            ) from error
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, held)
 
-    def _of_connection(self, name: str) -> Any:
-        """A setting as far as it is told when Ray connects, and not to each worker."""
-        value = getattr(self, name)
-        if name != "environment":
-            return value
-        return {key: part for key, part in value.items() if key != "env_vars"}
+    def options(self) -> dict[str, Any]:
+        """What each worker takes of a machine, and is given; on any connection."""
+        return {
+            "num_cpus": self.cpus,
+            "num_gpus": self.gpus,
+            "runtime_env": self._variables(),
+        }
 
-    def runtime_env(self) -> dict[str, Any]:
-        """What Ray is given when it connects, under this name."""
-        return {**self.environment, **self.variables()}
-
-    def variables(self) -> dict[str, Any]:
-        """What of it each worker is given, so that it holds on any connection."""
+    def _variables(self) -> dict[str, Any]:
         variables = {
             **{f"{name}_NUM_THREADS": str(self.threads) for name in ("OMP", "MKL", "OPENBLAS")},
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             **self.environment.get("env_vars", {}),
         }
         return {"env_vars": variables}
-
-    def _check_answers(self) -> None:
-        """Find out in seconds whether anybody listens; Ray itself asks for minutes."""
-        host, _, port = self.address.removeprefix("ray://").rpartition(":")
-        if not host:
-            return
-        try:
-            socket.create_connection((host, int(port)), _PATIENCE).close()
-        except (OSError, ValueError, OverflowError) as error:
-            raise self._unreachable(error) from error
-
-    def _unreachable(self, error: Exception) -> ServerError:
-        return ServerError(
-            f"no Ray cluster can be reached ({str(error).partition(chr(10))[0]})",
-            cure="check the address, and that `ray status` answers there; the same versions of "
-            "Python and Ray run on both sides, and where the cluster asks for a token it is in "
-            "RAY_AUTH_TOKEN; the address local starts a cluster here",
-            where=self.address,
-        )
 
     def room(self, ray: Any) -> int:
         """How many workers the machines of the cluster hold at once.
@@ -297,47 +274,26 @@ class RayWorkers:
             If not one fits on any machine: it would wait for ever.
         """
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        fitting = sum(self._fitting(machine) for machine in machines)
-        if not fitting:
-            most = [max((node.get(kind, 0) for node in machines), default=0) for kind in _KINDS]
+        wanted = {"CPU": self.cpus, "GPU": self.gpus}
+        room = sum(
+            int(min(node.get(kind, 0) / part for kind, part in wanted.items() if part) + 1e-9)
+            for node in machines
+        )
+        if not room:
+            most = [max((node.get(kind, 0) for node in machines), default=0) for kind in wanted]
             raise ServerError(
                 f"no machine of the cluster has {self.cpus:g} processors and {self.gpus:g} GPUs; "
                 f"the most are {most[0]:g} and {most[1]:g}",
                 cure="ask for fewer, or start a worker node that has them",
                 where=self.address,
             )
-        return fitting
-
-    def _fitting(self, machine: Mapping[str, float]) -> int:
-        """How many fit on one machine."""
-        fitting = machine.get("CPU", 0) / self.cpus
-        if self.gpus:
-            fitting = min(fitting, machine.get("GPU", 0) / self.gpus)
-        return int(fitting + 1e-9)
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError(
-            "Ray is not installed",
-            cure="pip install '.[distributed]' in a checkout of canary (or pip install ray)",
-            where="RayWorkers",
-        ) from error
-    return ray
+        return room
 
 
 def deaths(ray: Any) -> tuple[type[BaseException], ...]:
     """What Ray raises when a worker is gone, and nothing that a task raised."""
-    names = (
-        "WorkerCrashedError",
-        "NodeDiedError",
-        "ObjectLostError",
-        "OutOfMemoryError",
-        "RayActorError",
-    )
-    return tuple(getattr(ray.exceptions, name) for name in names)
+    names = "WorkerCrashed", "NodeDied", "ObjectLost", "OutOfMemory", "RayActor"
+    return tuple(getattr(ray.exceptions, f"{name}Error") for name in names)
 
 
 def told(error: BaseException, workers: int) -> str:
@@ -346,18 +302,15 @@ def told(error: BaseException, workers: int) -> str:
     return f"{workers} worker{'s' if workers > 1 else ''} died at it, the last by {kind}"
 
 
-_MADE: list[RayWorkers] = []
-"""Who made the connection that this process has; nobody where there is none, or the caller did."""
-
-
-@contextmanager
-def _handler_kept() -> Iterator[None]:
-    """What this process does on SIGTERM stays its own; Ray would put its handler there."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    held = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, held)
+def _check_connection(settings: dict[str, Any]) -> None:
+    """Refuse what a connection that is there cannot be given any more."""
+    # Of the caller's nothing is known but that it was not made with this environment.
+    made = _MADE[0] if _MADE else {**settings, "environment": {}}
+    changed = [name for name, value in settings.items() if value != made[name]]
+    if changed:
+        raise InputError(
+            f"this process is connected to Ray already, with another {' and '.join(changed)}",
+            cure="give the same, or close first what uses that connection; on one of your "
+            "own, give working_dir and the like to ray.init(runtime_env=...)",
+            where="RayWorkers",
+        )

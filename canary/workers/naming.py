@@ -7,8 +7,9 @@ digest as well.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import reduce
 from importlib import import_module
 from types import FunctionType
 from typing import Any
@@ -39,50 +40,42 @@ def plain(value: Any, where: str) -> Any:
 
 
 def described(value: Any, where: str) -> dict[str, Any]:
-    """A function, or a frozen dataclass that can be called, as plain data.
+    """A function or class, or a frozen dataclass that can be called, as plain data.
 
-    Parameters
-    ----------
-    value : function or dataclass
-        Fields of a dataclass are plain data, functions, or such dataclasses.
-    where : str
-        What it is, for messages.
-
-    Returns
-    -------
-    dict
-        ``name`` (``module:qualname``), ``code`` (a digest), and of a dataclass ``fields``.
+    ``name`` (``module:qualname``), ``code`` (a digest), and of a dataclass ``fields``, which are
+    plain data, functions, or such dataclasses. `where` says what it is, for messages.
 
     Raises
     ------
     InputError
         If it is something else, or made of what no digest can hold.
     """
-    if is_dataclass(value) and not isinstance(value, type):
-        kind = type(value)
-        held = {field.name: _field(getattr(value, field.name), where) for field in fields(kind)}
-        return {"name": _name(kind), "code": digest(kind, where), "fields": held}
-    if isinstance(value, type):
-        return {"name": _name(value), "code": digest(value, where)}
-    if not isinstance(value, FunctionType):
+    kind = value if isinstance(value, type | FunctionType) else type(value)
+    if kind is not value and not is_dataclass(kind):
         raise InputError(
-            f"is a {type(value).__name__}, a function was expected",
+            f"is a {kind.__name__}, a function was expected",
             cure="write a function in a module, or a frozen dataclass that can be called",
             where=where,
         )
-    return {"name": _name(value), "code": digest(value, where)}
+    about = {"name": f"{kind.__module__}:{kind.__qualname__}", "code": digest(kind, where)}
+    if kind is value:
+        return about
+    held = {field.name: getattr(value, field.name) for field in fields(kind)}
+    inside = {
+        name: {"call": described(part, where)} if callable(part) else {"is": plain(part, where)}
+        for name, part in held.items()
+    }
+    return {**about, "fields": inside}
 
 
 def imported(about: Mapping[str, Any]) -> Any:
     """What `described` made plain, in this process or in another."""
     module, _, path = str(about["name"]).partition(":")
-    found: Any = import_module(module)
-    for part in path.split("."):
-        found = getattr(found, part)
+    named: Any = reduce(getattr, path.split("."), import_module(module))
     if "fields" not in about:
-        return found
+        return named
     held = about["fields"].items()
-    return found(**{name: imported(v["call"]) if "call" in v else v["is"] for name, v in held})
+    return named(**{name: imported(v["call"]) if "call" in v else v["is"] for name, v in held})
 
 
 def check_importable(about: Mapping[str, Any], where: str) -> None:
@@ -93,24 +86,13 @@ def check_importable(about: Mapping[str, Any], where: str) -> None:
     InputError
         If it was made inside a function, or in the script or session that is running.
     """
-    name = str(about["name"])
-    if name.startswith("__main__:") or "<" in name:
+    module, _, name = str(about["name"]).partition(":")
+    if module == "__main__" or "<" in name:
         raise InputError(
-            f"{name.partition(':')[2]} cannot be imported elsewhere (it is of "
-            f"{name.partition(':')[0]})",
+            f"{name} cannot be imported elsewhere (it is of {module})",
             cure="put it at the top of a module that the workers can import",
             where=where,
         )
     for held in about.get("fields", {}).values():
         if "call" in held:
             check_importable(held["call"], where)
-
-
-def _field(value: Any, where: str) -> dict[str, Any]:
-    if callable(value):
-        return {"call": described(value, where)}
-    return {"is": plain(value, where)}
-
-
-def _name(value: Callable[..., Any]) -> str:
-    return f"{value.__module__}:{value.__qualname__}"

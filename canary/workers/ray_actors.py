@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from canary.errors import ServerError
@@ -18,11 +18,8 @@ _AHEAD = 2
 """Calls that wait or run at one worker: it has the next when it is done with one."""
 
 _LOOK = 10.0
-"""Seconds without an answer after which the machines are counted.
-
-A worker may be lost with its machine before the cluster knows that this is gone, and another
-be waiting for room that will never be.
-"""
+"""Seconds without an answer after which the machines are counted: one may be lost, and a worker
+wait for room that will never be."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +43,9 @@ class Call:
 class KeepingWorkers:
     """Workers that each keep what `make` gave them.
 
-    A worker that dies is replaced, and its calls are made again: what answers a call must
+    Ray starts a worker that dies again, and makes its calls again: what answers a call must
     not rest on earlier ones, or must notice that they are gone. A call that lost its worker
-    once more than ``workers.retries`` times is an error.
+    more than ``workers.retries`` times is an error.
 
     Parameters
     ----------
@@ -81,11 +78,14 @@ class KeepingWorkers:
             cure="leave them out: they are for fleets; workers says how many keep the model, each "
             "with two batches at most",
         )
-        self._workers, self._make, self._about = workers, make, dict(about)
+        self._workers = workers
         self._held = ExitStack()
         self._ray = self._held.enter_context(workers.connected())
         try:
-            self._actors = [self._started() for _ in range(self._wanted())]
+            kind = self._ray.remote(
+                max_restarts=-1, max_task_retries=workers.retries, **workers.options()
+            )(_Actor)
+            self._actors = [kind.remote(make, dict(about)) for _ in range(self._wanted())]
         except BaseException:
             self._held.close()
             raise
@@ -107,9 +107,9 @@ class KeepingWorkers:
             If a call ends its workers again and again, a worker cannot be replaced, or the
             cluster fails.
         """
-        todo = deque((number, call, self._workers.retries) for number, call in enumerate(calls))
+        todo = deque(enumerate(calls))
         answers: list[Any] = [None] * len(calls)
-        running: dict[Any, tuple[int, Call, int, Any]] = {}
+        running: dict[Any, tuple[int, int]] = {}
         while todo or running:
             self._send(todo, running)
             ready, _ = self._ray.wait(list(running), num_returns=1, timeout=_LOOK)
@@ -117,18 +117,23 @@ class KeepingWorkers:
                 self._check_room()
                 continue
             (ticket,) = ready
-            number, _, left, actor = running.pop(ticket)
+            number, _ = running.pop(ticket)
             try:
                 answers[number] = self._ray.get(ticket)
             except deaths(self._ray) as error:
-                if not left:
-                    raise self._given_up(error) from error
-                self._replace(actor)
-                todo.appendleft((number, calls[number], left - 1))
+                raise self._failed(
+                    told(error, self._workers.retries + 1),
+                    "look for what ends them in Ray's logs: mostly a machine without enough "
+                    "memory (smaller batches, fewer workers on one machine)",
+                ) from error
             except self._ray.exceptions.RayTaskError as error:
                 raise error.cause from error
             except self._ray.exceptions.RayError as error:
-                raise self._failed(error) from error
+                first = (str(error).strip() or type(error).__name__).splitlines()[0]
+                raise self._failed(
+                    f"the cluster failed ({first})",
+                    "look at `ray status` and Ray's logs, then start again",
+                ) from error
         return answers
 
     def close(self) -> None:
@@ -138,83 +143,45 @@ class KeepingWorkers:
         self._actors = []
         self._held.close()
 
-    def _send(self, todo: deque[Any], running: dict[Any, Any]) -> None:
+    def _send(self, todo: deque[tuple[int, Call]], running: dict[Any, tuple[int, int]]) -> None:
         """Make as many calls as find a worker with little to do, the first ones first."""
-        loads = [0] * len(self._actors)
-        for _, call, _, _ in running.values():
-            loads[call.to] += 1
+        loads = [0] * self.count
+        for _, worker in running.values():
+            loads[worker] += 1
         later = []
-        while todo:
-            number, call, left = todo.popleft()
-            to = min(range(len(loads)), key=loads.__getitem__) if call.to is None else call.to
+        while todo and min(loads) < _AHEAD:
+            number, call = todo.popleft()
+            to = loads.index(min(loads)) if call.to is None else call.to
             if loads[to] >= _AHEAD:
-                later.append((number, call, left))
-                if call.to is None:
-                    break  # all have enough
+                later.append((number, call))
                 continue
             loads[to] += 1
-            actor = self._actors[to]
-            ticket = actor.call.remote(call.method, dict(call.given))
-            running[ticket] = number, replace(call, to=to), left, actor
+            running[self._actors[to].call.remote(call.method, dict(call.given))] = number, to
         todo.extendleft(reversed(later))
 
     def _wanted(self) -> int:
         """How many workers there shall be."""
-        fitting = self._workers.room(self._ray)
-        wanted = self._workers.workers or fitting
-        if wanted > fitting:
-            raise ServerError(
-                f"the cluster has room for {fitting} workers of {self._workers.cpus:g} processors "
+        room = self._workers.room(self._ray)
+        wanted = self._workers.workers or room
+        if wanted > room:
+            raise self._failed(
+                f"the cluster has room for {room} workers of {self._workers.cpus:g} processors "
                 f"and {self._workers.gpus:g} GPUs, and {wanted} were asked for",
-                cure="ask for fewer, or for less of each",
-                where=self._workers.address,
+                "ask for fewer, or for less of each",
             )
         return wanted
 
-    def _started(self) -> Any:
-        kind = self._ray.remote(
-            num_cpus=self._workers.cpus,
-            num_gpus=self._workers.gpus,
-            # Without Ray's own: it would not say how many there were.
-            max_restarts=0,
-            max_task_retries=0,
-            runtime_env=self._workers.variables(),
-        )(_Actor)
-        return kind.remote(self._make, self._about)
-
-    def _replace(self, actor: Any) -> None:
-        """Put another in the place of a worker that died, unless that was done already."""
-        if actor not in self._actors:
-            return
-        self._check_room()
-        self._ray.kill(actor)  # where only its machine was out of reach, it would keep its place
-        self._actors[self._actors.index(actor)] = self._started()
-
     def _check_room(self) -> None:
         """Refuse to wait for a worker that can start nowhere."""
-        if self._workers.room(self._ray) < len(self._actors):
-            raise ServerError(
+        if self._workers.room(self._ray) < self.count:
+            raise self._failed(
                 "a worker died, and the machines that are left have no room for another",
-                cure="start again with fewer workers; what was finished is kept where a command "
+                "start again with fewer workers; what was finished is kept where a command "
                 "can go on",
-                where=self._workers.address,
             )
 
-    def _failed(self, error: BaseException) -> ServerError:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        return ServerError(
-            f"the cluster failed ({lines[0]})",
-            cure="look at `ray status` and Ray's logs, then start again",
-            where=self._workers.address,
-        )
-
-    def _given_up(self, error: BaseException) -> ServerError:
-        return ServerError(
-            told(error, self._workers.retries + 1),
-            cure="look for what ends them in Ray's logs: mostly a machine without enough memory "
-            "(smaller batches, fewer workers on one machine)",
-            where=self._workers.address,
-        )
+    def _failed(self, problem: str, cure: str) -> ServerError:
+        return ServerError(problem, cure=cure, where=self._workers.address)
 
 
 class _Actor:

@@ -74,8 +74,7 @@ def test_rows_are_scored_to_the_last_bit_whoever_dies(every, spread):
         assert (there.score(given) == here.score(given)).all()
         wanted, found = here.moments(given), there.moments(given)
         assert (found.deviations == wanted.deviations).all()
-        assert (len(model.ray.actors) > 3) == bool(every)  # others took the place of the dead
-        assert sum(not actor.killed for actor in model.ray.actors) == 3
+        assert any(actor.restarts for actor in model.ray.actors) == bool(every)
 
 
 def test_batches_found_by_trial_are_for_all_workers(spread):
@@ -104,7 +103,7 @@ def test_walks_count_the_same_whoever_dies(method, every, spread):
     there = exposure(model, canaries, stage=stage, **told)
     assert [one.to_dict() for one in there] == [one.to_dict() for one in here]
     assert sum(queries) == spent
-    assert (len(model.ray.actors) > 2) == bool(every)
+    assert any(actor.restarts for actor in model.ray.actors) == bool(every)
 
 
 @pytest.mark.parametrize("every", [0, 7])
@@ -267,11 +266,6 @@ def test_no_room_is_said_before_anything_waits(spread, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", ray_of())
     with pytest.raises(ServerError, match="room for 2 workers of 1 processors .* and 3 were"):
         KeepingWorkers(RayWorkers(workers=3), keep_named, {"name": "lstm"})
-    model = spread("lstm", deaths=0)
-    model.ray.nodes = lambda: [{"Alive": True, "Resources": {"CPU": 1.0}}]
-    model.ray.left = 1
-    with pytest.raises(ServerError, match="a worker died, and the machines that are left"):
-        model.memory()
 
 
 def test_a_worker_that_can_start_nowhere_is_not_waited_for(spread):

@@ -31,8 +31,9 @@ class RaisedError(OtherError):
 
 
 class _Actor:
-    def __init__(self, held, options, submit):
-        self.held, self.options, self.killed, self.asked = held, options, False, []
+    def __init__(self, make, options, submit):
+        self.make, self.options, self.killed, self.asked = make, options, False, []
+        self.held, self.restarts = make(), 0
         self.call = SimpleNamespace(remote=lambda *given: submit(self, given))
 
 
@@ -40,7 +41,7 @@ def ray_of(*, init=None, deaths=0, every=0, cpus=2.0):
     """The module.
 
     The first jobs that it is given lose their worker, as many as `deaths`; and of the calls
-    to actors each one whose number `every` divides, with its actor and all that it was to do.
+    to actors each one whose number `every` divides, with its actor, which is started again.
     What crosses to an actor and back is copied, and arrays come out of it read-only.
     """
     ray = ModuleType("ray")
@@ -68,7 +69,7 @@ def ray_of(*, init=None, deaths=0, every=0, cpus=2.0):
                 return SimpleNamespace(remote=lambda *given: submit(task, given))
 
             def begin(*given):
-                ray.actors.append(_Actor(task(*given), options, submit))
+                ray.actors.append(_Actor(lambda: task(*given), options, submit))
                 return ray.actors[-1]
 
             return SimpleNamespace(remote=begin)
@@ -88,11 +89,13 @@ def ray_of(*, init=None, deaths=0, every=0, cpus=2.0):
             raise RaisedError(error) from error
 
     def called(actor, given):
-        ray.calls += 1
-        if ray.left or (every and ray.calls % every == 0):
+        for _ in range(1 + actor.options["max_task_retries"]):
+            ray.calls += 1
+            if not (ray.left or (every and ray.calls % every == 0)):
+                break
             ray.left = max(ray.left - 1, 0)
-            actor.held = None
-        if actor.held is None:
+            actor.held, actor.restarts = actor.make(), actor.restarts + 1
+        else:
             raise DiedError
         try:
             arguments = _fixed(pickle.loads(given))

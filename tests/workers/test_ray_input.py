@@ -159,7 +159,8 @@ def test_all_of_the_environment_goes_to_a_connection_that_is_made(ray):
 
 def test_a_second_use_joins_the_connection_of_the_first_or_is_refused(ray, monkeypatch):
     first = RayWorkers(address="local", processors=2, environment={"working_dir": "."})
-    connected(ray(), monkeypatch, made=[first])
+    settings = {"address": "local", "processors": 2, "environment": {"working_dir": "."}}
+    connected(ray(), monkeypatch, made=[settings])
     assert not fleet().run(workers=first).missing
     with pytest.raises(
         InputError, match="already, with another address and processors; give the same"
