@@ -8,14 +8,12 @@ input, the same to within the model's noise whatever the batch size.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import ModelError, OutOfMemory, UnsupportedError
+from canary.errors import ModelError, UnsupportedError
 from canary.models.answered import (
     checked_expansion,
     checked_moments,
@@ -38,8 +36,8 @@ from canary.models.language_model import (
     Walker,
 )
 from canary.records.validation import whole_number
+from canary.scoring.batches import BatchLoop
 from canary.scoring.request_checks import check_nodes, check_rows
-from canary.scoring.tuner import BatchTuner
 
 __all__ = ["Batcher", "Progress", "Stage", "row_sums"]
 
@@ -95,18 +93,20 @@ class Batcher:
         if batch_size is not None:
             batch_size = whole_number(batch_size, "batch_size", at_least=1, cure="leave it out")
         self.model = model
-        # On a processor other programs take turns with this one; their time says nothing of
-        # a batch size. What is computed elsewhere is waited for.
-        spread = model if isinstance(model, Spread) else None
-        here = model.facts.device == "cpu" and spread is None
-        self._clock = time.thread_time if here else time.perf_counter
-        self._spread, workers = spread, spread.workers if spread else 1
-        self._at_once = _PER_WORKER * workers if spread else 1
+        self._spread = model if isinstance(model, Spread) else None
+        workers = self._spread.workers if self._spread else 1
         self._progress = progress or (lambda tokens: None)
         memory = model.memory()
         logits = memory.free_bytes // (_BYTES_PER_LOGIT * model.facts.vocabulary)
-        self._tokens = _tuner(batch_size, start=2048, limit=logits // workers)
-        self._nodes = _tuner(batch_size, start=64 * workers, limit=logits)
+        waited_for = model.facts.device != "cpu" or self._spread is not None
+        self._tokens = BatchLoop(
+            batch_size,
+            start=2048,
+            limit=logits // workers,
+            waited_for=waited_for,
+            at_once=_PER_WORKER * workers if self._spread else 1,
+        )
+        self._nodes = BatchLoop(batch_size, start=64 * workers, limit=logits, waited_for=waited_for)
         self.batch_size = batch_size
         self._most_probable = math.exp(model.facts.excess_nats)
         self._held_tokens = memory.free_bytes // (4 * max(memory.bytes_per_held_token, 1))
@@ -197,47 +197,18 @@ class Batcher:
         np.cumsum(scored, out=first[1:])
         out = np.empty((int(first[-1]), numbers), np.float32)
         order = np.argsort(-lengths, kind="stable")  # longest first: trouble comes early
-        at = 0
-        while at < len(order):
-            parts = self._next_parts(order[at:], lengths)
-            began = self._clock()
-            try:
-                answers = ask([rows.take(part) for part in parts])
-            except OutOfMemory:
-                most = max(map(len, parts))
-                if most == 1:
-                    raise
-                longest = max(int(lengths[order[at]]), 1)
-                self._tokens.shrink(most * (1 if self.batch_size else longest))
-                continue
-            if all(len(part) == self._row_count(lengths[part[0]]) for part in parts):
-                self._tokens.observe(self._tokens.size, self._clock() - began)
-            for part, values in zip(parts, answers, strict=True):
-                self.check_numbers(values)
-                counts = scored[part]
-                within = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
-                out[np.repeat(first[part], counts) + within] = values
-                at += len(part)
-                self._progress(int(counts.sum()))
+        batches = self._tokens.run(
+            len(rows),
+            lambda parts: ask([rows.take(order[part]) for part in parts]),
+            weights=lengths[order],
+        )
+        for part, values in batches:
+            self.check_numbers(values)
+            counts = scored[order[part]]
+            within = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
+            out[np.repeat(first[order[part]], counts) + within] = values
+            self._progress(int(counts.sum()))
         return out
-
-    def _row_count(self, longest: int) -> int:
-        """Rows of a batch whose longest has so many tokens."""
-        if self.batch_size:
-            return min(self.batch_size, self._tokens.size)
-        return max(1, self._tokens.size // max(int(longest), 1))
-
-    def _next_parts(self, order: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[Any]:
-        """The rows of the next batches: one, or some for each worker of a model that has them."""
-        parts: list[NDArray[np.int64]] = []
-        # So few rows that one batch would take them are for all workers, too.
-        most = len(order) if self.batch_size else -(-len(order) // self._at_once)
-        at = 0
-        while at < len(order) and len(parts) < self._at_once:
-            part = order[at : at + min(self._row_count(lengths[order[at]]), most)]
-            parts.append(part)
-            at += len(part)
-        return parts
 
     def expand(
         self, walker: Walker, nodes: Nodes, tokens: Children, *, keep: bool = True
@@ -253,28 +224,24 @@ class Batcher:
             If not even one node fits.
         """
         check_nodes(nodes, tokens, self.model.facts.vocabulary)
-        began = self._clock()
-        expansion = None
-        try:
-            expansion = checked_expansion(
-                walker.expand(nodes, tokens, keep=keep), nodes, tokens, walker
-            )
-        except OutOfMemory:
-            if len(nodes) <= 1:
-                raise
-        if expansion is None:  # not in the except: its error holds the tensors that did not fit
-            self._nodes.shrink(len(nodes))
-            half = len(nodes) // 2
-            first = self.expand(walker, nodes[:half], tokens.part(0, half), keep=keep)
-            second = self.expand(walker, nodes[half:], tokens.part(half, len(nodes)), keep=keep)
-            return _joined(first, second)
+
+        def ask(parts: Sequence[slice]) -> list[Expansion]:
+            (part,) = parts
+            some, children = nodes[part], tokens.part(part.start, part.stop)
+            found = walker.expand(some, children, keep=keep)
+            return [checked_expansion(found, some, children, walker)]
+
+        if not len(nodes):
+            return ask([slice(0, 0)])[0]
+        expansions = []
         depth = nodes.paths.shape[1]
-        self._nodes.observe(len(nodes), self._clock() - began, kind=depth)
-        self.check_numbers(expansion.log_probs)
-        self.check_numbers(expansion.path_log_probs)
-        self._check_sums(expansion, tokens.offsets)
-        self._progress(expansion.queries)
-        return expansion
+        for part, expansion in self._nodes.run(len(nodes), ask, whole=True, kind=depth):
+            self.check_numbers(expansion.log_probs)
+            self.check_numbers(expansion.path_log_probs)
+            self._check_sums(expansion, tokens.part(part.start, part.stop).offsets)
+            self._progress(expansion.queries)
+            expansions.append(expansion)
+        return expansions[0] if len(expansions) == 1 else _joined(expansions)
 
     def check_numbers(self, values: FloatArray) -> None:
         """Refuse log-probabilities that are NaN or above 0; -infinity is probability 0."""
@@ -329,26 +296,15 @@ def row_sums(
     return sums
 
 
-def _tuner(batch_size: int | None, *, start: int, limit: int) -> BatchTuner:
-    if batch_size is not None:
-        return BatchTuner(start=batch_size, fixed=True)
-    return BatchTuner(start=start, limit=max(limit, 1))
-
-
-def _joined(first: Expansion, second: Expansion) -> Expansion:
+def _joined(parts: Sequence[Expansion]) -> Expansion:
     exact = None
-    if first.exact is not None or second.exact is not None:
-        exact = np.concatenate([_exact(first), _exact(second)])
+    if any(part.exact is not None for part in parts):
+        told = [np.ones(p.log_probs.shape, np.bool_) if p.exact is None else p.exact for p in parts]
+        exact = np.concatenate(told)
     return Expansion(
-        np.concatenate([first.path_log_probs, second.path_log_probs]),
-        np.concatenate([first.log_probs, second.log_probs]),
-        np.concatenate([first.handles, second.handles]),
-        first.queries + second.queries,
+        np.concatenate([part.path_log_probs for part in parts]),
+        np.concatenate([part.log_probs for part in parts]),
+        np.concatenate([part.handles for part in parts]),
+        sum(part.queries for part in parts),
         exact,
     )
-
-
-def _exact(expansion: Expansion) -> NDArray[np.bool_]:
-    if expansion.exact is not None:
-        return expansion.exact
-    return np.ones(expansion.log_probs.shape, np.bool_)

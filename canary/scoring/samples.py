@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import InputError, ModelError, NotFiniteError, OutOfMemory
+from canary.errors import InputError, ModelError, NotFiniteError
 from canary.models.classifier import Classifier
 from canary.models.language_model import ROUNDING_NATS
-from canary.scoring.tuner import BatchTuner
+from canary.scoring.batches import BatchLoop
 
 __all__ = ["class_log_probs", "in_batches"]
 
@@ -22,7 +21,8 @@ Progress = Callable[[int], object]
 T = TypeVar("T")
 
 _START = 256
-_LIMIT = 4096
+_BYTES = 2**28  # of samples in a batch, at most
+_LIMIT = 4096  # samples, where it is not known how large they are
 _TOLERANCE, _COARSE = 1e-3, 2e-2
 
 
@@ -63,11 +63,16 @@ def class_log_probs(
                 where=model.name,
             )
         _check(values, part.start, model.name)
-        _check_sums(values, part.start, model.name)
         return values
 
+    each = getattr(inputs[:1], "nbytes", 0)
     return in_batches(
-        run, len(inputs), batch_size=batch_size, device=model.device, progress=progress
+        run,
+        len(inputs),
+        batch_size=batch_size,
+        limit=max(_BYTES // each, 1) if each else _LIMIT,
+        device=model.device,
+        progress=progress,
     )
 
 
@@ -76,6 +81,7 @@ def in_batches(
     samples: int,
     *,
     batch_size: int | None = None,
+    limit: int = _LIMIT,
     device: str = "cpu",
     progress: Progress = lambda samples: None,
 ) -> Iterator[tuple[slice, T]]:
@@ -87,6 +93,8 @@ def in_batches(
     samples : int
     batch_size : int, optional
         Found by trial unless given.
+    limit : int
+        Samples that are tried at once, at most.
     device : str
         Where `run` computes; says which clock serves.
     progress : callable
@@ -98,55 +106,36 @@ def in_batches(
     """
     if batch_size is not None and batch_size < 1:
         raise InputError(f"batch_size={batch_size}, at least 1 was expected", cure="leave it out")
-    clock = time.thread_time if device == "cpu" else time.perf_counter
-    tuner = (
-        BatchTuner(start=_START, limit=_LIMIT)
-        if batch_size is None
-        else BatchTuner(start=batch_size, fixed=True)
-    )
-    at = 0
-    while at < samples:
-        part = slice(at, min(at + tuner.size, samples))
-        began, count = clock(), part.stop - at
-        try:
-            done = run(part)
-        except OutOfMemory:
-            if count == 1:
-                raise
-            tuner.shrink(count)
-            continue
-        tuner.observe(count, clock() - began)
+    loop = BatchLoop(batch_size, start=_START, limit=limit, waited_for=device != "cpu")
+    for part, done in loop.run(samples, lambda parts: [*map(run, parts)]):
         yield part, done
-        at = part.stop
-        progress(count)
+        progress(part.stop - part.start)
 
 
 def _check(values: NDArray[Any], first: int, where: str) -> None:
-    if (values <= ROUNDING_NATS).all():
-        return
-    bad = ~(values <= ROUNDING_NATS).all(axis=1)
-    sample = first + int(np.flatnonzero(bad)[0])
+    """Refuse what are no log-probabilities of all classes, and say of which sample first."""
+
+    def sample(bad: NDArray[np.bool_]) -> str:
+        return f"first for sample {first + int(bad.argmax())}"
+
+    # NaN is not at most anything.
+    impossible = np.asarray(~(values <= ROUNDING_NATS).all(axis=1))
     if np.isnan(values).any():
         raise NotFiniteError(
-            f"gave NaN, first for sample {sample}",
-            cure="check its training and the sample",
+            f"gave NaN, {sample(impossible)}", cure="check its training and the sample", where=where
+        )
+    if impossible.any():
+        raise ModelError(
+            f"gave a log-probability above 0, {sample(impossible)}",
+            cure="give logarithms of probabilities",
             where=where,
         )
-    raise ModelError(
-        f"gave a log-probability above 0, first for sample {sample}",
-        cure="give logarithms of probabilities",
-        where=where,
-    )
-
-
-def _check_sums(values: NDArray[Any], first: int, where: str) -> None:
     sums = np.exp(values.astype(np.float64)).sum(axis=1)
     bad = np.abs(sums - 1.0) > (_COARSE if values.dtype == np.float16 else _TOLERANCE)
     if bad.any():
-        at = int(bad.argmax())
         raise ModelError(
-            f"gave log-probabilities whose probabilities sum to {sums[at]:.4g}, first for sample "
-            f"{first + at}",
+            f"gave log-probabilities whose probabilities sum to {sums[bad.argmax()]:.4g}, "
+            f"{sample(bad)}",
             cure="give natural logarithms of probabilities: a log-softmax over the classes",
             where=where,
         )

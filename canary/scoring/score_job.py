@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from canary.corpus.lines import Progress as ByteProgress
 from canary.corpus.lines import regular_size
 from canary.errors import CorpusError, InputError, ModelError, OutputError
-from canary.models.language_model import LanguageModel, Rows
+from canary.models.language_model import Rows
 from canary.models.loading import load
 from canary.records.overwrite_guard import JSON_LINES
 from canary.records.sealing import sealed
@@ -142,16 +142,19 @@ def score_file(
     size = regular_size(source)
     _check_target(target, source)
     seam = load(model)
+    limit = seam.facts.length_limit
+    if overlap is not None and not 1 <= overlap < (limit or overlap + 1):
+        raise InputError(
+            f"overlap={overlap} does not fit windows of {limit} tokens",
+            cure=f"give at least 1 and less than {limit}; half of it is usual"
+            if limit
+            else "give at least 1",
+            where="overlap",
+        )
+    encoder = CandidateEncoder(seam.tokenizer, start_token, context)
     meter = Meter(progress or (lambda done, total: None), size)
-    scorer = _Scorer.of(
-        seam,
-        source,
-        meter,
-        start_token=start_token,
-        context=context,
-        overlap=overlap,
-        batch_size=batch_size,
-    )
+    batcher = Batcher(seam, batch_size=batch_size, progress=meter.add)
+    scorer = _Scorer(encoder, batcher, meter, source, limit, overlap)
     watch = Watch.of(source)
     identity = {
         "task": "score",
@@ -272,67 +275,44 @@ class _Scorer:
     limit: int | None
     overlap: int | None
 
-    @classmethod
-    def of(
-        cls,
-        model: LanguageModel,
-        source: Path,
-        meter: Meter,
-        *,
-        start_token: str | None,
-        context: str,
-        overlap: int | None,
-        batch_size: int | None,
-    ) -> _Scorer:
-        limit = model.facts.length_limit
-        if overlap is not None and not 1 <= overlap < (limit or overlap + 1):
-            raise InputError(
-                f"overlap={overlap} does not fit windows of {limit} tokens",
-                cure=f"give at least 1 and less than {limit}; half of it is usual"
-                if limit
-                else "give at least 1",
-                where="overlap",
-            )
-        encoder = CandidateEncoder(model.tokenizer, start_token, context)
-        batcher = Batcher(model, batch_size=batch_size, progress=meter.add)
-        return cls(encoder, batcher, meter, source, limit, overlap)
-
     def score(self, block: Block) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Bits and number of priced tokens of each text of a block."""
-        encoded = self._encode(block)
+        encoded = [
+            encoding.ids
+            for encoding in encode_placed(
+                self.encoder, block.texts, lambda at: self._place(block.lines[at])
+            )
+        ]
         bits, tokens = np.zeros(len(encoded)), np.zeros(len(encoded), np.int64)
         self.meter.begin(block.offset, sum(max(len(ids) - 1, 0) for ids in encoded))
-        for owners, rows in self._rows(block, encoded):
+        for part in self._some(block.lines, encoded):
+            owners, parts, starts = zip(*part, strict=True)
+            rows = Rows.of(parts, starts)
             # Minus 0.0 is what a text without a priced token would get, but for the sum.
-            sums = -row_sums(self.batcher.score(rows), rows) / LN2
-            np.add.at(bits, owners, sums)
-            np.add.at(tokens, owners, rows.scored)
+            np.add.at(bits, [*owners], -row_sums(self.batcher.score(rows), rows) / LN2)
+            np.add.at(tokens, [*owners], rows.scored)
         self.meter.reach(block.offset)
         return bits, tokens
 
-    def _rows(
-        self, block: Block, encoded: list[tuple[int, ...]]
-    ) -> Iterator[tuple[list[int], Rows]]:
-        """The windows of the texts of a block, some at a time, and to which text each belongs.
+    def _some(
+        self, lines: list[int], encoded: list[tuple[int, ...]]
+    ) -> Iterator[list[tuple[int, tuple[int, ...], int]]]:
+        """The windows of some texts at a time: to which text each belongs, and where it starts.
 
         All at once they are longer than the texts: by the window, where all of it but a token
         overlaps.
         """
-        owners: list[int] = []
-        parts: list[tuple[int, ...]] = []
-        starts: list[int] = []
-        held = 0
-        for at, (line, ids) in enumerate(zip(block.lines, encoded, strict=True)):
+        some: list[tuple[int, tuple[int, ...], int]] = []
+        tokens = 0
+        for at, (line, ids) in enumerate(zip(lines, encoded, strict=True)):
             for part, start in self._windows(ids, line):
-                owners.append(at)
-                parts.append(part)
-                starts.append(start)
-                held += len(part)
-                if held >= _TOKENS:
-                    yield owners, Rows.of(parts, starts)
-                    owners, parts, starts, held = [], [], [], 0
-        if parts:
-            yield owners, Rows.of(parts, starts)
+                some.append((at, part, start))
+                tokens += len(part)
+                if tokens >= _TOKENS:
+                    yield some
+                    some, tokens = [], 0
+        if some:
+            yield some
 
     def _windows(self, ids: tuple[int, ...], line: int) -> Iterator[tuple[tuple[int, ...], int]]:
         """Parts of a text that the model takes, and where pricing starts in each."""
@@ -346,10 +326,6 @@ class _Scorer:
                 where=self._place(line),
             )
         yield from windows(ids, limit=self.limit, overlap=self.overlap)
-
-    def _encode(self, block: Block) -> list[tuple[int, ...]]:
-        found = encode_placed(self.encoder, block.texts, lambda at: self._place(block.lines[at]))
-        return [encoding.ids for encoding in found]
 
     def _place(self, line: int) -> str:
         return f"{self.source}:{line}"

@@ -15,8 +15,8 @@ from canary.errors import InputError, ModelError, OutOfMemory
 from canary.formats.format import Format
 from canary.models.language_model import Children, Context, Nodes, Rows
 from canary.scoring.batcher import Batcher, row_sums
+from canary.scoring.batches import BatchTuner
 from canary.scoring.texts import score
-from canary.scoring.tuner import BatchTuner
 from canary.search.enumerate import enumerate_leaves
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree

@@ -13,7 +13,7 @@ from small_models import build, table_model
 
 from canary.errors import CanaryError, CorpusError, InputError, ModelError, OutputError
 from canary.models.language_model import Rows
-from canary.scoring import blocks, files, windows
+from canary.scoring import blocks, score_job, windows
 from canary.scoring.score_job import score_file
 from canary.scoring.texts import score
 
@@ -55,7 +55,7 @@ def test_blocks_do_not_matter_property(monkeypatch):
     whole = records()
     for size in (1, 3, 49, 50, 51):
         monkeypatch.setattr(blocks, "_TEXTS", size)
-        monkeypatch.setattr(files, "_SHARD_SECONDS", 0.0 if size % 2 else 5.0)
+        monkeypatch.setattr(score_job, "_SHARD_SECONDS", 0.0 if size % 2 else 5.0)
         score_file(table_model(), "texts.jsonl", "scores.jsonl")
         assert records() == whole
 
@@ -134,7 +134,7 @@ def test_bad_places_are_refused_before_the_model_is_touched():
 def test_input_that_changes_meanwhile_is_refused(monkeypatch):
     write(*["abc"] * 40)
     monkeypatch.setattr(blocks, "_TEXTS", 8)
-    monkeypatch.setattr(files, "_SHARD_SECONDS", 0.0)
+    monkeypatch.setattr(score_job, "_SHARD_SECONDS", 0.0)
 
     def grow(done, total):
         if done > total / 2:
@@ -170,7 +170,7 @@ def test_progress_moves_within_a_block_and_reaches_the_size():
 
 def test_memory_does_not_grow_with_the_file(monkeypatch):
     monkeypatch.setattr(blocks, "_TEXTS", 32)
-    monkeypatch.setattr(files, "_SHARD_BYTES", 2**12)
+    monkeypatch.setattr(score_job, "_SHARD_BYTES", 2**12)
     model = table_model()
     peaks = []
     for count in (100, 400, 1600):
@@ -217,7 +217,7 @@ def test_windows_are_held_a_few_at_a_time_oracle(monkeypatch):
         seen.append(sum(map(len, parts)))
         return rows_of(cls, parts, starts)
 
-    monkeypatch.setattr(files, "_TOKENS", 100)
+    monkeypatch.setattr(score_job, "_TOKENS", 100)
     monkeypatch.setattr(Rows, "of", classmethod(spied))
     score_file(model, "texts.jsonl", "scores.jsonl", start_token="\n", overlap=15)
     assert max(seen) < 100 + 16

@@ -13,15 +13,15 @@ from small_models import table_model
 from canary.audits.auditing import audit as measure
 from canary.corpus.canaries import CanarySet
 from canary.records import shards
-from canary.scoring import batcher, blocks, files
+from canary.scoring import batcher, blocks, score_job
 from canary.search import drawing, ranking
 
 NAP = 0.002
 SMALL_PIECES = [
     (blocks, "_TEXTS", 16),
-    (files, "_SHARD_SECONDS", 0.0),
-    (drawing, "ROWS_AT_ONCE", 100),
-    (ranking, "ROWS_AT_ONCE", 100),
+    (score_job, "_SHARD_SECONDS", 0.0),
+    (drawing, "FILLS_AT_ONCE", 100),
+    (ranking, "FILLS_AT_ONCE", 100),
     (ranking, "_BATCHES_PER_RANGE", 2),
 ]
 for module, name, value in SMALL_PIECES:
@@ -53,7 +53,7 @@ batcher.Batcher.expand = slowly(batcher.Batcher.expand)
 
 
 def score(source, target, model="table", **options):
-    files.score_file(MODELS[model](), source, target, batch_size=8, **options)
+    score_job.score_file(MODELS[model](), source, target, batch_size=8, **options)
 
 
 def audit(canaries, out, model="table", **options):
