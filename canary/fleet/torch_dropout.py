@@ -33,28 +33,19 @@ class Draws:
     """
 
     def __init__(self) -> None:
-        self._generators: Sequence[np.random.Generator] = ()
-        self._rows: Sequence[int] = ()
+        self._models: list[tuple[np.random.Generator, int]] = []
         self._which: torch.Tensor | None = None
 
     @contextmanager
     def begun(
         self, generators: Sequence[np.random.Generator], rows: Sequence[int]
     ) -> Iterator[None]:
-        """Draw masks for one forward pass.
-
-        Parameters
-        ----------
-        generators : sequence of numpy.random.Generator
-            Of each model.
-        rows : sequence of int
-            How many samples each model's batch has; the longest is that of the pass.
-        """
-        self._generators, self._rows = generators, rows
+        """Draw masks for one forward pass, of each model for so many samples of its batch."""
+        self._models = list(zip(generators, rows, strict=True))
         try:
             yield
         finally:
-            self._generators, self._rows, self._which = (), (), None
+            self._models, self._which = [], None
 
     def at(self, which: torch.Tensor) -> None:
         """Say which of several models is at work: a whole number, inside of `torch.func.vmap`."""
@@ -68,24 +59,25 @@ class Draws:
         UnsupportedError
             If the first dimension of `x` is not that of the samples.
         """
-        if not self._generators:
+        if not self._models:
             return None
+        longest = max(rows for _, rows in self._models)
         shape = tuple(x.shape[:2]) + (1,) * (x.ndim - 2) if channels else tuple(x.shape)
-        if not shape or shape[0] != max(self._rows):
+        if not shape or shape[0] != longest:
             raise UnsupportedError(
-                f"dropout of an activation of shape {tuple(x.shape)}, of {max(self._rows)} samples",
+                f"dropout of an activation of shape {tuple(x.shape)}, of {longest} samples",
                 cure="keep the samples in the first dimension where torch.nn.Dropout is applied, "
                 "or train by a function of your own",
                 where="TorchTraining",
             )
-        kept = np.zeros((len(self._generators), *shape), np.float32)
-        for own, rng, rows in zip(kept, self._generators, self._rows, strict=True):
+        kept = np.zeros((len(self._models), *shape), np.float32)
+        for own, (rng, rows) in zip(kept, self._models, strict=True):
             own[:rows] = rng.random((rows, *shape[1:]), np.float32) >= share
         kept *= 1 / (1 - share) if share < 1 else 0
-        given = torch.from_numpy(kept).to(x.device, x.dtype)
+        masks = torch.from_numpy(kept).to(x.device, x.dtype)
         if self._which is None:
-            return given[0]
-        return given.index_select(0, self._which.reshape(1)).squeeze(0)
+            return masks[0]
+        return masks.index_select(0, self._which.reshape(1)).squeeze(0)
 
 
 class _Dropout(torch.nn.Module):
@@ -101,8 +93,7 @@ class _Dropout(torch.nn.Module):
 def with_own_dropout(module: torch.nn.Module) -> Draws:
     """Put dropout that draws its masks from `Draws` in the place of torch's, for good.
 
-    Its parameters, its state and what it says in evaluation mode stay the same. Kinds of
-    dropout that are no plain ones (`torch.nn.AlphaDropout`, classes of one's own) stay there.
+    Kinds of dropout that are no plain ones (`torch.nn.AlphaDropout`, your own) stay there.
     """
     draws = Draws()
     made: dict[torch.nn.Module, _Dropout] = {}

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.func import functional_call, stack_module_state, vmap
+from torch.nn.modules.dropout import _DropoutNd
 
 from canary.errors import InputError, OutOfMemory, UnsupportedError
 from canary.fleet.torch_constants import difference
@@ -26,8 +27,6 @@ from canary.fleet.training import Trained, TrainingTask
 from canary.models.torch_support import inference, input_device, pick_device, viewed
 
 __all__ = ["TorchTraining", "trained_module"]
-
-_RANDOM = (torch.nn.modules.dropout._DropoutNd,)
 
 _PROBED = 8
 """Samples by which it is seen whether a module looks at its batch as a whole."""
@@ -100,7 +99,7 @@ class TorchTraining:
             If it does not fit on the device.
         """
         device = pick_device(self.device)
-        data = _Data.of(task, device)
+        x, y = _data(task, device)
         with _seeded(task.seed, device):
             module = self.build().to(device).train()
             draws = with_own_dropout(module)
@@ -110,8 +109,8 @@ class TorchTraining:
                 part = torch.from_numpy(rows).to(device)
                 step.zero_grad()
                 with draws.begun([rng], [len(rows)]):
-                    logits = module(data.x[part])
-                loss: Any = torch.nn.functional.cross_entropy(logits, data.y[part])
+                    logits = module(x[part])
+                loss: Any = torch.nn.functional.cross_entropy(logits, y[part])
                 loss.backward()
                 step.step()
         return trained_module(module)
@@ -138,27 +137,30 @@ class TorchTraining:
         found: dict[int, Trained] = {}
         for size in sorted(set(sizes)):
             group = [number for number, own in enumerate(sizes) if own == size]
-            trained = self._together([tasks[number] for number in group], device)
+            try:
+                trained = self._stacked([tasks[number] for number in group], device)
+            except (torch.cuda.OutOfMemoryError, MemoryError) as error:
+                raise OutOfMemory(str(error), cure="train fewer models at once") from error
+            except RuntimeError as error:
+                if not str(error).startswith("vmap:"):
+                    raise
+                raise _alone(str(error).partition(". ")[0], "the module") from error
             found.update(zip(group, trained, strict=True))
         return [found[number] for number in range(len(tasks))]
 
-    def _together(self, tasks: list[TrainingTask], device: torch.device) -> list[Trained]:
-        try:
-            return self._stacked(tasks, device)
-        except (torch.cuda.OutOfMemoryError, MemoryError) as error:
-            raise OutOfMemory(str(error), cure="train fewer models at once") from error
-        except RuntimeError as error:
-            if not str(error).startswith("vmap:"):
-                raise
-            raise _alone(str(error).partition(". ")[0], "the module") from error
-
     def _stacked(self, tasks: list[TrainingTask], device: torch.device) -> list[Trained]:
-        data = _Data.of(tasks[0], device)
+        x, y = _data(tasks[0], device)
         modules = [self._built(task.seed).to(device).train() for task in tasks]
         skeleton = modules[0]
         for other in modules[1:]:
             if part := difference(skeleton, other):
-                raise _unlike(part)
+                raise UnsupportedError(
+                    f"{part} differs from model to model and is neither weight nor buffer, so "
+                    "models trained at once would all have that of the first",
+                    cure="give a tensor to register_buffer, and build everything else alike for "
+                    "all models; or train them one by one (leave at_once out)",
+                    where="TorchTraining: build",
+                )
         draws = with_own_dropout(skeleton)
         weights, buffers = stack_module_state(modules)
         weights = {name: _by_columns(value) for name, value in weights.items()}
@@ -166,10 +168,10 @@ class TorchTraining:
         rngs, numbers = [_masks_of(task) for task in tasks], torch.arange(len(tasks), device=device)
         step = self._optimizer(list(weights.values()))
 
-        def forward(own: Weights, kept: Weights, x: torch.Tensor, which: torch.Tensor) -> Any:
+        def forward(own: Weights, kept: Weights, part: torch.Tensor, which: torch.Tensor) -> Any:
             draws.at(which)
             state = {**own, **kept}
-            said = functional_call(skeleton, state, (x,))
+            said = functional_call(skeleton, state, (part,))
             return said, {name: state[name] for name in kept}  # as the module left them
 
         batches = zip(*(self._batches(task) for task in tasks), strict=True)
@@ -178,10 +180,10 @@ class TorchTraining:
             rows, real = _padded(parts, device)
             step.zero_grad()
             with draws.begun(rngs, [len(part) for part in parts]):
-                logits, buffers = vmap(forward)(weights, buffers, data.x[rows], numbers)
+                logits, buffers = vmap(forward)(weights, buffers, x[rows], numbers)
             buffers = {name: value.detach() for name, value in buffers.items()}
             losses = torch.nn.functional.cross_entropy(
-                logits.flatten(0, 1), data.y[rows].flatten(0, 1), reduction="none"
+                logits.flatten(0, 1), y[rows].flatten(0, 1), reduction="none"
             ).view(rows.shape)
             # A sum over models: none has a part in the gradient of another.
             total: Any = (losses * real).sum()
@@ -201,7 +203,7 @@ class TorchTraining:
         module = self._built(task.seed).to(device).train()
         with_own_dropout(module)
         for name, inner in module.named_modules():
-            if isinstance(inner, _RANDOM) and getattr(inner, "p", 0) > 0:
+            if isinstance(inner, _DropoutNd) and inner.p > 0:
                 raise _alone(f"{type(inner).__name__} draws random numbers", name or "the module")
         places = np.linspace(0, len(task.samples) - 1, _PROBED).astype(np.int64)
         x = viewed(np.asarray(task.samples[places], np.float32)).to(device)
@@ -248,32 +250,17 @@ class TorchTraining:
             group["lr"] = self.learning_rate * factor
 
     def _optimizer(self, parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
+        about: dict[str, Any] = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
         if self.optimizer == "adam":
-            return torch.optim.Adam(
-                parameters, lr=self.learning_rate, weight_decay=self.weight_decay
-            )
-        return torch.optim.SGD(
-            parameters,
-            lr=self.learning_rate,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-        )
+            return torch.optim.Adam(parameters, **about)
+        return torch.optim.SGD(parameters, momentum=self.momentum, **about)
 
 
-@dataclass(frozen=True, eq=False)
-class _Data:
+def _data(task: TrainingTask, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """All samples and labels, on the device."""
-
-    x: torch.Tensor
-    y: torch.Tensor
-
-    @classmethod
-    def of(cls, task: TrainingTask, device: torch.device) -> _Data:
-        kind = np.int64 if task.labels.dtype.kind in "iu" else np.float32
-        return cls(
-            viewed(np.asarray(task.samples, np.float32)).to(device),
-            viewed(np.asarray(task.labels, kind)).to(device),
-        )
+    kind = np.int64 if task.labels.dtype.kind in "iu" else np.float32
+    x, y = np.asarray(task.samples, np.float32), np.asarray(task.labels, kind)
+    return viewed(x).to(device), viewed(y).to(device)
 
 
 def trained_module(module: torch.nn.Module) -> Trained:
@@ -346,14 +333,4 @@ def _alone(why: str, part: str) -> UnsupportedError:
         cure="train them one by one (leave at_once out); or build the model without it, and with "
         "torch.nn.Dropout where it is to drop",
         where=f"TorchTraining: {part}",
-    )
-
-
-def _unlike(part: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"{part} differs from model to model and is neither weight nor buffer, so models trained "
-        "at once would all have that of the first",
-        cure="give a tensor to register_buffer, and build everything else alike for all models; "
-        "or train them one by one (leave at_once out)",
-        where="TorchTraining: build",
     )

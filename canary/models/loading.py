@@ -115,7 +115,8 @@ def load(
 def _load_spread(
     source: Any, tokenizer: Any, workers: RayWorkers, about: dict[str, Any]
 ) -> LanguageModel:
-    from canary.models.remote_model import spread_model
+    from canary.models.remote_model import spread_over
+    from canary.workers.ray_actors import KeepingWorkers
 
     if isinstance(source, Endpoint):
         raise InputError(
@@ -140,7 +141,17 @@ def _load_spread(
         if place.endswith(".py"):
             about = {**about, "factory": f"{_absolute(place)}:{attribute}"}
     named = {"source": _absolute(source), "tokenizer": tokenizer and _absolute(tokenizer)}
-    return spread_model(workers, seam, {**named, **about, "here": str(Path.cwd())})
+    kept = KeepingWorkers(workers, _keep, {**named, **about, "here": str(Path.cwd())})
+    return spread_over(kept, seam)
+
+
+def _keep(*, here: str, **about: Any) -> Any:
+    """A model as a worker keeps it; modules are looked for in the folder `here` as well, last."""
+    from canary.models.remote_worker import KeptModel
+
+    if here not in sys.path:
+        sys.path.append(here)
+    return KeptModel(load(**about))
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:

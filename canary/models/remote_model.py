@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +32,7 @@ from canary.records.versions import versions
 from canary.tokens.tokenizer import Tokenizer
 from canary.workers.ray_actors import Call, KeepingWorkers
 
-if TYPE_CHECKING:
-    from canary.workers.cluster import RayWorkers
-
-__all__ = ["SpreadModel", "spread_model", "spread_over"]
+__all__ = ["SpreadModel", "spread_over"]
 
 Ints = NDArray[np.int64]
 
@@ -106,12 +102,7 @@ class SpreadModel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -123,35 +114,6 @@ class _TellingModel(SpreadModel):
         return self.moments_each([rows])[0]
 
 
-def spread_model(workers: RayWorkers, tokenizer: Tokenizer, about: dict[str, Any]) -> SpreadModel:
-    """The model that `about` describes, loaded by each of the workers.
-
-    Parameters
-    ----------
-    workers : RayWorkers
-    tokenizer : Tokenizer
-    about : dict
-        Plain data: the arguments of `canary.models.remote_worker.keep`.
-
-    Raises
-    ------
-    MissingExtraError
-        If Ray is not installed.
-    ServerError
-        If the cluster cannot be reached, has too little room, or cannot hold one model.
-    ModelError
-        If a worker cannot load it.
-    """
-    from canary.models.remote_worker import keep
-
-    kept = KeepingWorkers(workers, keep, about)
-    try:
-        return spread_over(kept, tokenizer)
-    except BaseException:
-        kept.close()
-        raise
-
-
 def spread_over(workers: KeepingWorkers, tokenizer: Tokenizer) -> SpreadModel:
     """The model that all of some workers keep.
 
@@ -159,11 +121,15 @@ def spread_over(workers: KeepingWorkers, tokenizer: Tokenizer) -> SpreadModel:
     ------
     ServerError
         If the workers have different models, or other versions of the software than this
-        process.
+        process. They are ended then.
     """
-    found = _of_all(workers, "about")
-    _check_versions([one["versions"] for one in found])
-    facts = _facts([one["facts"] for one in found])
+    try:
+        found = _of_all(workers, "about")
+        _check_versions([one["versions"] for one in found])
+        facts = _facts([one["facts"] for one in found])
+    except BaseException:
+        workers.close()
+        raise
     hardware = [one["hardware"] for one in found]
     kind = _TellingModel if found[0]["moments"] else SpreadModel
     return kind(workers, tokenizer, facts, [hardware.count(one) for one in hardware])
@@ -279,12 +245,7 @@ class SpreadWalker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is None:  # else the workers may be gone, and soon will be
             workers = range(self._workers.count)
             self._workers.ask(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import secrets
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,22 +23,7 @@ from canary.models.language_model import (
 )
 from canary.records.versions import versions
 
-__all__ = ["KeptModel", "keep"]
-
-
-def keep(*, here: str, **about: Any) -> KeptModel:
-    """Load the model that `about` describes, as `canary.load` does.
-
-    Parameters
-    ----------
-    here : str
-        A folder in which modules are looked for as well, last.
-    """
-    from canary.models.loading import load
-
-    if here not in sys.path:
-        sys.path.append(here)
-    return KeptModel(load(**about))
+__all__ = ["KeptModel"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 import time
 
@@ -11,6 +12,8 @@ import pytest
 from fake_server import FakeServer, Status
 from served_things import load_served
 from small_models import build, character_tokenizer, table_model
+from tokenizers import AddedToken, Tokenizer, decoders
+from tokenizers import models as backends
 
 import canary
 from canary.errors import InputError, MissingExtraError, ModelError, ServerError
@@ -34,15 +37,6 @@ def echoes(answer):
     return isinstance(answer, dict) and len(shown(answer)["tokens"]) > 1
 
 
-def no_log_probs(server, number, answer):
-    return {**answer, "choices": [{"text": "x", "logprobs": None}]}
-
-
-def no_echo(server, number, answer):
-    lists = shown(answer)
-    return changed(answer, **{name: values[-1:] for name, values in lists.items()})
-
-
 def off_by_one(server, number, answer):
     """Each token with the log-probability that it has after itself, as llama-cpp-python."""
     if not echoes(answer):
@@ -57,95 +51,78 @@ def off_by_one(server, number, answer):
     )
 
 
-def one_too_early(server, number, answer):
-    if not echoes(answer):
-        return answer
-    values = shown(answer)["token_logprobs"]
-    return changed(answer, token_logprobs=[None, *values[2:], values[-1]])
+def scaled(base):
+    """Logarithms of another base."""
+
+    def fault(server, number, answer):
+        lists, by = shown(answer), math.log(base)
+        top = [place and {t: v / by for t, v in place.items()} for place in lists["top_logprobs"]]
+        values = [v if v is None else v / by for v in lists["token_logprobs"]]
+        return changed(answer, token_logprobs=values, top_logprobs=top)
+
+    return fault
 
 
-def other_tokens(server, number, answer):
-    tokens = shown(answer)["tokens"]
-    return changed(answer, tokens=[*tokens[:2], "token_id:0", *tokens[3:]])
+def values(change, *, echoed=False):
+    """Other log-probabilities; `echoed`: in echoes alone."""
+
+    def fault(server, number, answer):
+        if echoed and not echoes(answer):
+            return answer
+        return changed(answer, token_logprobs=change(shown(answer)["token_logprobs"]))
+
+    return fault
 
 
-def first_has_a_number(server, number, answer):
-    return changed(answer, token_logprobs=[-1.0, *shown(answer)["token_logprobs"][1:]])
+def answers(change):
+    return lambda server, number, answer: change(answer)
 
 
-def null_in_the_middle(server, number, answer):
-    values = shown(answer)["token_logprobs"]
-    return changed(answer, token_logprobs=[*values[:3], None, *values[4:]])
-
-
-def not_a_number(server, number, answer):
-    values = shown(answer)["token_logprobs"]
-    return changed(answer, token_logprobs=[*values[:3], float("nan"), *values[4:]])
-
-
-def above_nothing(server, number, answer):
-    values = shown(answer)["token_logprobs"]
-    return changed(answer, token_logprobs=[*values[:3], 0.5, *values[4:]])
-
-
-def tenths(server, number, answer):
-    """Logarithms of base 10."""
-    lists = shown(answer)
-    top = [
-        place and {t: v / math.log(10) for t, v in place.items()} for place in lists["top_logprobs"]
-    ]
-    values = [v if v is None else v / math.log(10) for v in lists["token_logprobs"]]
-    return changed(answer, token_logprobs=values, top_logprobs=top)
-
-
-def base_2(server, number, answer):
-    """Logarithms of base 2."""
-    lists = shown(answer)
-    top = [
-        place and {t: v / math.log(2) for t, v in place.items()} for place in lists["top_logprobs"]
-    ]
-    values = [v if v is None else v / math.log(2) for v in lists["token_logprobs"]]
-    return changed(answer, token_logprobs=values, top_logprobs=top)
-
-
-def other_name(server, number, answer):
-    return {**answer, "model": "another"}
-
-
-def too_many_tokens(server, number, answer):
-    return {**answer, "usage": {"prompt_tokens": number + 20}}
-
-
-def another_shape(server, number, answer):
-    return {"object": "error"}
-
-
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        (no_log_probs, "gives no log-probabilities .*--top-k"),
-        (no_echo, "told of 1: it does not echo"),
-        (off_by_one, "as the next token: .*off by one"),
-        (one_too_early, "later tokens change earlier ones"),
-        (other_tokens, "other tokens of a prompt: number 3 of .*--tokenizer"),
-        (first_has_a_number, "first token of all a log-probability"),
-        (null_in_the_middle, "no log-probability of token 4 of"),
-        (not_a_number, "not finite numbers"),
-        (above_nothing, "cannot be read"),
-        (tenths, "a probability of 1.* together.*natural logarithms"),
-        (other_name, "as the model 'another', and 'tiny' was asked"),
-        (too_many_tokens, r"prompt_tokens\) where 12 were sent; .*counts wrongly"),
-        (base_2, "a probability of at most 0.* together.*natural logarithms"),
-        (another_shape, "cannot be read"),
-        (
-            lambda server, number, answer: Status(400, {"error": {"message": "no echo"}}),
-            "400: 'no echo'.*--top-k",
+FAULTS = {
+    "no log-probabilities": (
+        answers(lambda a: {**a, "choices": [{"text": "x", "logprobs": None}]}),
+        "gives no log-probabilities .*--top-k",
+    ),
+    "no echo": (
+        answers(lambda a: changed(a, **{name: part[-1:] for name, part in shown(a).items()})),
+        "told of 1: it does not echo",
+    ),
+    "off by one": (off_by_one, "as the next token: .*off by one"),
+    "one too early": (
+        values(lambda v: [None, *v[2:], v[-1]], echoed=True),
+        "later tokens change earlier ones",
+    ),
+    "other tokens": (
+        answers(
+            lambda a: changed(
+                a, tokens=["token_id:0" if k == 2 else t for k, t in enumerate(shown(a)["tokens"])]
+            )
         ),
-        (lambda server, number, answer: Status(307, "", {"Location": "/x"}), "elsewhere"),
-    ],
-    ids=lambda value: getattr(value, "__name__", None),
-)
-def test_the_handshake_refuses(tmp_path, fault, message):
+        "other tokens of a prompt: number 3 of .*--tokenizer",
+    ),
+    "first has a number": (values(lambda v: [-1.0, *v[1:]]), "first token of all"),
+    "null": (values(lambda v: [*v[:3], None, *v[4:]]), "no log-probability of token 4 of"),
+    "NaN": (values(lambda v: [*v[:3], float("nan"), *v[4:]]), "not finite numbers"),
+    "above 0": (values(lambda v: [*v[:3], 0.5, *v[4:]]), "cannot be read"),
+    "base 10": (scaled(10), "a probability of 1.* together.*natural logarithms"),
+    "base 2": (scaled(2), "a probability of at most 0.* together.*natural logarithms"),
+    "other name": (answers(lambda a: {**a, "model": "another"}), "'another', and 'tiny' was"),
+    "too many tokens": (
+        lambda server, number, answer: {**answer, "usage": {"prompt_tokens": number + 20}},
+        r"prompt_tokens\) where 12 were sent; .*counts wrongly",
+    ),
+    "another shape": (answers(lambda a: {"object": "error"}), "cannot be read"),
+    "400": (
+        answers(lambda a: Status(400, {"error": {"message": "no echo"}})),
+        "400: 'no echo'.*--top-k",
+    ),
+    "307": (answers(lambda a: Status(307, "", {"Location": "/x"})), "elsewhere"),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_the_handshake_refuses(tmp_path, case):
+    fault, message = FAULTS[case]
     with (
         FakeServer(build("table"), fault=fault) as server,
         pytest.raises((ServerError, ModelError), match=message),
@@ -194,9 +171,7 @@ def test_the_count_of_a_server_is_named_where_it_is_wrong(tmp_path):
 
 def test_special_tokens_may_be_told_by_name():
     """They have no text of their own within a text."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models
-
-    backend = Tokenizer(models.BPE({c: i for i, c in enumerate("abcdef ")}, []))
+    backend = Tokenizer(backends.BPE({c: i for i, c in enumerate("abcdef ")}, []))
     backend.decoder = decoders.Fuse()
     backend.add_special_tokens([AddedToken("<s>", special=True), AddedToken("</s>", special=True)])
     texts = Texts(FastTokenizer(backend))
@@ -220,24 +195,26 @@ def test_another_model_than_asked_is_refused(tmp_path):
             load_served(server, tmp_path)
 
 
+def starting(model):
+    """The model behind a server whose tokenizer puts a start token before a text."""
+
+    class Starting:
+        size, decode = model.tokenizer.size, model.tokenizer.decode
+
+        def encode(self, texts):
+            return [type(e)((0, *e.ids), None) for e in model.tokenizer.encode(texts)]
+
+    class Wrapped:
+        tokenizer = Starting()
+        facts, score, open = model.facts, model.score, model.open
+
+    return Wrapped()
+
+
 def test_a_server_that_makes_other_tokens_of_a_text_is_refused(tmp_path):
     """Texts only, and its own tokenizer puts a start token where ours has none."""
     with FakeServer(build("table"), ids=False) as server:
-        encode = server.model.tokenizer.encode
-
-        class Starting:
-            size = server.model.tokenizer.size
-            decode = server.model.tokenizer.decode
-
-            def encode(self, texts):
-                found = encode(texts)
-                return [type(e)((0, *e.ids), None) for e in found]
-
-        class Wrapped:
-            tokenizer = Starting()
-            facts, score, open = build("table").facts, build("table").score, build("table").open
-
-        server.model = Wrapped()
+        server.model = starting(server.model)
         with pytest.raises(ServerError, match="where the tokenizer makes"):
             load_served(server, tmp_path)
 
@@ -293,7 +270,7 @@ def test_a_server_that_hangs_is_not_waited_for(tmp_path):
         (lambda answer: Status(500, "secret 1 2 3"), r"failed \(500\); .*no answer is kept"),
         (lambda answer: Status(400, "secret 1 2 3"), r"does not take the request \(400\);"),
         (lambda answer: b"{", "no whole JSON"),
-        (lambda answer: not_a_number(None, 0, answer), "not finite"),
+        (lambda a: values(lambda v: [*v[:3], math.nan, *v[4:]])(None, 0, a), "not finite"),
         (lambda answer: {**answer, "model": "another"}, "'another', and 'tiny' was asked"),
         (lambda a: Status(429, "", {"Retry-After": "4000"}), "left alone for 4,000 s"),
     ],
@@ -397,3 +374,73 @@ def test_a_missing_library_names_the_extra(monkeypatch):
     )
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[endpoint\]' in a checkout"):
         canary.load("http://127.0.0.1:9", tokenizer=character_tokenizer())
+
+
+# Set up wrongly.
+
+
+def another_tokenizer():
+    """The same characters under other numbers."""
+    spec = json.loads(character_tokenizer().to_str())
+    names = list(spec["model"]["vocab"])
+    numbers = np.random.default_rng(0).permutation(list(spec["model"]["vocab"].values()))
+    spec["model"]["vocab"] = dict(zip(names, numbers.tolist(), strict=True))
+    return FastTokenizer(Tokenizer.from_str(json.dumps(spec)))
+
+
+@pytest.mark.parametrize("top_k", [None, 20])
+@pytest.mark.parametrize("numbered", [True, False])
+@pytest.mark.parametrize("name", ["table", "gpt2"])
+def test_another_tokenizer_than_the_servers(tmp_path, top_k, numbered, name):
+    """Where only numbers are sent and given, every candidate would be another text."""
+    with FakeServer(build(name), numbered=numbered) as server:
+        endpoint = Endpoint(server.url, answers=tmp_path, top_k=top_k)
+        with pytest.raises(ServerError, match="other tokens of a (text|prompt).*--tokenizer"):
+            canary.load(endpoint, tokenizer=another_tokenizer())
+
+
+@pytest.mark.parametrize("top_k", [None, 20])
+def test_a_server_that_takes_no_texts_is_believed(tmp_path, top_k):
+    def fault(server, number, answer):
+        asked = server.bodies[number - 1]["prompt"]
+        return Status(400, "ids, please") if isinstance(asked, str) else answer
+
+    with FakeServer(build("table"), fault=fault) as server:
+        assert load_served(server, tmp_path, top_k=top_k).facts.name == "tiny"
+
+
+@pytest.mark.parametrize("top_k", [None, 20])
+def test_a_start_token_that_the_server_puts_before_texts_only_is_not_another_tokenizer(
+    tmp_path, top_k
+):
+    """As vLLM does; ours does not, or does."""
+    with FakeServer(build("gpt2")) as server:
+        server.model = starting(server.model)
+        if top_k is None:
+            assert load_served(server, tmp_path).facts.name == "tiny"
+        else:  # nothing is echoed, so that a start token cannot be told from other tokens
+            with pytest.raises(ServerError, match="other tokens of a text"):
+                load_served(server, tmp_path, top_k=top_k)
+
+
+@pytest.mark.parametrize("others", ["low", "impossible", "absent"])
+@pytest.mark.parametrize("top_k", [None, 20])
+def test_choices_at_temperature_0_are_no_probabilities(tmp_path, top_k, others):
+    rest = {"low": -9999.0, "impossible": -math.inf, "absent": None}[others]
+
+    def fault(server, number, answer):
+        answer = copy.deepcopy(answer)
+        lists = answer["choices"][0]["logprobs"]
+        top = lists["top_logprobs"][-1]
+        best = max(top, key=top.get)
+        told = {name: 0.0 if name == best else rest for name in top}
+        lists["top_logprobs"][-1] = {k: v for k, v in told.items() if v is not None}
+        lists["token_logprobs"][-1] = 0.0
+        return answer
+
+    message = "before sampling" if top_k else "as the next token"
+    with (
+        FakeServer(build("table"), fault=fault) as server,
+        pytest.raises(ServerError, match=message),
+    ):
+        load_served(server, tmp_path, top_k=top_k)
