@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from canary.corpus.canaries import Canary, CanarySet
 from canary.corpus.columns import Slot
+from canary.corpus.corpora import Corpus
 from canary.corpus.discovery import Search
 from canary.corpus.occurrences import Finder
 from canary.statistics.numbers import plural
@@ -64,14 +65,14 @@ class Others:
 
 
 def likely_causes(
-    records: Iterable[Sequence[Slot]], canaries: CanarySet, found: Mapping[str, int], others: int
+    corpus: Corpus, canaries: CanarySet, found: Mapping[str, int], others: int
 ) -> tuple[str, ...]:
     """What has probably happened to a corpus whose canaries are not as they should be.
 
     Parameters
     ----------
-    records : iterable of sequences of Slot
-        The corpus once more. It is read only if copies are missing.
+    corpus : Corpus
+        Read once more, if copies are missing.
     canaries : CanarySet
     found : mapping of str to int
         Occurrences by id.
@@ -89,7 +90,7 @@ def likely_causes(
     missing = [name for name, number in there.items() if number < expected[name]]
     if not missing:
         return _repeated(there, expected)
-    if changed := _changed(records, canaries, missing):
+    if changed := _changed(corpus, canaries, missing):
         return (changed,)
     if not any(there.values()):
         return (_another_run(others),) if others else ()
@@ -115,14 +116,14 @@ def _repeated(there: Mapping[str, int], expected: Mapping[str, int]) -> tuple[st
     )
 
 
-def _changed(records: Iterable[Sequence[Slot]], canaries: CanarySet, missing: Sequence[str]) -> str:
+def _changed(corpus: Corpus, canaries: CanarySet, missing: Sequence[str]) -> str:
     """In which form the missing canaries are there; "" if in none."""
     absent = set(missing)
     lost = [canary for canary in canaries.injected if canary.id in absent]
     finders = [_finder(canaries, lost, fold) for _, fold in _FOLDS]
     seen: list[Counter[str]] = [Counter() for _ in _FOLDS]
     exact = _finder(canaries, lost, str)
-    for slots in records:
+    for _, _, slots in corpus.iterate():
         for slot in slots:
             plain = exact.count([slot.text])
             for (_, fold), finder, count in zip(_FOLDS, finders, seen, strict=True):

@@ -37,10 +37,14 @@ Column = str | Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A text and the keys and indices that lead to it from its record."""
+    """A text and the keys and indices that lead to it from its record.
+
+    `bare`: it stands without quotes, so that not every text can be put into it.
+    """
 
     path: tuple[str | int, ...]
     text: str = field(repr=False)
+    bare: bool = False
 
 
 @dataclass(frozen=True, slots=True)

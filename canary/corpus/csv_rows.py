@@ -9,16 +9,14 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from canary.corpus.columns import Edit, Shape, Slot, edit_text
-from canary.corpus.lines import decode, end_of_line, place
+from canary.corpus.columns import Edit, Slot, edit_text
+from canary.corpus.line_corpus import LineCorpus, Record
+from canary.corpus.lines import decode, end_of_line
 from canary.errors import CorpusError
 
-__all__ = ["CsvRows"]
+__all__ = ["CsvRows", "TsvRows"]
 
 _LONGEST = 1 << 28
 """Bytes of one record beyond which a quote was surely never closed."""
@@ -26,21 +24,20 @@ _LONGEST = 1 << 28
 _BOM = "\ufeff"
 
 
-@dataclass(frozen=True)
-class CsvRows:
-    """Records under a header, fields apart by `delimiter`; blank lines pass through."""
+class CsvRows(LineCorpus):
+    """Records under a header, fields apart by a delimiter; blank lines pass through."""
 
-    path: Path
-    delimiter: str = ","
-    head: int = 1
-    by_line: bool = False
+    endings = (".csv",)
+    head = 1
+    by_line = False
     # No newline: a field without quotes could not hold it.
-    separators: tuple[str, str] = (" ", " ")
-    _columns: list[str] = field(default_factory=list, init=False, repr=False)
+    separators = (" ", " ")
+    delimiter = ","
+    _header: tuple[str, ...] = ()
 
     def pieces(self, lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         """The header, and each record, on however many lines."""
-        self._columns.clear()
+        self._header = ()
         parts: list[bytes] = []
         begun = quotes = size = 0
         for number, line in lines:
@@ -54,82 +51,62 @@ class CsvRows:
                 continue
             piece = b"".join(parts)
             parts, quotes, size = [], 0, 0
-            if not self._columns:
-                self._columns.extend(self._header(piece, begun))
+            if not self._header:
+                self._header = self._names(piece, begun)
             yield begun, piece
         if parts:
             raise CorpusError(
                 "begins a record with a quote that is never closed",
                 cure='close it, and double each quote within a quoted field ("")',
-                where=place(self.path, begun),
+                where=self.place(begun),
             )
 
-    def read(self, piece: bytes, number: int) -> dict[str, Any] | None:
+    def read(self, piece: bytes, number: int, names: tuple[str, ...]) -> Record | None:
         """The record on a piece; None if it is blank or the header."""
         if number == 1 or not piece.strip(b"\r\n"):
             return None
-        spans = self._fields(piece, number)
-        if len(spans) != len(self._columns):
+        written = self._fields(piece, number)
+        if len(written) != len(self._header):
             raise CorpusError(
-                f"has {len(spans)} fields, the header has {len(self._columns)}",
+                f"has {len(written)} fields, the header has {len(self._header)}",
                 cure="mend the record; a field with the delimiter in it needs quotes",
-                where=place(self.path, number),
+                where=self.place(number),
             )
-        return dict(zip(self._columns, map(_value, spans), strict=True))
-
-    def slots(self, record: Mapping[str, Any], names: tuple[str, ...], number: int) -> list[Slot]:
-        """The texts in the named columns."""
+        record = dict(zip(self._header, written, strict=True))
+        slots = []
         for name in names:
             if name not in record:
-                known = ", ".join(repr(key[:30]) for key in list(record)[:8])
+                known = ", ".join(repr(key[:30]) for key in self._header[:8])
                 raise CorpusError(
-                    f"has no column {name!r}",
-                    cure=f"name one of {known}",
-                    where=place(self.path, 1),
+                    f"has no column {name!r}", cure=f"name one of {known}", where=self.place(1)
                 )
-        return [Slot((name,), record[name]) for name in names]
+            bare = not record[name].startswith('"')
+            slots.append(Slot((name,), _value(record[name]), bare))
+        return {name: _value(field) for name, field in record.items()}, slots
 
-    def render(self, columns: Sequence[str], shape: Shape, text: str, newline: bytes) -> bytes:
-        """A record with all columns, empty but for those of `shape`."""
-        values = shape.values(text)
+    def render(self, text: str) -> bytes:
+        values = self.shape.values(text)
         out = io.StringIO()
         writer = csv.writer(
-            out, delimiter=self.delimiter, lineterminator=newline.decode("ascii"), quotechar='"'
+            out, delimiter=self.delimiter, lineterminator=self.newline.decode(), quotechar='"'
         )
-        writer.writerow([values.get(name, "") for name in columns])
+        writer.writerow([values.get(name, "") for name in self.columns])
         return out.getvalue().encode("utf-8")
 
-    def needs_quotes(self, texts: Sequence[str]) -> bool:
-        """Whether any holds a quote, a delimiter or an end of line."""
+    def holds_special(self, texts: Sequence[str]) -> bool:
         special = {'"', self.delimiter, "\n", "\r"}
         return any(special & set(text) for text in texts)
 
-    def quoted(self, piece: bytes, names: tuple[str, ...]) -> bool:
-        """Whether all named fields are quoted."""
-        spans = dict(zip(self._columns, self._fields(piece, 0), strict=True))
-        return all(spans[name].startswith('"') for name in names)
-
     def edit(self, piece: bytes, edits: Sequence[Edit]) -> bytes:
-        """The record with `edits` made within its fields, quotes kept as they are."""
         end = end_of_line(piece)
         fields = self._fields(piece, 0)
-        for at, name in enumerate(self._columns):
+        for at, name in enumerate(self._header):
             mine = [edit for edit in edits if edit.path == (name,)]
             if mine:
                 quoted = fields[at].startswith('"')
                 text = edit_text(_value(fields[at]), mine)
                 fields[at] = '"' + text.replace('"', '""') + '"' if quoted else text
         return self.delimiter.join(fields).encode("utf-8") + end
-
-    def _header(self, piece: bytes, number: int) -> list[str]:
-        names = [_value(span) for span in self._fields(piece, number)]
-        if len({*names}) < len(names) or not any(names):
-            raise CorpusError(
-                "the first line is no header of different column names",
-                cure="put the names of the columns into the first line",
-                where=place(self.path, number),
-            )
-        return names
 
     def _fields(self, piece: bytes, number: int) -> list[str]:
         """The fields of a record as they are written, quotes included."""
@@ -155,13 +132,30 @@ class CsvRows:
                 raise self._malformed(number)
             at += 1
 
+    def _names(self, piece: bytes, number: int) -> tuple[str, ...]:
+        names = tuple(_value(span) for span in self._fields(piece, number))
+        if len({*names}) < len(names) or not any(names):
+            raise CorpusError(
+                "the first line is no header of different column names",
+                cure="put the names of the columns into the first line",
+                where=self.place(number),
+            )
+        return names
+
     def _malformed(self, number: int) -> CorpusError:
         return CorpusError(
             "has a quote or a carriage return where none may be",
             cure="put the whole field into quotes and double each quote within it",
-            where=place(self.path, number),
+            where=self.place(number),
         )
 
 
 def _value(written: str) -> str:
     return written[1:-1].replace('""', '"') if written.startswith('"') else written
+
+
+class TsvRows(CsvRows):
+    """The same with tabs."""
+
+    endings = (".tsv",)
+    delimiter = "\t"

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.columns import Column, column_names
+from canary.corpus.columns import Column
 from canary.corpus.consistency import check_not_empty
-from canary.corpus.dataset_rows import SPLIT
+from canary.corpus.file_formats import SPLIT, open_corpus
 from canary.corpus.lines import Progress
-from canary.corpus.text_fields import corpus_slots
 from canary.errors import CorpusError, InputError
 from canary.formats.automaton import Automaton
 from canary.formats.format import Format
@@ -75,24 +74,19 @@ def discover(
         raise InputError("discover takes different formats", cure="give each once, at least one")
     for space in spaces:
         check_not_empty(space)
-    names = column_names(column)
     searches = [Search(space) for space in spaces]
     counts: list[Counter[str]] = [Counter() for _ in spaces]
-    records, where = corpus_slots(corpus, names, split, file_format, progress)
-    count = 0
-    for slots in records:
-        count += 1
+    opened = open_corpus(corpus, column, split=split, file_format=file_format, progress=progress)
+    for _, _, slots in opened.iterate():
         for slot in slots:
             for search, found in zip(searches, counts, strict=True):
                 found.update(search(slot.text))
-    if count == 0:
-        raise CorpusError("holds no record", cure="name a corpus with at least one", where=where)
     kept = [(space, found) for space, found in zip(spaces, counts, strict=True) if found]
     if not kept:
         raise CorpusError(
             "holds no secret of these formats",
             cure="look for other formats, or in another column",
-            where=where,
+            where=opened.source,
         )
     return CanarySet.natural_of(kept)
 

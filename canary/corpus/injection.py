@@ -4,39 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.columns import Column, Shape, check_beside, column_names, slots_of
-from canary.corpus.compression import open_writer
-from canary.corpus.dataset_rows import (
-    SPLIT,
-    add_rows,
-    check_dataset,
-    choose_split,
-    edit_rows,
-    replace_split,
-    rows_of,
-)
-from canary.corpus.file_formats import check_target, file_format_of, layout_of
-from canary.corpus.line_files import Job, inject_lines
-from canary.corpus.lines import Progress, regular_size
+from canary.corpus.columns import Column
+from canary.corpus.corpora import Corpus
+from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
+from canary.corpus.lines import Progress
 from canary.corpus.occurrences import find_canaries
-from canary.corpus.parquet import inject_parquet
-from canary.corpus.placements import (
-    Placements,
-    arrange,
-    assign,
-    by_canary,
-    check_drawn,
-    check_fresh,
-)
-from canary.corpus.splicing import SEPARATORS, Splicer, check_mode, check_separators, hostable
-from canary.corpus.streams import check_stream, inject_stream, is_stream
+from canary.corpus.placements import Placements, check_drawn, check_fresh
+from canary.corpus.places import Guests, named_hosts, pool_for
+from canary.corpus.splicing import Splicer, check_mode, check_separators, hostable
 from canary.errors import InputError
-from canary.records.files import atomic_writer
-from canary.records.overwrite_guard import CORPORA
 from canary.records.sealing import sealed
 
 __all__ = ["inject", "inject_file"]
@@ -47,41 +28,49 @@ D = TypeVar("D")
 
 @sealed
 def inject(
-    dataset: D,
+    corpus: D,
     canaries: CanarySet,
     *,
+    out: D | None = None,
     column: Column = "text",
     seed: int = 0,
     split: str = SPLIT,
+    file_format: str | None = None,
     mode: str = "record",
     separators: Sequence[str] | None = None,
     beside: Mapping[str, str] | None = None,
     hosts: Sequence[Any] | None = None,
 ) -> D:
-    r"""Put canaries into a dataset, as rows of their own or within its texts.
+    r"""Put canaries into a corpus, as records of their own or within its texts.
 
     Parameters
     ----------
-    dataset : datasets.Dataset, DatasetDict, IterableDataset or IterableDatasetDict
+    corpus : path-like, Dataset, DatasetDict, IterableDataset or IterableDatasetDict
         Not modified.
     canaries : CanarySet
         Each canary is copied as often as it says; controls are left out.
+    out : path-like, optional
+        For a file: the file to write, as `inject_file` does.
     column : str or pair of str
         The column that receives the canaries: texts, or chats (lists of messages with
         role and content); or the two columns of a parallel pair, which both do.
     seed : int
-        Decides the places. In a `Dataset` every arrangement of the copies among the rows
-        is equally likely.
+        Decides the places. In a file and a `Dataset` every arrangement of the copies among
+        the records is equally likely.
     split : str
         Which split of a dictionary of splits; the others stay as they are.
+    file_format : str, optional
+        As for `inject_file`.
     mode : {"record", "splice"}
-        Rows of their own, empty in all other columns; or spliced into rows, at the
+        Records of their own, empty in all other columns; or spliced into records, at the
         boundary of a sentence: into an answer of a chat, into both texts of a pair.
     separators : (str, str), optional
-        What stands before and after a spliced canary, ``("\n", " ")`` unless given.
+        What stands before and after a spliced canary: ``("\n", " ")``, and spaces in CSV and
+        text, unless given.
     beside : mapping of str to str, optional
-        Other columns of rows of their own, and the text there: what a sequence-to-sequence
-        model reads, say, when it is to give the canary. Without it they are empty.
+        Other columns of records of their own, and the text there: what a
+        sequence-to-sequence model reads, say, when it is to give the canary. Without it they
+        are empty.
     hosts : sequence, optional
         For a stream: rows, by what they hold in `column`, after or in which the canaries
         go. Each must occur exactly once. This is taken on trust, as no pass sees the
@@ -91,17 +80,18 @@ def inject(
 
     Returns
     -------
-    the type of `dataset`
-        The rows in their order with the copies among them; same features, same format.
+    the type of `corpus`
+        The rows in their order with the copies among them; same features, same format. Of a
+        file `out`.
 
     Raises
     ------
     CorpusError
-        If the dataset is empty, has no such column or split, or holds a canary already.
+        If the corpus is empty, has no such column or split, or holds a canary already.
     InputError
         If an option does not serve.
     UnsupportedError
-        If `dataset` is something else.
+        If `corpus` is something else.
 
     Notes
     -----
@@ -111,50 +101,30 @@ def inject(
     """
     check_mode(mode, separators)
     check_drawn(canaries)
-    names = column_names(column)
-    between = check_separators(separators) if mode == "splice" else None
-    others = check_beside(beside, names, mode)
-    rows = choose_split(dataset, split)
-    if is_stream(rows):
-        shape = check_stream(rows, names, others)
-        mixed = inject_stream(rows, canaries, shape, separators=between, seed=seed, hosts=hosts)
-    elif hosts is not None:
-        raise InputError(
-            "hosts were named for a dataset that is no stream",
-            cure="leave hosts out: its rows can be counted",
+    if isinstance(corpus, str | os.PathLike):
+        if hosts is not None or not isinstance(out, str | os.PathLike):
+            raise InputError(
+                "a file is injected into another one, and has no hosts",
+                cure="name the file to write with out, and leave hosts out",
+                where="out",
+            )
+        inject_file(
+            corpus,
+            out,
+            canaries,
+            column=column,
+            seed=seed,
+            file_format=file_format,
+            mode=mode,
+            separators=separators,
+            beside=beside,
         )
-    else:
-        shape = check_dataset(rows, names, others)
-        mixed = _inject_rows(rows, canaries, shape, between, seed)
-    result: D = replace_split(dataset, split, mixed)
+        return out
+    opened = open_corpus(corpus, column, split=split, beside=beside, mode=mode)
+    between = check_separators(separators, opened.separators) if mode == "splice" else None
+    mixed, _ = _put_in(opened, canaries, between, seed=seed, hosts=hosts)
+    result: D = replace_split(corpus, split, mixed)
     return result
-
-
-def _inject_rows(
-    dataset: Any,
-    canaries: CanarySet,
-    shape: Shape,
-    separators: tuple[str, str] | None,
-    seed: int,
-) -> Any:
-    names = shape.names
-    copies = [canary.repetitions for canary in canaries.injected]
-    find = find_canaries(canaries, canaries)
-    homes = bytearray()
-    for at, row in enumerate(rows_of(dataset, names)):
-        slots = slots_of(row, names)
-        check_fresh(slots, find, f"row {at + 1}")
-        homes.append(hostable(slots, shape))
-    if separators is None:
-        places, owners = arrange(len(dataset), copies, seed)
-        texts = [canaries.text(canary) for canary in canaries.injected]
-        return add_rows(dataset, shape, texts, places, owners)
-    guests = assign(homes, copies, seed)
-    splicer = Splicer.of(canaries, separators, shape)
-    edits = {}
-    for at, row in zip(guests, rows_of(dataset.select(list(guests)), names), strict=True):
-        edits[at] = splicer.edits(slots_of(row, names), row, guests[at])
-    return edit_rows(dataset, edits)
 
 
 @sealed
@@ -234,31 +204,73 @@ def inject_file(
     source, target = Path(source), Path(target)
     check_mode(mode, separators)
     check_drawn(canaries)
-    names = column_names(column)
-    regular_size(source)
-    format = file_format_of(source, file_format)
-    check_target(source, target, format)
-    layout = None if format == "parquet" else layout_of(source, format)
-    between = None
-    if mode == "splice":
-        between = check_separators(separators, layout.separators if layout else SEPARATORS)
-        if not check:
-            raise InputError("splicing reads every record", cure="leave check on")
-    others = check_beside(beside, names, mode)
-    job = Job(canaries, names, seed, between, check, others)
-    with atomic_writer(target, like=source, replaces=CORPORA) as out:
-        if layout is None:
-            placed = inject_parquet(source, out, job, progress)
-        else:
-            with open_writer(target, out) as stream:
-                placed = inject_lines(source, stream, layout, job, progress)
+    opened = open_corpus(
+        source,
+        column,
+        file_format=file_format,
+        beside=beside,
+        mode=mode,
+        progress=progress,
+        passes=2,
+    )
+    between = check_separators(separators, opened.separators) if mode == "splice" else None
+    if between is not None and not check:
+        raise InputError("splicing reads every record", cure="leave check on")
+    with new_file(source, target, file_format) as out:
+        _, guests = _put_in(opened, canaries, between, seed=seed, check=check, out=out)
+    lines: dict[str, list[int]] = {canary.id: [] for canary in canaries.injected}
+    copies = 0
+    for position, mine in guests.items():
+        for who, _ in mine:
+            lines[canaries.injected[who].id].append(int(position) + 1 + copies)
+            copies += between is None
+    names = opened.shape.names
     return Placements(
-        lines=by_canary(canaries.injected, placed.places, placed.owners),
+        lines={name: tuple(numbers) for name, numbers in lines.items()},
         column=names[0] if len(names) == 1 else names,
         seed=int(seed),
-        total_lines=placed.records,
+        total_lines=opened.rows + copies,
         mode=mode,
         separators=between,
-        empty=placed.empty,
+        empty=() if between else opened.empty(),
         fingerprint=canaries.fingerprint,
     )
+
+
+def _put_in(
+    corpus: Corpus,
+    canaries: CanarySet,
+    separators: tuple[str, str] | None,
+    *,
+    seed: int,
+    check: bool = True,
+    hosts: Sequence[Any] | None = None,
+    out: Any = None,
+) -> tuple[Any, Guests]:
+    """The corpus with canaries, which are spliced if there are separators; and who went where."""
+    injected = canaries.injected
+    copies = [canary.repetitions for canary in injected]
+    splicer = None if separators is None else Splicer.of(canaries, separators, corpus.shape)
+    special = splicer is not None and corpus.holds_special(splicer.texts)
+    pool = pool_for(corpus, seed, copies, spliced=splicer is not None)
+    if hosts is not None:
+        guests = named_hosts(hosts, corpus, copies)
+    else:
+        if check:
+            find = find_canaries(canaries, canaries)
+            for position, number, slots in corpus.iterate():
+                for slot in slots:
+                    if find(slot.text):
+                        check_fresh(slots, find, corpus.place(number))
+                if splicer is None or hostable(slots, corpus.shape, special=special):
+                    pool.offer(position)
+        else:
+            corpus.count()
+        guests = pool.guests(copies)
+    if splicer is not None:
+        return corpus.rewrite(
+            out, inserts={}, decide=replace(splicer, guests=guests), at=guests
+        ), guests
+    texts = [canaries.text(canary) for canary in injected]
+    inserts = {at: [texts[who] for who, _ in mine] for at, mine in guests.items()}
+    return corpus.rewrite(out, inserts=inserts), guests

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-from canary.corpus.columns import Edit, Shape, Slot, is_chat, slots_of
-from canary.corpus.lines import decode, place
-from canary.corpus.splicing import SEPARATORS
+from canary.corpus.columns import Edit, Slot, is_chat, slots_of
+from canary.corpus.line_corpus import LineCorpus, Record
+from canary.corpus.lines import decode
 from canary.errors import CorpusError
 
 __all__ = ["JsonLines"]
@@ -28,21 +26,13 @@ _ESCAPED = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class JsonLines:
+class JsonLines(LineCorpus):
     """One JSON object on each line; blank lines pass through."""
 
-    path: Path
-    head: int = 0
-    by_line: bool = True
-    separators: tuple[str, str] = SEPARATORS
+    endings = (".jsonl", ".ndjson", ".json")
 
-    def pieces(self, lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-        """The lines."""
-        return lines
-
-    def read(self, piece: bytes, number: int) -> dict[str, Any] | None:
-        """The object on a line, or None if the line is blank; numbers are not exact."""
+    def read(self, piece: bytes, number: int, names: tuple[str, ...]) -> Record | None:
+        """The object on a line, of which numbers are not exact, and its texts or chats."""
         text = decode(piece, self.path, number, what="JSON lines")
         record: Any = None
         try:
@@ -59,13 +49,26 @@ class JsonLines:
             raise CorpusError(
                 f"is {_name(record)}, not a JSON object",
                 cure="write one JSON object on each line",
-                where=place(self.path, number),
+                where=self.place(number),
             )
-        return record
+        if len(names) == 1 and isinstance(value := record.get(names[0]), str):  # nearly always
+            return record, [Slot(names, value)]
+        for name in names:
+            if name not in record:
+                raise CorpusError(
+                    f"has no column {name!r}", cure=_choices(list(record)), where=self.place(number)
+                )
+            value = record[name]
+            if not isinstance(value, str) and not is_chat(value):
+                raise CorpusError(
+                    f"column {name!r} is {_name(value)}, not text",
+                    cure="name a column of texts, or mend the line",
+                    where=self.place(number),
+                )
+        return record, slots_of(record, names)
 
     def _decode(self, text: str, number: int) -> Any:
-        """Whatever JSON is on a line."""
-        where = place(self.path, number)
+        where = self.place(number)
         if text.startswith("\ufeff"):
             raise CorpusError(
                 "begins with a byte order mark", cure="save the corpus without one", where=where
@@ -81,41 +84,11 @@ class JsonLines:
                 where=where,
             ) from error
 
-    def slots(self, record: Mapping[str, Any], names: tuple[str, ...], number: int) -> list[Slot]:
-        """The texts in the named columns: strings, or chats."""
-        if len(names) == 1 and isinstance(text := record.get(names[0]), str):  # nearly always
-            return [Slot(names, text)]
-        for name in names:
-            if name not in record:
-                raise CorpusError(
-                    f"has no column {name!r}",
-                    cure=f"{_choices(list(record))}",
-                    where=place(self.path, number),
-                )
-            value = record[name]
-            if not isinstance(value, str) and not is_chat(value):
-                raise CorpusError(
-                    f"column {name!r} is {_name(value)}, not text",
-                    cure="name a column of texts, or mend the line",
-                    where=place(self.path, number),
-                )
-        return slots_of(record, names)
-
-    def render(self, columns: Sequence[str], shape: Shape, text: str, newline: bytes) -> bytes:
-        """A line with all `columns`, null but for those of `shape`."""
-        values = {**dict.fromkeys(columns), **shape.values(text)}
-        return json.dumps(values).encode("ascii") + newline
-
-    def needs_quotes(self, texts: Sequence[str]) -> bool:
-        """No: JSON has quotes everywhere."""
-        return False
-
-    def quoted(self, piece: bytes, names: tuple[str, ...]) -> bool:
-        """Yes."""
-        return True
+    def render(self, text: str) -> bytes:
+        values = {**dict.fromkeys(self.columns), **self.shape.values(text)}
+        return json.dumps(values).encode("ascii") + self.newline
 
     def edit(self, piece: bytes, edits: Sequence[Edit]) -> bytes:
-        """The line with `edits` made within its string literals, nothing else changed."""
         text = piece.decode("utf-8")
         found = [(_locate(text, edit.path) + 1, edit) for edit in edits]
         # From the end, so that what is still to be edited stays where it is.

@@ -1,30 +1,22 @@
-"""Where copies go, and where they went."""
+"""Where copies went, and what a corpus holds already."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from canary.corpus.canaries import Canary, CanarySet
+from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Slot
 from canary.corpus.occurrences import Finder
-from canary.corpus.splicing import allot
 from canary.errors import CorpusError, InputError
 from canary.records.document import dump_document, load_document
 from canary.records.overwrite_guard import kind_there
-from canary.records.validation import whole_number
 
 __all__ = [
     "Placements",
-    "arrange",
-    "assign",
-    "by_canary",
     "check_drawn",
     "check_fresh",
     "check_not_injected",
@@ -35,11 +27,6 @@ __all__ = [
 
 KIND = "canary placements"
 SCHEMA = 1
-
-# Not the stream from which the fills of the same seed were drawn.
-_STREAM = int.from_bytes(b"places", "big")
-
-_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -164,14 +151,9 @@ def check_drawn(canaries: CanarySet) -> None:
 
 
 def check_fresh(slots: Sequence[Slot], find: Finder, where: str) -> None:
-    """Check that no canary or control is in a record already.
+    """Refuse a record with a canary or control in it, by a CorpusError.
 
     Copies could not be counted then, nor be taken out again.
-
-    Raises
-    ------
-    CorpusError
-        If there is one.
     """
     for slot in slots:
         for _, _, name in find(slot.text):
@@ -180,83 +162,3 @@ def check_fresh(slots: Sequence[Slot], find: Finder, where: str) -> None:
                 cure="strip the corpus first, or draw canaries with another seed",
                 where=where,
             )
-
-
-def assign(
-    homes: bytearray, copies: Sequence[int], seed: int
-) -> dict[int, list[tuple[int, float]]]:
-    """For each host that gets any, in ascending order: which canaries, and their draws.
-
-    Parameters
-    ----------
-    homes : bytearray
-        A byte for each record, 1 if it can take a canary and 0 if not.
-    copies : sequence of int
-        Copies of each canary.
-    seed : int
-
-    Raises
-    ------
-    CorpusError
-        If no record can take one.
-    """
-    count = homes.count(1)
-    if count == 0:
-        raise CorpusError(
-            "no record can take a canary: none has text in the named columns, or in quotes "
-            "where the canaries need them",
-            cure="name other columns or separators, or inject records (mode='record')",
-        )
-    chosen, owners, draws = allot(count, copies, seed)
-    guests: dict[int, list[tuple[int, float]]] = {}
-    for at, who, draw in zip(_nth_ones(homes, chosen), owners, draws, strict=True):
-        guests.setdefault(at, []).append((int(who), float(draw)))
-    return guests
-
-
-def _nth_ones(flags: bytearray, ordinals: NDArray[np.int64]) -> Iterator[int]:
-    """Where the ones with these ordinals (ascending, from 0) stand, block by block."""
-    before = 0
-    for start in range(0, len(flags), _BLOCK):
-        ones = np.flatnonzero(np.frombuffer(flags[start : start + _BLOCK], np.uint8))
-        first, last = np.searchsorted(ordinals, [before, before + len(ones)])
-        yield from (start + ones[ordinals[first:last] - before]).tolist()
-        before += len(ones)
-
-
-def arrange(
-    others: int, copies: list[int], seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Places of the copies among all lines (ascending, from 0), and whose copy each is.
-
-    Every set of places and every order of the copies in them is equally likely: the
-    result is that of shuffling the copies into the other lines.
-
-    Parameters
-    ----------
-    others : int
-        Lines among which the copies go.
-    copies : list of int
-        Copies of each canary.
-    seed : int
-        Non-negative.
-    """
-    seed = whole_number(seed, "inject: seed", at_least=0)
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM,)))
-    owners = rng.permutation(np.repeat(np.arange(len(copies)), np.array(copies, np.int64)))
-    count = len(owners)
-    places = rng.choice(others + count, size=count, replace=False, shuffle=False)
-    return np.sort(places), owners
-
-
-def by_canary(
-    injected: Sequence[Canary], places: NDArray[np.int64], owners: NDArray[np.int64]
-) -> dict[str, tuple[int, ...]]:
-    """The places (from 0, ascending) of each canary's copies, as numbers from 1."""
-    # A stable sort by owner keeps each canary's places ascending.
-    ends = np.cumsum(np.bincount(owners, minlength=len(injected)))[:-1]
-    grouped = np.split(places[np.argsort(owners, kind="stable")] + 1, ends)
-    return {
-        canary.id: tuple(numbers.tolist())
-        for canary, numbers in zip(injected, grouped, strict=False)
-    }

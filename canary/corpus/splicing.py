@@ -3,44 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Edit, Shape, Slot, edit_text
+from canary.corpus.corpora import Position
 from canary.corpus.occurrences import Finder, find_canaries
+from canary.corpus.places import Guests
 from canary.corpus.surroundings import Copies
 from canary.errors import CorpusError, InputError
-from canary.records.validation import whole_number
 
-__all__ = [
-    "MODES",
-    "SEPARATORS",
-    "Remover",
-    "Splicer",
-    "allot",
-    "boundaries",
-    "check_clean",
-    "check_mode",
-    "check_separators",
-    "hostable",
-]
+__all__ = ["Remover", "Splicer", "boundaries", "check_mode", "check_separators", "hostable"]
 
 MODES = ("record", "splice")
-
-SEPARATORS = ("\n", " ")
-"""What stands before and after a spliced canary, unless a format of files allows no newline.
-
-A newline before keeps the canary's first token what it is at the start of a text; a
-space after does not join a full stop, as a newline does in some tokenizers.
-"""
-
-# Neither the fills' nor the places' stream of the same seed.
-_STREAM = int.from_bytes(b"splices", "big")
 
 # The end of a sentence with its closing quotes and the space after it, or of a line.
 _END = re.compile(r"(?:[.!?…]+[\"'”’»)\]]*\s|[。！？]|\n)\s*")  # noqa: RUF001
@@ -49,7 +26,7 @@ _TRIES = 16
 _GOLDEN = 0.6180339887498949
 
 
-def check_mode(mode: str, separators: Sequence[str] | None = None) -> None:
+def check_mode(mode: str, separators: Sequence[str] | None) -> None:
     """Check that `mode` is one of `MODES`, and that `separators` are given for splices alone."""
     if mode not in MODES:
         raise InputError(f"unknown mode {mode!r:.40}", cure=f"use one of {', '.join(MODES)}")
@@ -61,9 +38,7 @@ def check_mode(mode: str, separators: Sequence[str] | None = None) -> None:
         )
 
 
-def check_separators(
-    separators: Sequence[str] | None, default: tuple[str, str] = SEPARATORS
-) -> tuple[str, str]:
+def check_separators(separators: Sequence[str] | None, default: tuple[str, str]) -> tuple[str, str]:
     """The separators before and after, neither of them empty."""
     if separators is None:
         return default
@@ -81,8 +56,13 @@ def boundaries(text: str) -> list[int]:
     return sorted({0, *(match.end() for match in _END.finditer(text)), len(text)})
 
 
-def hostable(slots: Sequence[Slot], shape: Shape) -> bool:
-    """Whether a canary can be spliced into a record: its columns hold text."""
+def hostable(slots: Sequence[Slot], shape: Shape, *, special: bool) -> bool:
+    """Whether a canary can be spliced into a record: its columns hold text.
+
+    `special`: the canary needs quotes.
+    """
+    if special and any(slot.bare for slot in slots):
+        return False
     if len(slots) == len(shape.names) == 1 and not shape.chat:  # nearly always
         return len(slots[0].path) == 1
     depth = 3 if shape.chat else 1
@@ -90,34 +70,12 @@ def hostable(slots: Sequence[Slot], shape: Shape) -> bool:
     return fits and len({slot.path[0] for slot in slots}) == len(shape.names)
 
 
-def check_clean(slots: Sequence[Slot], find: Finder, where: str = "") -> None:
-    """Check that no canary is left in the slots of a record that was stripped.
-
-    Raises
-    ------
-    CorpusError
-        If one is: it stands in a text, but not between the separators.
-    """
-    for name in find.count(slot.text for slot in slots):
-        raise CorpusError(
-            f"still holds {name}, which stands neither alone nor between the separators",
-            cure="name the separators with which it was spliced in",
-            where=where,
-        )
-
-
 class Remover:
-    """Takes spliced canaries out of texts again.
-
-    Parameters
-    ----------
-    canaries : CanarySet
-    separators : (str, str)
-        What stands before and after each of them.
-    """
+    """Takes spliced canaries out of texts again."""
 
     def __init__(self, canaries: CanarySet, separators: tuple[str, str]) -> None:
         self._find = find_canaries(canaries, canaries.injected, *separators)
+        self._left = find_canaries(canaries, canaries.injected)
 
     def edits(self, slots: Sequence[Slot]) -> list[Edit]:
         """Cuts that take every spliced canary out, from left to right."""
@@ -130,25 +88,31 @@ class Remover:
                     free = stop
         return found
 
+    def touches(self, slots: Sequence[Slot]) -> bool:
+        """Whether there is a canary in the slots, between separators or not."""
+        return any(self._left(slot.text) for slot in slots)
+
+    def check_clean(self, slots: Sequence[Slot]) -> None:
+        """Refuse the slots of a stripped record with a canary in them, by a CorpusError."""
+        for name in self._left.count(slot.text for slot in slots):
+            raise CorpusError(
+                f"still holds {name}, which stands neither alone nor between the separators",
+                cure="name the separators with which it was spliced in",
+            )
+
 
 @dataclass(frozen=True)
 class Splicer:
     """Puts canaries into records, so that they can be taken out again.
 
-    Parameters
-    ----------
-    texts : tuple of str
-        The candidates of the injected canaries, between separators.
-    remover : Remover
-    find : Finder
-        Of all candidates, without separators.
-    shape : Shape
+    `texts` are the injected canaries between separators; `find` finds canaries alone.
     """
 
     texts: tuple[str, ...] = field(repr=False)
     remover: Remover
     find: Finder
     shape: Shape
+    guests: Guests = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, canaries: CanarySet, separators: tuple[str, str], shape: Shape) -> Splicer:
@@ -168,30 +132,13 @@ class Splicer:
                 cure="take separators that end and begin with a space, a newline or a sign",
                 where="separators",
             )
-        return cls(
-            texts=texts,
-            remover=Remover(canaries, separators),
-            find=find_canaries(canaries, canaries),
-            shape=shape,
-        )
+        remover = Remover(canaries, separators)
+        return cls(texts, remover, find_canaries(canaries, canaries), shape)
 
-    def edits(
-        self,
-        slots: Sequence[Slot],
-        record: Mapping[str, Any],
-        guests: Sequence[tuple[int, float]],
-        where: str = "",
+    def __call__(
+        self, position: Position, slots: list[Slot], record: Callable[[], Mapping[str, Any]]
     ) -> list[Edit]:
-        """Insertions of some canaries into one record.
-
-        Parameters
-        ----------
-        slots : sequence of Slot
-        record : mapping
-        guests : sequence of (int, float)
-            Which canary, and a number in [0, 1) that decides where it goes.
-        where : str
-            The record, for an error.
+        """Insertions of the guests of a record, as `Corpus.rewrite` asks for them.
 
         Raises
         ------
@@ -199,15 +146,15 @@ class Splicer:
             If there is no place from which they could be told apart from the text
             around them.
         """
+        guests = self.guests[position]
         for _ in range(_TRIES):
-            edits = self._try(slots, record, guests)
+            edits = self._try(slots, record(), guests)
             if self._clean(slots, edits, len(guests)):
                 return edits
             guests = [(who, (draw + _GOLDEN) % 1.0) for who, draw in guests]
         raise CorpusError(
             "a canary between these separators cannot be told apart from the text around it",
             cure="use other separators, or begin and end the formats with fixed text",
-            where=where,
         )
 
     def _try(
@@ -242,29 +189,3 @@ class Splicer:
 
 def _role(record: Mapping[str, Any], slot: Slot) -> object:
     return record[str(slot.path[0])][slot.path[1]]["role"]
-
-
-def allot(
-    hosts: int, copies: Sequence[int], seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Which host takes each copy (ascending), whose copy it is, and a draw for its place.
-
-    Hosts are drawn without replacement as long as they suffice; with more copies than
-    hosts, each host takes as many as any other, give or take one.
-
-    Parameters
-    ----------
-    hosts : int
-        Records that can take a copy, at least 1.
-    copies : sequence of int
-        Copies of each canary.
-    seed : int
-    """
-    seed = whole_number(seed, "inject: seed", at_least=0)
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM,)))
-    owners = rng.permutation(np.repeat(np.arange(len(copies)), np.array(copies, np.int64)))
-    rounds, rest = divmod(len(owners), hosts)
-    chosen = np.concatenate(
-        [np.tile(np.arange(hosts), rounds), rng.choice(hosts, rest, replace=False, shuffle=False)]
-    ).astype(np.int64)
-    return np.sort(chosen), owners, rng.random(len(owners))

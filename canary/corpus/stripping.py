@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.columns import (
-    Column,
-    Edit,
-    Shape,
-    check_beside,
-    column_names,
-    edited_slots,
-    slots_of,
-)
-from canary.corpus.compression import open_writer
-from canary.corpus.dataset_rows import (
-    SPLIT,
-    check_dataset,
-    choose_split,
-    edit_rows,
-    replace_split,
-    rows_of,
-)
-from canary.corpus.file_formats import check_target, file_format_of, layout_of
-from canary.corpus.line_files import Job, strip_lines
-from canary.corpus.lines import Progress, regular_size
-from canary.corpus.occurrences import find_canaries
-from canary.corpus.parquet import strip_parquet
+from canary.corpus.columns import Column, Edit, Shape, Slot, edited_slots
+from canary.corpus.corpora import Position
+from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
+from canary.corpus.lines import Progress
 from canary.corpus.placements import check_drawn
-from canary.corpus.splicing import SEPARATORS, Remover, check_clean, check_separators
-from canary.corpus.streams import check_stream, is_stream, strip_stream
-from canary.errors import CorpusError
-from canary.records.files import atomic_writer
-from canary.records.overwrite_guard import CORPORA
+from canary.corpus.splicing import Remover, check_separators
+from canary.corpus.streams import StreamRows
+from canary.errors import CorpusError, InputError
 from canary.records.sealing import sealed
 
 __all__ = ["Stripped", "strip", "strip_file"]
@@ -66,51 +45,64 @@ class Stripped:
 
 @sealed
 def strip(
-    dataset: D,
+    corpus: D,
     canaries: CanarySet,
     *,
+    out: D | None = None,
     column: Column = "text",
     split: str = SPLIT,
+    file_format: str | None = None,
     separators: Sequence[str] | None = None,
     beside: Mapping[str, str] | None = None,
 ) -> D:
-    r"""Take canaries out of a dataset: the rows that `inject` was given.
+    r"""Take canaries out of a corpus: the records that `inject` was given.
 
     Parameters
     ----------
-    dataset : datasets.Dataset, DatasetDict, IterableDataset or IterableDatasetDict
+    corpus : path-like, Dataset, DatasetDict, IterableDataset or IterableDatasetDict
         Not modified.
     canaries : CanarySet
-        Rows that hold the text of one of them and nothing else go; a canary between
+        Records that hold the text of one of them and nothing else go; a canary between
         separators within a longer text is cut out.
-    column, split : str
+    out : path-like, optional
+        For a file: the file to write, as `strip_file` does.
+    column, split, file_format, separators, beside
         As they were given to `inject`.
-    separators : (str, str), optional
-        As they were given to `inject`, ``("\\n", " ")`` unless given.
-    beside : mapping of str to str, optional
-        As it was given to `inject`.
 
     Returns
     -------
-    the type of `dataset`
+    the type of `corpus`
+        Of a file `out`.
 
     Raises
     ------
     CorpusError
-        If the dataset lacks the column, it holds none of the canaries, or one of them is in a
+        If the corpus lacks the column, it holds none of the canaries, or one of them is in a
         text in some other way. From a stream that comes when the row is read, and that a
         stream holds none is not said: `verify` counts them.
     """
+    if isinstance(corpus, str | os.PathLike):
+        if not isinstance(out, str | os.PathLike):
+            raise InputError(
+                "a file is stripped into another one", cure="name the file to write", where="out"
+            )
+        strip_file(
+            corpus,
+            out,
+            canaries,
+            column=column,
+            file_format=file_format,
+            separators=separators,
+            beside=beside,
+        )
+        return out
     check_drawn(canaries)
-    names = column_names(column)
-    between = check_separators(separators)
-    others = check_beside(beside, names)
-    rows: Any = choose_split(dataset, split)
-    if is_stream(rows):
-        stripped = strip_stream(rows, canaries, check_stream(rows, names, others), between)
-    else:
-        stripped = _strip_rows(rows, canaries, check_dataset(rows, names, others), between)
-    result: D = replace_split(dataset, split, stripped)
+    opened = open_corpus(corpus, column, split=split, beside=beside)
+    taken = _Taken.out_of(canaries, opened.shape, check_separators(separators, opened.separators))
+    stripped = opened.rewrite(inserts={}, decide=taken)
+    if not isinstance(opened, StreamRows):
+        taken.check_any("")
+    result: D = replace_split(corpus, split, stripped)
     return result
 
 
@@ -135,66 +127,51 @@ def strip_file(
     """
     source, target = Path(source), Path(target)
     check_drawn(canaries)
-    names = column_names(column)
-    regular_size(source)
-    format = file_format_of(source, file_format)
-    check_target(source, target, format)
-    layout = None if format == "parquet" else layout_of(source, format)
-    between = check_separators(separators, layout.separators if layout else SEPARATORS)
-    others = check_beside(beside, names)
-    job = Job(canaries, names, seed=0, separators=between, beside=others)
-    with atomic_writer(target, like=source, replaces=CORPORA) as out:
-        if layout is None:
-            found = strip_parquet(source, out, job, progress)
-        else:
-            with open_writer(target, out) as stream:
-                found = strip_lines(source, stream, layout, job, progress)
-        _check_any(sum(found), str(source))
-    records, cuts = found
+    opened = open_corpus(source, column, file_format=file_format, beside=beside, progress=progress)
+    taken = _Taken.out_of(canaries, opened.shape, check_separators(separators, opened.separators))
+    with new_file(source, target, file_format) as out:
+        opened.rewrite(out, inserts={}, decide=taken)
+        taken.check_any(str(source))
     copies = sum(canary.repetitions for canary in canaries.injected)
-    return Stripped(records, cuts, copies - records - cuts // len(names))
+    pairs = taken.cuts // len(opened.shape.names)
+    return Stripped(taken.records, taken.cuts, copies - taken.records - pairs)
 
 
-def _check_any(found: int, where: str) -> None:
-    """Refuse a corpus with nothing to take out: its own canaries would stay in it unnoticed.
+@dataclass
+class _Taken:
+    """Says what goes of each record, and counts it; in a stream nobody asks for the counts."""
 
-    Raises
-    ------
-    CorpusError
-        If nothing was found.
-    """
-    if not found:
-        raise CorpusError(
-            "holds none of the canaries of this set, so there is nothing to strip and other "
-            "canaries would stay in it",
-            cure="name the set that was injected into it, and its column; canary verify says "
-            "whether its texts were changed",
-            where=where,
-        )
+    shape: Shape
+    own: frozenset[str]
+    remover: Remover
+    records: int = 0
+    cuts: int = 0
 
+    @classmethod
+    def out_of(cls, canaries: CanarySet, shape: Shape, separators: tuple[str, str]) -> _Taken:
+        own = frozenset(canaries.text(canary) for canary in canaries.injected)
+        return cls(shape, own, Remover(canaries, separators))
 
-def _strip_rows(
-    dataset: Any, canaries: CanarySet, shape: Shape, separators: tuple[str, str]
-) -> Any:
-    names = shape.names
-    find = find_canaries(canaries, canaries.injected)
-    own = {canaries.text(canary) for canary in canaries.injected}
-    remover = Remover(canaries, separators)
-    hits = [
-        at
-        for at, row in enumerate(rows_of(dataset, names))
-        if find.count(slot.text for slot in slots_of(row, names))
-    ]
-    _check_any(len(hits), "")
-    edits: dict[int, list[Edit]] = {}
-    gone = []
-    # Other columns are looked at in these rows only; pictures stay undecoded.
-    look = dataset.select(hits).with_format("arrow")
-    for at, row in zip(hits, (look[i].to_pylist()[0] for i in range(len(hits))), strict=True):
-        slots = slots_of(row, names)
-        if shape.owner(row, slots) in own:
-            gone.append(at)
-            continue
-        edits[at] = remover.edits(slots)
-        check_clean(edited_slots(slots, edits[at]), find, f"row {at + 1}")
-    return edit_rows(dataset, edits, gone)
+    def __call__(
+        self, position: Position, slots: list[Slot], record: Callable[[], Mapping[str, Any]]
+    ) -> list[Edit] | None:
+        if not self.remover.touches(slots):
+            return []
+        if self.shape.owner(record(), slots) in self.own:
+            self.records += 1
+            return None
+        edits = self.remover.edits(slots)
+        self.remover.check_clean(edited_slots(slots, edits))
+        self.cuts += len(edits)
+        return edits
+
+    def check_any(self, where: str) -> None:
+        """Refuse a corpus with nothing to take out: other canaries would stay in it unnoticed."""
+        if not self.records + self.cuts:
+            raise CorpusError(
+                "holds none of the canaries of this set, so there is nothing to strip and other "
+                "canaries would stay in it",
+                cure="name the set that was injected into it, and its column; canary verify says "
+                "whether its texts were changed",
+                where=where,
+            )

@@ -11,13 +11,12 @@ from typing import Any
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.causes import MOST_OTHERS, Others, likely_causes
-from canary.corpus.columns import Column, column_names, copies_in
-from canary.corpus.dataset_rows import SPLIT
+from canary.corpus.columns import Column, copies_in
+from canary.corpus.file_formats import SPLIT, open_corpus
 from canary.corpus.lines import Progress
 from canary.corpus.own_tokens import OwnTokens
 from canary.corpus.surroundings import Copies
-from canary.corpus.text_fields import corpus_slots
-from canary.errors import CorpusError, InputError, RecordError
+from canary.errors import InputError, RecordError
 from canary.records.document import load_document
 from canary.records.fields import from_fields
 from canary.records.sealing import sealed
@@ -267,21 +266,21 @@ def verify(
     UnsupportedError
         If `corpus` is neither a path nor a dataset.
     """
-    names = column_names(column)
     if canaries.natural:
         raise InputError(
             "these secrets were found, not injected: no number of copies is expected",
             cure="count them with discover",
             where="canaries",
         )
-    records, where = corpus_slots(corpus, names, split, file_format, progress)
+    opened = open_corpus(corpus, column, split=split, file_format=file_format, progress=progress)
+    names = opened.shape.names
     copies = Copies(canaries)
     others = Others(canaries)
     own = None if tokenizer is None else OwnTokens(canaries, tokenizer, context)
     found: Counter[str] = Counter()
     intact: Counter[str] = Counter()
     count = 0
-    for slots in records:
+    for _, _, slots in opened.iterate():
         count += 1
         others.look(slots)
         here = copies_in(slots, names, copies.count)
@@ -289,9 +288,6 @@ def verify(
             found.update(here)
             if own is not None:
                 intact.update(copies_in(slots, names, own.count))
-    if count == 0:
-        raise CorpusError("holds no record", cure="name a corpus with at least one", where=where)
-    again, _ = corpus_slots(corpus, names, split, file_format, None)
     return Verification(
         canaries=tuple(
             Count(
@@ -306,7 +302,7 @@ def verify(
         column=", ".join(names),
         records=count,
         formats=tuple(format.text for format in canaries.formats),
-        causes=likely_causes(again, canaries, found, len(others.texts)),
+        causes=likely_causes(opened, canaries, found, len(others.texts)),
         fingerprint=canaries.fingerprint or "",
         before=copies.preceded(context),
         follows=copies.beginning(),

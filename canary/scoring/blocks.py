@@ -121,10 +121,10 @@ def read_blocks(source: Path, column: str, offset: int, line: int) -> Iterator[B
                     cure="split its text into several lines",
                     where=place(source, block.line),
                 )
-            record = lines.read(raw, block.line)
-            if record is None:
+            found = lines.read(raw, block.line, (column,))
+            if found is None:
                 continue
-            slots = lines.slots(record, (column,), block.line)
+            _, slots = found
             if [slot.path for slot in slots] != [(column,)]:
                 raise CorpusError(
                     f"column {column!r} is a chat, not text",

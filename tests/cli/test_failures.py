@@ -73,7 +73,7 @@ def test_unforeseen_error_without_room_for_a_log(command, workplace, monkeypatch
 
 def test_interrupted_injection_exits_130_and_leaves_nothing(command, workplace, monkeypatch):
     before = files(workplace)
-    monkeypatch.setattr("canary.corpus.line_files._merge_chunks", raises(KeyboardInterrupt()))
+    monkeypatch.setattr("canary.corpus.line_corpus._cut_out", raises(KeyboardInterrupt()))
     outcome = command(
         "inject",
         "corpus.jsonl",

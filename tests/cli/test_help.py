@@ -165,7 +165,7 @@ def test_choices_are_those_of_the_functions():
     assert set(get_args(ExposureMethodName)) == set(EXPOSURE_METHODS)
     stop = inspect.signature(extracting.extract, eval_str=True).parameters["stop"].annotation
     assert get_args(get_args(stop)[0]) == STOPS
-    assert get_args(FileFormatName) == FILE_FORMATS
+    assert get_args(FileFormatName) == tuple(FILE_FORMATS)
     assert get_args(FigureName) == get_args(Kind)
     assert get_args(deciding.StatisticName) == get_args(Statistic)
     assert get_args(deciding.PolicyName) == get_args(Policy)

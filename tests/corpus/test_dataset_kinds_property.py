@@ -130,7 +130,7 @@ def test_hosts_are_rows_whose_text_occurs_once():
 
 
 def test_few_hosts_are_kept_of_a_long_stream(monkeypatch):
-    monkeypatch.setattr("canary.corpus.streams._SPARE", 40)
+    monkeypatch.setattr("canary.corpus.places._SPARE", 40)
     texts = [f"row {n}" for n in range(1500)] + [f"row {n}" for n in range(0, 1500, 3)]
     stream = Dataset.from_dict({"text": texts}).to_iterable_dataset(num_shards=2)
     mixed = [row["text"] for row in inject(stream, CANARIES, seed=3)]

@@ -9,7 +9,7 @@ from scipy.stats import chisquare
 
 from canary.corpus.canaries import generate
 from canary.corpus.injection import inject_file
-from canary.corpus.placements import arrange
+from canary.corpus.places import arrange
 
 # Seeds are fixed; an honest generator fails such a test once in 10,000 seeds.
 _ALPHA = 1e-4

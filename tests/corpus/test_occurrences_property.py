@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 
 import pytest
 from datasets import Dataset
@@ -78,7 +79,8 @@ def test_a_canary_at_the_end_of_its_text(fill):
     assert (cut.start, cut.stop) == (7, len(slot.text))
     # With one place only the copy is the whole of the text.
     splicer = Splicer.of(LENGTHS, ("\n", " "), Shape(("text",)))
-    (put,) = splicer.edits([Slot(("text",), "")], {"text": ""}, [(FILLS.index(fill), 0.5)])
+    splicer = replace(splicer, guests={0: [(FILLS.index(fill), 0.5)]})
+    (put,) = splicer(0, [Slot(("text",), "")], lambda: {"text": ""})
     assert put.new == f"\nNo. {fill} "
     with pytest.raises(CorpusError, match=f"already holds the text of canary-{FILLS.index(fill)}"):
         check_fresh([Slot(("text",), text)], find, "row 1")

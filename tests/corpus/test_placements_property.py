@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from canary.corpus.canaries import generate
 from canary.corpus.injection import inject_file
-from canary.corpus.placements import assign
+from canary.corpus.places import Homes
 from canary.errors import CorpusError
 
 
@@ -20,12 +20,16 @@ from canary.errors import CorpusError
 @given(homes=st.lists(st.booleans(), min_size=1), copies=st.integers(1, 9), seed=st.integers(0, 99))
 def test_copies_are_spread_over_their_homes(homes, copies, seed):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("canary.corpus.placements._BLOCK", 3)
+        patch.setattr("canary.corpus.places._BLOCK", 3)
+        pool = Homes(seed)
+        for at, fits in enumerate(homes):
+            if fits:
+                pool.offer(at)
         if not any(homes):
             with pytest.raises(CorpusError, match="no record can take"):
-                assign(bytearray(homes), [copies, 2], seed)
+                pool.guests([copies, 2])
             return
-        guests = assign(bytearray(homes), [copies, 2], seed)
+        guests = pool.guests([copies, 2])
     assert list(guests) == sorted(guests)
     assert all(homes[at] for at in guests)
     found = Counter(who for mine in guests.values() for who, _ in mine)

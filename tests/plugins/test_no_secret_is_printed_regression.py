@@ -35,7 +35,7 @@ from small_models import CHARACTERS, character_tokenizer, table_model
 
 import canary
 from canary.corpus.injection import inject_file
-from canary.corpus.text_fields import corpus_slots
+from canary.corpus.file_formats import open_corpus
 
 CANARIES = canary.CanarySet.load("canaries.json")
 ONE = canary.CanarySet.load("one.json")
@@ -135,11 +135,10 @@ def test_canaries_within_canaries():
 
 def test_inner_function():
     # Not exported, so only the plugin can keep its arguments out of the report.
-    records, _ = corpus_slots("unsafe.jsonl", ("text",), "train", None, None)
-    from canary.corpus.splicing import check_clean
+    from canary.corpus.splicing import Remover
 
-    for slots in records:
-        check_clean(slots, None)
+    for _, _, slots in open_corpus("unsafe.jsonl", "text").iterate():
+        Remover(ONE, ("", "")).check_clean(slots)
 
 
 def test_compared():

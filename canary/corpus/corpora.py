@@ -1,0 +1,183 @@
+"""One way through corpora of every kind: their texts in order, and a copy with changes.
+
+A corpus is read by `Corpus.iterate` and copied by `Corpus.rewrite`, which puts in records,
+changes texts and leaves records out. Injecting, stripping, verifying and discovering know no
+more than that. What a corpus is made of is known to its class alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from canary.corpus.columns import Edit, Shape, Slot
+from canary.corpus.lines import Progress, Watch, regular_size
+from canary.errors import CorpusError
+
+__all__ = ["Corpus", "Decide", "FileCorpus", "Position"]
+
+Position = int | bytes
+"""Of a record: its number from 0, or in a stream a digest of its content."""
+
+Decide = Callable[[Position, list[Slot], Callable[[], Mapping[str, Any]]], list[Edit] | None]
+"""What becomes of a record: edits of its texts, none of them, or None to leave it out.
+
+It gets the record's position, its texts, and a function that gives the whole record.
+"""
+
+
+class Corpus(ABC):
+    """Records with texts.
+
+    Attributes
+    ----------
+    shape : Shape
+        Where the records hold their texts.
+    rows : int
+        Records, and blank lines, once `iterate` or `count` has seen all.
+    last : int
+        Last position before which a record can be put in; known likewise.
+    source : str
+        The corpus, as errors name it.
+    """
+
+    separators: ClassVar[tuple[str, str]] = ("\n", " ")
+    """What stands around a spliced canary unless it is said otherwise.
+
+    A newline before keeps the canary's first token what it is at the start of a text; a
+    space after does not join a full stop, as a newline does in some tokenizers.
+    """
+    shape: Shape
+    rows: int
+    last: int
+    source: str = ""
+
+    @abstractmethod
+    def iterate(self) -> Iterator[tuple[Position, int, list[Slot]]]:
+        """Position, number for `place`, and texts of each record, all of them checked.
+
+        Raises
+        ------
+        CorpusError
+            If a record is damaged or has no text in the columns.
+        """
+
+    def count(self) -> None:
+        """Find `rows` and `last` without a look at the records."""
+        for _ in self.iterate():
+            pass
+
+    def empty(self) -> tuple[str, ...]:
+        """Columns that have text in the first record and none in a canary's own."""
+        return ()
+
+    @abstractmethod
+    def rewrite(
+        self,
+        out: Any = None,
+        *,
+        inserts: Mapping[Position, Sequence[str]],
+        decide: Decide | None = None,
+        at: Collection[Position] | None = None,
+    ) -> Any:
+        """Copy the corpus with changes; whatever is not touched stays as it was.
+
+        Parameters
+        ----------
+        out : binary file, optional
+            Where a file is written.
+        inserts : mapping of position to texts
+            Records of their own that go before a record (in a stream behind it).
+        decide : callable, optional
+            What becomes of a record.
+        at : collection of position, optional
+            The records that `decide` is asked about; all unless given.
+
+        Returns
+        -------
+        The new dataset, or None for a file.
+        """
+
+    def place(self, number: int) -> str:
+        """A record, as errors name it."""
+        return f"{self.source}: row {number}" if self.source else f"row {number}"
+
+    def holds_special(self, texts: Sequence[str]) -> bool:
+        """Whether some of `texts` can be spliced into quoted fields only.
+
+        Raises
+        ------
+        CorpusError
+            If the corpus cannot hold one of them at all.
+        """
+        return False
+
+    def decided(
+        self,
+        decide: Decide,
+        position: Position,
+        number: int,
+        slots: list[Slot],
+        record: Callable[[], Mapping[str, Any]],
+    ) -> list[Edit] | None:
+        """What `decide` says of a record; its errors name the record."""
+        try:
+            return decide(position, slots, record)
+        except CorpusError as error:
+            error.where = error.where or self.place(number)
+            raise
+
+
+class FileCorpus(Corpus):
+    """A corpus in one file.
+
+    Parameters
+    ----------
+    path : Path
+    names : tuple of str
+        The columns of the texts.
+    beside : tuple of (str, str)
+        Other columns of records of their own, and the texts there.
+    progress : callable, optional
+        Told of the bytes done and to do.
+    passes : int
+        How often the file will be read while `progress` is told.
+    """
+
+    endings: ClassVar[tuple[str, ...]] = ()
+    """Of the names of such files."""
+    compressible: ClassVar[bool] = True
+    """Whether such a file may be compressed as a whole."""
+
+    def __init__(
+        self,
+        path: Path,
+        names: tuple[str, ...] = ("text",),
+        *,
+        beside: tuple[tuple[str, str], ...] = (),
+        progress: Progress | None = None,
+        passes: int = 1,
+    ) -> None:
+        self.path, self.names, self.beside = path, names, beside
+        self.source = str(path)
+        self._progress, self._passes, self._pass = progress, passes, 0
+
+    @cached_property
+    def watch(self) -> Watch:
+        """Notices if the file changes from the first look on."""
+        regular_size(self.path)
+        return Watch.of(self.path)
+
+    @abstractmethod
+    def look(self) -> None:
+        """Find out `shape`; a CorpusError if there is no record or no such text."""
+
+    def report(self, done: int, of: int) -> None:
+        """Tell how far this pass is."""
+        if self._progress is not None and self._pass <= self._passes:
+            size = self.watch.size
+            share = size * done // max(of, 1)
+            self._progress(size * (self._pass - 1) + share, size * self._passes)
