@@ -1,0 +1,67 @@
+"""A file format of somebody's own is one class: all that is done with corpora works with it."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from canary.corpus.canaries import generate
+from canary.corpus.columns import Slot, edit_text
+from canary.corpus.discovery import discover
+from canary.corpus.file_formats import FILE_FORMATS
+from canary.corpus.injection import inject, inject_file
+from canary.corpus.line_corpus import LineCorpus
+from canary.corpus.lines import decode
+from canary.corpus.stripping import strip
+from canary.corpus.verification import verify
+
+CANARIES = generate("The code is {digit:6}.", repetitions=[1, 3], per_repetition=2, seed=0)
+
+
+class Quotations(LineCorpus):
+    """A text between guillemets on each line, behind the name of its author."""
+
+    endings = (".quotes",)
+    separators = (" ", " ")
+
+    def read(self, piece, number, names):
+        author, _, text = decode(piece, self.path, number, what="quotations").partition(": «")
+        if not text:
+            return None
+        text = text.rstrip("\n").removesuffix("»")
+        return {"text": text, "author": author}, [Slot(("text",), text)]
+
+    def render(self, text):
+        return f": «{text}»\n".encode()
+
+    def edit(self, piece, edits):
+        author, _, text = piece.decode().partition(": «")
+        return f"{author}: «{edit_text(text, edits)}".encode()
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setattr(FILE_FORMATS, "_things", {**FILE_FORMATS._things, "quotes": Quotations})
+
+
+@pytest.mark.parametrize("mode", ["record", "splice"])
+def test_a_format_in_one_class(tmp_path, registered, mode):
+    source, mixed, back = (tmp_path / f"{name}.quotes.gz" for name in ("in", "out", "back"))
+    content = "\n".join(f"Ann: «It is {n}. It rains.»" for n in range(50)).encode() + b"\n\n"
+    source.write_bytes(gzip.compress(content))
+    places = inject_file(source, mixed, CANARIES, mode=mode)
+    assert verify(mixed, CANARIES).ok
+    assert places.total_lines == 51 + 8 * (mode == "record")
+    assert discover(source, "It is {digit:1}.").injected[0].fill == "0"
+    assert strip(mixed, CANARIES, out=back) == back
+    assert gzip.decompress(back.read_bytes()) == content
+    assert inject(source, CANARIES, out=back, mode=mode) == back
+    assert back.read_bytes() == mixed.read_bytes()
+
+
+def test_files_in_and_out_by_the_general_functions(tmp_path):
+    (tmp_path / "in.txt").write_text("A text.\n" * 9)
+    for function in (inject, strip):
+        with pytest.raises(ValueError, match="name the file to write"):
+            function(tmp_path / "in.txt", CANARIES)
