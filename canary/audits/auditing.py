@@ -4,39 +4,43 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from canary.audits.audit_result import CANARY_SET, Audit, CanaryResult, noted
-from canary.audits.bounded_exposure import exposures_between, gives_bounds
-from canary.audits.candidate_scorer import Below
+from canary.audits.audit_result import CANARY_SET, Audit, CanaryResult, FormatResult, noted
+from canary.audits.by_skew_normal import curve
 from canary.audits.combining import combined_p
-from canary.audits.measurement import Auditor
-from canary.audits.rivals import with_rivals
-from canary.audits.settings import METHODS, Settings
+from canary.audits.method_choice import check_method, choose
+from canary.audits.question import Question, questions_of
+from canary.audits.rivals import started
+from canary.audits.run_options import AuditOptions
 from canary.audits.start_notes import StartChoice
-from canary.audits.start_search import check_start_texts, start_for
 from canary.corpus.canaries import Canary, CanarySet, canary_set
-from canary.errors import InputError, UnsupportedError
+from canary.errors import EstimationError, UnsupportedError
 from canary.formats.format import Format
+from canary.models.english import note_on_english, note_on_vocabulary
+from canary.models.examining import notes_on_model, notes_on_reading
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
 from canary.records.sealing import sealed
-from canary.records.shards import open_run
-from canary.records.validation import AUTO, function
+from canary.records.shards import Run, open_run
+from canary.records.validation import AUTO
 from canary.scoring.batcher import Stage
 from canary.scoring.identity import identity_of
-from canary.statistics.exposure_result import SKEW_NORMAL
+from canary.scoring.requests import announce
+from canary.tokens.normalization_check import check_kept_apart
 
-__all__ = ["audit", "exposure", "exposure_and_notes"]
+__all__ = ["audit", "audit_with", "exposure", "exposure_with"]
 
-# Keeps the controls apart from what else is drawn from the same seed.
-_CONTROLS_STREAM = 0x6374726C
+_CONTROLS_STREAM = 0x6374726C  # keeps controls apart from what else is drawn from the seed
 _CONTROLS = 16  # of each format, for natural secrets, which bring none
+
+Results = tuple[tuple[CanaryResult, ...], tuple[FormatResult, ...]]
 
 
 @sealed
@@ -117,9 +121,7 @@ def exposure(
     ModelError
         If a candidate is too long for the model, cannot be tokenized, or gets NaN.
     """
-    return exposure_and_notes(
-        model,
-        canaries,
+    options = AuditOptions(
         method=method,
         budget=budget,
         draws=draws,
@@ -129,40 +131,21 @@ def exposure(
         context=context,
         batch_size=batch_size,
         stage=stage,
-    )[0]
+    )
+    return exposure_with(model, canaries, options)[0]
 
 
 @sealed
-def exposure_and_notes(
-    model: Any,
-    canaries: CanarySet,
-    *,
-    method: str,
-    budget: int,
-    draws: int,
-    seed: int,
-    start_token: str | None,
-    start_texts: Sequence[str] | None,
-    context: str,
-    batch_size: int | None,
-    stage: Stage | None,
+def exposure_with(
+    model: Any, canaries: CanarySet, options: AuditOptions
 ) -> tuple[tuple[CanaryResult, ...], tuple[str, ...], StartChoice]:
-    """`exposure`, what its reader must know before the numbers (`Audit.notes`), and `Audit.start`.
-
-    The notes are those of the start token, too.
-    """
-    settings = Settings(method, budget, draws, seed, start_token, context, batch_size)
+    """`exposure`, what its reader must know before the numbers, and the start token."""
+    check_method(options.method)
     canary_set(canaries)
-    function(stage, "stage")
-    texts = check_start_texts(start_texts, canaries)
     seam = load(model)
-    settings, start = _started(seam, settings, canaries, texts, stage)
-    if gives_bounds(seam):
-        results, notes = exposures_between(seam, canaries, settings, stage)
-    else:
-        results, formats = Auditor.of(seam, settings, stage).measure(canaries)
-        notes = noted(formats)
-    return results, (*start.notes, *notes), start
+    options, start = _started(seam, canaries, options)
+    results, formats = _measured(seam, canaries, options)
+    return results, (*start.notes, *noted(formats)), start
 
 
 @sealed
@@ -209,28 +192,44 @@ def audit(
     ----------
     .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, sections 4 and 5.
     """
-    if isinstance(method, str) and method == SKEW_NORMAL:
-        raise InputError(
-            "the skew-normal estimate has no p-value, and an audit rests on p-values",
-            cure=f"use one of {', '.join(METHODS)}; the estimate stands beside each exposure",
-        )
-    settings = Settings(method, budget, draws, seed, start_token, context, batch_size)
+    options = AuditOptions(
+        method=method,
+        budget=budget,
+        draws=draws,
+        seed=seed,
+        start_token=start_token,
+        start_texts=start_texts,
+        context=context,
+        batch_size=batch_size,
+        stage=stage,
+    )
+    return audit_with(model, canaries, options, parts=parts)
+
+
+@sealed
+def audit_with(
+    model: Any,
+    canaries: CanarySet,
+    options: AuditOptions,
+    *,
+    parts: str | os.PathLike[str] | None = None,
+) -> Audit:
+    """`audit`, with its options as one object."""
+    check_method(options.method, p_values=True)
     canary_set(canaries)
-    function(stage, "stage")
-    texts = check_start_texts(start_texts, canaries)
     seam = load(model)
-    if gives_bounds(seam):
+    if "score" not in seam.facts.capabilities:
         raise UnsupportedError(
             "an audit prices draws, and the server of this model tells only the likeliest next "
             "tokens",
             cure="use canary exposure and canary extract, which give bounds",
         )
     if canaries.natural:
-        canaries = _with_controls(canaries, settings.seed)
-    settings, start = _started(seam, settings, canaries, texts, stage)
-    held = nullcontext() if parts is None else open_run(parts, _identity(seam, settings, canaries))
+        canaries = _with_controls(canaries, options.seed)
+    options, start = _started(seam, canaries, options)
+    held = nullcontext() if parts is None else open_run(parts, _identity(seam, options, canaries))
     with held as run:
-        results, formats = Auditor.of(seam, settings, stage, run).measure(canaries)
+        results, formats = _measured(seam, canaries, options, run)
     return Audit(
         canaries=results,
         formats=formats,
@@ -238,28 +237,93 @@ def audit(
         controls_p=combined_p([c for c in results if c.control]),
         model=seam.facts.to_dict(),
         # Not the seed of the canaries: with the format it gives their fills.
-        settings={**settings.to_dict(), CANARY_SET: canaries.fingerprint},
+        settings={**options.to_dict(), CANARY_SET: canaries.fingerprint},
         start=start,
     )
 
 
 def _started(
-    model: LanguageModel,
-    settings: Settings,
-    canaries: CanarySet,
-    texts: Sequence[str] | None,
-    stage: Stage | None,
-) -> tuple[Settings, StartChoice]:
-    """The settings with the start token that is meant, and why it is."""
-    running: dict[str, Any] = {
-        "context": settings.context,
-        "batch_size": settings.batch_size,
-        "stage": stage,
-    }
-    start = start_for(model, canaries.formats, settings.start_token, texts=texts, **running)
-    below = Below.of(model, start_token=start.token, **running)
-    start = with_rivals(below, canaries, start, draws=settings.draws, seed=settings.seed)
-    return replace(settings, start_token=start.token), start
+    model: LanguageModel, canaries: CanarySet, options: AuditOptions
+) -> tuple[AuditOptions, StartChoice]:
+    return started(model, canaries.formats, options, canaries=canaries, draws=options.draws)
+
+
+def _measured(
+    model: LanguageModel, canaries: CanarySet, options: AuditOptions, run: Run | None = None
+) -> Results:
+    """Results of all canaries in the order of the set, and of all formats."""
+    questions = questions_of(model, canaries, options, run)
+    rows = any(question.prices_rows for question in questions)
+    announce(
+        model,
+        lambda: sum(choose(question)[1].rows for question in questions),
+        at_most=0 if rows else options.budget * len(questions),
+    )
+    on_model = _notes_on_model(model, questions) if rows else ()
+    found: dict[str, CanaryResult] = {}
+    formats = []
+    for question in questions:
+        results, about = _measured_format(question)
+        found.update((c.id, result) for c, result in zip(question.canaries, results, strict=True))
+        formats.append(replace(about, notes=(*about.notes, *on_model)))
+    if canaries.natural:
+        found = {k: replace(result, natural=not result.control) for k, result in found.items()}
+    return tuple(found[c.id] for c in canaries), tuple(formats)
+
+
+def _notes_on_model(model: LanguageModel, questions: Sequence[Question]) -> tuple[str, ...]:
+    """What is to be known of the model, whatever the format."""
+    read = notes_on_reading(
+        model,
+        tokens=lambda: max(question.sizes().tokens for question in questions),
+        start_token=questions[0].encoder.start_token,
+    )
+    found = (note_on_vocabulary(model), note_on_english(model))
+    return (*notes_on_model(model), *read, *(note for note in found if note))
+
+
+def _measured_format(question: Question) -> tuple[list[CanaryResult], FormatResult]:
+    began, format = time.perf_counter(), question.format
+    format.check_prefix_free()
+    check_kept_apart(format, question.encoder)
+    method, cost = choose(question)
+    kept = [question.series(name) or () for name in ("", "-rank")]
+    earlier = sum(piece.state["seconds"] for series in kept for piece in series)
+    found = method.measure(question, cost)
+    beside, fit = found.beside or (None, None)
+    if beside is None and method.whole_rows:
+        with suppress(EstimationError):  # the estimate only stands beside the exposures
+            beside, fit = curve(question, found, cost.sizes.noise_bits)
+    context = found.canaries.context_bits
+    results = [
+        CanaryResult(
+            id=canary.id,
+            format=question.number,
+            repetitions=canary.repetitions,
+            px_bits=float(found.canaries.px_bits[i]),
+            context_bits=None if context is None else float(context[i]),
+            exposure=found.exposures[i],
+            skew_normal=None if beside is None else beside[i],
+        )
+        for i, canary in enumerate(question.canaries)
+    ]
+    return results, FormatResult(
+        format=format.text,
+        masked=format.masked,
+        space_size=format.size,
+        method=found.method,
+        reason=cost.reason + found.done,
+        histogram=found.histogram,
+        skew_normal=fit,
+        candidates=found.candidates,
+        draws=found.draws,
+        queries=found.queries,
+        tokens=cost.sizes.tokens,
+        noise_bits=cost.sizes.noise_bits,
+        certificate=cost.certificate,
+        seconds=time.perf_counter() - began + earlier,
+        notes=question.notes(),
+    )
 
 
 def _with_controls(canaries: CanarySet, seed: int) -> CanarySet:
@@ -277,17 +341,15 @@ def _with_controls(canaries: CanarySet, seed: int) -> CanarySet:
     return replace(canaries, canaries=(*canaries.canaries, *controls))
 
 
-def _identity(model: LanguageModel, settings: Settings, canaries: CanarySet) -> dict[str, Any]:
+def _identity(model: LanguageModel, options: AuditOptions, canaries: CanarySet) -> dict[str, Any]:
     """What makes two audits the same; of the canaries only what is no secret.
 
     That the fills are the same is seen by their log-perplexities, in the shards.
     """
-    asked = {name: getattr(settings, name) for name in settings.__dataclass_fields__}
-    del asked["batch_size"]  # moves numbers within the noise only
     return {
         "task": "audit",
         **identity_of(model),
-        **{name.replace("_", " "): value for name, value in asked.items()},
+        **{name.replace("_", " "): value for name, value in options.asked().items()},
         "list of formats": [format.text for format in canaries.formats],
         "set of fills": [_digest_of_space(format) for format in canaries.formats],
         "set of canaries": [[c.id, c.format, c.repetitions] for c in canaries],

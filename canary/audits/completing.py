@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Unpack
 
-from canary.audits.candidate_scorer import Below
 from canary.audits.extraction import Completion
-from canary.audits.start_search import start_for
-from canary.audits.tokenization import deepest
+from canary.audits.question import Question, longest
+from canary.audits.rivals import started
+from canary.audits.run_options import AuditOptions, Running
 from canary.errors import InputError
 from canary.formats.format import Format
 from canary.models.loading import load
-from canary.records.validation import AUTO, check_running, whole_number
+from canary.records.validation import whole_number
 from canary.scoring.batcher import Batcher
 from canary.search.completion import complete
 
@@ -30,9 +31,7 @@ def completions(
     *,
     known: int,
     beam: int = BEAM,
-    start_token: str | None = AUTO,
-    context: str = "",
-    batch_size: int | None = None,
+    **run: Unpack[Running],
 ) -> tuple[Completion, ...]:
     """Whether greedy and beam search complete secrets from their first characters.
 
@@ -50,8 +49,9 @@ def completions(
         How many of the first characters of each fill are given.
     beam : int
         Width of the beam.
-    start_token, context, batch_size
-        As for `extract`.
+    **run
+        `start_token`, `context`, `batch_size` and the others of
+        `canary.audits.run_options.RunOptions`.
 
     Returns
     -------
@@ -68,18 +68,17 @@ def completions(
     .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, section 3.
     """
     beam = whole_number(beam, "beam", at_least=1)
-    batch_size = check_running(start_token=start_token, context=context, batch_size=batch_size)
+    options = AuditOptions(**run)
     format = Format.of(format)
     known = check_known(known, list(secrets.values()))
     seam = load(model)
-    start = start_for(seam, [format], start_token, context=context, batch_size=batch_size)
-    below = Below.of(seam, start_token=start.token, context=context, batch_size=batch_size)
-    return completed(below, format, secrets, known=known, beam=beam)
+    options, _ = started(seam, [format], options, canaries=None, draws=0)
+    question = Question(format, (), seam, options.encoder(seam), options)
+    return completed(question, secrets, known=known, beam=beam)
 
 
 def completed(
-    below: Below,
-    format: Format,
+    question: Question,
     secrets: Mapping[str, str],
     *,
     known: int,
@@ -87,17 +86,20 @@ def completed(
     budget: float = math.inf,
     deadline: float = math.inf,
 ) -> tuple[Completion, ...]:
-    """`completions` of a model that is loaded, with numbers that were checked.
+    """`completions` under a model that is loaded, with numbers that were checked.
 
     Only of the first secrets, where all take more than `budget` queries, or longer than the
     time `deadline` of `time.monotonic`.
     """
-    batcher = Batcher(below.model, batch_size=below.batch_size)
+    batcher = Batcher(question.model, batch_size=question.options.batch_size)
     made = []
     for name, fill in secrets.items():
-        tree = below.tree(format.given(fill[:known]), among=[fill[known:]])
-        batcher.check_length(deepest(tree))
-        with below.open(tree) as walker:
+        format = question.format.given(fill[:known])
+        rest = replace(question, format=format, fills=(fill[known:],))
+        tree = rest.searched_tree
+        batcher.check_length(longest(tree))
+        with rest.pricer(tree) as pricer:
+            walker = pricer.walker
             greedy = complete(tree, walker, batcher, width=1, budget=budget, deadline=deadline)
             if greedy is None:
                 break

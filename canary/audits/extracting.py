@@ -4,53 +4,36 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from canary.audits.audit_result import CANARY_SET, Audit
-from canary.audits.bounded_exposure import gives_bounds
-from canary.audits.candidate_scorer import Below
 from canary.audits.completing import BEAM, check_known, completed
 from canary.audits.extraction import Candidate, Extraction
-from canary.audits.rivals import with_rivals
+from canary.audits.question import Question, longest
+from canary.audits.rivals import started
+from canary.audits.run_options import AuditOptions
 from canary.audits.start_notes import StartChoice
-from canary.audits.start_search import check_start_texts, start_for
-from canary.audits.tokenization import deepest, longest
 from canary.corpus.canaries import CanarySet, canary_set
-from canary.errors import (
-    InputError,
-    ModelError,
-    OutOfMemory,
-    RequestsSpentError,
-    UnsupportedError,
-)
+from canary.errors import InputError, ModelError, OutOfMemory, RequestsSpentError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.examining import notes_on_reading
 from canary.models.loading import load
 from canary.records.sealing import sealed
-from canary.records.validation import (
-    AUTO,
-    check_running,
-    function,
-    of_kind,
-    one_of,
-    real_number,
-    whole_number,
-)
+from canary.records.validation import AUTO, of_kind, one_of, real_number, whole_number
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher, Stage
 from canary.scoring.requests import announce
 from canary.search.bounds import bounds_by_place
 from canary.search.pricing import check_agreement, price_rows
-from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, Stopped, shortest_leaves
-from canary.search.step import context_nats
+from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, shortest_leaves
 from canary.statistics.units import LN2
 from canary.tokens.misread import misread
 
-__all__ = ["check_asked", "extract", "with_extractions"]
+__all__ = ["SearchOptions", "extract", "extract_with", "with_extractions"]
 
 _BROKEN_OFF = ("interrupted", "requests")
 _MOST_DRAWS = 1_024  # to check the start token by
@@ -59,6 +42,50 @@ _NOTHING_TO_COMPLETE = (
     "Nothing was completed from known characters: no candidate was found, and no canaries were "
     "given. Allow more queries, or give the canary set."
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How far a search goes, and what is completed after it; see `extract`.
+
+    Raises
+    ------
+    InputError
+        If a value has the wrong type or is out of range.
+    """
+
+    top: int = 1
+    budget: int = 1_000_000
+    seconds: float | None = None
+    stop: Stop = "proof"
+    known: int | None = None
+    beam: int = BEAM
+    most_open: int = MOST_OPEN
+
+    def __post_init__(self) -> None:
+        for name in ("top", "budget", "beam", "most_open"):
+            limit: dict[str, Any] = {} if name == "beam" else {"below": None}
+            value = whole_number(getattr(self, name), name, at_least=1, **limit)
+            object.__setattr__(self, name, value)
+        one_of(self.stop, "stop", STOPS)
+        if self.seconds is not None:
+            cure = "leave it out for no limit"
+            seconds = real_number(self.seconds, "seconds", above=0, cure=cure)
+            object.__setattr__(self, "seconds", seconds)
+
+    def secrets_of(self, format: Format, canaries: CanarySet | None) -> dict[str, str]:
+        """The ids of the canaries of a format, by fill.
+
+        Raises
+        ------
+        InputError
+            If the set has none of this format, or `known` leaves nothing to complete.
+        """
+        own = {} if canaries is None else _canaries_of(canary_set(canaries), format)
+        if self.known is not None:
+            known = check_known(self.known, list(own) or [format.unrank(0)])
+            object.__setattr__(self, "known", known)
+        return own
 
 
 @sealed
@@ -113,12 +140,8 @@ def extract(
     most_open : int
         Open nodes that are kept; the dearest beyond them are dropped, and the answer is
         then proven up to their cost only.
-    start_token, start_texts, context
-        As for `canary.exposure`; `canaries` must not be among the texts.
-    batch_size : int, optional
-        Found by trial unless given; changes results within the model's noise only.
-    stage : callable, optional
-        For progress, in tokens; see `canary.scoring.batcher.Stage`.
+    start_token, start_texts, context, batch_size, stage
+        As for `canary.audit`; `canaries` must not be among the texts.
 
     Returns
     -------
@@ -148,34 +171,14 @@ def extract(
     ----------
     .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, sections 3 and 8.
     """
-    top = whole_number(top, "top", at_least=1, below=None)
-    budget = whole_number(budget, "budget", at_least=1, below=None)
-    beam = whole_number(beam, "beam", at_least=1)
-    most_open = whole_number(most_open, "most_open", at_least=1, below=None)
-    one_of(stop, "stop", STOPS)
-    batch_size = check_running(start_token=start_token, context=context, batch_size=batch_size)
-    function(stage, "stage")
-    format = Format.of(format)
-    seconds, known, own = check_asked(format, seconds=seconds, known=known, canaries=canaries)
-    texts = check_start_texts(start_texts, canaries)
-    seam = load(model)
-    running: dict[str, Any] = {"context": context, "batch_size": batch_size, "stage": stage}
-    start = start_for(seam, [format], start_token, texts=texts, **running)
-    below = Below.of(seam, start_token=start.token, **running)
-    if canaries is not None:
-        mine = tuple(c for c in canaries if canaries.formats[c.format] == format)
-        own_set = replace(canaries, canaries=mine)
-        start = with_rivals(below, own_set, start, draws=_MOST_DRAWS, seed=0)
-    read = notes_on_reading(
-        seam,
-        tokens=lambda: longest(below.encoder, format, [])[0],
-        start_token=start.token,
+    options = AuditOptions(
+        start_token=start_token,
+        start_texts=start_texts,
+        context=context,
+        batch_size=batch_size,
+        stage=stage,
     )
-    result = _extracted(
-        below,
-        format,
-        start,
-        own,
+    search = SearchOptions(
         top=top,
         budget=budget,
         seconds=seconds,
@@ -184,80 +187,74 @@ def extract(
         beam=beam,
         most_open=most_open,
     )
+    return extract_with(model, format, search, options, canaries=canaries)
+
+
+@sealed
+def extract_with(
+    model: Any,
+    format: Format | str,
+    search: SearchOptions,
+    options: AuditOptions,
+    *,
+    canaries: CanarySet | None = None,
+) -> Extraction:
+    """`extract`, with its options as objects."""
+    format = Format.of(format)
+    own = search.secrets_of(format, canaries)
+    seam = load(model)
+    mine = None
+    if canaries is not None:
+        own_format = tuple(c for c in canaries if canaries.formats[c.format] == format)
+        mine = replace(canaries, canaries=own_format)
+    options, start = started(seam, [format], options, canaries=mine, draws=_MOST_DRAWS)
+    question = Question(format, tuple(own), seam, options.encoder(seam), options)
+    read = notes_on_reading(seam, tokens=lambda: question.sizes().tokens, start_token=start.token)
+    result = _extracted(question, start, own, search)
     settings = {**result.settings, CANARY_SET: canaries.fingerprint if canaries else None}
     return replace(result, settings=settings, notes=(*result.notes, *read))
 
 
 def _extracted(
-    below: Below,
-    format: Format,
-    start: StartChoice,
-    own: dict[str, str],
-    *,
-    top: int,
-    budget: int,
-    seconds: float | None = None,
-    stop: Stop = "proof",
-    known: int | None = None,
-    beam: int = BEAM,
-    most_open: int = MOST_OPEN,
+    question: Question, start: StartChoice, own: Mapping[str, str], search: SearchOptions
 ) -> Extraction:
-    """`extract` below a start token that was chosen; `own` are ids of canaries, by fill."""
+    """`extract` after a start token that was chosen; `own` are ids of canaries, by fill."""
     began = time.perf_counter()
-    ends = time.monotonic() + (seconds or 0.0)
-    tree = below.tree(format, among=list(own))
-    tokens = deepest(tree)
-    batcher = below.batcher(f"extraction from {format.masked}", budget)
-    batcher.check_length(tokens)
-    announce(below.model, lambda: 0, at_most=budget)
-    noise_bits = below.model.facts.noise_bits(tokens)
-    with below.open(tree) as walker:
-        context_bits = context_nats(walker) / LN2
+    ends = math.inf if search.seconds is None else time.monotonic() + search.seconds
+    format, model, budget = question.format, question.model, search.budget
+    tree = question.searched_tree
+    tokens = longest(tree)
+    noise_bits = model.facts.noise_bits(tokens)
+    batcher = question.batcher(f"extraction from {format.masked}", budget, longest=tokens)
+    announce(model, lambda: 0, at_most=budget)
+    with question.pricer(tree) as pricer:
+        context_bits = pricer.context_bits
         found = shortest_leaves(
             tree,
-            walker,
+            pricer.walker,
             batcher,
-            top=top,
+            top=search.top,
             budget=budget,
-            seconds=seconds,
-            most_open=most_open,
-            stop=stop,
+            seconds=search.seconds,
+            most_open=search.most_open,
+            stop=search.stop,
         )
     if not len(found.costs) and found.rest == np.inf:
         raise ModelError(
-            f"the model {below.model.facts.name!r} gives every candidate of {format.masked!r} "
+            f"the model {model.facts.name!r} gives every candidate of {format.masked!r} "
             "probability 0",
             cure="check which tokens the model forbids, or the context before the candidate",
         )
     fills = tree.fills(found.leaves)
-    found = _checked(
-        found,
-        fills,
-        below=below,
-        batcher=batcher,
-        format=format,
-        noise_bits=noise_bits,
-        most=(budget - found.queries) // tokens,
-    )
-    candidates = _candidates(
-        found,
-        fills,
-        own,
-        size=format.size,
-        context_bits=context_bits,
-        noise_bits=noise_bits,
-        excess_bits=below.model.facts.excess_bits(tokens - len(tree.context)),
-    )
-    if not tree.certified:
-        candidates = tuple(
-            replace(c, proven=False, exposure_lower_bits=0.0, exposure_upper_bits=format.bits)
-            for c in candidates
-        )
+    most = (budget - found.queries) // tokens
+    found = _checked(found, fills[: max(most, 0)], question, batcher, noise_bits)
+    candidates = _candidates(found, fills, own, question, context_bits)
+    asked = {n: getattr(search, n) for n in ("budget", "seconds", "stop", "most_open")}
     result = Extraction(
         format=format.text,
         masked=format.masked,
         space_size=format.size,
-        top=top,
+        top=search.top,
         candidates=candidates,
         context_bits=context_bits,
         rest_bits=None if found.rest == np.inf else found.rest / LN2,
@@ -268,72 +265,55 @@ def _extracted(
         noise_bits=noise_bits,
         certificate=tree.certificate,
         seconds=time.perf_counter() - began,
-        model=below.model.facts.to_dict(),
+        model=model.facts.to_dict(),
         settings={
-            "budget": budget,
-            "seconds": seconds,
-            "stop": stop,
-            "most_open": most_open,
+            **asked,
             "start_token": start.token,
             "start": start.to_dict(),
-            "context": below.encoder.context,
-            "batch_size": below.batch_size,
+            "context": question.encoder.context,
+            "batch_size": question.options.batch_size,
             "versions": versions(),
         },
-        notes=(*start.notes, *misread(below.encoder, format)),
+        notes=(*start.notes, *misread(question.encoder, format)),
     )
-    if known is None or found.stopped in _BROKEN_OFF:
+    if search.known is None or found.stopped in _BROKEN_OFF:
         return result
+    return _with_completions(result, question, own, search, deadline=ends)
+
+
+def _with_completions(
+    result: Extraction,
+    question: Question,
+    own: Mapping[str, str],
+    search: SearchOptions,
+    *,
+    deadline: float,
+) -> Extraction:
+    """What was extracted, and which secrets are completed with what is left of the budget."""
+    assert search.known is not None
     secrets = {name: fill for fill, name in own.items()} or {
-        f"candidate {place}": c.fill for place, c in enumerate(candidates, 1) if c.fill is not None
+        f"candidate {place}": c.fill
+        for place, c in enumerate(result.candidates, 1)
+        if c.fill is not None
     }
     if not secrets:
         return replace(result, notes=(*result.notes, _NOTHING_TO_COMPLETE))
-    long_enough = {name: fill for name, fill in secrets.items() if len(fill) > known}
-    stopped: Stopped
+    long_enough = {name: fill for name, fill in secrets.items() if len(fill) > search.known}
     try:
         made = completed(
-            below,
-            format,
+            question,
             long_enough,
-            known=known,
-            beam=beam,
-            budget=budget - found.queries,
-            deadline=math.inf if seconds is None else ends,
+            known=search.known,
+            beam=search.beam,
+            budget=search.budget - result.queries,
+            deadline=deadline,
         )
     except KeyboardInterrupt:  # what was extracted stays valid
-        stopped = "interrupted"
+        return replace(result, stopped="interrupted")
     except RequestsSpentError:
-        stopped = "requests"
-    else:
-        skipped = _not_completed(len(secrets) - len(long_enough), len(long_enough) - len(made))
-        return replace(result, completions=made, notes=(*result.notes, *skipped))
-    return replace(result, stopped=stopped)
-
-
-def check_asked(
-    format: Format, *, seconds: float | None, known: int | None, canaries: CanarySet | None
-) -> tuple[float | None, int | None, dict[str, str]]:
-    """What needs no model to be refused: time, known characters, and whose they are.
-
-    Returns
-    -------
-    seconds, known
-        As plain numbers.
-    dict of str to str
-        The ids of the canaries of the format, by fill.
-
-    Raises
-    ------
-    InputError
-        As `extract`.
-    """
-    if seconds is not None:
-        seconds = real_number(seconds, "seconds", above=0, cure="leave it out for no limit")
-    own = {} if canaries is None else _canaries_of(canary_set(canaries), format)
-    if known is not None:
-        known = check_known(known, list(own) or [format.unrank(0)])
-    return seconds, known, own
+        return replace(result, stopped="requests")
+    skipped = _not_completed(len(secrets) - len(long_enough), len(long_enough) - len(made))
+    return replace(result, completions=made, notes=(*result.notes, *skipped))
 
 
 @sealed
@@ -378,26 +358,25 @@ def with_extractions(
     KeyboardInterrupt
         On Ctrl-C: there is no part of an audit.
     """
-    budget = whole_number(budget, "budget", at_least=1, below=None)
+    search = SearchOptions(budget=budget)
     canary_set(canaries)
     of_kind(audit, Audit, "audit", cure="give what canary.audit returned")
     _check_audited(audit, canaries)
     token, context = audit.settings.get("start_token"), audit.settings.get("context", "")
-    batch_size = check_running(start_token=token, context=context, batch_size=batch_size)
-    function(stage, "stage")
+    options = AuditOptions(start_token=token, context=context, batch_size=batch_size, stage=stage)
     start = audit.start or StartChoice(token, "asked", context=bool(context))
-    below = Below.of(
-        load(model), start_token=token, context=context, batch_size=batch_size, stage=stage
-    )
+    seam = load(model)
+    encoder = options.encoder(seam)
     found, formats = [], list(audit.formats)
     for number, format in enumerate(canaries.formats):
         mine = [c for c in canaries if c.format == number]
         if not mine:
             continue
+        own = _canaries_of(canaries, format)
+        top = max(sum(not c.control for c in mine), 1)
+        question = Question(format, tuple(own), seam, encoder, options)
         try:
-            own = _canaries_of(canaries, format)
-            top = max(sum(not c.control for c in mine), 1)
-            result = _extracted(below, format, start, own, top=top, budget=budget)
+            result = _extracted(question, start, own, replace(search, top=top))
         except (ModelError, UnsupportedError, OutOfMemory, RequestsSpentError) as error:
             about = formats[number]
             note = f"{about.masked} was not searched for its likeliest candidates: {error.problem}."
@@ -430,22 +409,19 @@ def _check_audited(audit: Audit, canaries: CanarySet) -> None:
 def _checked(
     found: Shortest,
     fills: Sequence[str | None],
-    *,
-    below: Below,
+    question: Question,
     batcher: Batcher,
-    format: Format,
     noise_bits: float,
-    most: int,
 ) -> Shortest:
-    """What was found, with the queries of pricing `most` proven candidates as whole rows."""
-    count = min(found.proven, most, _CHECKED)
-    alone = format.size == 1  # nothing was walked
-    if alone or count <= 0 or gives_bounds(below.model) or found.stopped in _BROKEN_OFF:
+    """What was found; the first proven ones of these fills are priced again as whole rows."""
+    count = min(found.proven, len(fills), _CHECKED)
+    walked = question.format.size > 1 and question.prices_rows
+    if not walked or count <= 0 or found.stopped in _BROKEN_OFF:
         return found
     which = [i for i in range(count) if fills[i] is not None]
-    told = [fill for fill in fills[:count] if fill is not None]
+    texts = [fill for fill in fills[:count] if fill is not None]
     try:
-        rows, queries = price_rows(batcher, format, below.encoder, told)
+        rows, queries = price_rows(batcher, question.format, question.encoder, texts)
     except KeyboardInterrupt:  # what was found stays valid
         return replace(found, stopped="interrupted")
     except RequestsSpentError:
@@ -457,32 +433,31 @@ def _checked(
 def _candidates(
     found: Shortest,
     fills: Sequence[str | None],
-    own: dict[str, str],
-    *,
-    size: int,
+    own: Mapping[str, str],
+    question: Question,
     context_bits: float,
-    noise_bits: float,
-    excess_bits: float,
 ) -> tuple[Candidate, ...]:
     """What was found, leaf by leaf; a leaf without a fill is no candidate."""
-    px = found.costs / LN2
+    tree, facts = question.searched_tree, question.model.facts
+    tokens, px, bits = longest(tree), found.costs / LN2, question.format.bits
     least, most = bounds_by_place(
         px,
         found.leaves,
         found.rest / LN2,
-        size=size,
+        size=question.format.size,
         context_bits=context_bits,
-        noise_bits=noise_bits,
-        excess_bits=excess_bits,
+        noise_bits=facts.noise_bits(tokens),
+        excess_bits=facts.excess_bits(tokens - len(tree.context)),
     )
+    sure = tree.certified
     return tuple(
         Candidate(
             fill=fill,
             px_bits=float(px[i]),
-            proven=i < found.proven,
+            proven=sure and i < found.proven,
             found_after=int(found.found_after[i]),
-            exposure_lower_bits=math.log2(size) - math.log2(most[i]),
-            exposure_upper_bits=math.log2(size) - math.log2(least[i]),
+            exposure_lower_bits=bits - math.log2(most[i]) if sure else 0.0,
+            exposure_upper_bits=bits - math.log2(least[i]) if sure else bits,
             canary=own.get(fill),
         )
         for i, fill in enumerate(fills)

@@ -1,135 +1,81 @@
-"""Which method the budget allows for a format, and why."""
+"""All methods of measuring exposure, and the choice among them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from canary.audits.settings import Settings
-from canary.audits.tokenization import deepest
+from canary.audits.by_bounds import Bounds
+from canary.audits.by_draws import UniformDraws
+from canary.audits.by_enumeration import Enumeration
+from canary.audits.by_importance import Importance
+from canary.audits.by_rank import Rank, RankAndDraws
+from canary.audits.by_skew_normal import SkewNormal
+from canary.audits.method import Cost, Method, Unfit
+from canary.audits.question import Question
 from canary.errors import InputError, UnsupportedError
-from canary.formats.format import Format
-from canary.models.language_model import ModelFacts
-from canary.statistics.exposure_result import (
-    ENUMERATION,
-    IMPORTANCE,
-    RANK,
-    RANK_AND_DRAWS,
-    SKEW_NORMAL,
-    UNIFORM_DRAWS,
+from canary.records.validation import one_of
+from canary.registry import Registry
+
+__all__ = ["METHODS", "check_method", "choose", "method_names"]
+
+METHODS: Registry[Method] = Registry("method", group="methods")
+"""All methods. Those that answer ``"auto"`` are tried in this order."""
+
+_BUILT_IN: tuple[Method, ...] = (
+    Rank(),
+    Enumeration(),
+    RankAndDraws(),
+    UniformDraws(),
+    Importance(),
+    SkewNormal(),
+    Bounds(),
 )
-from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.tree import TokenTree, check_certified, compile_tree
-
-__all__ = ["Plan", "plan_for"]
-
-# Nodes per level of importance draws beside branch and bound; fewer carry no interval.
-_WIDTH, _LEAST_WIDTH, _LEAST_A_TOKEN = 4_000, 100, 45
+for _method in _BUILT_IN:
+    METHODS.add(_method.name, _method)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How one format is measured, and why.
-
-    Parameters
-    ----------
-    method, reason : str
-        As in `FormatResult`.
-    queries : int
-        Of the stage that is sure to be done: enumeration or uniform draws.
-    certificate, tree
-        Of the token tree, where there is one.
-    width : int
-        Nodes per level of importance draws; 0 for none.
-    set_aside : int
-        Queries of the budget that are kept from branch and bound, for importance draws.
-    """
-
-    method: str
-    reason: str
-    queries: int
-    certificate: str | None = None
-    tree: TokenTree | None = None
-    width: int = 0
-    set_aside: int = 0
+def method_names(*, p_values: bool = False) -> tuple[str, ...]:
+    """What the user may ask for; with `p_values`, only what an audit can rest on."""
+    able = [m for m in METHODS.values() if m.has_p_values or not p_values]
+    return tuple(dict.fromkeys(["auto", *(name for m in able for name in m.answers)]))
 
 
-def plan_for(
-    facts: ModelFacts,
-    encoder: CandidateEncoder,
-    settings: Settings,
-    format: Format,
-    fills: Sequence[str],
-    *,
-    below: int,
-) -> Plan:
-    """What to do for a format whose candidates have `below` tokens below their context.
-
-    Where a token tree holds longer ones than those that were seen, the tree counts.
+def check_method(name: str, *, p_values: bool = False) -> None:
+    """Refuse a method that does not exist, or that an audit cannot rest on.
 
     Raises
     ------
     InputError
-        If enumeration was asked for and the budget does not allow it.
-    UnsupportedError
-        If a method was asked for that needs a token tree, and there is none, or one that is
-        not certified: its ranks would not be sure.
     """
-    drawn = min(settings.draws, format.size)
-    if settings.method in ("sampling", SKEW_NORMAL):
-        return Plan(UNIFORM_DRAWS, "draws were asked for", drawn * below)
-    try:
-        if "reuse" not in facts.capabilities:
-            raise UnsupportedError(
-                "this model's states cannot be reused", cure="use --method sampling"
-            )
-        tree = compile_tree(format, encoder, among=fills)
-        check_certified(tree, format)
-        queries, certificate, obstacle = tree.queries(), tree.certificate, ""
-    except UnsupportedError as error:
-        # Whatever the tokenizer or model does, the whole rows of a small space can be
-        # scored.
-        if settings.method in (RANK, "importance"):
-            raise
-        tree, obstacle = None, f" row by row ({error.problem})"
-        queries, certificate = format.size * below, "certified: every fill was encoded"
-    if tree is not None:  # the longest of all, and not only of some
-        below = max(below, deepest(tree) - len(tree.context))
-    if settings.method == RANK:
-        return Plan(RANK, "ranks were asked for", drawn * below, certificate, tree)
-    if settings.method == "importance":
-        width = max(1, min(drawn, settings.budget // below - len(fills) - 1))
-        return Plan(
-            IMPORTANCE,
-            f"importance draws were asked for, {width:,} nodes per level",
-            drawn * below,
-            certificate,
-            tree,
-            width,
-        )
-    if queries <= settings.budget:
-        reason = (
-            f"all {format.size:,} candidates take {queries:,} queries{obstacle}, within the budget"
-        )
-        return Plan(ENUMERATION, reason, queries, certificate, tree)
-    short = (
-        f"enumeration would take {_about(queries)} queries{obstacle}, "
-        f"the budget is {settings.budget:,}"
-    )
-    if settings.method == ENUMERATION:
+    one_of(name, "method", method_names())
+    serving = method_names(p_values=p_values)
+    if name not in serving:
         raise InputError(
-            f"{format.masked!r}: {short}",
-            cure=f"give a budget of at least {queries}, or use --method sampling or rank",
+            f"the {name} estimate has no p-value, and an audit rests on p-values",
+            cure=f"use one of {', '.join(serving)}; the estimate stands beside each exposure",
         )
-    if tree is None:
-        return Plan(UNIFORM_DRAWS, short, drawn * below)
-    # At most a quarter of the budget, the canaries' own paths included.
-    width = min(_WIDTH, settings.budget // (4 * below) - len(fills) - 1)
-    width = width if width >= max(_LEAST_WIDTH, _LEAST_A_TOKEN * below) else 0
-    set_aside = (width + len(fills) + 1) * below if width else 0
-    return Plan(RANK_AND_DRAWS, short, drawn * below, certificate, tree, width, set_aside)
 
 
-def _about(count: int) -> str:
-    return f"{count:,}" if count < 10**15 else f"2^{math.log2(count):.0f}"
+def choose(question: Question) -> tuple[Method, Cost]:
+    """The first method that answers what was asked and can be had.
+
+    Raises
+    ------
+    CanaryError
+        If there is none: that of the first that cannot be had.
+    """
+    asked = question.options.method
+    able = [m for m in METHODS.values() if m.whole_rows == question.prices_rows]
+    unfit: list[Unfit] = []
+    for method in (m for m in able if asked in m.answers):
+        cost = method.cost(question)
+        if isinstance(cost, Cost):  # that the first cannot be had is why this one is taken
+            return method, replace(cost, reason=unfit[0].reason) if unfit else cost
+        unfit.append(cost)
+    if unfit:
+        raise unfit[0].error
+    raise UnsupportedError(
+        f"the method {asked!r} prices whole candidates, and the server of "
+        f"{question.model.facts.name!r} tells only the likeliest next tokens",
+        cure="use --method rank, which gives bounds",
+    )

@@ -1,4 +1,4 @@
-"""Which start token stands before each candidate, where nobody said: by what the model shows."""
+"""Which start token comes before each candidate, where nobody said: by what the model shows."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.audits.run_options import RunOptions
 from canary.audits.start_notes import StartChoice, TriedStart
-from canary.corpus.canaries import CanarySet
-from canary.corpus.occurrences import find_canaries
 from canary.errors import InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import LanguageModel, Rows
-from canary.records.validation import AUTO, named_start, some, text
-from canary.scoring.batcher import Batcher, Stage, row_sums
+from canary.records.validation import AUTO, named_start
+from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.requests import announce
 from canary.statistics.units import LN2
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.starts import USUAL_STARTS, own_start, possible_starts
 from canary.tokens.tokenizer import Encoding
 
-__all__ = ["ORDINARY", "check_start_texts", "choose_start", "start_for"]
+__all__ = ["ORDINARY", "choose_start", "start_for"]
 
 ORDINARY = (
     "The meeting was moved to Thursday because the main hall is being painted.",
@@ -50,73 +49,72 @@ _ONE_TEXT_BITS = 4.0  # by so much is a single text clearly worse
 _IMPOSSIBLE_BITS = 1e4  # of a text that the model gives probability 0
 
 
+def start_for(model: LanguageModel, formats: Sequence[Format], options: RunOptions) -> StartChoice:
+    """The start token that was asked for, or that of `choose_start` if "auto" was.
+
+    Raises
+    ------
+    InputError
+        If texts to choose by were given and no choice is to be made, or there are none.
+    """
+    if options.start_texts is not None and not options.start_texts:
+        raise InputError(
+            "there are no start_texts", cure="give a few texts of the training corpus, or none"
+        )
+    if options.start_token == AUTO:
+        return choose_start(model, formats, options)
+    if options.start_texts is not None:
+        raise InputError(
+            "start_texts were given, and the start token was named, so nothing is chosen by them",
+            cure="leave one of start_texts and start_token out",
+        )
+    own = _own(CandidateEncoder(model.tokenizer, None, options.context), formats)
+    return StartChoice(
+        named_start(options.start_token), "asked", own=own or "", context=bool(options.context)
+    )
+
+
 def choose_start(
-    model: LanguageModel,
-    formats: Sequence[Format],
-    context: str = "",
-    texts: Sequence[str] | None = None,
-    *,
-    batch_size: int | None = None,
-    stage: Stage | None = None,
+    model: LanguageModel, formats: Sequence[Format], options: RunOptions
 ) -> StartChoice:
-    """The start token after which text that holds no secret is most likely.
+    """The start token after which text that holds no secret is most likely, and the evidence.
 
-    Parameters
-    ----------
-    model : LanguageModel
-    formats : sequence of Format
-        Of the candidates. Their own fixed text is part of the evidence.
-    context : str
-        Text before every candidate.
-    texts : sequence of str, optional
-        Training texts without a canary, in place of the fixed texts and of ordinary
-        sentences. At most 64 are used, evenly spread.
-    batch_size : int, optional
-        Found by trial unless given.
-    stage : callable, optional
-        For progress; see `canary.scoring.batcher.Stage`.
-
-    Returns
-    -------
-    StartChoice
-        With the evidence for each start token that was tried.
+    The evidence is `start_texts`, at most 64 of them, evenly spread; or else the fixed text of
+    the formats and ordinary sentences. Nothing that is priced depends on the fill of a canary,
+    so p-values of canaries that were not learned stay valid.
 
     Notes
     -----
-    Nothing that is priced depends on the fill of a canary, so the choice depends on a secret
-    through the model only: p-values of canaries that were not learned stay valid.
-
     Where the fixed text of the formats costs less than a third of ordinary text, by the token,
     it was learned with the canaries, and alone decides: it is a text of the training.
 
     Of the tokens, the one is taken after which whole texts are most likely; where others
-    are within two standard errors of it, one that is usual between texts. A token that never
-    stood before a text in training gives itself away by the first tokens after it: one after
-    which they cost 92 % or more of what they would by chance is left out. The token is
-    compared with nothing by the bits after the first token of each text, since the first has
-    no probability after nothing. Nothing is chosen where they are clearly fewer after it.
+    are within two standard errors of it, one that is usual between texts. A token after which
+    the first tokens of texts cost 92 % or more of what they would by chance is left out: it
+    never came before a text in training. The token is compared with nothing by the bits after
+    the first token of each text, since the first has no probability after nothing. Nothing is
+    chosen where they are clearly fewer after it.
     """
-    tokenizer = model.tokenizer
-    plain = CandidateEncoder(tokenizer, None, context)
+    context = options.context
+    plain = CandidateEncoder(model.tokenizer, None, context)
     own = _own(plain, formats)
     if own is not None:
         return StartChoice(None, "tokenizer", own=own)
-    possible = possible_starts(tokenizer, model.facts.vocabulary)
+    possible = possible_starts(model.tokenizer, model.facts.vocabulary)
     if not context and any(not format.prefix for format in formats):
         del possible[None]  # nothing before a hole: its first token would have no price
-        if not possible:
-            return StartChoice(None, "alone", context=bool(context))
-    if len(possible) == 1:
-        return StartChoice(next(iter(possible)), "alone", context=bool(context))
+    if len(possible) < 2:
+        return StartChoice(next(iter(possible), None), "alone", context=bool(context))
     if "score" not in model.facts.capabilities:
         return StartChoice(None, "unpriced")
+    texts = options.start_texts
     evidence = list(_evidence(plain, formats, texts, model.facts.length_limit))
     announce(model, lambda: len(possible) * len(evidence))
     if not evidence:
         return StartChoice(None, "unpriced")
     tokens = len(possible) * sum(len(ids) for ids, _ in evidence)
-    progress = None if stage is None else stage("choosing the start token", tokens)
-    batcher = Batcher(model, batch_size=batch_size, progress=progress)
+    progress = options.progress("choosing the start token", tokens)
+    batcher = Batcher(model, batch_size=options.batch_size, progress=progress)
     priced = _bits(batcher, possible, evidence)
     if not priced:
         return StartChoice(None, "unpriced")
@@ -129,15 +127,15 @@ def choose_start(
     chance = firsts * _OF_CHANCE * math.log2(model.facts.vocabulary)
     tried = [_tried(token, priced.get(token), chance) for token in possible]
     token = _best(tried, priced, learned=learned, noise=model.facts.noise_bits(max(tokens, 1)))
-    mine = priced[token]
-    for place, other in enumerate(tried):
-        if other.likely and other.token != token:
-            difference = priced[other.token] - mine
-            # Nothing has no first tokens to compare.
-            costs = difference[0] if None in (token, other.token) else difference.sum(axis=0)
-            tried[place] = replace(other, contender=not _clearly_worse(costs))
+    tried = [_beside(each, token, priced) for each in tried]
     tried.sort(key=lambda each: (not each.likely, each.later_bits is None, each.later_bits or 0.0))
     return StartChoice(token, "evidence", tried=tuple(tried), texts=len(evidence))
+
+
+def _own(plain: CandidateEncoder, formats: Sequence[Format]) -> str | None:
+    """The token that the tokenizer itself puts before a text."""
+    (encoding,) = plain.encode([formats[0].candidate(formats[0].unrank(0))])
+    return own_start(plain.tokenizer, encoding)
 
 
 def _learned(priced: Mapping[str | None, Floats], evidence: Sequence[Text], fixed: int) -> bool:
@@ -150,6 +148,16 @@ def _learned(priced: Mapping[str | None, Floats], evidence: Sequence[Text], fixe
         bits[part].sum() / tokens[part].sum() for part in (slice(fixed), slice(fixed, None))
     )
     return bool(own < _LEARNED * others)
+
+
+def _beside(each: TriedStart, token: str | None, priced: Mapping[str | None, Floats]) -> TriedStart:
+    """A start token, with whether the texts leave open that it is better than the chosen one."""
+    if not each.likely or each.token == token:
+        return each
+    difference = priced[each.token] - priced[token]
+    # Nothing has no first tokens to compare.
+    costs = difference[0] if None in (token, each.token) else difference.sum(axis=0)
+    return replace(each, contender=not _clearly_worse(costs))
 
 
 def _tried(token: str | None, bits: Floats | None, chance: float) -> TriedStart:
@@ -196,72 +204,6 @@ def _best(
     return None if _clearly_worse(difference) else best.token
 
 
-def start_for(
-    model: LanguageModel,
-    formats: Sequence[Format],
-    asked: str | None,
-    *,
-    context: str,
-    texts: Sequence[str] | None = None,
-    batch_size: int | None = None,
-    stage: Stage | None = None,
-) -> StartChoice:
-    """The start token that was asked for, or that of `choose_start` if "auto" was.
-
-    Raises
-    ------
-    InputError
-        If texts to choose by were given, and no choice is to be made.
-    """
-    if asked == AUTO:
-        return choose_start(model, formats, context, texts, batch_size=batch_size, stage=stage)
-    if texts is not None:
-        raise InputError(
-            "start_texts were given, and the start token was named, so nothing is chosen by them",
-            cure="leave one of start_texts and start_token out",
-        )
-    own = _own(CandidateEncoder(model.tokenizer, None, context), formats)
-    return StartChoice(named_start(asked), "asked", own=own or "", context=bool(context))
-
-
-def check_start_texts(
-    texts: Sequence[str] | None, canaries: CanarySet | None = None
-) -> tuple[str, ...] | None:
-    """Texts to choose a start token by, if they hold no canary of the set.
-
-    Raises
-    ------
-    InputError
-        If they are no texts, or one holds a canary: a choice that depends on secrets would
-        make p-values wrong.
-    """
-    if texts is None:
-        return None
-    given = tuple(some(texts, "start_texts", cure="give a list of texts of the training corpus"))
-    if not given:
-        raise InputError(
-            "there are no start_texts", cure="give a few texts of the training corpus, or none"
-        )
-    for one in given:
-        text(one, "each of start_texts", cure="give texts that can be written as UTF-8")
-    if canaries is not None and canaries.canaries:
-        found = find_canaries(canaries, canaries.canaries)
-        for number, one in enumerate(given, 1):
-            if hits := found(one):
-                raise InputError(
-                    f"text {number:,} of start_texts holds {hits[0][2]}, and a start token must "
-                    "not be chosen by secrets",
-                    cure="give texts of the corpus without canaries",
-                )
-    return given
-
-
-def _own(plain: CandidateEncoder, formats: Sequence[Format]) -> str | None:
-    """The token that the tokenizer itself puts before a text."""
-    (some,) = plain.encode([formats[0].candidate(formats[0].unrank(0))])
-    return own_start(plain.tokenizer, some)
-
-
 def _evidence(
     plain: CandidateEncoder,
     formats: Sequence[Format],
@@ -271,14 +213,14 @@ def _evidence(
     """Token ids of each text, and from which token on it counts, without a start token."""
     fixed = () if texts else [format.prefix.rstrip() for format in formats]
     most = np.inf if limit is None else limit - 1  # a start token stands before
-    for one in dict.fromkeys(fixed):
-        if encoding := _encoded(plain, one):
+    for text in dict.fromkeys(fixed):
+        if encoding := _encoded(plain, text):
             ids = encoding.ids[: int(min(most, len(encoding.ids)))]
             if len(ids) > 1:
                 yield ids, 1
-    every = list(texts or ORDINARY)
-    for one in _spread(every):
-        encoding = _encoded(plain, one)
+    texts = texts or ORDINARY
+    for text in texts[:: max(1, -(-len(texts) // _MOST_TEXTS))]:
+        encoding = _encoded(plain, text)
         if encoding is None or not encoding.ids:
             continue
         first = 1
@@ -290,11 +232,6 @@ def _evidence(
         ids = encoding.ids[: int(min(most, first + _MOST_TOKENS))]
         if len(ids) > first:
             yield ids, first
-
-
-def _spread(texts: Sequence[str]) -> Sequence[str]:
-    """As many of the texts as are used."""
-    return texts[:: max(1, -(-len(texts) // _MOST_TEXTS))]
 
 
 def _encoded(plain: CandidateEncoder, text: str) -> Encoding | None:

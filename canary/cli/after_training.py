@@ -133,8 +133,9 @@ def audit(
     same words; until it is done its finished pieces lie in FOLDER/parts.
     """
     from canary.audits.audit_result import KIND, SCHEMA
-    from canary.audits.auditing import audit as measure
+    from canary.audits.auditing import audit_with
     from canary.audits.extracting import with_extractions
+    from canary.audits.run_options import AuditOptions
     from canary.corpus.canaries import CanarySet
     from canary.records.files import folder_made
     from canary.records.overwrite_guard import PAGES
@@ -158,18 +159,16 @@ def audit(
                 f"({plural(earlier, 'piece')} in {parts}); what is counted is the rest"
             )
         with resumable(parts), Bars() as bars:
-            result = measure(
-                loaded,
-                chosen,
+            asked = AuditOptions(
                 method=method,
                 budget=budget,
                 draws=draws,
                 seed=seed,
                 start_texts=texts,
                 stage=bars.stage,
-                parts=parts,
                 **options.running(),
             )
+            result = audit_with(loaded, chosen, asked, parts=parts)
             if extraction_budget:
                 result = with_extractions(
                     result,
@@ -202,16 +201,15 @@ def exposure(
     as_json: Json = False,
 ) -> None:
     """Measure the exposure of each canary, in bits."""
-    from canary.audits.auditing import exposure_and_notes
+    from canary.audits.auditing import exposure_with
+    from canary.audits.run_options import AuditOptions
     from canary.corpus.canaries import CanarySet
 
     chosen = CanarySet.load(canaries)
     texts = lines_of(start_texts)
     loaded = options.load(model)
     with Bars() as bars:
-        results, notes, start = exposure_and_notes(
-            loaded,
-            chosen,
+        asked = AuditOptions(
             method=method,
             budget=budget,
             draws=draws,
@@ -220,6 +218,7 @@ def exposure(
             stage=bars.stage,
             **options.running(),
         )
+        results, notes, start = exposure_with(loaded, chosen, asked)
     show_notes(notes)
     show_exposures(results)
     if options.top_k:

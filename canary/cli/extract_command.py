@@ -77,31 +77,21 @@ def extract(
     each was found. When the budget ends, or on Ctrl-C, what was found is printed, and up
     to which cost it is proven.
     """
-    from canary.audits.extracting import check_asked
-    from canary.audits.extracting import extract as search
+    from canary.audits.extracting import SearchOptions, extract_with
+    from canary.audits.run_options import AuditOptions
     from canary.corpus.canaries import CanarySet
     from canary.formats.format import Format
 
     chosen = None if canaries is None else CanarySet.load(canaries)
     known_formats = () if chosen is None else chosen.formats
     wanted = next((f for f in known_formats if f.text == format), None) or Format(format)
-    check_asked(wanted, seconds=seconds, known=known, canaries=chosen)
+    search = SearchOptions(top=top, budget=budget, seconds=seconds, stop=stop, known=known)
+    search.secrets_of(wanted, chosen)  # refused before the model is loaded
     texts = lines_of(start_texts)
     loaded = options.load(model)
     with Bars() as bars:
-        result = search(
-            loaded,
-            wanted,
-            top=top,
-            budget=budget,
-            seconds=seconds,
-            stop=stop,
-            known=known,
-            canaries=chosen,
-            start_texts=texts,
-            stage=bars.stage,
-            **options.running(),
-        )
+        run = AuditOptions(start_texts=texts, stage=bars.stage, **options.running())
+        result = extract_with(loaded, wanted, search, run, canaries=chosen)
     if as_json:
         emit("canary extraction", result.to_dict())
     else:

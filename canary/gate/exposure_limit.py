@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from canary.audits.audit_result import Audit, CanaryResult, median_bits
-from canary.audits.ranked import queries_to_rank
+from canary.audits.by_rank import queries_to_rank
 from canary.errors import InputError
 from canary.gate.verdict import Finding, Outcome, Standing
 from canary.records.validation import as_real

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from canary.audits.run_options import RunOptions
 from canary.audits.start_search import choose_start
 from canary.corpus.canaries import CanarySet
 from canary.models.language_model import LanguageModel
@@ -74,7 +75,8 @@ class WatchedStart:
         elif seen:
             self._token = self._named(common)
         else:
-            choice = choose_start(model, self._formats, self._context, batch_size=batch_size)
+            options = RunOptions(context=self._context, batch_size=batch_size)
+            choice = choose_start(model, self._formats, options)
             self._token = choice.token
             open_too = [each.token for each in choice.tried if each.contender]
             if not choice.own and all(format.prefix for format in self._formats):

@@ -11,8 +11,8 @@ from small_models import build
 
 from canary.audits.audit_result import Audit
 from canary.audits.auditing import audit, exposure
+from canary.audits.by_rank import FEW_HITS
 from canary.audits.extracting import extract
-from canary.audits.ranked import FEW_HITS
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import FormatError, ModelError, UnsupportedError
 from canary.formats.format import Format

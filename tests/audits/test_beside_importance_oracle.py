@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from canary.audits.ranked import beside_importance
+from canary.audits.by_rank import beside_importance
 from canary.statistics.exposures import (
     exposure_by_bounds,
     exposure_by_bounds_and_draws,

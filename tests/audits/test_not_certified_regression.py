@@ -5,10 +5,11 @@ import pytest
 from small_models import CHARACTERS
 
 from canary.audits.auditing import exposure
-from canary.audits.bounded_exposure import exposures_between
+from canary.audits.by_bounds import Bounds
 from canary.audits.extracting import extract
 from canary.audits.extraction import Extraction
-from canary.audits.settings import Settings
+from canary.audits.question import questions_of
+from canary.audits.run_options import AuditOptions
 from canary.corpus.canaries import CanarySet
 from canary.errors import ModelError, UnsupportedError
 from canary.models.table_model import TableModel
@@ -83,9 +84,8 @@ def test_ranks_and_weighted_draws_are_refused(method):
 
 def test_certain_intervals_from_bounds_are_refused():
     canaries = CanarySet.from_fills(FORMAT, ["111111"])
-    settings = Settings("rank", 1_000, 100, 0, None, "", None)
-    with pytest.raises(UnsupportedError, match="not certified"):
-        exposures_between(model(), canaries, settings, None)
+    (question,) = questions_of(model(), canaries, AuditOptions(start_token=None))
+    assert "not certified" in Bounds().cost(question).reason
 
 
 def test_draws_take_the_place_of_ranks():

@@ -13,8 +13,9 @@ from started import OTHER, START, TEXT, really_trained, table, tokenizer
 
 from canary.audits import auditing
 from canary.audits.audit_result import Audit
-from canary.audits.auditing import exposure, exposure_and_notes
+from canary.audits.auditing import exposure, exposure_with
 from canary.audits.extracting import extract, with_extractions
+from canary.audits.run_options import AuditOptions, RunOptions
 from canary.audits.start_notes import RivalStart, StartChoice
 from canary.audits.start_search import ORDINARY, choose_start
 from canary.corpus.canaries import generate
@@ -140,7 +141,7 @@ def test_what_the_tokenizer_itself_puts_there_is_the_choice():
 def test_nothing_is_priced_where_nothing_can_be_chosen():
     model = table(special=())
     model.tokenizer.encode  # noqa: B018 - the newline is a token, so it can
-    assert choose_start(model, CANARIES.formats).why == "evidence"
+    assert choose_start(model, CANARIES.formats, RunOptions()).why == "evidence"
 
 
 def test_of_hundreds_of_special_tokens_the_right_one_is_found():
@@ -153,7 +154,7 @@ def test_of_hundreds_of_special_tokens_the_right_one_is_found():
         return score_rows(rows)
 
     model.score = counted
-    found = choose_start(model, CANARIES.formats)
+    found = choose_start(model, CANARIES.formats, RunOptions())
     assert found.token == special[170]
     assert sum(priced) <= 302 * 2 + 17 * 9
     assert len(found.notes[0]) < 600
@@ -161,9 +162,9 @@ def test_of_hundreds_of_special_tokens_the_right_one_is_found():
 
 def test_texts_of_the_corpus_are_the_evidence():
     model = table([START])
-    found = choose_start(model, CANARIES.formats, texts=list(ORDINARY[:3]))
+    found = choose_start(model, CANARIES.formats, RunOptions(start_texts=ORDINARY[:3]))
     assert (found.token, found.texts) == (START, 3)
-    many = choose_start(model, CANARIES.formats, texts=list(ORDINARY) * 40)
+    many = choose_start(model, CANARIES.formats, RunOptions(start_texts=ORDINARY * 40))
     assert many.texts == 64
 
 
@@ -197,7 +198,7 @@ def test_a_hole_at_the_beginning_is_priced_after_the_best_token():
 
 
 def test_the_context_is_part_of_the_evidence():
-    found = choose_start(table([START]), CANARIES.formats, "In 1998 ")
+    found = choose_start(table([START]), CANARIES.formats, RunOptions(context="In 1998 "))
     assert found.token == START
     assert found.texts == 1 + len(ORDINARY)
 
@@ -205,7 +206,7 @@ def test_the_context_is_part_of_the_evidence():
 def test_a_model_that_gives_no_rows_is_undecided():
     model = table([START])
     model.facts = replace(model.facts, capabilities=("expand",))
-    found = choose_start(model, CANARIES.formats)
+    found = choose_start(model, CANARIES.formats, RunOptions())
     assert (found.token, found.why, found.settled) == (None, "unpriced", False)
     assert "could not be found out" in found.notes[0]
 
@@ -269,19 +270,7 @@ def test_flags_name_the_token_for_a_shell(token, flag):
 def test_a_random_model_of_other_tests_needs_no_start():
     """Its exposures are those without a start token, where that is the choice."""
     canaries = generate("The {digit:3}", repetitions=[1], per_repetition=2, controls=2, seed=0)
-    results, notes, start = exposure_and_notes(
-        build("table"),
-        canaries,
-        method="auto",
-        budget=10**6,
-        draws=500,
-        seed=0,
-        start_token="auto",
-        start_texts=None,
-        context="",
-        batch_size=None,
-        stage=None,
-    )
+    results, notes, start = exposure_with(build("table"), canaries, AuditOptions(draws=500))
     assert start.notes == notes[: len(start.notes)]
     assert results == exposure(build("table"), canaries, draws=500, start_token=start.token)
     assert tokenizer() is not None

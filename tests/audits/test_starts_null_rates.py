@@ -8,11 +8,12 @@ from null_starts import null_model
 from scipy.stats import binom, kstest
 from started import TEXT
 
-from canary.audits.candidate_scorer import Below
-from canary.audits.rivals import with_rivals
-from canary.audits.start_search import choose_start
+from canary.audits.rivals import started
+from canary.audits.run_options import RunOptions
 from canary.corpus.canaries import generate
+from canary.scoring.batcher import Batcher
 from canary.search.drawing import draw
+from canary.search.pricing import Pricer
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.pvalues import fisher
 
@@ -22,11 +23,11 @@ def null_audit(seed):
     model = null_model(seed)
     canaries = generate(TEXT, repetitions=[1, 4], per_repetition=4, controls=1, seed=seed)
     (format,) = canaries.formats
-    start = choose_start(model, canaries.formats, batch_size=256)
-    below = Below.of(model, start_token=start.token, context="", batch_size=256)
+    options = RunOptions(batch_size=256, seed=seed)
+    options, start = started(model, canaries.formats, options, canaries=canaries, draws=400)
     drawn = draw(
-        below.pricer(format, None, 0.0),
-        below.batcher("", 0),
+        Pricer(model, format, options.encoder(model)),
+        Batcher(model, batch_size=256),
         [c.fill for c in canaries.injected],
         count=400,
         rng=np.random.default_rng(seed),
@@ -35,7 +36,6 @@ def null_audit(seed):
         drawn.canaries.px_bits, drawn.px_bits, space_size=format.size, noise_bits=0.0
     )
     p = fisher([e.p_value for e in exposures], shared_draws=400).p_value
-    start = with_rivals(below, canaries, start, draws=400, seed=seed)
     return start.token, p, bool(start.rivals)
 
 

@@ -14,13 +14,13 @@ from typer.main import get_command
 from canary import __version__
 from canary.audits.auditing import audit, exposure
 from canary.audits.extracting import extract
-from canary.audits.settings import EXPOSURE_METHODS, METHODS
+from canary.audits.method_choice import method_names
 from canary.cli import (
     after_training,
     before_training,
     deciding,
-    extracting,
-    forgetting,
+    extract_command,
+    forgetting_command,
     many_models,
     membership_commands,
     text_membership,
@@ -80,7 +80,7 @@ SHARED = [
     (after_training.audit, audit),
     (after_training.exposure, exposure),
     (after_training.score, score_file),
-    (extracting.extract, extract),
+    (extract_command.extract, extract),
     (before_training.generate, generate),
     (before_training.inject, inject_file),
     (before_training.verify, verify),
@@ -90,7 +90,7 @@ SHARED = [
     (deciding.plan, plan),
     (membership_commands.attack, survey),
     (membership_commands.risk, chosen_risk_scores),
-    (forgetting.forgotten, forgotten),
+    (forgetting_command.forgotten, forgotten),
     (many_models.models, survey_models),
     (text_membership.text, measure_texts),
     (text_membership.text, survey_texts),
@@ -149,7 +149,7 @@ def test_defaults_are_those_of_the_functions(cli, api):
     ours, theirs = (inspect.signature(f).parameters for f in (cli, api))
     shared = (ours.keys() & theirs.keys()) - {"model", "corpus", "formats", "format"}
     shared -= {"target", "shadow", "calibration", "members", "nonmembers"}
-    shared -= {"canaries"} if cli not in (extracting.extract, deciding.check) else set()
+    shared -= {"canaries"} if cli not in (extract_command.extract, deciding.check) else set()
     assert shared
     for name in shared:
         default = ours[name].default
@@ -161,9 +161,9 @@ def test_defaults_are_those_of_the_functions(cli, api):
 
 
 def test_choices_are_those_of_the_functions():
-    assert set(get_args(MethodName)) == set(METHODS)
-    assert set(get_args(ExposureMethodName)) == set(EXPOSURE_METHODS)
-    stop = inspect.signature(extracting.extract, eval_str=True).parameters["stop"].annotation
+    assert set(get_args(MethodName)) == set(method_names(p_values=True))
+    assert set(get_args(ExposureMethodName)) == set(method_names())
+    stop = inspect.signature(extract_command.extract, eval_str=True).parameters["stop"].annotation
     assert get_args(get_args(stop)[0]) == STOPS
     assert get_args(FileFormatName) == tuple(FILE_FORMATS)
     assert get_args(FigureName) == get_args(Kind)

@@ -14,7 +14,7 @@ from drawing import figures
 from html_pages import render
 
 from canary.audits.audit_result import Audit, CanaryResult, FormatResult
-from canary.audits.ranked import beside_importance
+from canary.audits.by_rank import beside_importance
 from canary.statistics.exposure_result import RANK, RANK_AND_DRAWS
 from canary.statistics.exposures import (
     exposure_by_bounds,

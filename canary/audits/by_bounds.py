@@ -1,0 +1,59 @@
+"""Certain bounds of exposures under a model that gives only bounds for most tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from canary.audits.by_rank import exposures_by_bounds
+from canary.audits.method import Cost, Measured, Method, Unfit
+from canary.audits.question import Question
+from canary.errors import UnsupportedError
+from canary.search.bounded_ranks import rank_by_bounds
+from canary.search.pricing import Priced
+from canary.statistics.exposure_result import RANK
+from canary.statistics.histogram import HistogramBuilder
+from canary.tokens.tree import check_certified
+
+__all__ = ["Bounds"]
+
+
+class Bounds(Method):
+    """Branch and bound below the context; nothing is priced as a whole row.
+
+    Log-perplexities are those below the context, and the least that a canary can cost where
+    the server did not report a token of it.
+    """
+
+    name = "bounds"
+    answers = ("rank", "auto")
+    whole_rows = False
+
+    def cost(self, question: Question) -> Cost | Unfit:
+        """As much of the budget as the search takes."""
+        try:
+            tree = question.searched_tree
+            check_certified(tree, question.format)
+        except UnsupportedError as error:
+            return Unfit(error.problem, error)
+        reason = "the server reports only the likeliest next tokens"
+        return Cost(reason, question.options.budget, 0, question.sizes(tree), tree.certificate)
+
+    def measure(self, question: Question, cost: Cost) -> Measured:
+        """Search until ranks are known or the budget is spent."""
+        tree, format = question.searched_tree, question.format
+        batcher = question.batcher(
+            f"{RANK} of {format.masked}", question.options.budget, longest=cost.sizes.tokens
+        )
+        with question.pricer(tree, cost.sizes.noise_bits) as pricer:
+            budget = question.options.budget
+            ranks = rank_by_bounds(pricer, batcher, question.fills, budget=budget)
+        return Measured(
+            method=self.name,
+            canaries=Priced(np.minimum(ranks.px_bits, 1e6), None),
+            exposures=exposures_by_bounds(ranks.bounds, space_size=format.size),
+            histogram=HistogramBuilder().build(),
+            candidates=ranks.bounds.candidates,
+            queries=ranks.bounds.queries,
+            draws=None,
+            draws_px=np.empty(0),
+        )

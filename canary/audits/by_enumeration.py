@@ -1,0 +1,73 @@
+"""Enumeration: every candidate of a small space is priced, and ranks are exact."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from canary.audits.by_draws import drawn_indices
+from canary.audits.method import Cost, Measured, Method, Unfit
+from canary.audits.question import Question
+from canary.errors import InputError, UnsupportedError
+from canary.search.ranking import rank_all
+from canary.statistics.exposure_result import ENUMERATION
+from canary.statistics.exposures import exposure_by_rank
+
+__all__ = ["Enumeration"]
+
+
+class Enumeration(Method):
+    """Every candidate is priced, along the token tree or, where there is none, row by row."""
+
+    name = ENUMERATION
+    answers = ("enumeration", "auto")
+
+    def cost(self, question: Question) -> Cost | Unfit:
+        """All candidates, if the budget allows it."""
+        format, budget, tree = question.format, question.options.budget, question.certified_tree
+        if isinstance(tree, UnsupportedError):
+            sizes, certificate = question.sizes(), "certified: every fill was encoded"
+            queries, obstacle = format.size * sizes.below, f" row by row ({tree.problem})"
+        else:
+            sizes, certificate = question.sizes(tree), tree.certificate
+            queries, obstacle = tree.queries(), ""
+        if queries <= budget:
+            reason = f"all {format.size:,} candidates take {queries:,} queries{obstacle}"
+            rows = len(question.fills) + format.size
+            return Cost(f"{reason}, within the budget", queries, rows, sizes, certificate)
+        about = f"{queries:,}" if queries < 10**15 else f"2^{math.log2(queries):.0f}"
+        reason = f"enumeration would take {about} queries{obstacle}, the budget is {budget:,}"
+        error = InputError(
+            f"{format.masked!r}: {reason}",
+            cure=f"give a budget of at least {queries}, or use --method sampling or rank",
+        )
+        return Unfit(reason, error)
+
+    def measure(self, question: Question, cost: Cost) -> Measured:
+        """Count the candidates before each canary."""
+        format, sizes, fills = question.format, cost.sizes, question.fills
+        # The curve is fitted to the same candidates as with uniform draws of this seed.
+        own = {format.index(fill) for fill in fills}
+        keep = np.array([i for i in drawn_indices(question) if i not in own], np.int64)
+        # Whole rows cost every token but the first.
+        rows = format.size * (sizes.tokens - 1)
+        work = rows if sizes.tree is None else cost.queries
+        batcher = question.first_batcher(self.name, sizes, work)
+        with question.pricer(sizes.tree, sizes.noise_bits) as pricer:
+            ranking = rank_all(pricer, batcher, fills, keep=keep, shards=question.series())
+        census = ranking.census
+        exposures = [
+            exposure_by_rank(int(rank), lower=int(lower), upper=int(upper), space_size=format.size)
+            for rank, lower, upper in zip(census.rank, census.lower, census.upper, strict=True)
+        ]
+        return Measured(
+            method=self.name,
+            canaries=ranking.canaries,
+            exposures=exposures,
+            histogram=census.histogram,
+            candidates=census.candidates,
+            queries=ranking.queries,
+            draws=None,
+            draws_px=census.kept_bits,
+        )

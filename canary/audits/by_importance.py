@@ -1,0 +1,77 @@
+"""Importance draws: likely candidates are drawn more often, and weighted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from canary.audits.by_draws import drawing_cost, measure_draws
+from canary.audits.method import Cost, Measured, Method, Unfit
+from canary.audits.question import Question, Sizes
+from canary.errors import UnsupportedError
+from canary.search.pricing import Pricer
+from canary.search.sampled import rank_by_importance
+from canary.statistics.exposure_result import IMPORTANCE
+from canary.statistics.importance import exposure_by_importance
+
+__all__ = ["Importance", "sample"]
+
+_STREAM = 0x77656967
+
+
+class Importance(Method):
+    """Draws `draws` nodes per level of the token tree, beside as many uniform draws."""
+
+    name = IMPORTANCE
+    answers = ("importance",)
+
+    def cost(self, question: Question) -> Cost | Unfit:
+        """The uniform draws; the importance draws stay within the budget."""
+        tree = question.certified_tree
+        if isinstance(tree, UnsupportedError):
+            return Unfit(tree.problem, tree)
+        sizes = question.sizes(tree)
+        width = _width(question, sizes)
+        reason = f"importance draws were asked for, {width:,} nodes per level"
+        return drawing_cost(question, reason, sizes, tree.certificate)
+
+    def measure(self, question: Question, cost: Cost) -> Measured:
+        """Weight the sample; canaries of which it says nothing keep their uniform draws."""
+        sizes, budget = cost.sizes, question.options.budget
+        with question.pricer(sizes.tree, sizes.noise_bits) as pricer:
+            drawn = measure_draws(question, sizes, pricer)
+            width = _width(question, sizes)
+            found, spent = sample(question, pricer, drawn, width=width, budget=budget)
+        silent = sum(e.method != IMPORTANCE for e in found.exposures)
+        done = f", with {spent:,} queries"
+        if silent:
+            done += (
+                f"; {silent} of {len(found.exposures)} canaries keep their uniform draws, for the "
+                "sample has no interval for them"
+            )
+        return replace(found, method=self.name, done=done)
+
+
+def _width(question: Question, sizes: Sizes) -> int:
+    affordable = question.options.budget // sizes.below - len(question.fills) - 1
+    return max(1, min(question.draws, affordable))
+
+
+def sample(
+    question: Question, pricer: Pricer, drawn: Measured, *, width: int, budget: int
+) -> tuple[Measured, int]:
+    """What importance draws of `width` nodes per level add to uniform draws, and their queries."""
+    assert pricer.tree is not None
+    ranks = rank_by_importance(
+        pricer.tree,
+        pricer.walker,
+        question.batcher(f"{IMPORTANCE} of {question.format.masked}", budget),
+        pricer.leaves(question.fills),
+        width=width,
+        rng=question.rng(_STREAM),
+        noise_bits=pricer.noise_bits,
+        budget=budget,
+    )
+    size = question.format.size
+    exposures = exposure_by_importance(ranks.counts, drawn.exposures, space_size=size)
+    found = replace(drawn, exposures=exposures, queries=drawn.queries + ranks.queries)
+    return found, ranks.queries

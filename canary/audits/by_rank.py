@@ -1,0 +1,219 @@
+"""Ranks by branch and bound, beside uniform draws and importance draws."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.audits.by_draws import drawing_cost, measure_draws
+from canary.audits.by_importance import sample
+from canary.audits.method import Cost, Measured, Method, Unfit
+from canary.audits.question import Question, Sizes
+from canary.errors import UnsupportedError
+from canary.search.bounded_ranks import rank_by_bounds
+from canary.search.bounds import RankBounds
+from canary.search.pricing import Pricer
+from canary.statistics.exposure_result import IMPORTANCE, RANK, RANK_AND_DRAWS, Exposure
+from canary.statistics.exposures import exposure_by_bounds, exposure_by_bounds_and_draws
+from canary.statistics.numbers import plural
+
+__all__ = [
+    "FEW_HITS",
+    "Rank",
+    "RankAndDraws",
+    "beside_importance",
+    "exposures_by_bounds",
+    "queries_to_rank",
+]
+
+FEW_HITS = 50
+"""With fewer draws as likely as a canary, importance draws say more of its rank."""
+
+_QUERIES_A_PLACE = 16  # on trained models each place took 5 to 40 queries
+_ROUNDING_BITS = 1e-9
+# Nodes per level of importance draws beside branch and bound; fewer carry no interval.
+_WIDTH, _LEAST_WIDTH, _LEAST_A_TOKEN = 4_000, 100, 45
+
+
+class Rank(Method):
+    """Ranks every canary, from the likeliest on; draws serve the curve and the histogram."""
+
+    name = RANK
+    answers = ("rank",)
+
+    def cost(self, question: Question) -> Cost | Unfit:
+        """The uniform draws; the walk stays within the budget."""
+        tree = question.certified_tree
+        if isinstance(tree, UnsupportedError):
+            return Unfit(tree.problem, tree)
+        sizes = question.sizes(tree)
+        return drawing_cost(question, "ranks were asked for", sizes, tree.certificate)
+
+    def measure(self, question: Question, cost: Cost) -> Measured:
+        """Draw, and rank exactly or with certain bounds where the budget ends before."""
+        sizes, budget = cost.sizes, question.options.budget
+        with question.pricer(sizes.tree, sizes.noise_bits) as pricer:
+            drawn = measure_draws(question, sizes, pricer)
+            bounds = _walk(question, pricer, budget=budget)
+        exposures = exposures_by_bounds(bounds, space_size=question.format.size)
+        return replace(_walked(drawn, bounds, exposures), method=self.name)
+
+
+class RankAndDraws(Rank):
+    """Ranks the canaries whose draws leave few places possible; the others keep their draws.
+
+    A part of the budget, a quarter at most, goes to importance draws for canaries of which
+    neither says much.
+    """
+
+    name = RANK_AND_DRAWS
+    answers = ("auto",)
+
+    def measure(self, question: Question, cost: Cost) -> Measured:
+        """Draw, rank what can be ranked, and draw by importance for the rest."""
+        with question.pricer(cost.sizes.tree, cost.sizes.noise_bits) as pricer:
+            return self._measured(question, cost.sizes, pricer)
+
+    def _measured(self, question: Question, sizes: Sizes, pricer: Pricer) -> Measured:
+        drawn = measure_draws(question, sizes, pricer)
+        width, kept = _importance_share(question, sizes)
+        budget = question.options.budget - kept
+        # The ranks that the draws leave possible decide which canaries are worth the walk.
+        most = math.log2(max(budget / _QUERIES_A_PLACE, 1.0))
+        wanted = np.array([e.space_bits - e.upper_bits <= most for e in drawn.exposures], np.bool_)
+        bounds = _walk(question, pricer, budget=budget, wanted=wanted)
+        certain = exposures_by_bounds(bounds, space_size=question.format.size)
+        exposures = [
+            exposure_by_bounds_and_draws(*both)
+            for both in zip(certain, drawn.exposures, strict=True)
+        ]
+        found = replace(_walked(drawn, bounds, exposures), method=self.name)
+        few = [
+            not walked.exact and (by_draws.hits or 0) < FEW_HITS
+            for walked, by_draws in zip(exposures, drawn.exposures, strict=True)
+        ]
+        if width and any(few):
+            before = replace(found, exposures=drawn.exposures)
+            sampled, spent = sample(question, pricer, before, width=width, budget=kept)
+            exposures = [
+                _beside_sample(walked, by_weight) if poor else walked
+                for walked, by_weight, poor in zip(exposures, sampled.exposures, few, strict=True)
+            ]
+            more = sum(e.method == IMPORTANCE for e in exposures)
+            done = f"{found.done}, and importance draws told of {more} more, with {spent:,} queries"
+            found = replace(sampled, exposures=exposures, done=done)
+        left = int(np.count_nonzero(~wanted & ~bounds.exact))
+        return replace(found, done=found.done + _untried(left, budget))
+
+
+def _importance_share(question: Question, sizes: Sizes) -> tuple[int, int]:
+    """Nodes per level of importance draws, and what they take of the budget, paths included."""
+    own, below = len(question.fills) + 1, sizes.below
+    width = min(_WIDTH, question.options.budget // (4 * below) - own)
+    if width < max(_LEAST_WIDTH, _LEAST_A_TOKEN * below):
+        return 0, 0
+    return width, (width + own) * below
+
+
+def _walk(
+    question: Question, pricer: Pricer, *, budget: int, wanted: NDArray[np.bool_] | None = None
+) -> RankBounds:
+    """Branch and bound, or what an earlier run found; one that was stopped left nothing."""
+    kept = question.series("-rank")
+    if kept:
+        return RankBounds.from_dict(json.loads(kept[0].body))
+    began = time.perf_counter()
+    batcher = question.batcher(f"ranks of {question.format.masked}", budget)
+    bounds = rank_by_bounds(pricer, batcher, question.fills, budget=budget, wanted=wanted).bounds
+    if kept is not None:
+        state = {"seconds": time.perf_counter() - began}
+        kept.append(state, json.dumps(bounds.to_dict()).encode())
+    return bounds
+
+
+def _walked(drawn: Measured, bounds: RankBounds, exposures: Sequence[Exposure]) -> Measured:
+    exact, canaries = int(bounds.exact.sum()), len(bounds.exact)
+    which = f"all {canaries}" if exact == canaries else f"{exact} of {canaries}"
+    spent = plural(bounds.queries, "query", "queries")
+    return replace(
+        drawn,
+        exposures=exposures,
+        candidates=drawn.candidates + bounds.candidates,
+        queries=drawn.queries + bounds.queries,
+        done=f"; branch and bound ranked {which} canaries exactly, with {spent}",
+    )
+
+
+def exposures_by_bounds(bounds: RankBounds, *, space_size: int) -> list[Exposure]:
+    """The exposures that bounds of ranks give alone.
+
+    A tree may hold more leaves than there are candidates; ranks are those of candidates.
+    """
+    return [
+        exposure_by_bounds(
+            lower=int(bounds.lower[i]),
+            upper=min(int(bounds.upper[i]), space_size),
+            rank=int(bounds.rank[i]) if bounds.exact[i] else None,
+            space_size=space_size,
+        )
+        for i in range(len(bounds.lower))
+    ]
+
+
+def _beside_sample(walked: Exposure, sampled: Exposure) -> Exposure:
+    if sampled.method != IMPORTANCE:  # uniform draws, which the walk cuts
+        sampled = replace(sampled, method=RANK_AND_DRAWS)
+    return beside_importance(walked, sampled)
+
+
+def beside_importance(walked: Exposure, sampled: Exposure) -> Exposure:
+    """The exposure of importance draws, cut by the ranks that a walk leaves possible.
+
+    Only what is certain cuts: two intervals that each hold at 95 % would hold together at
+    90 %. Both p-values are of the largest rank that is certain, or of the same uniform draws;
+    so the smaller one is that of both certain ranks together.
+    """
+    first = max(walked.rank_lower or 1, sampled.rank_lower or 1)
+    lasts = [e.rank_upper for e in (walked, sampled) if e.rank_upper is not None]
+    p_value = min((e.p_value for e in (walked, sampled) if e.p_value is not None), default=None)
+    for exposure in (walked, sampled):
+        if exposure.exact:
+            return replace(exposure, p_value=p_value)
+    upper = min(sampled.upper_bits, sampled.space_bits - math.log2(first))
+    lower = sampled.lower_bits
+    if lasts:
+        lower = max(lower, sampled.space_bits - math.log2(min(lasts)))
+    if lower > upper + _ROUNDING_BITS:  # the sample's interval misses all that is possible
+        return replace(walked, p_value=p_value)
+    lower = min(lower, upper)
+    return replace(
+        sampled,
+        bits=None if sampled.bits is None else min(max(sampled.bits, lower), upper),
+        lower_bits=lower,
+        upper_bits=upper,
+        p_value=p_value,
+        rank_lower=first,
+        rank_upper=min(lasts, default=None),
+    )
+
+
+def queries_to_rank(space_bits: float, exposure_bits: float) -> int:
+    """About how many queries rank a canary of such an exposure, whatever the tree."""
+    return math.ceil(_QUERIES_A_PLACE * math.exp2(space_bits - exposure_bits))
+
+
+def _untried(left: int, budget: int) -> str:
+    """Why a part of the budget may be left: canaries that were not tried."""
+    if not left:
+        return ""
+    return (
+        f"; by the draws {left} {'stands' if left == 1 else 'stand'} too far back to be counted "
+        f"within {plural(budget, 'query', 'queries')}, so branch and bound did not try "
+        f"{'it' if left == 1 else 'them'} (a larger --budget would, or --method rank)"
+    )

@@ -1,0 +1,120 @@
+"""What a method of measuring exposure offers: its cost, and what it measures."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.audits.question import Question, Sizes
+from canary.errors import CanaryError
+from canary.search.pricing import Priced
+from canary.statistics.exposure_result import Exposure
+from canary.statistics.extrapolation import SkewNormalFit
+from canary.statistics.histogram import Histogram
+
+__all__ = ["Cost", "Measured", "Method", "Unfit"]
+
+
+@dataclass(frozen=True, eq=False)
+class Cost:
+    """What a method takes for a question.
+
+    Parameters
+    ----------
+    reason : str
+        Why this method, in a clause.
+    queries : int
+        Tokens below the context of the stage that is sure to be done.
+    rows : int
+        Candidates that are priced as whole rows.
+    sizes : Sizes
+    certificate : str or None
+        How it is known that every candidate is priced once; None for draws.
+    """
+
+    reason: str
+    queries: int
+    rows: int
+    sizes: Sizes
+    certificate: str | None = None
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """Why a method cannot be had: a clause, and the error where the user asked for it."""
+
+    reason: str
+    error: CanaryError
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What a method gives for a format.
+
+    Parameters
+    ----------
+    method : str
+        How candidates were priced, as in `FormatResult`.
+    canaries : Priced
+    exposures : sequence of Exposure
+        In the order of the canaries.
+    histogram : Histogram
+        Log-perplexities of candidates, in bits.
+    candidates : int
+        Number of candidates that were priced.
+    queries : int
+        Tokens computed below the context.
+    draws : int or None
+        Candidates that were drawn uniformly; None where all were enumerated.
+    draws_px : array
+        Log-perplexities of draws that are no canaries, ascending, for the skew-normal curve.
+    done : str
+        What the method did, to follow `Cost.reason`.
+    beside : tuple of (sequence of Exposure, SkewNormalFit), optional
+        The skew-normal estimates and their curve, if the method made them.
+    """
+
+    method: str
+    canaries: Priced
+    exposures: Sequence[Exposure]
+    histogram: Histogram
+    candidates: int
+    queries: int
+    draws: int | None
+    draws_px: NDArray[np.float64]
+    done: str = ""
+    beside: tuple[Sequence[Exposure], SkewNormalFit] | None = None
+
+
+class Method(ABC):
+    """A method of measuring exposure.
+
+    Attributes
+    ----------
+    name : str
+        By which it is known, as `METHODS` has it.
+    answers : tuple of str
+        What the user may ask for to get it: its own name, or ``"auto"``.
+    whole_rows : bool
+        Whether it prices whole candidates, which some served models cannot do.
+    has_p_values : bool
+        Whether its exposures have p-values; an audit rests on them.
+    """
+
+    name: ClassVar[str]
+    answers: ClassVar[tuple[str, ...]]
+    whole_rows: ClassVar[bool] = True
+    has_p_values: ClassVar[bool] = True
+
+    @abstractmethod
+    def cost(self, question: Question) -> Cost | Unfit:
+        """What it takes for a question, or why it cannot be had."""
+
+    @abstractmethod
+    def measure(self, question: Question, cost: Cost) -> Measured:
+        """Measure the canaries of a question."""

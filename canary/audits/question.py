@@ -1,0 +1,217 @@
+"""A format under a model: everything that a method may ask, found out once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from canary.audits.run_options import AuditOptions
+from canary.corpus.canaries import Canary, CanarySet
+from canary.errors import UnsupportedError
+from canary.formats.format import Format
+from canary.models.language_model import LanguageModel
+from canary.records.shards import Run, Series
+from canary.scoring.batcher import Batcher
+from canary.search.bounds import tokens_below
+from canary.search.pricing import Pricer
+from canary.statistics.pvalues import fisher
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.misread import misread
+from canary.tokens.tree import TokenTree, check_certified, compile_tree
+
+__all__ = ["Question", "Sizes", "longest", "questions_of"]
+
+_SEARCH_CURE = "name a format whose candidates this tokenizer makes a tree of, or guess another"
+
+# Keeps these draws apart from the canaries and from the other draws of the same seed.
+_NOTES_STREAM = 0x6E6F7465
+_TOO_SHORT = 1e-3  # how often the note is given where the tokenizer never saw the canaries
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How long candidates are, and what that does to the arithmetic.
+
+    `tokens` and `below` are the most tokens of a candidate, and of its part below the context;
+    `tree` is the token tree that they were read off, or None if they are of a sample.
+    """
+
+    tokens: int
+    below: int
+    noise_bits: float
+    tree: TokenTree | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A format and its canaries under a model; what is costly is computed when first needed.
+
+    Parameters
+    ----------
+    format : Format
+    fills : tuple of str
+        Of the canaries.
+    model : LanguageModel
+    encoder : CandidateEncoder
+    options : AuditOptions
+    canaries : tuple of Canary
+    number : int
+        The place of the format in the set; it keeps its draws apart from those of others.
+    run : Run, optional
+        Where finished pieces are kept.
+    """
+
+    format: Format
+    fills: tuple[str, ...] = field(repr=False)
+    model: LanguageModel
+    encoder: CandidateEncoder
+    options: AuditOptions
+    canaries: tuple[Canary, ...] = ()
+    number: int = 0
+    run: Run | None = None
+
+    @property
+    def prices_rows(self) -> bool:
+        """Whether whole rows can be priced; otherwise bounds are all there is."""
+        return "score" in self.model.facts.capabilities
+
+    @property
+    def draws(self) -> int:
+        """How many candidates are drawn."""
+        return min(self.options.draws, self.format.size)
+
+    @cached_property
+    def _tree(self) -> TokenTree | UnsupportedError:
+        try:
+            return compile_tree(self.format, self.encoder, among=self.fills)
+        except UnsupportedError as error:
+            return error
+
+    @cached_property
+    def certified_tree(self) -> TokenTree | UnsupportedError:
+        """The token tree, if ranks in it are certain; else why there is none."""
+        if "reuse" not in self.model.facts.capabilities:
+            return UnsupportedError(
+                "this model's states cannot be reused", cure="use --method sampling"
+            )
+        if isinstance(self._tree, TokenTree):
+            try:
+                check_certified(self._tree, self.format)
+            except UnsupportedError as error:
+                return error
+        return self._tree
+
+    @property
+    def searched_tree(self) -> TokenTree:
+        """The token tree, certified or not, for a search that cannot do without.
+
+        Raises
+        ------
+        UnsupportedError
+            If there is none.
+        """
+        if isinstance(self._tree, UnsupportedError):  # its cure is one for audits
+            raise UnsupportedError(self._tree.problem, cure=_SEARCH_CURE) from self._tree
+        return self._tree
+
+    @cached_property
+    def _sampled_sizes(self) -> tuple[int, int]:
+        """Most tokens of a candidate, and below its context, of the canaries and 256 others."""
+        count = min(self.format.size, 256)
+        some = [*self.fills, *self.format.sample(count, rng=np.random.default_rng(0))]
+        encodings = self.encoder.candidates(self.format, some)
+        lengths = [(len(e.ids), self.encoder.context_length(self.format, e)) for e in encodings]
+        return max(n for n, _ in lengths), max(n - (context or 1) for n, context in lengths)
+
+    def sizes(self, tree: TokenTree | None = None) -> Sizes:
+        """Sizes of all candidates in a tree, or of a sample of candidates."""
+        tokens, below = self._sampled_sizes
+        if tree is not None:
+            tokens = longest(tree)
+            below = max(below, tokens - len(tree.context))
+        return Sizes(tokens, below, self.model.facts.noise_bits(tokens), tree)
+
+    def batcher(self, name: str, tokens: int, *, longest: int = 0) -> Batcher:
+        """A batcher that reports progress of a stage of at most this many tokens.
+
+        A ModelError is raised if the model does not take a sequence of `longest` tokens.
+        """
+        stage = self.options.progress(name, tokens)
+        batcher = Batcher(self.model, batch_size=self.options.batch_size, progress=stage)
+        batcher.check_length(longest)
+        return batcher
+
+    def first_batcher(self, name: str, sizes: Sizes, work: int) -> Batcher:
+        """The batcher of a stage of which finished pieces are kept, but not of the canaries."""
+        own = len(self.fills) * (sizes.tokens - 1 + (0 if sizes.tree is None else sizes.below))
+        series = self.series()
+        left = 1 - sum(piece.state["share"] for piece in series) if series else 1.0
+        rest = ", the rest" if series else ""
+        name = f"{name} of {self.format.masked}{rest}"
+        return self.batcher(name, own + round(work * left), longest=sizes.tokens)
+
+    def pricer(self, tree: TokenTree | None, noise_bits: float = 0.0) -> Pricer:
+        """What prices candidates along a tree, or as whole rows."""
+        return Pricer(self.model, self.format, self.encoder, tree, noise_bits)
+
+    def series(self, name: str = "") -> Series | None:
+        """Where finished pieces of this format are kept."""
+        return None if self.run is None else self.run.series(f"format-{self.number}{name}")
+
+    def rng(self, stream: int) -> np.random.Generator:
+        """Random numbers of this seed and format; each purpose has a stream of its own."""
+        return np.random.default_rng([stream, self.options.seed, self.number])
+
+    def notes(self) -> tuple[str, ...]:
+        """What may make the numbers mean something else than they seem to."""
+        notes = misread(self.encoder, self.format)
+        rng = np.random.default_rng([_NOTES_STREAM, self.options.seed])
+        others = self.format.sample(min(self.format.size, 1_000), rng=rng)
+        known = self._known_to_the_tokenizer(self._lengths(others))
+        if not known:
+            return tuple(notes)
+        copies = " or ".join(f"{count:,}" for count in known)
+        return (
+            *notes,
+            f"The canaries that stood {copies} times in the corpus are fewer tokens than nearly "
+            "all other candidates: the tokenizer was trained on them. What is measured is what "
+            "tokenizer and model learned together; even an untrained model would prefer these "
+            "canaries.",
+        )
+
+    def _lengths(self, fills: Sequence[str]) -> list[int]:
+        return [len(e.ids) for e in self.encoder.candidates(self.format, fills)]
+
+    def _known_to_the_tokenizer(self, lengths: Sequence[int]) -> list[int]:
+        """Numbers of copies whose canaries are shorter in tokens than chance makes them.
+
+        The share of candidates that are as short is a p-value of each canary. `lengths` are
+        those of other candidates, drawn uniformly.
+        """
+        ordered, known = np.sort(lengths), []
+        for copies in sorted({c.repetitions for c in self.canaries if c.repetitions}):
+            mine = self._lengths([c.fill for c in self.canaries if c.repetitions == copies])
+            shares = (1 + np.searchsorted(ordered, mine, side="right")) / (1 + len(ordered))
+            if fisher(shares, shared_draws=len(ordered)).p_value < _TOO_SHORT:
+                known.append(copies)
+        return known
+
+
+def longest(tree: TokenTree) -> int:
+    """Most tokens of a candidate of a tree, its context included."""
+    return len(tree.context) + tokens_below(tree)
+
+
+def questions_of(
+    model: LanguageModel, canaries: CanarySet, options: AuditOptions, run: Run | None = None
+) -> list[Question]:
+    """A question for each format of a set; the options name the start token."""
+    encoder, questions = options.encoder(model), []
+    for number, format in enumerate(canaries.formats):
+        mine = tuple(c for c in canaries if c.format == number)
+        fills = tuple(c.fill for c in mine)
+        questions.append(Question(format, fills, model, encoder, options, mine, number, run))
+    return questions
