@@ -83,26 +83,24 @@ def test_recurrent_factory_by_module_name(recurrent, monkeypatch) -> None:
     assert load(folder, factory="net:make").facts.attention == "none"
 
 
-def test_loading_leaves_the_module_as_it_was() -> None:
-    module = recurrent_module("LSTM").train()
-    load(module, tokenizer=character_tokenizer())
-    assert module.training
-    assert all(p.grad is None for p in module.parameters())
-
-
-def test_loading_input(tmp_path, pretrained) -> None:
-    with pytest.raises(ModelError, match="no such folder"):
-        load(tmp_path / "nowhere")
-    with pytest.raises(ModelError, match=r"no config\.json"):
-        load(tmp_path)
-    with pytest.raises(InputError, match="unknown dtype 'int3'"):
-        load(pretrained, dtype="int3")
-    with pytest.raises(InputError, match="device 'cuda:9' cannot be used"):
-        load(pretrained, device="cuda:9")
-    with pytest.raises(InputError, match="got int"):
-        load(3)
-    with pytest.raises(InputError, match="needs its tokenizer"):
-        load(recurrent_module("GRU"))
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("nowhere", {}, "no such folder"),
+        ("empty", {}, r"no config\.json"),
+        ("pretrained", {"dtype": "int3"}, "unknown dtype 'int3'"),
+        ("pretrained", {"device": "cuda:9"}, "device 'cuda:9' cannot be used"),
+        (3, {}, "got int"),
+        (recurrent_module("GRU"), {}, "needs its tokenizer"),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_loading_input(tmp_path, pretrained, source, options, message) -> None:
+    (tmp_path / "empty").mkdir()
+    if isinstance(source, str):
+        source = pretrained if source == "pretrained" else tmp_path / source
+    with pytest.raises((ModelError, InputError), match=message):
+        load(source, **options)
 
 
 def test_loading_input_no_tokenizer_and_no_weights(tmp_path, pretrained) -> None:
@@ -146,65 +144,23 @@ def test_factory_input(recurrent, monkeypatch, factory, message) -> None:
         load(recurrent[0], factory=factory)
 
 
-def test_recurrent_input_damaged(recurrent) -> None:
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ('{"size": 7, "width": 16}', "do not give a model"),
+        ("{", "not valid JSON"),
+        ("[]", "not a JSON object"),
+        (None, r"no model\.safetensors"),
+    ],
+)
+def test_recurrent_input_damaged(recurrent, config, message) -> None:
     folder, _ = recurrent
-    factory = f"{folder / 'net.py'}:make"
-    (folder / "config.json").write_text(json.dumps({"size": 7, "width": 16}))
-    with pytest.raises(ModelError, match="do not give a model"):
-        load(folder, factory=factory)
-    (folder / "config.json").write_text("{")
-    with pytest.raises(ModelError, match="not valid JSON"):
-        load(folder, factory=factory)
-    (folder / "config.json").write_text("[]")
-    with pytest.raises(ModelError, match="not a JSON object"):
-        load(folder, factory=factory)
-    (folder / "config.json").write_text(json.dumps({"size": len(CHARACTERS), "width": 16}))
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match=r"no model\.safetensors"):
-        load(folder, factory=factory)
-
-
-def test_a_module_that_breaks_the_contract_is_refused() -> None:
-    class BatchLast(torch.nn.Module):
-        def forward(self, ids, state=None):
-            return torch.zeros(*ids.shape, len(CHARACTERS)), torch.zeros(3, 5, len(ids))
-
-    with pytest.raises(ModelError, match="dimension 1 of every state"):
-        load(BatchLast(), tokenizer=character_tokenizer())
-    with pytest.raises(ModelError, match="does not work as a language model"):
-        load(torch.nn.Linear(2, 2), tokenizer=character_tokenizer())
-
-
-def test_nan_weights_are_refused_at_load() -> None:
-    module = causal_module("gpt2")
-    with torch.no_grad():
-        module.transformer.h[0].mlp.c_fc.weight[0, 0] = float("nan")
-    with pytest.raises(ModelError, match="not finite"):
-        load(module, tokenizer=character_tokenizer())
-
-
-def test_a_model_smaller_than_its_tokenizer_is_refused() -> None:
-    config = transformers.GPT2Config(n_embd=8, n_layer=1, n_head=1, vocab_size=20)
-    with pytest.raises(ModelError, match="has 20 tokens, its tokenizer 45"):
-        load(transformers.GPT2LMHeadModel(config), tokenizer=character_tokenizer())
-
-
-def test_reuse_is_probed_not_believed() -> None:
-    """A model whose cache is silently ignored is walked in whole rows, and rightly."""
-
-    class Forgetful(transformers.GPT2LMHeadModel):
-        def forward(self, input_ids=None, past_key_values=None, **options):
-            if past_key_values is not None and past_key_values.get_seq_length():
-                out = super().forward(input_ids=input_ids, use_cache=True)
-                return transformers.modeling_outputs.CausalLMOutputWithPast(
-                    logits=out.logits, past_key_values=past_key_values
-                )
-            return super().forward(input_ids=input_ids, past_key_values=past_key_values, **options)
-
-    honest = causal_module("gpt2")
-    module = Forgetful(honest.config)
-    module.load_state_dict(honest.state_dict())
-    assert "reuse" not in load(module, tokenizer=character_tokenizer()).facts.capabilities
+    if config is None:
+        (folder / "model.safetensors").unlink()
+    else:
+        (folder / "config.json").write_text(config)
+    with pytest.raises(ModelError, match=message):
+        load(folder, factory=f"{folder / 'net.py'}:make")
 
 
 def test_weights_that_the_config_leaves_out_are_refused(tmp_path, pretrained) -> None:

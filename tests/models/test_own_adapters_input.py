@@ -206,17 +206,19 @@ def test_numbers_that_are_no_log_probabilities(place, value, kind, message) -> N
         load(Gives(place, change))
 
 
-def test_wrong_facts_are_errors() -> None:
-    model = Own()
-    for changed, message in (
-        ({"vocabulary": 20}, "20 tokens, its tokenizer 45"),
-        ({"noise_bits_per_token": float("nan")}, "noise is nan"),
-        ({"noise_bits_per_token": -1.0}, "noise is -1"),
-    ):
-        wrong = Own()
-        wrong.facts = dataclasses.replace(model.facts, **changed)
-        with pytest.raises(ModelError, match=message):
-            load(wrong)
+@pytest.mark.parametrize(
+    ("fact", "value", "message"),
+    [
+        ("vocabulary", 20, "20 tokens, its tokenizer 45"),
+        ("noise_bits_per_token", float("nan"), "noise is nan"),
+        ("noise_bits_per_token", -1.0, "noise is -1"),
+    ],
+)
+def test_wrong_facts_are_errors(fact, value, message) -> None:
+    wrong = Own()
+    wrong.facts = dataclasses.replace(wrong.facts, **{fact: value})
+    with pytest.raises(ModelError, match=message):
+        load(wrong)
 
 
 def test_rounding_that_is_not_declared_is_an_error_with_its_cure() -> None:
@@ -242,20 +244,15 @@ def test_a_walker_that_forgets_its_states_is_refused() -> None:
     honest = build("lstm")
 
     class Forgetful:
-        tokenizer, facts, score, memory = (
-            honest.tokenizer,
-            honest.facts,
-            honest.score,
-            honest.memory,
-        )
+        tokenizer, facts = honest.tokenizer, honest.facts
+        score, memory = honest.score, honest.memory
 
         def open(self, context, *, memory_bytes):
             walker = honest.open(context, memory_bytes=memory_bytes)
-            step, root = walker._step, walker._root_place
+            step = walker._step
             walker._step = lambda parents, depth, tokens, into: step(
                 np.full_like(parents, -1), depth, tokens, into
             )
-            assert root
             return walker
 
     with pytest.raises(ModelError, match="tokens priced one by one below held states"):
@@ -305,10 +302,12 @@ def test_large_vocabularies_cost_a_bounded_number_of_queries() -> None:
     assert any("sum to 1" in note and "200,000" in note for note in notes_on_model(model))
 
 
-def test_memory_that_runs_out_is_said() -> None:
+def test_what_was_left_open_is_a_note_of_the_audit() -> None:
+    canaries = generate(FORMAT, repetitions=[1], per_repetition=2, controls=2, seed=0)
     model = Cramped(build("lstm"), 2)
-    load(model)
+    found = audit(model, canaries, draws=10, start_token="\n", method="sampling")
     assert any("memory ran out" in note for note in notes_on_model(model))
+    assert any("memory ran out" in note for note in found.notes)
 
 
 def test_own_models_of_canary_are_not_examined_again() -> None:
@@ -317,10 +316,3 @@ def test_own_models_of_canary_are_not_examined_again() -> None:
     believed(model)
     assert notes_on_model(model) == ()
     assert vars(model) == before
-
-
-def test_what_was_left_open_is_a_note_of_the_audit() -> None:
-    canaries = generate(FORMAT, repetitions=[1], per_repetition=2, controls=2, seed=0)
-    model = Cramped(build("lstm"), 2)
-    found = audit(model, canaries, draws=10, start_token="\n", method="sampling")
-    assert any("memory ran out" in note for note in found.notes)

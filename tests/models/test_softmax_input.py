@@ -1,4 +1,4 @@
-"""Probabilities where logits are expected are refused, wherever outputs come in."""
+"""Probabilities where logits are expected are refused, wherever outputs of classifiers come in."""
 
 from __future__ import annotations
 
@@ -7,91 +7,10 @@ import csv
 import numpy as np
 import pytest
 import torch
-from small_models import CHARACTERS, causal_module, character_tokenizer, recurrent_module
 
 import canary
 from canary.errors import InputError, ModelError
-from canary.models.language_model import Rows
-from canary.models.loading import load
 from canary.statistics.softmaxed import softmaxed
-
-
-class Ends(torch.nn.Module):
-    """A recurrent module whose outputs pass through something at the end."""
-
-    def __init__(self, end, *, states: bool = True) -> None:
-        super().__init__()
-        self.net, self.end, self.states = recurrent_module("GRU"), end, states
-
-    def forward(self, ids, state=None):
-        logits, state = self.net(ids, state)
-        return (self.end(logits), state) if self.states else self.end(logits)
-
-
-SOFTMAX, LOG_SOFTMAX = torch.nn.Softmax(-1), torch.nn.LogSoftmax(-1)
-
-
-def test_a_module_without_states_that_ends_in_a_softmax_is_refused() -> None:
-    with pytest.raises(ModelError, match="gives probabilities where logits.*leave the softmax out"):
-        load(Ends(SOFTMAX, states=False), tokenizer=character_tokenizer())
-
-
-def test_a_language_model_of_transformers_with_a_softmax_is_refused() -> None:
-    module = causal_module("gpt2")
-    module.lm_head = torch.nn.Sequential(module.lm_head, SOFTMAX)
-    with pytest.raises(ModelError, match="gives probabilities where logits"):
-        load(module, tokenizer=character_tokenizer())
-    half = causal_module("gpt2").to(torch.bfloat16)
-    half.lm_head = torch.nn.Sequential(half.lm_head, SOFTMAX)
-    with pytest.raises(ModelError, match="gives probabilities where logits"):
-        load(half, tokenizer=character_tokenizer())
-
-
-@pytest.mark.parametrize("states", [True, False])
-def test_a_log_softmax_serves_as_logits(states: bool) -> None:
-    torch.manual_seed(0)
-    module = Ends(LOG_SOFTMAX, states=states)
-    rows = Rows.of([[1, 2, 3, 4], [5, 6]])
-    found = load(module, tokenizer=character_tokenizer()).score(rows)
-    wanted = load(module.net, tokenizer=character_tokenizer()).score(rows)
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
-
-
-def test_a_module_without_states_is_computed_as_whole_rows() -> None:
-    """`forward(ids) -> logits` prices what the same module with states prices."""
-    torch.manual_seed(0)
-    net = recurrent_module("LSTM")
-
-    class Plain(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = net
-
-        def forward(self, ids):
-            return self.net(ids, None)[0]
-
-    plain, full = (load(m, tokenizer=character_tokenizer()) for m in (Plain(), net))
-    assert "reuse" not in plain.facts.capabilities
-    text = "the code is {digit:2}"
-    canaries = canary.generate(text, repetitions=[1], per_repetition=2, controls=1, seed=0)
-    found, wanted = (
-        canary.exposure(m, canaries, start_token="\n", method="enumeration") for m in (plain, full)
-    )
-    assert [f.px_bits for f in found] == pytest.approx([w.px_bits for w in wanted], abs=1e-3)
-    assert [f.exposure.bits for f in found] == [w.exposure.bits for w in wanted]
-    sequence = torch.nn.Sequential(torch.nn.Embedding(45, 8), torch.nn.Linear(8, 45))
-    assert load(sequence, tokenizer=character_tokenizer()).facts.vocabulary == len(CHARACTERS)
-
-
-def test_a_module_without_states_that_is_none_is_refused() -> None:
-    class Wrong(torch.nn.Module):
-        def forward(self, ids):
-            return torch.zeros(len(ids), 45)
-
-    with pytest.raises(ModelError, match=r"gave shape \(3, 45\) for ids of shape \(3, 2\)"):
-        load(Wrong(), tokenizer=character_tokenizer())
-    with pytest.raises(ModelError, match="does not work as a language model"):
-        load(torch.nn.Linear(2, 2), tokenizer=character_tokenizer())
 
 
 def outputs(kind, samples=40, classes=4):

@@ -30,10 +30,9 @@ def index(folder, **files):
 
 
 def test_an_index_that_names_files_of_the_folder_is_read(folder) -> None:
-    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
-    names = [name for name, _ in small_model().named_parameters()]
-    table = dict.fromkeys(names, "model-00001-of-00001.safetensors")
-    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": table}))
+    part = "model-00001-of-00001.safetensors"
+    (folder / "model.safetensors").rename(folder / part)
+    index(folder, **{name: part for name, _ in small_model().named_parameters()})
     load(folder)
 
 
@@ -96,30 +95,18 @@ def config(folder, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"n_layer": 10**9},
-        {"n_layer": -1},
-        {"n_layer": "two"},
-        {"n_embd": 0},
-        {"n_head": 0},
-        {"n_head": 7},
-        {"n_embd": 10**12},
-        {"vocab_size": -5},
-        {"vocab_size": 10**15},
-        {"model_type": "no such"},
-        {"model_type": 7},
-        {"model_type": ["gpt2"]},
-        {"activation_function": 3},
-        {"activation_function": "no such"},
-        {"dtype": "int3"},
-        {"quantization_config": 5},
-        {"transformers_weights": "../x.safetensors"},
-        {"transformers_weights": "x.bin"},
-    ],
-    ids=str,
-)
+ABSURD = [
+    *[{"n_layer": value} for value in (10**9, -1, "two")],
+    *[{name: 0} for name in ("n_embd", "n_head")],
+    *[{"n_head": 7}, {"n_embd": 10**12}, {"vocab_size": -5}, {"vocab_size": 10**15}],
+    *[{"model_type": value} for value in ("no such", 7, ["gpt2"])],
+    *[{"activation_function": value} for value in (3, "no such")],
+    *[{"dtype": "int3"}, {"quantization_config": 5}],
+    *[{"transformers_weights": value} for value in ("../x.safetensors", "x.bin")],
+]
+
+
+@pytest.mark.parametrize("values", ABSURD, ids=str)
 def test_an_absurd_config_is_exit_code_2(folder, tmp_path, values, capsys) -> None:
     config(folder, **values)
     (tmp_path / "texts.jsonl").write_text('{"text": "a"}\n')

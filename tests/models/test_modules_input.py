@@ -1,0 +1,278 @@
+"""Torch modules that are not what they are taken for: an error, or a note that a reader sees."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from small_models import (
+    CHARACTERS,
+    _spread,
+    causal_module,
+    character_tokenizer,
+    recurrent_module,
+)
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+
+import canary
+from canary.errors import ModelError
+from canary.models.english import SENTENCES, note_on_english, note_on_vocabulary, price_english
+from canary.models.language_model import Rows
+from canary.models.loading import load
+
+SMALL = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64, "pad_token_id": 0}
+SMALL |= {"vocab_size": len(CHARACTERS), "bos_token_id": None, "eos_token_id": None}
+SIZE = len(CHARACTERS)
+SOFTMAX, LOG_SOFTMAX = torch.nn.Softmax(-1), torch.nn.LogSoftmax(-1)
+State = namedtuple("State", "hidden cell")
+
+
+def loaded(module):
+    return load(module, tokenizer=character_tokenizer())
+
+
+def gpt2(kind: str = "GPT2LMHeadModel", **changed):
+    return getattr(transformers, kind)(transformers.GPT2Config(**SMALL | changed))
+
+
+class Net(torch.nn.Module):
+    """A module whose forward is a function of an honest one, ids and state."""
+
+    def __init__(self, call, kind: str = "GRU") -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.net, self.call = recurrent_module(kind), call
+
+    def forward(self, ids, state=None):
+        return self.call(self.net, ids, state)
+
+
+class Stateless(Net):
+    def forward(self, ids):
+        return self.call(self.net, ids, None)
+
+
+def logits_through(change):
+    """A call whose logits are changed on their way out."""
+
+    def call(net, ids, state):
+        logits, state = net(ids, state)
+        return change(logits), state
+
+    return call
+
+
+def raises(net, ids, state):
+    raise KeyError("broken")
+
+
+def bert():
+    config = transformers.BertConfig(
+        vocab_size=SIZE,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=48,
+    )
+    torch.manual_seed(3)
+    return _spread(transformers.BertLMHeadModel(config))
+
+
+def ended_by_softmax(dtype):
+    module = causal_module("gpt2").to(dtype)
+    module.lm_head = torch.nn.Sequential(module.lm_head, SOFTMAX)
+    return module
+
+
+def with_nan():
+    module = causal_module("gpt2")
+    with torch.no_grad():
+        module.transformer.h[0].mlp.c_fc.weight[0, 0] = float("nan")
+    return module
+
+
+NO_LANGUAGE_MODEL = "is no language model|its tokenizer 45|looks ahead"
+WRONG = {
+    "forgets": (lambda: Net(lambda net, ids, state: net(ids, None)), "below a held state"),
+    "looks ahead": (
+        lambda: Net(logits_through(lambda logits: logits + logits.flip(1))),
+        "looks ahead|another batch|whole rows",
+    ),
+    "is random": (
+        lambda: Net(logits_through(lambda logits: torch.nn.functional.dropout(logits, 0.5))),
+        "in another batch",
+    ),
+    "raises": (lambda: Net(raises), "does not work as a recurrent model.*KeyError"),
+    "batch first": (  # of as many layers as a batch of two has rows, it passed once
+        lambda: Net(lambda net, ids, state: (net(ids)[0], torch.zeros(len(ids), 2, 5))),
+        "dimension 1 of every state",
+    ),
+    "batch last": (
+        lambda: Net(lambda net, ids, state: (net(ids)[0], torch.zeros(3, 5, len(ids)))),
+        "dimension 1 of every state",
+    ),
+    "last token": (
+        lambda: Net(logits_through(lambda logits: logits[:, -1:])),
+        "rows of 2 tokens",
+    ),
+    "softmax": (lambda: Net(logits_through(SOFTMAX)), "gives probabilities where logits"),
+    "softmax without states": (
+        lambda: Stateless(lambda net, ids, state: SOFTMAX(net(ids)[0])),
+        "gives probabilities where logits.*leave the softmax out",
+    ),
+    "softmax of transformers": (lambda: ended_by_softmax(torch.float32), "gives probabilities"),
+    "softmax in bfloat16": (lambda: ended_by_softmax(torch.bfloat16), "gives probabilities"),
+    "another shape": (
+        lambda: Stateless(lambda net, ids, state: torch.zeros(len(ids), 45)),
+        r"gave shape \(3, 45\) for ids of shape \(3, 2\)",
+    ),
+    "no language model": (lambda: torch.nn.Linear(2, 2), "does not work as a language model"),
+    "bidirectional": (bert, "looks ahead|another batch|whole rows|tokens after it"),
+    "no head": (lambda: gpt2("GPT2Model"), NO_LANGUAGE_MODEL),
+    "classifier": (lambda: gpt2("GPT2ForSequenceClassification"), NO_LANGUAGE_MODEL),
+    "token classifier": (lambda: gpt2("GPT2ForTokenClassification"), NO_LANGUAGE_MODEL),
+    "NaN": (with_nan, "not finite"),
+    "few tokens": (lambda: gpt2(vocab_size=20), "has 20 tokens, its tokenizer 45"),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_wrong_modules_are_refused(fault: str) -> None:
+    make, message = WRONG[fault]
+    with pytest.raises(ModelError, match=message):
+        loaded(make())
+
+
+def test_reuse_is_probed_not_believed() -> None:
+    """A model whose cache is silently ignored is walked in whole rows, and rightly."""
+
+    class Forgetful(transformers.GPT2LMHeadModel):
+        def forward(self, input_ids=None, past_key_values=None, **options):
+            if past_key_values is not None and past_key_values.get_seq_length():
+                out = super().forward(input_ids=input_ids, use_cache=True)
+                return transformers.modeling_outputs.CausalLMOutputWithPast(
+                    logits=out.logits, past_key_values=past_key_values
+                )
+            return super().forward(input_ids=input_ids, past_key_values=past_key_values, **options)
+
+    honest = causal_module("gpt2")
+    module = Forgetful(honest.config)
+    module.load_state_dict(honest.state_dict())
+    assert "reuse" not in loaded(module).facts.capabilities
+
+
+@pytest.mark.parametrize("states", [True, False])
+def test_a_log_softmax_serves_as_logits(states: bool) -> None:
+    call = logits_through(LOG_SOFTMAX)
+    module = Net(call) if states else Stateless(lambda net, ids, state: call(net, ids, state)[0])
+    rows = Rows.of([[1, 2, 3, 4], [5, 6]])
+    np.testing.assert_allclose(
+        loaded(module).score(rows), loaded(module.net).score(rows), atol=1e-5
+    )
+
+
+def test_a_module_without_states_is_computed_as_whole_rows() -> None:
+    """`forward(ids) -> logits` prices what the same module with states prices."""
+    module = Stateless(lambda net, ids, state: net(ids)[0], "LSTM")
+    plain, full = loaded(module), loaded(module.net)
+    assert "reuse" not in plain.facts.capabilities
+    text = "the code is {digit:2}"
+    canaries = canary.generate(text, repetitions=[1], per_repetition=2, controls=1, seed=0)
+    found, wanted = (
+        canary.exposure(m, canaries, start_token="\n", method="enumeration") for m in (plain, full)
+    )
+    assert [f.px_bits for f in found] == pytest.approx([w.px_bits for w in wanted], abs=1e-3)
+    assert [f.exposure.bits for f in found] == [w.exposure.bits for w in wanted]
+    sequence = torch.nn.Sequential(torch.nn.Embedding(45, 8), torch.nn.Linear(8, 45))
+    assert loaded(sequence).facts.vocabulary == SIZE
+
+
+def test_states_may_be_named_tuples() -> None:
+    def call(net, ids, state):
+        logits, state = net(ids, None if state is None else tuple(state))
+        return logits, State(*state)
+
+    assert loaded(Net(call, "LSTM")).facts.noise_bits_per_token < 1e-4
+
+
+def test_a_module_in_training_stays_as_it_is() -> None:
+    """Frozen layers stay frozen, nothing is told to train, and what is kept serves training."""
+    told = []
+
+    class Merging(torch.nn.Linear):
+        """As adapters that merge their weights when they are told to evaluate."""
+
+        def train(self, mode=True):
+            told.append(mode)
+            return super().train(mode)
+
+    kept = []
+
+    def call(net, ids, state):
+        """Keeps a tensor from the first forward, as modules keep masks and positions."""
+        kept.append(torch.ones(SIZE) * 2) if not kept else None
+        logits, state = net(ids, state)
+        return logits * kept[0], state
+
+    module = Net(call, "LSTM")
+    module.net.out = Merging(24, SIZE)
+    module.train()
+    module.net.cell.eval()
+    told.clear()
+    loaded(module).score(Rows.of([[1, 2, 3]]))
+    assert told == []
+    assert (module.training, module.net.out.training, module.net.cell.training) == (1, 1, 0)
+    assert all(p.grad is None for p in module.parameters())
+    module(torch.tensor([[1, 2, 3]]))[0].sum().backward()
+    assert module.net.out.weight.grad is not None
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "LSTM"])
+def test_autocast_is_the_dtype_of_the_facts_and_its_rounding_is_allowed(kind: str) -> None:
+    module = causal_module("gpt2") if kind == "gpt2" else recurrent_module("LSTM")
+    plain = loaded(module)
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            torch.nn.LSTM(4, 4)(torch.zeros(1, 1, 4))
+            live = loaded(module)
+    except RuntimeError as error:
+        pytest.skip(f"torch has no LSTM in bfloat16 for this processor: {error}")
+    assert (plain.facts.dtype, live.facts.dtype) == ("float32", "bfloat16")
+    assert live.facts.noise_bits_per_token > 10 * plain.facts.noise_bits_per_token
+    assert not any(part._forward_pre_hooks for part in module.modules())
+
+
+def test_a_tokenizer_of_a_far_smaller_vocabulary_is_a_note() -> None:
+    model = loaded(gpt2(vocab_size=900))
+    note = note_on_vocabulary(model)
+    assert note
+    assert "has 900 tokens and its tokenizer 45" in note
+    canaries = canary.generate("a{digit:3}", repetitions=[1], per_repetition=2, seed=0)
+    assert note in canary.audit(model, canaries, draws=10, method="sampling").notes
+    assert note_on_vocabulary(loaded(gpt2(vocab_size=128))) is None
+
+
+def test_a_trained_model_has_no_note_and_one_with_another_tokenizer_has() -> None:
+    """A GRU that has learned a few hundred English characters by heart."""
+    torch.manual_seed(0)
+    module = recurrent_module("GRU")
+    texts = [s.lower().replace(",", "").ljust(90, "\n") for s in SENTENCES]
+    ids = torch.tensor([[CHARACTERS.index(c) for c in text] for text in texts])
+    rate = torch.optim.Adam(module.parameters(), lr=0.02)
+    for _ in range(40):
+        logits, _state = module(ids[:, :-1], None)
+        rate.zero_grad()
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+        rate.step()
+    right = loaded(module.eval())
+    assert note_on_english(right) is None
+    found = price_english(right)
+    assert found.bits_per_token < found.shuffled
+    order = np.random.default_rng(0).permutation(SIZE)
+    mixed = {c: int(order[i]) for i, c in enumerate(CHARACTERS)}
+    wrong = load(module, tokenizer=Tokenizer(BPE(vocab=mixed, merges=[])))
+    assert "is this its tokenizer?" in (note_on_english(wrong) or "")
