@@ -1,4 +1,4 @@
-"""Models that can only score whole rows.
+"""Walks over whole rows: of models that can only score, and beyond the reach of states.
 
 Every child of every node is a row of its own, so a node with k children costs k rows of
 its whole length. Nothing is held; handles are always -1. It is slow and right: the
@@ -8,7 +8,7 @@ fallback where states cannot be reused, and the oracle of faster walkers.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -23,10 +23,12 @@ from canary.models.language_model import (
     ModelFacts,
     Nodes,
     Rows,
+    Walker,
+    most_queries,
 )
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = ["HoldsNothing", "RowModel", "RowWalker"]
+__all__ = ["HoldsNothing", "RowModel", "RowWalker", "WithinWalker"]
 
 
 class HoldsNothing:
@@ -99,6 +101,53 @@ class RowWalker(HoldsNothing):
         """See `canary.models.language_model.TellsQueries`; each child is a row of its own."""
         queries: Ints = np.maximum(degrees, 1) * (np.asarray(nodes.lengths) + 1)
         return queries
+
+
+class WithinWalker:
+    """Two walkers below one context: one for short nodes, one for long ones.
+
+    As long as context and path fit into a sliding window, the window hides nothing and held
+    states are right. Beyond it they are not relied on.
+
+    Parameters
+    ----------
+    near, far : Walker
+        For nodes of at most `horizon` tokens with the context, and for longer ones; `far`
+        holds no states.
+    context : Context
+    horizon : float
+    """
+
+    def __init__(self, near: Walker, far: Walker, context: Context, *, horizon: float) -> None:
+        self._near, self._far = near, far
+        self._deepest = horizon - len(context.ids)
+        self.context_log_probs: FloatArray = near.context_log_probs
+        self.release = near.release
+
+    @property
+    def room(self) -> int:
+        """How many more nodes can be held."""
+        return self._near.room
+
+    def _for(self, nodes: Nodes) -> Walker:
+        # One long node sends its whole batch to the slow walker: a batch seldom holds both.
+        longest = int(np.asarray(nodes.lengths).max(initial=0))
+        return self._far if longest > self._deepest else self._near
+
+    def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
+        """See `canary.models.language_model.Walker.expand`."""
+        return self._for(nodes).expand(nodes, tokens, keep=keep)
+
+    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> Ints:
+        """See `canary.models.language_model.TellsQueries`."""
+        return most_queries(self._for(nodes), nodes, held, degrees)
+
+    def __enter__(self) -> Self:
+        self._near.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._near.__exit__(*error)
 
 
 class RowModel(ABC):

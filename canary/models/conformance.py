@@ -28,7 +28,7 @@ from canary.models.language_model import (
     Walker,
 )
 from canary.models.noise import rounding
-from canary.models.probing import chain_log_probs, nodes_of, opened, random_rows
+from canary.models.probing import chain_log_probs, nodes_of, opened, random_rows, row_table
 from canary.statistics.units import LN2
 
 __all__ = ["CHECKS", "TOKENS", "WHOLE_VOCABULARY", "worst_nats"]
@@ -56,6 +56,29 @@ def worst_nats(check: Callable[[LanguageModel], None], model: LanguageModel) -> 
         _differences.reset(token)
 
 
+def asked_twice(model: LanguageModel) -> None:
+    """A row costs the same when it is asked for twice."""
+    rows = random_rows(model, 2, TOKENS, seed=11)
+    _close(model, row_table(model, rows), row_table(model, rows))
+
+
+def batch_size_does_not_matter(model: LanguageModel) -> None:
+    """A row costs the same alone and in a batch."""
+    rows = _sequences(model, 9)
+    together = model.score(Rows.of(rows, _CONTEXT))
+    alone = [model.score(Rows.of([ids], _CONTEXT)) for ids in rows]
+    _close(model, together, np.concatenate(alone))
+
+
+def later_tokens_do_not_matter(model: LanguageModel) -> None:
+    """A token's price does not depend on the tokens after it."""
+    rows = random_rows(model, 8, TOKENS, seed=11)
+    other, half = rows.copy(), rows.shape[1] // 2
+    other[:, half:] = np.roll(rows[:, half:], 1, axis=0)
+    plain, changed = (row_table(model, ids)[:, : half - 1] for ids in (rows, other))
+    _close(model, plain, changed)
+
+
 def context_is_priced(model: LanguageModel) -> None:
     """A walker's context costs what scoring the context as a row costs."""
     ids = _sequences(model, 1)[0]
@@ -81,14 +104,6 @@ def distributions_are_normalised(model: LanguageModel) -> None:
             total = float(np.exp(found.log_probs.astype(np.float64)).sum())
             within = abs(np.log(total)) <= model.facts.excess_nats
             assert within, f"probabilities sum to {total}"
-
-
-def batch_size_does_not_matter(model: LanguageModel) -> None:
-    """Rows score alike alone and together."""
-    rows = _sequences(model, 9)
-    together = model.score(Rows.of(rows, _CONTEXT))
-    alone = [model.score(Rows.of([ids], _CONTEXT)) for ids in rows]
-    _close(model, together, np.concatenate(alone))
 
 
 def order_does_not_matter(model: LanguageModel) -> None:
@@ -257,10 +272,12 @@ def moments_are_those_of_the_distributions(model: LanguageModel) -> None:
 
 
 CHECKS: tuple[Callable[[LanguageModel], None], ...] = (
+    asked_twice,
+    batch_size_does_not_matter,
+    later_tokens_do_not_matter,
     context_is_priced,
     walk_equals_score,
     distributions_are_normalised,
-    batch_size_does_not_matter,
     order_does_not_matter,
     padding_does_not_matter,
     start_selects_tokens,

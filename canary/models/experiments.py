@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.models.answered import under_watch
-from canary.models.conformance import CHECKS, TOKENS, WHOLE_VOCABULARY, worst_nats
+from canary.models.conformance import (
+    CHECKS,
+    TOKENS,
+    WHOLE_VOCABULARY,
+    asked_twice,
+    worst_nats,
+)
 from canary.models.english import english_rows, note_on_vocabulary
 from canary.models.finding import Check, Finding, fine, noted, refused, unchecked
 from canary.models.language_model import Children, Ints, LanguageModel, Rows, Walker
@@ -22,15 +27,18 @@ __all__ = ["TWICE", "examined"]
 
 _ROWS, _TEXTS = 8, 16
 _AT_ONCE = 1 << 12
+_EARLY = 3  # checks of conformance that explain what the others find
 _FEWEST = 5  # tokens that the checks of conformance name
 _MUCH_NOISE = 0.05
 _UNITS = {"nats": 1.0, "bits": LN2, "decimal logarithms": float(np.log(10.0))}
 _SUM_TOLERANCE = 1e-3
 
 _CURES = {
-    "twice": "put the model into evaluation mode (module.eval()): dropout is probably on",
-    "batch": "mask the padding, or pad on the right, and put the model into evaluation mode",
-    "future": "give a causal model, and look up each token in the logits of the place before it",
+    "asked_twice": "put the model into evaluation mode (module.eval()): dropout is probably on",
+    "batch_size_does_not_matter": "mask the padding, or pad on the right, and put the model into "
+    "evaluation mode",
+    "later_tokens_do_not_matter": "give a causal model, and look up each token in the logits of "
+    "the place before it",
     "shift": "look up token i + 1 in the logits of position i, after the token i was read",
     "sum": "give a log-softmax over the vocabulary, in nats, of the logits of the place before "
     "the token (logits of position i are for token i + 1)",
@@ -38,6 +46,7 @@ _CURES = {
     "walk": "see the check of this name in canary.models.conformance",
     "noise": "measure it: canary.models.noise.with_measured_noise(model, model.facts)",
 }
+"""By the name of a check or fault."""
 
 
 def examined(model: LanguageModel, *, most_rows: int | None = None) -> Iterator[Finding]:
@@ -55,25 +64,24 @@ def examined(model: LanguageModel, *, most_rows: int | None = None) -> Iterator[
         If the model is served, and its server fails.
     """
     watched = under_watch(model)
+    conformance = [_conformance(check, most_rows) for check in CHECKS]
     for check in (
         Check("its facts fit its tokenizer", _facts),
-        TWICE,
-        Check("a row costs the same alone and in a batch, whatever its length", _batch),
-        Check("a token's price does not depend on the tokens after it", _future),
+        *conformance[:_EARLY],
         Check("a token's price depends on the token right before it", _shift),
         Check("the probabilities of all next tokens sum to 1", partial(_sums, most_rows=most_rows)),
         Check("next tokens differ in probability, and with the text before them", _varies),
-        *(_conformance(check, most_rows) for check in CHECKS),
+        *conformance[_EARLY:],
     ):
         yield check.of(watched)
 
 
-def _conformance(conforms: Callable[[LanguageModel], None], most_rows: int | None) -> Check:
+def _conformance(conforms: Callable[[LanguageModel], None], most_rows: int | None = None) -> Check:
     says = (conforms.__doc__ or conforms.__name__).strip().splitlines()[0].rstrip(".")
 
     def experiment(model: LanguageModel) -> Finding:
         limit = model.facts.length_limit
-        if limit is not None and limit < TOKENS:
+        if limit is not None and limit < TOKENS and conforms is not asked_twice:
             return unchecked(f"it takes {limit} tokens, {TOKENS} are needed")
         if model.facts.vocabulary < _FEWEST:
             return unchecked(f"it has fewer than {_FEWEST} tokens")
@@ -83,9 +91,15 @@ def _conformance(conforms: Callable[[LanguageModel], None], most_rows: int | Non
             return fine(f"within {worst_nats(conforms, model) / LN2:.2g} bits")
         except AssertionError as error:
             reason = str(error).splitlines()[0] if str(error) else "it does not"
-            return refused(reason, _cure_of(_nats_in(reason), "walk", model))
+            # Rounding that was not declared is another fault than a wrong number.
+            small = _nats_in(reason) <= rounding(model.facts)
+            cure = "noise" if small else conforms.__name__
+            return refused(reason, _CURES.get(cure, _CURES["walk"]))
 
     return Check(says[0].lower() + says[1:], experiment)
+
+
+TWICE = _conformance(asked_twice)
 
 
 def _nats_in(reason: str) -> float:
@@ -94,11 +108,6 @@ def _nats_in(reason: str) -> float:
         return float(reason.partition("differs by ")[2].split()[0])
     except (IndexError, ValueError):
         return float("inf")
-
-
-def _cure_of(nats: float, cause: str, model: LanguageModel) -> str:
-    """Rounding that was not declared is another fault than a wrong number."""
-    return _CURES["noise" if nats <= rounding(model.facts) else cause]
 
 
 def _facts(model: LanguageModel) -> Finding:
@@ -127,51 +136,6 @@ def _random(model: LanguageModel, count: int) -> Ints:
 def _allowed(model: LanguageModel) -> float:
     """Nats by which the sum over a row may differ."""
     return model.facts.noise_bits(TOKENS) * LN2
-
-
-def _alike(model: LanguageModel, a: Any, b: Any, cause: str, what: str) -> Finding:
-    """Sums over rows that ought to be equal."""
-    with np.errstate(invalid="ignore"):
-        differences = np.where(a == b, 0.0, np.abs(a - b))
-    worst = float(differences.max(initial=0.0))
-    figure = f"{what} by {worst / LN2:.3g} bits at most, the noise is {_allowed(model) / LN2:.2g}"
-    if worst <= _allowed(model):
-        return fine(figure)
-    return refused(figure, _cure_of(worst, cause, model))
-
-
-def _by_row(model: LanguageModel, rows: Rows) -> NDArray[np.float64]:
-    """The nats of each row in all, from a single call."""
-    owner = np.repeat(np.arange(len(rows)), rows.scored)
-    return np.bincount(owner, weights=model.score(rows), minlength=len(rows)).astype(np.float64)
-
-
-def _twice(model: LanguageModel) -> Finding:
-    rows = Rows.of(_random(model, 2).tolist())
-    first, second = _by_row(model, rows), _by_row(model, rows)
-    return _alike(model, first, second, "twice", "the same row moves")
-
-
-TWICE = Check("a row costs the same when it is asked for twice", _twice)
-
-
-def _batch(model: LanguageModel) -> Finding:
-    ids = _random(model, _ROWS).tolist()
-    rows = [row[: max(2, len(row) - i)] for i, row in enumerate(ids)]
-    together = _by_row(model, Rows.of(rows))
-    alone = np.concatenate([_by_row(model, Rows.of([row])) for row in rows])
-    return _alike(model, together, alone, "batch", "rows change with their batch")
-
-
-def _future(model: LanguageModel) -> Finding:
-    ids = _random(model, _ROWS)
-    if ids.shape[1] < 4:
-        return unchecked(f"it takes {ids.shape[1]} tokens")
-    other = ids.copy()
-    half = ids.shape[1] // 2
-    other[:, half:] = np.roll(ids[:, half:], 1, axis=0)
-    plain, changed = (row_table(model, rows)[:, : half - 1] for rows in (ids, other))
-    return _alike(model, plain, changed, "future", "earlier tokens move with later ones")
 
 
 def _shift(model: LanguageModel) -> Finding:

@@ -5,10 +5,9 @@ import pytest
 from small_models import CHARACTERS, ByRows, character_tokenizer
 
 from canary.formats.format import Format
-from canary.models.by_scoring import RowWalker
+from canary.models.by_scoring import RowWalker, WithinWalker
 from canary.models.language_model import Context
 from canary.models.table_model import TableModel
-from canary.models.windowed_walker import WithinWalker
 from canary.scoring.batcher import Batcher
 from canary.search.bounded import BoundedWalk
 from canary.search.enumerate import leaf_costs
