@@ -7,7 +7,8 @@ the same batches here. The nodes of a walk go where their states are.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -139,6 +140,25 @@ def _of_all(workers: KeepingWorkers, method: str) -> list[Any]:
     return workers.ask([Call(method, to=worker) for worker in range(workers.count)])
 
 
+@dataclass
+class _Lane:
+    """What is known of the walker at one worker."""
+
+    incarnation: str = ""
+    room: int = 0
+    released: list[Ints] = field(default_factory=list)
+
+    def at(self, walker: int, opening: dict[str, Any]) -> dict[str, Any]:
+        """The walker, for its worker; what it may let go of is told once."""
+        released, self.released = self.released, []
+        return {
+            "walker": walker,
+            "incarnation": self.incarnation,
+            "opening": opening,
+            "released": np.concatenate([np.zeros(0, np.int64), *released]),
+        }
+
+
 class SpreadWalker:
     """A walker below one context at each worker, behind the seam of one.
 
@@ -159,29 +179,21 @@ class SpreadWalker:
 
     def __init__(self, workers: KeepingWorkers, number: int, opening: dict[str, Any]) -> None:
         self._workers, self._number, self._opening = workers, number, opening
-        k = workers.count
-        found = workers.ask([self._call("open", worker, "", **opening) for worker in range(k)])
+        self._lanes = [_Lane() for _ in range(workers.count)]
+        self._worker: Ints = np.zeros(0, np.int64)
+        found = self._ask("open", {worker: {} for worker in range(workers.count)})
         self.context_log_probs: FloatArray = found[0]["context_log_probs"]
         self._tells = bool(found[0]["tells"])
-        self._incarnations: list[str] = [one["incarnation"] for one in found]
-        self._rooms: Ints = np.array([one["room"] for one in found], np.int64)
-        self._released: list[list[Ints]] = [[] for _ in range(k)]
         # Which worker has the state of each slot (NONE: none any more), and its handle there.
-        self._slots = Slots(max(int(self._rooms.sum()), 1))
+        self._slots = Slots(max(self._room(), 1))
         self._worker, self._handle = np.full((2, self._slots.capacity), NONE, np.int64)
 
     @property
     def room(self) -> int:
         """How many more nodes can be held."""
-        due = [worker for worker, parts in enumerate(self._released) if parts]
-        calls = [
-            self._call("release", worker, self._incarnations[worker], released=self._taken(worker))
-            for worker in due
-        ]
-        for worker, found in zip(due, self._asked(due, calls), strict=True):
-            if found is not None:
-                self._rooms[worker] = found["room"]
-        return int(self._rooms.sum())
+        due = [worker for worker, lane in enumerate(self._lanes) if lane.released]
+        self._ask("open", {worker: {} for worker in due})
+        return self._room()
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
         """See `canary.models.language_model.Walker.expand`."""
@@ -190,32 +202,33 @@ class SpreadWalker:
         stands = slots != NONE
         at = np.where(stands, slots, 0)
         before = np.where(stands, self._worker[at], NONE)
-        to = divided(before, self._rooms)
+        to = divided(before, np.array([lane.room for lane in self._lanes]))
         handles = np.where(to == before, self._handle[at], NONE)
-        parts = [np.flatnonzero(to == worker) for worker in range(self._workers.count)]
-        asked = [worker for worker, part in enumerate(parts) if len(part)]
-        calls = [
-            self._expanding(worker, nodes, handles, parts[worker], tokens, keep=keep)
-            for worker in asked
-        ]
-        found = self._asked(asked, calls)
-        lost = [
-            one["incarnation"] != self._incarnations[worker]
-            for worker, one in zip(asked, found, strict=True)
-        ]
-        for worker, one in zip(asked, found, strict=True):
-            self._rooms[worker] = one["room"]
-            if one["incarnation"] != self._incarnations[worker]:
-                self._lose(worker, one["incarnation"])
+        parts = {worker: np.flatnonzero(to == worker) for worker in np.unique(to).tolist()}
+        incarnations = [lane.incarnation for lane in self._lanes]
+        given = {
+            worker: {
+                "nodes": {
+                    "paths": nodes.paths[part],
+                    "lengths": nodes.lengths[part],
+                    "priced": nodes.priced[part],
+                    "handles": handles[part],
+                },
+                "tokens": vars(tokens.take(part)),
+                "keep": keep,
+            }
+            for worker, part in parts.items()
+        }
+        found = self._ask("expand", given)
         path, held, queries = np.zeros(len(nodes)), np.full(len(nodes), NONE, np.int64), 0
         log_probs = np.empty(tokens.shape(len(nodes)), np.float32)
-        for worker, one, anew in zip(asked, found, lost, strict=True):
-            part = parts[worker]
+        for worker, part in parts.items():
+            one = found[worker]
             path[part] = one["path_log_probs"]
             log_probs[tokens.places(part)] = one["log_probs"]
             held[part] = self._kept(worker, one["handles"], lengths[part])
             own = part[stands[part]]
-            if anew or (before[own] != worker).any():
+            if one["incarnation"] != incarnations[worker] or (before[own] != worker).any():
                 depths = self._slots.depth[slots[own]]
                 other = part[~stands[part]]
                 queries += int((lengths[own] - depths).sum())
@@ -230,7 +243,9 @@ class SpreadWalker:
         slots = slots[slots != NONE]
         for worker in np.unique(self._worker[slots]):
             if worker != NONE:
-                self._released[worker].append(self._handle[slots[self._worker[slots] == worker]])
+                self._lanes[worker].released.append(
+                    self._handle[slots[self._worker[slots] == worker]]
+                )
         self._slots.drop(slots)
 
     def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> Ints:
@@ -238,57 +253,41 @@ class SpreadWalker:
         if not self._tells:
             return np.asarray(nodes.lengths, np.int64) - held
         given = {"nodes": vars(nodes), "held": held, "degrees": degrees}
-        call = self._call("most_queries", 0, self._incarnations[0], opening=self._opening, **given)
-        found: Ints = self._workers.ask([call])[0]
-        return found
+        most: Ints = self._ask("most_queries", {0: given})[0]["most"]
+        return most
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is None:  # else the workers may be gone, and soon will be
-            workers = range(self._workers.count)
-            self._workers.ask(
-                [Call("close", {"walker": self._number}, worker) for worker in workers]
-            )
+            about = {"walker": self._number}
+            self._workers.ask([Call("close", about, k) for k in range(self._workers.count)])
 
-    def _asked(self, workers: Sequence[int], calls: Sequence[Call]) -> list[Any]:
+    def _ask(self, method: str, given: Mapping[int, dict[str, Any]]) -> dict[int, Any]:
+        """What workers answer, by their numbers; what they may let go of they are told as well."""
+        calls = [
+            Call(
+                method,
+                {"at": self._lanes[worker].at(self._number, self._opening), **about},
+                worker,
+            )
+            for worker, about in given.items()
+        ]
         try:
-            return self._workers.ask(calls)
+            answers = dict(zip(given, self._workers.ask(calls), strict=True))
         except BaseException:
-            for worker in workers:  # what they hold now nobody knows
+            for worker in given:  # what they hold now nobody knows
                 self._lose(worker, "")
             raise
+        for worker, answer in answers.items():
+            self._lanes[worker].room = answer["room"]
+            if answer["incarnation"] != self._lanes[worker].incarnation:
+                self._lose(worker, answer["incarnation"])
+        return answers
 
-    def _call(self, method: str, worker: int, incarnation: str, **given: Any) -> Call:
-        return Call(method, {"walker": self._number, "incarnation": incarnation, **given}, worker)
-
-    def _expanding(
-        self,
-        worker: int,
-        nodes: Nodes,
-        handles: Ints,
-        part: Ints,
-        tokens: Children,
-        *,
-        keep: bool,
-    ) -> Call:
-        given = {
-            "paths": nodes.paths[part],
-            "lengths": nodes.lengths[part],
-            "priced": nodes.priced[part],
-            "handles": handles[part],
-        }
-        return self._call(
-            "expand",
-            worker,
-            self._incarnations[worker],
-            opening=self._opening,
-            released=self._taken(worker),
-            nodes=given,
-            tokens=vars(tokens.take(part)),
-            keep=keep,
-        )
+    def _room(self) -> int:
+        return sum(lane.room for lane in self._lanes)
 
     def _standing(self, nodes: Nodes, lengths: Ints) -> Ints:
         """Slot of the state that each node stands on; NONE without one that serves."""
@@ -301,7 +300,7 @@ class SpreadWalker:
         """Handles of this walker for those of a worker."""
         which = np.flatnonzero(handles != NONE)
         if len(which) > self._slots.free:  # of workers that lost states which are still named
-            self._released[worker].append(handles[which[self._slots.free :]])
+            self._lanes[worker].released.append(handles[which[self._slots.free :]])
             which = which[: self._slots.free]
         slots = self._slots.take(0, np.full(len(which), NONE, np.int64))
         self._slots.depth[slots] = lengths[which]
@@ -313,12 +312,7 @@ class SpreadWalker:
     def _lose(self, worker: int, incarnation: str) -> None:
         """The states of a worker are gone."""
         self._worker[self._worker == worker] = NONE
-        self._released[worker], self._incarnations[worker] = [], incarnation
-
-    def _taken(self, worker: int) -> Ints:
-        """What a worker may let go of, told once."""
-        parts, self._released[worker] = self._released[worker], []
-        return np.concatenate([np.zeros(0, np.int64), *parts])
+        self._lanes[worker].released, self._lanes[worker].incarnation = [], incarnation
 
 
 def _facts(found: Sequence[dict[str, Any]]) -> ModelFacts:

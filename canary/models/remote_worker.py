@@ -33,6 +33,10 @@ class _Open:
     walker: Walker
     incarnation: str
 
+    def state(self) -> dict[str, Any]:
+        """What its owner is told each time."""
+        return {"incarnation": self.incarnation, "room": self.walker.room}
+
 
 class KeptModel:
     """Answers for one model.
@@ -72,82 +76,52 @@ class KeptModel:
         found = self._model.moments(Rows(**_own(rows)))
         return found.log_probs, found.means, found.deviations
 
-    def open(self, *, walker: int, incarnation: str, **opening: Any) -> dict[str, Any]:
-        """Have the walker of this number open, and tell what its owner must know of it."""
-        at = self._at(walker, incarnation, opening)
-        return {
-            "incarnation": at.incarnation,
-            "room": at.walker.room,
-            "context_log_probs": at.walker.context_log_probs,
-            "tells": isinstance(at.walker, TellsQueries),
-        }
+    def open(self, *, at: dict[str, Any]) -> dict[str, Any]:
+        """Have the walker open, and tell what its owner must know of it."""
+        opened = self._at(**at)
+        walker = opened.walker
+        told = {"context_log_probs": walker.context_log_probs}
+        return {**opened.state(), **told, "tells": isinstance(walker, TellsQueries)}
 
     def expand(
-        self,
-        *,
-        walker: int,
-        incarnation: str,
-        opening: dict[str, Any],
-        released: Any,
-        nodes: dict[str, Any],
-        tokens: dict[str, Any],
-        keep: bool,
+        self, *, at: dict[str, Any], nodes: dict[str, Any], tokens: dict[str, Any], keep: bool
     ) -> dict[str, Any]:
-        """`Walker.expand`, after states were let go.
+        """`Walker.expand`.
 
         In a new incarnation no state is held, so that all handles are stale, and the states below
         the nodes are computed again.
         """
-        at = self._at(walker, incarnation, opening)
-        at.walker.release(np.array(released))
-        found = at.walker.expand(Nodes(**_own(nodes)), Children(**_own(tokens)), keep=keep)
-        return {
-            "incarnation": at.incarnation,
-            "room": at.walker.room,
-            "path_log_probs": found.path_log_probs,
-            "log_probs": found.log_probs,
-            "handles": found.handles,
-            "queries": found.queries,
-        }
-
-    def release(self, *, walker: int, incarnation: str, released: Any) -> dict[str, Any] | None:
-        """`Walker.release`, and the room after it; None where the walker is another."""
-        at = self._open.get(walker)
-        if at is None or at.incarnation != incarnation:
-            return None
-        at.walker.release(np.array(released))
-        return {"room": at.walker.room}
+        opened = self._at(**at)
+        found = opened.walker.expand(Nodes(**_own(nodes)), Children(**_own(tokens)), keep=keep)
+        return {**opened.state(), **vars(found)}
 
     def most_queries(
-        self,
-        *,
-        walker: int,
-        incarnation: str,
-        opening: dict[str, Any],
-        nodes: Any,
-        held: Any,
-        degrees: Any,
-    ) -> Any:
+        self, *, at: dict[str, Any], nodes: dict[str, Any], held: Any, degrees: Any
+    ) -> dict[str, Any]:
         """`TellsQueries.most_queries`."""
-        at = self._at(walker, incarnation, opening)
-        return most_queries(at.walker, Nodes(**_own(nodes)), np.array(held), np.array(degrees))
+        opened, given = self._at(**at), Nodes(**_own(nodes))
+        most = most_queries(opened.walker, given, np.array(held), np.array(degrees))
+        return {**opened.state(), "most": most}
 
     def close(self, *, walker: int) -> None:
         """Close the walker of this number, if it is open."""
-        at = self._open.pop(walker, None)
-        if at is not None:
-            at.walker.__exit__(None, None, None)
+        opened = self._open.pop(walker, None)
+        if opened is not None:
+            opened.walker.__exit__(None, None, None)
 
-    def _at(self, walker: int, incarnation: str, opening: dict[str, Any]) -> _Open:
-        """The walker in this incarnation; in a new one if it has none, or another."""
-        at = self._open.get(walker)
-        if at is not None and at.incarnation == incarnation:
-            return at
+    def _at(
+        self, *, walker: int, incarnation: str, opening: dict[str, Any], released: Any
+    ) -> _Open:
+        """The walker of this number without what was released; a new one if it is another."""
+        opened = self._open.get(walker)
+        if opened is not None and opened.incarnation == incarnation:
+            opened.walker.release(np.array(released))
+            return opened
         self.close(walker=walker)
         context = Context(**_own(opening["context"]))
-        opened = self._model.open(context, memory_bytes=opening["memory_bytes"])
-        at = self._open[walker] = _Open(opened.__enter__(), secrets.token_hex(8))
-        return at
+        made = self._model.open(context, memory_bytes=opening["memory_bytes"])
+        opened = self._open[walker] = _Open(made.__enter__(), secrets.token_hex(8))
+        return opened
 
 
 def _own(arrays: dict[str, Any]) -> dict[str, Any]:
