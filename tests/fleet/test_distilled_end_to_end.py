@@ -144,8 +144,3 @@ def test_refused(wrong):
     fleet = Fleet(fleets.means, fleets.made(), halves(), 2, 0, outputs="logits", keep_outputs=True)
     with pytest.raises(InputError, match=WRONG[wrong]):
         wrong(fleet, fleet.run())
-
-
-def test_losses_hold_no_outputs():
-    with pytest.raises(InputError, match="leave keep_outputs out"):
-        Fleet(fleets.means, fleets.made(), halves(), 2, 0, outputs="losses", keep_outputs=True)

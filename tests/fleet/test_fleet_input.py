@@ -61,11 +61,6 @@ def test_missing_models_are_tried_again(tmp_path):
     assert len(list((tmp_path / "kept").glob(f"{'?' * 32}.*.shard"))) == 2
 
 
-def test_a_fleet_without_any_model_is_an_error():
-    with pytest.raises(ModelError, match="none of 6 models .* model 0: ValueError: no"):
-        fleet(fleets.hopeless).run()
-
-
 def test_lost_jobs_are_missing():
     class Losing(Here):
         def run(self, task, shared, jobs):

@@ -16,7 +16,7 @@ import fleets
 import numpy as np
 import pytest
 
-from canary.errors import OutputError, RecordError
+from canary.errors import RecordError
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, leave_one_out, subsets
 from canary.fleet.store import table_of_folder
@@ -138,16 +138,6 @@ def test_fields_of_a_training_are_named_with_both_values(tmp_path, marks):
     ) in str(refused.value)
 
 
-def test_a_folder_of_other_data_is_refused(tmp_path, marks):
-    fleet(marks).run(folder=tmp_path / "kept")
-    data = fleets.made(1)
-    other = Fleet(
-        fleets.counted, data, subsets(30), 4, 0, outputs="logits", options={"folder": str(marks)}
-    )
-    with pytest.raises(RecordError, match="another configuration: data: other samples or labels;"):
-        other.run(folder=tmp_path / "kept")
-
-
 def test_a_damaged_result_is_named_and_removing_it_mends(tmp_path, marks):
     whole = fleet(marks).run(folder=tmp_path / "kept")
     path = next((tmp_path / "kept").glob(f"{whole.origin.models[2]}*"))
@@ -185,19 +175,6 @@ def test_a_result_under_another_models_name_is_refused(tmp_path, marks):
         fleet(marks).run(folder=tmp_path / "kept")
 
 
-def test_two_fleets_do_not_work_in_one_folder(tmp_path, marks):
-    with (
-        open_run(tmp_path / "kept", fleet(marks).configuration),
-        pytest.raises(OutputError, match="another process"),
-    ):
-        fleet(marks).run(folder=tmp_path / "kept")
-
-
-def test_only_the_owner_reads_results(tmp_path, marks):
-    fleet(marks).run(folder=tmp_path / "kept")
-    assert {path.stat().st_mode & 0o77 for path in (tmp_path / "kept").iterdir()} == {0}
-
-
 def test_killed_fleet_goes_on(tmp_path, marks):
     """A process of its own, killed as soon as two models are finished."""
     kept = str(tmp_path / "kept")
@@ -224,15 +201,6 @@ def test_killed_fleet_goes_on(tmp_path, marks):
     assert len(trained(marks)) - len(done) == 6 - before
     plain = fleet(marks, fleets.slow, 6, told=told).run()
     assert (table.signal("loss") == plain.signal("loss")).all()
-
-
-def test_leave_one_out_joins_its_target_and_says_whose_it_is(tmp_path, marks):
-    target = fleet(marks, models=1).run(folder=tmp_path / "kept")
-    points = np.flatnonzero(target.member[0])[:2]
-    split = leave_one_out(points, member=target.member[0], target=target.origin.models[0])
-    left = fleet(marks, models=4, split=split).run(folder=tmp_path / "kept")
-    assert left.origin.target == target.origin.models[0]
-    assert left.origin.data == target.origin.data
 
 
 def test_the_folder_has_the_table_of_the_fleet_that_was_run_last(tmp_path, marks):

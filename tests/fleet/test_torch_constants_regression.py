@@ -39,14 +39,6 @@ def capturing(rate):
     return lambda x: x * rate
 
 
-def local_class(rate):
-    class Local(Scaled):
-        def forward(self, x):
-            return super().forward(x * rate)
-
-    return Local(1.0)
-
-
 def registered(value):
     module = Scaled(1.0)
     module.register_buffer("mask", value)
@@ -68,10 +60,8 @@ DIFFERENT = {
     "held ": lambda: Scaled(drawn()),
     "held  ": lambda: Scaled(capturing(drawn())),
     "held   ": lambda: Scaled(partial(torch.mul, drawn())),
-    "held    ": lambda: Scaled(torch.nn.Linear(4, 4).requires_grad_(False).forward),
     "1.p": lambda: several(torch.nn.Dropout(0.9 * drawn())),
     "1": lambda: several([torch.nn.Tanh, torch.nn.ReLU][int(torch.randint(9, ())) % 2]()),
-    "the class": lambda: local_class(drawn()),
     "_forward_pre_hooks": lambda: hooked(drawn()),
     "0.weight": lambda: torch.nn.Sequential(torch.nn.Linear(4, int(torch.randint(3, 99, ())))),
     "mask": lambda: registered(None if drawn() < 0.5 else torch.ones(4)),
@@ -96,10 +86,8 @@ ALIKE = {
     "function": lambda: Scaled(capturing(2.0)),
     "not a number": lambda: Scaled([math.nan, np.full(2, np.nan), torch.full((2,), math.nan)]),
     "lock": lambda: Scaled({"lock": threading.Lock()}),
-    "local class": lambda: local_class(2.0),
     "hook": lambda: hooked(2.0),
     "spectral norm": lambda: torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(4, 3)),
-    "images": fleets.Images,
     "tied": fleets.Tied,
     "attention": lambda: torch.nn.TransformerEncoderLayer(4, 2),
 }

@@ -11,7 +11,7 @@ import pytest
 import torch
 from rounding import REPEATS, assert_within_rounding, nudged, trained_nudged
 
-from canary.errors import InputError, ModelError, OutOfMemory, UnsupportedError
+from canary.errors import InputError, OutOfMemory, UnsupportedError
 from canary.fleet import torch_training
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, soft_labelled, subsets
@@ -121,16 +121,6 @@ def test_soft_labels_are_learned():
     assert right[:, Y != 2].mean() < 0.4
 
 
-def module_of(task):
-    torch.manual_seed(task.seed)
-    return fleets.small_net()
-
-
-def test_a_training_function_may_give_a_module():
-    table = Fleet(module_of, (X, Y), halves(), 2, 0, outputs="logits").run()
-    assert table.signal("loss").shape == (2, 90)
-
-
 def test_one_model_that_diverges_spoils_no_other():
     wild = X.copy()
     wild[60] = np.nan
@@ -227,13 +217,6 @@ def test_a_schedule_is_that_of_torch():
     np.testing.assert_allclose(given, module[2].weight.detach().numpy(), atol=1e-6)
 
 
-def test_a_schedule_that_gives_no_factor_is_told():
-    train = TorchTraining(build=fleets.small_net, schedule=fleets.broken_schedule)
-    fleet = Fleet(train, (X, Y), halves(), 2, 0, outputs="logits")
-    with pytest.raises(ModelError, match="the schedule gave nan at step 0 of 20"):
-        fleet.run(workers=Here(at_once=2))
-
-
 @pytest.mark.parametrize("build", [fleets.dropping_net, fleets.noisy_net])
 def test_what_is_random_follows_from_the_seed_alone(build):
     """Not from what was drawn before, and it draws nothing that others would miss."""
@@ -245,11 +228,6 @@ def test_what_is_random_follows_from_the_seed_alone(build):
     torch.rand(3)
     train(two)
     assert apart(train(one), first) == 0
-
-
-def test_nothing_is_dropped_when_a_model_is_asked():
-    said = TorchTraining(build=fleets.dropping_net, epochs=1)(tasks([45])[0]).predict
-    assert (said(X) == said(X)).all()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])

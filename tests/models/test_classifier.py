@@ -157,17 +157,6 @@ def test_measure_takes_modules_as_it_takes_their_outputs(module, data):
     assert canary.measure(logits, y=y, member=member, outputs="logits").outputs is None
 
 
-def test_samples_and_labels_fit_input(module, data):
-    x, y = data
-    member = np.arange(600) < 300
-    with pytest.raises(InputError, match="model 0: a model needs x; give the samples as x"):
-        canary.measure(module, y=y, member=member, outputs="logits")
-    with pytest.raises(InputError, match="differ in length: labels 600, member 600, x 599"):
-        canary.measure(module, x[1:], y, member=member, outputs="logits")
-    with pytest.raises(InputError, match="batch_size=-1, at least 1 was expected"):
-        canary.measure(module, x, y, member=member, outputs="logits", batch_size=-1)
-
-
 class Nearest:
     """An estimator by its interface alone."""
 

@@ -12,7 +12,7 @@ from served_things import FORMAT, load_served, some_canaries
 from small_models import build
 
 import canary
-from canary.errors import InputError, OutputError, ServerError
+from canary.errors import InputError, ServerError
 from canary.models.language_model import Rows
 from canary.models.served.parallel import in_parallel
 
@@ -176,22 +176,6 @@ def test_no_more_than_so_many_are_in_flight(tmp_path, in_flight):
         assert server.most_at_once == in_flight
 
 
-def test_after_a_failure_nothing_else_is_begun_and_what_is_in_hand_is_given():
-    begun = []
-
-    def work(item):
-        begun.append(item)
-        if item == 3:
-            raise ValueError(item)
-        return item
-
-    found = list(in_parallel(work, range(1, 100), at_once=2))
-    assert [o.place for o in found if o.error] == [2]
-    assert len(begun) == len(found) < 10
-    with pytest.raises(ValueError, match="3"):
-        next(o for o in found if o.error).value()
-
-
 def test_answers_are_for_their_owner_only_and_hold_no_text(tmp_path):
     folder = tmp_path / "answers"
     with FakeServer(build("table"), ids=False) as server:
@@ -227,19 +211,3 @@ def test_two_models_at_once_share_their_answers_and_two_processes_do_not(tmp_pat
         assert run([executable, "-c", code, own]).returncode == 7
         del one, two
         assert run([executable, "-c", code, own]).returncode == 0
-
-
-def test_a_folder_that_another_process_holds_is_refused(tmp_path):
-    import fcntl
-    import os
-
-    with FakeServer(build("table")) as server:
-        load_served(server, tmp_path)
-        (own,) = tmp_path.iterdir()
-        handle = os.open(own, os.O_RDONLY)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            with pytest.raises(OutputError, match="another process"):
-                load_served(server, tmp_path)
-        finally:
-            os.close(handle)

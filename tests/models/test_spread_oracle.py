@@ -19,7 +19,7 @@ from canary.corpus.canaries import generate
 from canary.errors import ModelError, OutOfMemory, ServerError
 from canary.formats.format import Format
 from canary.models import conformance
-from canary.models.language_model import Children, Context, Rows, Spread
+from canary.models.language_model import Children, Context, Rows
 from canary.models.placement import divided, rows_below
 from canary.models.probing import nodes_of
 from canary.models.remote_model import spread_over
@@ -283,14 +283,6 @@ def test_a_worker_that_can_start_nowhere_is_not_waited_for(spread):
     with pytest.raises(ServerError, match="a worker died, and the machines that are left"):
         model.memory()
     assert len(waits) == 2
-
-
-def test_memory_is_divided_among_those_who_share_it(spread):
-    model = spread("table", workers=4)
-    here = build("table").memory()
-    assert model.memory().free_bytes == here.free_bytes  # four workers on one machine
-    assert model.workers == 4
-    assert isinstance(model, Spread)
 
 
 class Small:

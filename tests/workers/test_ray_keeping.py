@@ -16,10 +16,8 @@ from command_line import ENTRY, ENVIRONMENT, ROOT
 from kept_models import FACTORY, calls_of_loading, saved
 
 from canary.audits.auditing import exposure
-from canary.audits.extracting import extract
 from canary.corpus.canaries import generate
-from canary.errors import ModelError, ServerError
-from canary.formats.format import Format
+from canary.errors import ServerError
 from canary.models.language_model import Rows
 from canary.models.loading import load
 from canary.scoring.batcher import Batcher
@@ -120,26 +118,6 @@ def test_ranks_are_the_same_when_a_worker_is_killed(folder, kill):
     assert mark.exists()
     here = exposure(load(folder, factory=FACTORY), canaries, **told)
     assert alike([r.to_dict() for r in there], [r.to_dict() for r in here])
-
-
-@pytest.mark.usefixtures("_cluster")
-def test_extraction_is_the_same_when_a_worker_is_killed(folder, kill):
-    told = {"top": 5, "batch_size": 32}
-    variables, mark = kill(10)
-    with kept(folder, variables) as model:
-        there = extract(model, Format(CODE), **told)
-    assert mark.exists()
-    here = extract(load(folder, factory=FACTORY), Format(CODE), **told)
-    assert here.proven
-    assert alike(there.to_dict(), here.to_dict())
-
-
-@pytest.mark.usefixtures("_cluster")
-def test_what_a_worker_cannot_load_is_told_as_it_is(folder, tmp_path):
-    broken = saved(tmp_path / "broken", width=8)
-    (broken / "config.json").write_text(json.dumps({"width": 9}))
-    with pytest.raises(ModelError, match="do not give a model"):
-        kept(broken)
 
 
 @pytest.mark.usefixtures("_cluster")
