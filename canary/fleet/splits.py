@@ -70,12 +70,7 @@ def halves(*, among: ArrayLike | None = None) -> Split:
     """
 
     def draw(labels: NDArray[np.int64], n_models: int, seed: int) -> Drawn:
-        if n_models % 2:
-            raise InputError(
-                f"halves of {n_models} models: no sample can be in half of them",
-                cure="ask for an even number of models",
-                where="halves",
-            )
+        _check_even(n_models, "sample", "halves")
         rows = _rows(among, len(labels), "halves")
         rng = np.random.default_rng([seed, 0])
         inside = np.zeros((n_models, len(rows)), np.bool_)
@@ -218,12 +213,7 @@ def with_and_without(canaries: ArrayLike, *, among: ArrayLike | None = None) -> 
 
     def draw(labels: NDArray[np.int64], n_models: int, seed: int) -> Drawn:
         where = "with_and_without"
-        if n_models % 2:
-            raise InputError(
-                f"{n_models} models: no canary can be in half of them",
-                cure="ask for an even number of models",
-                where=where,
-            )
+        _check_even(n_models, "canary", where)
         held = _rows(canaries, len(labels), where)
         inside = np.zeros((n_models, len(labels)), np.bool_)
         inside[:, _rows(among, len(labels), where)] = True
@@ -233,6 +223,15 @@ def with_and_without(canaries: ArrayLike, *, among: ArrayLike | None = None) -> 
         return Drawn(inside)
 
     return draw
+
+
+def _check_even(n_models: int, what: str, where: str) -> None:
+    if n_models % 2:
+        raise InputError(
+            f"{n_models} models: no {what} can be in half of them",
+            cure="ask for an even number of models",
+            where=where,
+        )
 
 
 def _rows(

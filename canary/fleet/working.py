@@ -23,9 +23,6 @@ _RETURN = (
     "predict_proba)"
 )
 
-_READ_ONLY = "read-only"
-"""What numpy says where an array must not be changed."""
-
 _COPY = (
     "; task.samples and task.labels are those of all models: change a copy, as task.x, task.y and "
     "task.samples.copy() are"
@@ -38,21 +35,10 @@ _LONGEST = 300
 def train_and_measure(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
     """Train a model for each job, and take its signals of all samples.
 
-    Parameters
-    ----------
-    shared : mapping
-        ``train`` (a function, or the description that it is imported by), ``samples``,
-        ``labels``, ``learned`` (labels to train with, soft ones perhaps), ``classes``,
-        ``outputs``, ``signals``, ``options``, ``weights`` and ``kept`` (whether to give back
-        weights, and outputs).
-    jobs : sequence of mapping
-        ``number``, ``seed`` and ``rows`` of each model.
-
-    Returns
-    -------
-    list of mapping
-        ``values`` (signals by name), ``outputs`` (log-probabilities of all classes, or None),
-        ``classes``, ``weights`` and ``seconds``; or, of a model that is missing, ``reason``.
+    What is shared is as `canary.Fleet` gives it; a job is the ``number``, ``seed`` and ``rows`` of
+    a model. Of each it gives ``values`` (signals by name), ``outputs`` (log-probabilities of all
+    classes, or None), ``classes``, ``weights`` and ``seconds``; or, of a model that is missing,
+    ``reason``.
     """
     train = shared["train"]
     if isinstance(train, Mapping):
@@ -86,26 +72,24 @@ def _trained(train: Training, tasks: list[TrainingTask]) -> list[Any]:
     together = getattr(train, "together", None)
     if len(tasks) == 1 or together is None:
         return [_attempt(train, task) for task in tasks]
-    found: list[Any] | None = None
     try:
-        found = list(together(tasks))
+        outcomes = list(together(tasks))
     except OutOfMemory:
-        pass  # halved below, where the error and what did not fit are gone
+        outcomes = []  # halved below, where the error and what did not fit are gone
     except UnsupportedError:
         raise
     except Exception:
         # One of them spoils it for all: one by one it shows which.
         return [_attempt(train, task) for task in tasks]
-    if found is None:
-        half = len(tasks) // 2
-        return _trained(train, tasks[:half]) + _trained(train, tasks[half:])
-    if len(found) != len(tasks):
-        raise InputError(
-            f"{len(found)} models of {len(tasks)} tasks",
-            cure="let `together` give a result for each task, in order",
-            where="train.together",
-        )
-    return found
+    else:
+        if len(outcomes) != len(tasks):
+            raise InputError(
+                f"{len(outcomes)} models of {len(tasks)} tasks",
+                cure="let `together` give a result for each task, in order",
+                where="train.together",
+            )
+    half = len(tasks) // 2
+    return outcomes or _trained(train, tasks[:half]) + _trained(train, tasks[half:])
 
 
 def _attempt(train: Training, task: TrainingTask) -> Any:
@@ -129,7 +113,7 @@ def _measured(outcome: Any, task: TrainingTask, shared: Plain, seconds: float) -
             _asked_of_copies(model) if callable(model) else model,
             task.samples,
             shared["labels"],
-            member=_flags(task),
+            member=np.isin(np.arange(len(task.samples)), task.rows),
             outputs=shared["outputs"],
             keep_outputs=shared["kept"],
         )
@@ -158,20 +142,10 @@ def _asked_of_copies(model: Callable[[NDArray[Any]], Any]) -> Callable[[NDArray[
     def asked(x: NDArray[Any]) -> Any:
         said = model(np.array(x))
         if said is None:
-            raise ModelError(
-                "the function that training gave back gives nothing itself",
-                cure="let it return outputs",
-                where="Fleet",
-            )
+            raise ModelError("the function that training gave back gives nothing itself")
         return said
 
     return asked
-
-
-def _flags(task: TrainingTask) -> NDArray[np.bool_]:
-    member = np.zeros(len(task.samples), np.bool_)
-    member[task.rows] = True
-    return member
 
 
 def _understood(outcome: Any) -> Any:
@@ -186,11 +160,7 @@ def _understood(outcome: Any) -> Any:
         return outcome
     array = np.asarray(outcome)
     if array.dtype.kind not in "fiu":
-        raise ModelError(
-            f"the training function gave a {type(outcome).__name__} back; {_RETURN}",
-            cure=_RETURN,
-            where="Fleet",
-        )
+        raise ModelError(f"the training function gave a {type(outcome).__name__} back; {_RETURN}")
     return array
 
 
@@ -200,6 +170,6 @@ def _told(error: Exception | SystemExit) -> str:
         text = f"{error.problem}"
     else:
         text = f"{type(error).__name__}: {said}" if said else type(error).__name__
-        if _READ_ONLY in said:
+        if "read-only" in said:  # as numpy says where an array must not be changed
             text += _COPY
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"

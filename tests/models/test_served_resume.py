@@ -165,14 +165,14 @@ def test_no_more_than_so_many_are_in_flight(tmp_path, in_flight):
         server.running = True
         ids = [[1, 2, k] for k in range(4 * in_flight)]
         # Not through `score`: the probe at its end is alone.
-        for outcome in in_parallel(
+        for _, outcome in in_parallel(
             lambda row: model._asking._client.post(
                 "/completions", model._asking._manner.request(row)
             ),
             ids,
             at_once=in_flight,
         ):
-            outcome.value()
+            outcome.result()
         assert server.most_at_once == in_flight
 
 

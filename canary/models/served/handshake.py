@@ -171,10 +171,8 @@ def shake_hands(
     ]
     aligned = max(_ALIGNED * spread, _LEAST)
     _check_aligned(apart, aligned, where)
-    apart += [
-        outcome.value() - probes[outcome.place].numbers
-        for outcome in in_parallel(ask, rows, at_once=in_flight)
-    ]
+    for place, outcome in in_parallel(ask, rows, at_once=in_flight):
+        apart.append(outcome.result() - probes[place].numbers)
     worst = max(float(np.abs(part).max()) for part in apart)
     noise = max(abs(float(part.sum())) / len(part) for part in apart)
     return replace(_agreed(manner, probes, spread, worst=worst, noise=noise), aligned=aligned)

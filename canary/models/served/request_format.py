@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from canary.errors import ServerError
 from canary.models.answered import not_finite
 from canary.models.served.token_texts import Texts
-from canary.models.served.wire import Choice, check_sum, completion, read_choice
+from canary.models.served.wire import Choice, completion, read_choice
 
 __all__ = ["Floats", "Manner", "log_probs_of"]
 
 Floats = NDArray[np.float64]
 
+_EXCESS = 1e-2
 _ROUNDING = 1e-5  # by so much may the likeliest tokens sum to too little
 _LEAST = -1e4  # a probability of 0 is as far from another as from itself
 _WITHOUT_ECHO = (
@@ -141,9 +142,24 @@ class Manner:
         return choice
 
     def next_log_probs(self, choice: Choice) -> dict[str, float]:
-        """What an answer says of the next token, if it can be probabilities."""
+        """What an answer says of the next token, if it can be probabilities.
+
+        Logarithms of base 10 are too large for natural ones: together they are more than 1. Those
+        of base 2 are too small, which shows where the model has few tokens, or is nearly sure
+        of one: what is left for all others is not enough.
+        """
         named = dict(choice.top[0]) if choice.top else {}
-        check_sum(named.values(), where=self.where, rest=self._most_left(choice))
+        total, rest = math.fsum(map(math.exp, named.values())), self._most_left(choice)
+        problem = ""
+        if total > 1 + _EXCESS:
+            problem = f"gives the likeliest next tokens a probability of {total:.3g} together"
+        if total + rest < 1 - _EXCESS:
+            problem = f"leaves all next tokens a probability of at most {total + rest:.3g} together"
+        if problem:
+            raise self._odd(
+                problem,
+                "have it give natural logarithms of the model's probabilities, before sampling",
+            )
         return named
 
     def told_of(self, choice: Choice, tokens: int) -> Manner:

@@ -108,12 +108,12 @@ class Asking:
         answered: list[tuple[bytes, Floats]] = []
         failed: BaseException | None = None
         try:
-            for outcome in in_parallel(post, todo, at_once=self._endpoint.in_flight):
-                if outcome.error is not None:
-                    failed = failed or outcome.error
+            for place, outcome in in_parallel(post, todo, at_once=self._endpoint.in_flight):
+                if outcome.exception() is not None:
+                    failed = failed or outcome.exception()
                     continue
-                row, key, _ = todo[outcome.place]
-                known[row] = outcome.value()
+                row, key, _ = todo[place]
+                known[row] = outcome.result()
                 answered.append((key, known[row]))
             if failed is not None:
                 raise failed

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from canary.errors import ServerError
 
-__all__ = ["PATH", "Choice", "check_sum", "completion", "read_choice", "read_json", "token_number"]
+__all__ = ["PATH", "Choice", "completion", "read_choice", "read_json", "token_number"]
 
 PATH = "/completions"
 
-_EXCESS = 1e-2
 _MOST = 1e-3  # rounding may lift a log-probability above 0 by so little
 
 
@@ -50,20 +49,10 @@ class Choice:
 def completion(
     model: str, prompt: str | Sequence[int], *, echo: bool, top: int, numbered: bool
 ) -> dict[str, Any]:
-    """The body of a request for the log-probabilities of a prompt, or of what follows it.
+    """The body of a request for the `top` likeliest tokens after a prompt.
 
-    One token is always generated: some servers take no fewer, and others read 0 as no limit.
-
-    Parameters
-    ----------
-    model : str
-    prompt : str or sequence of int
-    echo : bool
-        Ask for the tokens of the prompt, too.
-    top : int
-        How many of the likeliest tokens to tell in each place.
-    numbered : bool
-        Ask for tokens by their numbers (vLLM).
+    With `echo` for the tokens of the prompt as well; `numbered`: by their numbers (vLLM). One
+    token is always generated: some servers take no fewer, and others read 0 as no limit.
     """
     body: dict[str, Any] = {
         "model": model,
@@ -112,39 +101,6 @@ def token_number(token: str) -> int | None:
     """The number in ``token_id:123``; None of another text."""
     found = re.fullmatch(r"token_id:(\d{1,9})", token)
     return None if found is None else int(found[1])
-
-
-def check_sum(log_probs: Iterable[float], *, where: str, rest: float = math.inf) -> float:
-    """The probability of different next tokens together.
-
-    Parameters
-    ----------
-    log_probs : iterable of float
-    where : str
-    rest : float
-        What all other tokens may have together at the most.
-
-    Raises
-    ------
-    ServerError
-        If it is more than 1, or too little for all tokens to come to 1: then they are no
-        natural logarithms, or not of the model itself. Logarithms of base 10 are too large for
-        natural ones, which the first shows. Those of base 2 are too small; the second shows
-        it where the model has few tokens, or is nearly sure of one.
-    """
-    total = math.fsum(math.exp(value) for value in log_probs)
-    problem = ""
-    if total > 1 + _EXCESS:
-        problem = f"gives the likeliest next tokens a probability of {total:.3g} together"
-    if total + rest < 1 - _EXCESS:
-        problem = f"leaves all next tokens a probability of at most {total + rest:.3g} together"
-    if problem:
-        raise ServerError(
-            problem,
-            cure="have it give natural logarithms of the model's probabilities, before sampling",
-            where=where,
-        )
-    return total
 
 
 def read_choice(answer: Any, *, where: str) -> Choice:
