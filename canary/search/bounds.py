@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.search.rank_counter import Limits
-from canary.tokens.token_lattice import exact_counts
+from canary.tokens.token_graph import exact_counts
 from canary.tokens.tree import LARGEST, LEAF, TokenTree
 
 __all__ = ["RankBounds", "bounds_by_place", "most_leaves", "tokens_below"]

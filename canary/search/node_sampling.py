@@ -9,7 +9,6 @@ leaves below any cost are unbiased, for all costs at once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,9 @@ from numpy.typing import NDArray
 from canary.models.language_model import Nodes, Walker, most_queries
 from canary.records.validation import whole_number
 from canary.scoring.batcher import Batcher
-from canary.search.bounds import most_leaves, tokens_below
+from canary.search.bounds import tokens_below
 from canary.search.guide import Edges, Guide, guide_from
+from canary.search.node_sample import UNIFORM, NodeSample
 from canary.search.step import (
     MOST_CHILDREN,
     Frontier,
@@ -29,126 +29,17 @@ from canary.search.step import (
     joined,
     root_frontier,
 )
-from canary.statistics.importance import ImportanceCount, count_deviation
-from canary.statistics.units import LN2
 from canary.tokens.tree import TokenTree
 
-__all__ = ["Sample", "importance_sample", "sample_nodes"]
+__all__ = ["importance_sample", "sample_nodes"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _PILOT = 0.1  # of the width
 _LEAST_PILOT = 64
-# Parts of the width that are kept for uniform draws, and for draws from the model itself.
-_UNIFORM, _MODEL = 0.1, 0.1
-# The weights of the next leaves beyond a limit tell what those below it may weigh: of a hundred
-# and three for each that was found, but not beyond ten times its rank if those are more.
-_NEXT, _TIMES, _RANKS = 100, 4, 10.0
-_LEAST_UNIFORM = 4  # uniform draws of a level, for each level
+_MODEL = 0.1  # of the width, for draws from the model itself; as much as for uniform ones
 _KEPT_CHILDREN = 4 * MOST_CHILDREN  # those of a level stay until it is drawn from
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Nodes that were entered, and the leaves right below them.
-
-    Parameters
-    ----------
-    costs : float64 array of shape (m,)
-        Of the leaves, ascending, in nats.
-    numbers : int64 array of shape (m,)
-        Their numbers in the tree.
-    nodes : int64 array of shape (m,)
-        The node right above each leaf.
-    weights : float64 array of shape (n,)
-        Of the nodes, the root first, level by level: one over the chance of being entered.
-    parents : int64 array of shape (n,)
-        The node above each; the root's is itself.
-    levels : tuple of int
-        Nodes of each level.
-    passed_costs : float64 array of shape (p,)
-        Of the nodes that were passed over, ascending, in nats.
-    passed_leaves : int64 array of shape (p,)
-        Leaves below them.
-    excess_bits : float
-        By how much probabilities may exceed 1 in sum below a node.
-    queries : int
-        Tokens computed below the context.
-    """
-
-    costs: Floats
-    numbers: Ints
-    nodes: Ints
-    weights: Floats
-    parents: Ints
-    levels: tuple[int, ...]
-    passed_costs: Floats
-    passed_leaves: Ints
-    excess_bits: float
-    queries: int
-
-    def count(
-        self, limit: float, *, known: Ints | None = None, ties: bool = True
-    ) -> ImportanceCount:
-        """How many leaves cost at most `limit` nats, leaving out those with `known` numbers.
-
-        Without `ties` those that cost less. O(n + m + p).
-        """
-        found = int(np.searchsorted(self.costs, limit, side="right" if ties else "left"))
-        here = np.ones(found, np.bool_)
-        if known is not None:
-            here = ~np.isin(self.numbers[:found], known)
-        counts = np.bincount(self.nodes[:found][here], minlength=len(self.weights))
-        return ImportanceCount(
-            total=float(self.weights @ counts),
-            deviation=count_deviation(counts, self.weights, self.parents, self.levels),
-            found=int(here.sum()),
-            heaviest=self._heaviest(found) if self._tells else None,
-            unseen=self._unseen(limit),
-        )
-
-    @cached_property
-    def _tells(self) -> bool:
-        """Whether the sample tells what it may have missed.
-
-        It takes some leaves, and on each level several uniform draws for every level on which
-        nodes are drawn: totals drift from level to level, by one over those draws in relative
-        variance, and few draws may have drifted far without a trace in what they found.
-        """
-        ends = np.cumsum(self.levels)
-        drift = sum(
-            1.0 / (_UNIFORM * size)
-            for size, end in zip(self.levels, ends.tolist(), strict=True)
-            if (self.weights[end - size : end] > 1.0).any()
-        )
-        return len(self.costs) >= _NEXT and drift * _LEAST_UNIFORM <= 1.0
-
-    @cached_property
-    def _estimated(self) -> Floats:
-        """Estimated number of leaves up to each one found, itself included."""
-        return np.cumsum(self.weights[self.nodes])
-
-    def _heaviest(self, found: int) -> float:
-        """What a node may weigh that was missed, of those that hold leaves like the first ones.
-
-        The largest weight among the first leaves, `found` of them and some beyond, for each of
-        as many leaves as such nodes hold on average. Leaves come in clusters: where one child of
-        a node is likely because its siblings cost so much, so are the others.
-        """
-        so_far = self._estimated[found - 1] if found else 0.0
-        beyond = int(np.searchsorted(self._estimated, _RANKS * so_far))
-        near = min(_TIMES * found + _NEXT, max(found + _NEXT, beyond))
-        nodes = np.unique(self.nodes[: found + _NEXT])
-        cluster = self._estimated[: found + _NEXT][-1] / float(self.weights[nodes].sum())
-        return float(self.weights[self.nodes[:near]].max() * cluster)
-
-    def _unseen(self, limit: float) -> int:
-        """At least as many leaves as may cost at most `limit` below nodes passed over."""
-        open_ = int(np.searchsorted(self.passed_costs, limit, side="right"))
-        bits = (limit - self.passed_costs[:open_]) / LN2
-        leaves = self.passed_leaves[:open_]
-        return int(most_leaves(bits, leaves, excess_bits=self.excess_bits).sum())
 
 
 def importance_sample(
@@ -160,7 +51,7 @@ def importance_sample(
     rng: np.random.Generator,
     ceiling: float = np.inf,
     budget: int | None = None,
-) -> Sample:
+) -> NodeSample:
     """A uniform pilot of a tenth of the width, and the walk that it guides.
 
     Both together enter at most `width` nodes of a level, or 2, and take at most `budget`
@@ -233,7 +124,7 @@ def sample_nodes(
     guide: Guide | None = None,
     seen: list[Edges] | None = None,
     budget: int | None = None,
-) -> Sample:
+) -> NodeSample:
     """Walk down the tree, entering at most about `width` nodes of each level.
 
     Parameters
@@ -322,7 +213,7 @@ def sample_nodes(
     order = np.argsort(costs, kind="stable")
     passed_costs, passed_leaves = (np.concatenate(values) for values in zip(*passed, strict=True))
     passed_order = np.argsort(passed_costs)
-    return Sample(
+    return NodeSample(
         costs=costs[order],
         numbers=numbers[order],
         nodes=nodes[order],
@@ -460,7 +351,7 @@ def _chances(children: _Children, width: int, size: int, guide: Guide | None) ->
     else:
         log_worth = guide.log_worth(children.costs, leaves)
     log_worth = log_worth + np.log(children.above)
-    floor = _UNIFORM * width / size * leaves + _MODEL * width * np.exp(children.log_model)
+    floor = UNIFORM * width / size * leaves + _MODEL * width * np.exp(children.log_model)
     floor = np.minimum(children.above * floor, 1.0)
     # Chances that reach 1 are set to it, and the others share what is left of the width.
     certain = floor >= 1.0

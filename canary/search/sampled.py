@@ -12,7 +12,8 @@ from canary.models.language_model import Walker
 from canary.records.validation import whole_number
 from canary.scoring.batcher import Batcher
 from canary.search.enumerate import leaf_costs
-from canary.search.node_sampling import Sample, importance_sample
+from canary.search.node_sample import NodeSample
+from canary.search.node_sampling import importance_sample
 from canary.search.step import context_nats
 from canary.statistics.importance import RankCount
 from canary.statistics.units import LN2
@@ -136,7 +137,7 @@ def rank_by_importance(
     return found
 
 
-def _count(sample: Sample, at: int, *, numbers: Ints, costs: Floats, noise: float) -> RankCount:
+def _count(sample: NodeSample, at: int, *, numbers: Ints, costs: Floats, noise: float) -> RankCount:
     """The rank of one canary: those known are counted, the others estimated."""
     own = float(costs[at])
     # The same leaf given twice is one candidate.

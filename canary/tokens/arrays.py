@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.tokens.token_lattice import END, TokenGraph
+from canary.tokens.token_graph import END, TokenGraph
 
 __all__ = [
     "LEAF",

@@ -9,7 +9,7 @@ import numpy as np
 from canary.formats.format import Format
 from canary.tokens.arrays import NOT_CERTIFIED, TokenTree, compress
 from canary.tokens.readers import CharacterReader
-from canary.tokens.token_lattice import TokenGraph, exact_counts
+from canary.tokens.token_graph import TokenGraph, exact_counts
 from canary.tokens.tokenizer import Encoding
 
 __all__ = ["character_tree"]

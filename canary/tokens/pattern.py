@@ -148,39 +148,21 @@ def runs(*tests: Test) -> Pattern:
     return Pattern((*code, _Choose(tuple(starts))), len(code))
 
 
-# The tree of a pattern: what `parse` reads and `_emit` writes as instructions.
+Code = list[_Read | _Choose | _Look | None]
+Emit = Callable[[int], int]
+"""Writes the instructions that read something and then go on; gives the first of them."""
 
 
 @dataclass(frozen=True)
-class _Char:
-    source: str
-    literal: bool
+class _Part:
+    """A part of a pattern: how it is written, whether it can match without reading.
 
+    `test` is there if it is one character.
+    """
 
-@dataclass(frozen=True)
-class _Ahead:
-    source: _Char
-    negative: bool
-
-
-@dataclass(frozen=True)
-class _Sequence:
-    parts: tuple[_Node, ...]
-
-
-@dataclass(frozen=True)
-class _Either:
-    parts: tuple[_Node, ...]
-
-
-@dataclass(frozen=True)
-class _Repeat:
-    part: _Node
-    least: int
-    most: int | None
-
-
-_Node = _Char | _Ahead | _Sequence | _Either | _Repeat
+    emit: Emit
+    empty: bool = False
+    test: Test | None = None
 
 
 def parse(source: str) -> Pattern:
@@ -193,19 +175,24 @@ def parse(source: str) -> Pattern:
         repetition, a longer look ahead), or if it matches the empty text.
     """
     reader = _Reader(source)
-    tree = reader.either(ignore_case=False)
+    whole = reader.either(ignore_case=False)
     if reader.at < len(source):
         raise reader.unread()
-    if _empty(tree):
+    if whole.empty:
         raise UnknownRuleError(f"the pattern {source!r}, which matches nothing at all")
-    code: list[_Read | _Choose | _Look | None] = [None]
-    start = _emit(tree, MATCH, code, {})
-    return Pattern(tuple(code), start)
+    start = whole.emit(MATCH)
+    return Pattern(tuple(reader.code), start)
 
 
 class _Reader:
     def __init__(self, source: str) -> None:
         self.source, self.at = source, 0
+        self.code: Code = [None]
+        self._tests: dict[str, Test] = {}
+
+    def add(self, instruction: _Read | _Choose | _Look | None) -> int:
+        self.code.append(instruction)
+        return len(self.code) - 1
 
     def unread(self) -> UnknownRuleError:
         return UnknownRuleError(f"the pattern {self.source!r} from character {self.at + 1} on")
@@ -219,19 +206,31 @@ class _Reader:
             return True
         return False
 
-    def either(self, *, ignore_case: bool) -> _Node:
+    def either(self, *, ignore_case: bool) -> _Part:
         parts = [self.sequence(ignore_case=ignore_case)]
         while self.take("|"):
             parts.append(self.sequence(ignore_case=ignore_case))
-        return parts[0] if len(parts) == 1 else _Either(tuple(parts))
+        if len(parts) == 1:
+            return parts[0]
 
-    def sequence(self, *, ignore_case: bool) -> _Node:
-        parts: list[_Node] = []
+        def emit(then: int) -> int:
+            return self.add(_Choose(tuple(part.emit(then) for part in parts)))
+
+        return _Part(emit, any(part.empty for part in parts))
+
+    def sequence(self, *, ignore_case: bool) -> _Part:
+        parts: list[_Part] = []
         while self.at < len(self.source) and self.next() not in "|)":
             parts.append(self.repeated(ignore_case=ignore_case))
-        return _Sequence(tuple(parts))
 
-    def repeated(self, *, ignore_case: bool) -> _Node:
+        def emit(then: int) -> int:
+            for part in parts[::-1]:
+                then = part.emit(then)
+            return then
+
+        return parts[0] if len(parts) == 1 else _Part(emit, all(part.empty for part in parts))
+
+    def repeated(self, *, ignore_case: bool) -> _Part:
         part = self.atom(ignore_case=ignore_case)
         least, most = 1, 1
         bound: int | None = 1
@@ -256,9 +255,27 @@ class _Reader:
             return part
         if self.next() in {"?", "+", "*", "{"}:  # lazy, possessive or twice repeated
             raise self.unread()
-        return _Repeat(part, least, bound)
+        return self.copies(part, least, bound)
 
-    def atom(self, *, ignore_case: bool) -> _Node:
+    def copies(self, part: _Part, least: int, most: int | None) -> _Part:
+        if part.empty:
+            raise UnknownRuleError("the repetition of what may be empty")
+
+        def emit(then: int) -> int:
+            end = then
+            if most is None:
+                then = self.add(None)
+                self.code[then] = _Choose((part.emit(then), end))
+            else:
+                for _ in range(most - least):
+                    then = self.add(_Choose((part.emit(then), end)))
+            for _ in range(least):
+                then = part.emit(then)
+            return then
+
+        return _Part(emit, least == 0)
+
+    def atom(self, *, ignore_case: bool) -> _Part:
         for opening in ("(?!", "(?="):
             if self.take(opening):
                 return self.ahead(negative=opening == "(?!", ignore_case=ignore_case)
@@ -280,9 +297,12 @@ class _Reader:
         else:
             self.at += 1
         source = self.source[begin : self.at]
-        if ignore_case:
-            return _Char(f"(?i:{source})", literal=False)
-        return _Char(source, literal=len(source) == 1 and source != ".")
+        literal = len(source) == 1 and source != "." and not ignore_case
+        source = f"(?i:{source})" if ignore_case else source
+        if source not in self._tests:
+            self._tests[source] = source.__eq__ if literal else class_of(source)
+        test = self._tests[source]
+        return _Part(lambda then: self.add(_Read(test, then)), test=test)
 
     def rest_of_class(self) -> None:
         self.take("^")
@@ -304,71 +324,14 @@ class _Reader:
         elif not kind or (kind.isalnum() and kind not in "sSdDwWrntfv"):
             raise self.unread()
 
-    def ahead(self, *, negative: bool, ignore_case: bool) -> _Node:
-        inner = self.group(ignore_case=ignore_case)
-        if isinstance(inner, _Sequence) and len(inner.parts) == 1:
-            inner = inner.parts[0]
-        if not isinstance(inner, _Char):
+    def ahead(self, *, negative: bool, ignore_case: bool) -> _Part:
+        test = self.group(ignore_case=ignore_case).test
+        if test is None:
             raise self.unread()
-        return _Ahead(inner, negative)
+        return _Part(lambda then: self.add(_Look(test, negative, then)), empty=True)
 
-    def group(self, *, ignore_case: bool) -> _Node:
+    def group(self, *, ignore_case: bool) -> _Part:
         inner = self.either(ignore_case=ignore_case)
         if not self.take(")"):
             raise self.unread()
         return inner
-
-
-def _empty(node: _Node) -> bool:
-    """Whether a node can match without reading."""
-    if isinstance(node, _Char):
-        return False
-    if isinstance(node, _Ahead):
-        return True
-    if isinstance(node, _Sequence):
-        return all(map(_empty, node.parts))
-    if isinstance(node, _Either):
-        return any(map(_empty, node.parts))
-    return node.least == 0 or _empty(node.part)
-
-
-def _emit(
-    node: _Node,
-    then: int,
-    code: list[_Read | _Choose | _Look | None],
-    tests: dict[_Char, Test],
-) -> int:
-    """Instructions that read `node` and go on at `then`; the number of the first."""
-
-    def add(instruction: _Read | _Choose | _Look | None) -> int:
-        code.append(instruction)
-        return len(code) - 1
-
-    if isinstance(node, _Char):
-        return add(_Read(_test(node, tests), then))
-    if isinstance(node, _Ahead):
-        return add(_Look(_test(node.source, tests), node.negative, then))
-    if isinstance(node, _Sequence):
-        for part in node.parts[::-1]:
-            then = _emit(part, then, code, tests)
-        return then
-    if isinstance(node, _Either):
-        return add(_Choose(tuple(_emit(part, then, code, tests) for part in node.parts)))
-    if _empty(node.part):
-        raise UnknownRuleError("the repetition of what may be empty")
-    end = then
-    if node.most is None:
-        then = add(None)
-        code[then] = _Choose((_emit(node.part, then, code, tests), end))
-    else:
-        for _ in range(node.most - node.least):
-            then = add(_Choose((_emit(node.part, then, code, tests), end)))
-    for _ in range(node.least):
-        then = _emit(node.part, then, code, tests)
-    return then
-
-
-def _test(char: _Char, tests: dict[_Char, Test]) -> Test:
-    if char not in tests:
-        tests[char] = char.source.__eq__ if char.literal else class_of(char.source)
-    return tests[char]

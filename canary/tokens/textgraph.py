@@ -105,9 +105,15 @@ class TextGraph:
                     total += len(read)
             if total > _MAX_EDGES:
                 raise UnknownRuleError("so many texts that their graph takes over a million edges")
-        if dropping and not _leading_to_an_end(edges, silent, final).isdisjoint(dropping):
+        alive = list(final)
+        ways = [[*_targets(row), *more] for row, more in zip(edges, silent, strict=True)]
+        for here in _backwards(ways):
+            for to in silent[here]:
+                edges[here].extend(edges[to])
+                final[here] = final[here] or final[to]
+            alive[here] = final[here] or any(alive[to] for to in _targets(edges[here]))
+        if any(alive[here] for here in dropping):
             raise OddTextError("a character that it leaves out")
-        _pass_silently(edges, silent, final)
         return cls._packed(edges, final, tuple(numbers), rules, scanner)
 
     @property
@@ -176,10 +182,10 @@ class TextGraph:
         scanner: Scanner,
     ) -> TextGraph:
         """Arrays of the nodes through which a text passes, sources before targets."""
-        order = _backwards(edges)
+        order = _backwards([*map(_targets, edges)])
         alive = list(final)
         for here in order:
-            alive[here] = alive[here] or any(alive[to] for _, _, to in edges[here])
+            alive[here] = alive[here] or any(alive[to] for to in _targets(edges[here]))
         kept = [here for here in order[::-1] if alive[here]]
         number = {here: k for k, here in enumerate(kept)}
         rows = [
@@ -232,57 +238,23 @@ def _read(
     ]
 
 
-def _backwards(edges: list[list[tuple[int, bool, int]]]) -> list[int]:
+def _targets(edges: list[tuple[int, bool, int]]) -> list[int]:
+    return [to for _, _, to in edges]
+
+
+def _backwards(targets: list[list[int]]) -> list[int]:
     """The nodes that can be reached from node 0, targets before sources."""
     order: list[int] = []
     seen = {0}
-    pending = [(0, iter(edges[0]))]
+    pending = [(0, iter(targets[0]))]
     while pending:
         here, rest = pending[-1]
-        for _, _, to in rest:
+        for to in rest:
             if to not in seen:
                 seen.add(to)
-                pending.append((to, iter(edges[to])))
+                pending.append((to, iter(targets[to])))
                 break
         else:
             order.append(here)
             pending.pop()
     return order
-
-
-def _leading_to_an_end(
-    edges: list[list[tuple[int, bool, int]]], silent: list[list[int]], final: list[bool]
-) -> set[int]:
-    """The nodes from which a final one can be reached."""
-    before: list[list[int]] = [[] for _ in final]
-    for here, (row, more) in enumerate(zip(edges, silent, strict=True)):
-        for to in [*(to for _, _, to in row), *more]:
-            before[to].append(here)
-    pending = [here for here, ends in enumerate(final) if ends]
-    found = set(pending)
-    while pending:
-        new = [here for here in before[pending.pop()] if here not in found]
-        found.update(new)
-        pending.extend(new)
-    return found
-
-
-def _pass_silently(
-    edges: list[list[tuple[int, bool, int]]], silent: list[list[int]], final: list[bool]
-) -> None:
-    """Give each node the edges of those that it passes into without a symbol."""
-    settled: set[int] = set()
-    for start in range(len(edges)):
-        pending = [start]
-        while pending:
-            here = pending[-1]
-            waiting = [to for to in silent[here] if to not in settled]
-            if waiting:
-                pending.extend(waiting)
-                continue
-            pending.pop()
-            if here not in settled:
-                settled.add(here)
-                for to in silent[here]:
-                    edges[here].extend(edges[to])
-                    final[here] = final[here] or final[to]

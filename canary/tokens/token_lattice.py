@@ -11,44 +11,15 @@ from numpy.typing import NDArray
 from canary.tokens.machine import NEVER, Machine, Table
 from canary.tokens.pattern import UnknownRuleError
 from canary.tokens.textgraph import TextGraph
+from canary.tokens.token_graph import END, MAX_EDGES, MOST_PATHS, TokenGraph, graph_of, too_large
 
-__all__ = ["END", "Symbols", "TokenGraph", "exact_counts", "spellings", "token_graph"]
+__all__ = ["Symbols", "spellings", "token_graph"]
 
 Ints = NDArray[np.int64]
 Symbols = tuple[str, ...]
 
-END = 0
-"""The state after the last token."""
-
-MAX_EDGES = 12_000_000
-"""Edges that are held at once: about a gigabyte while the tree is made."""
-
-
 _BITS = 32  # of a key, for the state of the machine; the node stands above them
 _ROOT = 2**_BITS - 1  # a piece has ended, or none has begun
-_MOST_PATHS = 2.0**62  # that int64 is trusted with; Python's integers beyond
-
-
-@dataclass(frozen=True, eq=False)
-class TokenGraph:
-    """States between tokens, without those from which no text can be finished.
-
-    Parameters
-    ----------
-    root : int
-    sources, tokens, targets : int64 arrays of shape (edges,)
-        Sorted by source, then as the tokens' texts are sorted; targets have smaller
-        numbers than their sources. `END` has no edges.
-    paths : array of shape (states,)
-        How many ways lead from a state to `END`: int64, or Python's integers (dtype object)
-        where those do not fit.
-    """
-
-    root: int
-    sources: Ints
-    tokens: Ints
-    targets: Ints
-    paths: Ints
 
 
 def token_graph(
@@ -78,7 +49,8 @@ def token_graph(
     machine = machine_of(*fits.texts)
     walked = _forward(graph, fits, machine)
     found = _backward(walked, fits.ids, fits.order)
-    return found if _deterministic(found) else _determinized(found)
+    same = (found.sources[1:] == found.sources[:-1]) & (found.tokens[1:] == found.tokens[:-1])
+    return _determinized(found) if same.any() else found
 
 
 def spellings(graph: TextGraph) -> int:
@@ -183,7 +155,7 @@ def _fitting(
         parts.append((source[whole], tokens[whole], cut[whole], at[whole]))
         total += int(whole.sum())
         if total > MAX_EDGES or len(source) > MAX_EDGES:
-            raise _too_large()
+            raise too_large()
     sources, tokens, cuts, targets = (
         np.concatenate(columns) for columns in zip(*parts, strict=True)
     )
@@ -239,7 +211,7 @@ def _forward(graph: TextGraph, fits: _Fits, machine: Machine) -> _Walked:
         counts = degrees[nodes]
         total += int(counts.sum())
         if total > 4 * MAX_EDGES:
-            raise _too_large()
+            raise too_large()
         rows, edges = np.repeat(np.arange(len(keys)), counts), _ranges(fits.offsets[nodes], counts)
         tokens, cuts = fits.tokens[edges], fits.cuts[edges]
         after = np.where(cuts & ends[rows], machine.start[tokens], NEVER).astype(np.int64)
@@ -271,7 +243,7 @@ def _forward(graph: TextGraph, fits: _Fits, machine: Machine) -> _Walked:
         ):
             getattr(walked, name).append(values)
         if sum(map(len, walked.tokens)) > MAX_EDGES:
-            raise _too_large()
+            raise too_large()
     return walked
 
 
@@ -336,61 +308,23 @@ def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
-def _deterministic(graph: TokenGraph) -> bool:
-    same = (graph.sources[1:] == graph.sources[:-1]) & (graph.tokens[1:] == graph.tokens[:-1])
-    return not same.any()
-
-
 def _determinized(graph: TokenGraph) -> TokenGraph:
     """Sets of states instead of states, where one token leads to several."""
     offsets = np.searchsorted(graph.sources, np.arange(len(graph.paths) + 1)).tolist()
     tokens, targets = graph.tokens.tolist(), graph.targets.tolist()
-    root = frozenset([graph.root])
-    numbers: dict[frozenset[int], int] = {frozenset([END]): END}
-    paths = [1]
-    sources: list[int] = []
-    kept: list[tuple[int, int]] = []
-    rows: dict[frozenset[int], dict[int, frozenset[int]]] = {}
-    pending = [root]
-    while pending:
-        subset = pending[-1]
-        if subset in numbers:
-            pending.pop()
-            continue
-        if subset not in rows:
-            if END in subset:
-                raise UnknownRuleError("a tokenization that continues another one")
-            moves: dict[int, set[int]] = {}
-            for state in sorted(subset):
-                for edge in range(offsets[state], offsets[state + 1]):
-                    moves.setdefault(tokens[edge], set()).add(targets[edge])
-            rows[subset] = {token: frozenset(to) for token, to in moves.items()}
-        waiting = [to for to in rows[subset].values() if to not in numbers]
-        if waiting:
-            pending.extend(waiting)
-            continue
-        pending.pop()
-        number = numbers[subset] = len(paths)
-        edges = [(token, numbers[to]) for token, to in rows.pop(subset).items()]
-        sources.extend([number] * len(edges))
-        kept.extend(edges)
-        paths.append(sum(paths[to] for _, to in edges))
-        if len(kept) > MAX_EDGES:
-            raise _too_large()
-    pairs = np.array(kept, np.int64).reshape(-1, 2)
-    return TokenGraph(
-        numbers[root],
-        np.array(sources, np.int64),
-        pairs[:, 0],
-        pairs[:, 1],
-        exact_counts(paths),
-    )
 
+    def moves(subset: frozenset[int]) -> dict[int, frozenset[int]]:
+        if subset == {END}:
+            return {}
+        if END in subset:
+            raise UnknownRuleError("a tokenization that continues another one")
+        found: dict[int, set[int]] = {}
+        for state in sorted(subset):
+            for edge in range(offsets[state], offsets[state + 1]):
+                found.setdefault(tokens[edge], set()).add(targets[edge])
+        return {token: frozenset(to) for token, to in found.items()}
 
-def exact_counts(counts: Sequence[int]) -> Ints:
-    """Numbers of paths as int64, or as Python's integers where one is too large for sums."""
-    large = max(counts, default=0) >= _MOST_PATHS
-    return np.array(counts, object if large else np.int64)
+    return graph_of(frozenset([graph.root]), moves)
 
 
 def _ranges(starts: Ints, counts: Ints) -> Ints:
@@ -405,11 +339,7 @@ def _sums(values: Ints, counts: Ints) -> Ints:
     if not len(counts):
         return np.zeros(0, np.int64)
     first = np.cumsum(counts) - counts
-    if np.add.reduceat(values.astype(np.float64), first).max() >= _MOST_PATHS:
+    if np.add.reduceat(values.astype(np.float64), first).max() >= MOST_PATHS:
         values = values.astype(object)
     found: Ints = np.add.reduceat(values, first)
     return found
-
-
-def _too_large() -> UnknownRuleError:
-    return UnknownRuleError(f"so many tokens that fit that the tree takes over {MAX_EDGES:,} edges")

@@ -112,16 +112,7 @@ class UnigramMachine:
         `reached` are ways of rivals to places within the token, `beyond` rivals that reach
         over all of it; both against the way that was taken to its beginning.
         """
-        own = self._scores[token]
-        best = [0.0]
-        for end in range(1, len(token) + 1):
-            ways = [reached.get(end, -np.inf)]
-            ways += [
-                best[k] + self._scores[token[k:end]]
-                for k in range(end)
-                if token[k:end] in self._number
-            ]
-            best.append(max(ways))
+        own, best = self._scores[token], self._ways(token, reached)
         if best[-1] > own + _MARGIN:
             return NEVER
         ahead: dict[Symbols, float] = {token[k:]: best[k] - own for k in range(len(token))}
@@ -147,14 +138,14 @@ class UnigramMachine:
     def _cut(self, text: Symbols) -> float:
         """The score of the best segmentation of `text` alone."""
         if text not in self._best:
-            best = [0.0]
-            for end in range(1, len(text) + 1):
-                best.append(
-                    max(
-                        best[k] + self._scores[text[k:end]]
-                        for k in range(end)
-                        if text[k:end] in self._number
-                    )
-                )
-            self._best[text] = best[-1]
+            self._best[text] = self._ways(text, {})[-1]
         return self._best[text]
+
+    def _ways(self, text: Symbols, reached: Mapping[int, float]) -> list[float]:
+        """The best score up to each place of a text; some places are `reached` otherwise."""
+        best = [0.0]
+        for end in range(1, len(text) + 1):
+            whole = (k for k in range(end) if text[k:end] in self._number)
+            ways = [best[k] + self._scores[text[k:end]] for k in whole]
+            best.append(max([reached.get(end, -np.inf), *ways]))
+        return best
