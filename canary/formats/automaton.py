@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import FormatError
-from canary.formats.limits import Meter, check_size
-from canary.formats.nfa import Nfa
+from canary.formats.limits import check_size
 
-__all__ = ["Automaton", "determinize", "minimal"]
+__all__ = ["Automaton", "minimal"]
 
 _Row = tuple[bool, list[int], tuple[str, ...], list[int], dict[str, int]]
 """Whether a state is final, and of its edges: texts before, characters, targets, places."""
@@ -273,24 +272,6 @@ class Automaton:
         return {}
 
 
-def determinize(nfa: Nfa, end: int) -> Automaton:
-    """The minimal deterministic automaton of the texts that lead from state 0 to `end`.
-
-    A text that `nfa` can read in several ways is one text here.
-
-    Raises
-    ------
-    FormatError
-        If it takes more than a million steps, if there are more than 2^4096 texts, or none.
-    """
-    moves = _subset_construction(nfa, end)
-    # An edge leads to a subset with a greater minimum, so this order sees targets first.
-    return minimal(
-        (subset, end in subset, moves[subset].items())
-        for subset in sorted(moves, key=min, reverse=True)
-    )
-
-
 def minimal(
     states: Iterable[tuple[Hashable, bool, Iterable[tuple[str, Hashable]]]],
 ) -> Automaton:
@@ -324,48 +305,6 @@ def minimal(
     if start is None:
         raise FormatError("the format has no fill at all", cure="give each hole a possible text")
     return _pack(list(register), counts)
-
-
-def _subset_construction(nfa: Nfa, end: int) -> dict[frozenset[int], dict[str, frozenset[int]]]:
-    """Which characters lead from which set of NFA states to which; the start included."""
-    meter = Meter()
-    start = _closure(nfa, end, {0}, meter)
-    moves: dict[frozenset[int], dict[str, frozenset[int]]] = {}
-    pending = [start]
-    while pending:
-        subset = pending.pop()
-        if subset in moves:
-            continue
-        reached: dict[str, set[int]] = {}
-        for state in subset:
-            for chars, target in nfa.edges[state]:
-                meter.spend(len(chars))
-                for char in chars:
-                    reached.setdefault(char, set()).add(target)
-        # Characters that lead to the same states need their closure once.
-        closures: dict[frozenset[int], frozenset[int]] = {}
-        moves[subset] = {}
-        for char, targets in reached.items():
-            key = frozenset(targets)
-            if key not in closures:
-                closures[key] = _closure(nfa, end, targets, meter)
-            if closures[key]:
-                moves[subset][char] = closures[key]
-        pending.extend(filter(None, closures.values()))
-    return moves
-
-
-def _closure(nfa: Nfa, end: int, states: set[int], meter: Meter) -> frozenset[int]:
-    """`states` and what they reach without reading, as far as it matters what comes next."""
-    found = set(states)
-    pending = list(states)
-    while pending:
-        for target in nfa.skips[pending.pop()]:
-            if target not in found:
-                found.add(target)
-                pending.append(target)
-    meter.spend(len(found))
-    return frozenset(state for state in found if nfa.edges[state] or state == end)
 
 
 def _pack(rows: list[tuple[bool, tuple[tuple[str, int], ...]]], counts: list[int]) -> Automaton:

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import FormatError
-from canary.formats.automaton import Automaton, determinize, minimal
+from canary.formats.automaton import Automaton, minimal
 from canary.formats.limits import MAX_ALL_EDGES, MAX_EDGES, Meter, check_size, too_large
-from canary.formats.nfa import Nfa
+from canary.formats.nfa import Nfa, determinize
 
 __all__ = [
     "any_of",

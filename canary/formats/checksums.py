@@ -22,27 +22,11 @@ NETWORKS: Mapping[str, tuple[int, tuple[range, ...]]] = {
 }
 """Of each network: the digits of a number, and what it may begin with."""
 
-COUNTRIES: Mapping[str, str] = {
-    "AT": "n16",
-    "BE": "n12",
-    "CH": "n17",
-    "CZ": "n20",
-    "DE": "n18",
-    "DK": "n14",
-    "ES": "n20",
-    "FI": "n14",
-    "FR": "n23",
-    "GB": "a4 n14",
-    "GR": "n23",
-    "HU": "n24",
-    "IE": "a4 n14",
-    "IT": "a1 n22",
-    "NL": "a4 n10",
-    "NO": "n11",
-    "PL": "n24",
-    "PT": "n21",
-    "SE": "n20",
-}
+_ACCOUNTS = """
+AT n16, BE n12, CH n17, CZ n20, DE n18, DK n14, ES n20, FI n14, FR n23, GB a4 n14, GR n23,
+HU n24, IE a4 n14, IT a1 n22, NL a4 n10, NO n11, PL n24, PT n21, SE n20
+"""
+COUNTRIES: Mapping[str, str] = dict(one.strip().split(" ", 1) for one in _ACCOUNTS.split(","))
 """Of each country: what follows the check digits, digits (n) and capitals (a).
 
 Where the registry allows digits or letters these are digits, as on nearly every account.

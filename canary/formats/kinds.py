@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from canary.formats.checksums import credit_card, iban
 from canary.formats.limits import MAX_ALL_EDGES, too_large
 from canary.formats.patterns import from_pattern
 from canary.formats.syntax import Hole, Literal, parse, place
+from canary.registry import Registry
 
 __all__ = ["KINDS", "Kind", "compile_pieces", "english", "register"]
 
@@ -42,7 +43,7 @@ class Kind:
         Whether it means the same in every installation.
     """
 
-    example: str
+    example: str = field(compare=False)
     build: Callable[[str | None, Words], Automaton | str]
     builtin: bool = True
 
@@ -91,12 +92,7 @@ def register(
             cure="use a small letter, then small letters, digits and underscores, 32 at most",
         )
     example = example or f"{{{name}}}"
-    known = KINDS.get(name)
-    if known is not None and (known.builtin or getattr(known.build, "meaning", None) != meaning):
-        raise FormatError(
-            f"the kind {name!r} exists already with another meaning", cure="use another name"
-        )
-    KINDS[name] = Kind(example, _Registered(name, meaning, example), builtin=False)
+    KINDS.add(name, Kind(example, _Registered(name, meaning, example), builtin=False))
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,7 @@ class _Registered:
 
     name: str
     meaning: str | Callable[[str | None], Automaton | str]
-    example: str
+    example: str = field(compare=False)
 
     def __call__(self, argument: str | None, words: Words) -> Automaton | str:
         if isinstance(self.meaning, str):
@@ -150,16 +146,15 @@ def compile_pieces(
 
 def _hole(hole: Hole, text: str, words: Words, depth: int) -> Automaton:
     where = place(text, hole.start)
-    kind = KINDS.get(hole.kind)
-    if kind is None:
-        named = f"{hole.kind[:20]!r} is no kind of hole" if hole.kind else "a hole has no kind"
+    if hole.kind not in KINDS:
         raise FormatError(
-            named,
+            f"{hole.kind[:20]!r} is no kind of hole" if hole.kind else "a hole has no kind",
             cure="known are "
-            + ", ".join(KINDS[name].example for name in KINDS)
+            + ", ".join(kind.example for kind in KINDS.values())
             + "; register any other before it is used (canary.formats.kinds.register)",
             where=where,
         )
+    kind = KINDS[hole.kind]
     try:
         found = kind.build(hole.argument, words)
         if isinstance(found, Automaton):
@@ -195,11 +190,6 @@ def _count(argument: str | None, example: str) -> int:
     if count == 0:
         raise FormatError("the count is 0", cure=cure)
     return count
-
-
-def _no_argument(argument: str | None, example: str) -> None:
-    if argument is not None:
-        raise FormatError("the hole takes no argument", cure=f"write {example}")
 
 
 def _choice(argument: str | None) -> Automaton:
@@ -240,13 +230,10 @@ def _word(argument: str | None, words: Words) -> Automaton:
     return concatenate([one, *[following] * (count - 1)])
 
 
-def _pattern(argument: str | None) -> Automaton:
-    return from_pattern(argument or "")
-
-
 def _uuid(argument: str | None) -> str:
     """Version 4, variant 1 (RFC 9562): four and two of the 128 bits are given."""
-    _no_argument(argument, "{uuid}")
+    if argument is not None:
+        raise FormatError("the hole takes no argument", cure="write {uuid}")
     return "{hex:8}-{hex:4}-4{hex:3}-{choice:8|9|a|b}{hex:3}-{hex:12}"
 
 
@@ -256,30 +243,28 @@ def _email(argument: str | None) -> str:
     return f"{{letter:{count}}}@{{choice:example.com|example.net|example.org}}"
 
 
+def _digits(count: int) -> Automaton:
+    return repeated(string.digits, count)
+
+
 def _phone(argument: str | None) -> Automaton:
     """Numbers as they are written nationally."""
     if argument == "us":
         # North American plan: neither code begins with 0 or 1 or is one of 211 to 911, and
         # the middle digit of an area code is not 9.
-        codes = [code for code in range(200, 1000) if code % 100 != 11]
-        areas = [code for code in codes if code // 10 % 10 != 9]
-        dash = literal("-")
+        codes = [str(code) for code in range(200, 1000) if code % 100 != 11]
+        areas = [code for code in codes if code[1] != "9"]
         return concatenate(
-            [_numbers(areas), dash, _numbers(codes), dash, repeated(string.digits, 4)]
+            [from_texts(areas), literal("-"), from_texts(codes), literal("-"), _digits(4)]
         )
     if argument == "uk":  # mobile numbers
-        start = [f"07{digit}" for digit in "12345789"]
-        digits = repeated(string.digits, 2)
-        return concatenate([from_texts(start), digits, literal(" "), repeated(string.digits, 6)])
+        start = from_texts(f"07{digit}" for digit in "12345789")
+        return concatenate([start, _digits(2), literal(" "), _digits(6)])
     if argument == "fr":  # mobile numbers
-        pair = concatenate([literal(" "), repeated(string.digits, 2)])
+        pair = concatenate([literal(" "), _digits(2)])
         return concatenate([from_texts(["06", "07"]), *[pair] * 4])
     named = f"{argument[:20]!r} has no numbers here" if argument else "the hole names no country"
     raise FormatError(named, cure="known are us, uk and fr, as in {phone:us}")
-
-
-def _numbers(numbers: Sequence[int]) -> Automaton:
-    return from_texts(map(str, numbers))
 
 
 def _short(text: str) -> str:
@@ -295,7 +280,15 @@ def english() -> Automaton:
 
 _ALNUM = string.digits + string.ascii_letters
 
-KINDS: dict[str, Kind] = {
+KINDS: Registry[Kind] = Registry("kind of hole", group="holes", error=FormatError)
+"""The kinds by the name that stands in a hole.
+
+What a built-in kind means never changes, or canary sets at rest would change their space;
+another meaning takes another name. A package adds a `Kind` by an entry point in the
+group ``canary.holes``.
+"""
+
+for _name, _kind in {
     "digit": _repeated(string.digits, "{digit:9}"),
     "letter": _repeated(string.ascii_lowercase, "{letter:8}"),
     "upper": _repeated(string.ascii_uppercase, "{upper:8}"),
@@ -309,10 +302,6 @@ KINDS: dict[str, Kind] = {
     "uuid": _plain("{uuid}", _uuid),
     "email": _plain("{email:8}", _email),
     "phone": _plain("{phone:us}", _phone),
-    "re": _plain(r"{re:[A-Z]{2}\d{6}}", _pattern),
-}
-"""The kinds by the name that stands in a hole.
-
-What a built-in kind means never changes, or canary sets at rest would change their space;
-another meaning takes another name.
-"""
+    "re": _plain(r"{re:[A-Z]{2}\d{6}}", lambda argument: from_pattern(argument or "")),
+}.items():
+    KINDS.add(_name, _kind)

@@ -1,20 +1,17 @@
 """Nondeterministic automata over characters: where texts can be read in several ways.
 
 Patterns are built here, and holes that cannot be told apart at their seam. The
-ambiguity is resolved by `canary.formats.automaton.determinize`.
+ambiguity is resolved by `determinize`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from canary.formats.automaton import Automaton, minimal
 from canary.formats.limits import MAX_EDGES, Meter
 
-if TYPE_CHECKING:
-    from canary.formats.automaton import Automaton
-
-__all__ = ["Nfa"]
+__all__ = ["Nfa", "determinize"]
 
 
 class Nfa:
@@ -82,3 +79,63 @@ class Nfa:
         self.edges.append([])
         self.skips.append([])
         return len(self.edges) - 1
+
+
+def determinize(nfa: Nfa, end: int) -> Automaton:
+    """The minimal deterministic automaton of the texts that lead from state 0 to `end`.
+
+    A text that `nfa` can read in several ways is one text here.
+
+    Raises
+    ------
+    FormatError
+        If it takes more than a million steps, if there are more than 2^4096 texts, or none.
+    """
+    moves = _subset_construction(nfa, end)
+    # An edge leads to a subset with a greater minimum, so this order sees targets first.
+    return minimal(
+        (subset, end in subset, moves[subset].items())
+        for subset in sorted(moves, key=min, reverse=True)
+    )
+
+
+def _subset_construction(nfa: Nfa, end: int) -> dict[frozenset[int], dict[str, frozenset[int]]]:
+    """Which characters lead from which set of NFA states to which; the start included."""
+    meter = Meter()
+    start = _closure(nfa, end, {0}, meter)
+    moves: dict[frozenset[int], dict[str, frozenset[int]]] = {}
+    pending = [start]
+    while pending:
+        subset = pending.pop()
+        if subset in moves:
+            continue
+        reached: dict[str, set[int]] = {}
+        for state in subset:
+            for chars, target in nfa.edges[state]:
+                meter.spend(len(chars))
+                for char in chars:
+                    reached.setdefault(char, set()).add(target)
+        # Characters that lead to the same states need their closure once.
+        closures: dict[frozenset[int], frozenset[int]] = {}
+        moves[subset] = {}
+        for char, targets in reached.items():
+            key = frozenset(targets)
+            if key not in closures:
+                closures[key] = _closure(nfa, end, targets, meter)
+            if closures[key]:
+                moves[subset][char] = closures[key]
+        pending.extend(filter(None, closures.values()))
+    return moves
+
+
+def _closure(nfa: Nfa, end: int, states: set[int], meter: Meter) -> frozenset[int]:
+    """`states` and what they reach without reading, as far as it matters what comes next."""
+    found = set(states)
+    pending = list(states)
+    while pending:
+        for target in nfa.skips[pending.pop()]:
+            if target not in found:
+                found.add(target)
+                pending.append(target)
+    meter.spend(len(found))
+    return frozenset(state for state in found if nfa.edges[state] or state == end)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from canary.errors import FormatError
-from canary.formats.automaton import Automaton, determinize
+from canary.formats.automaton import Automaton
 from canary.formats.limits import MAX_EDGES, MAX_PATTERN, too_large
-from canary.formats.nfa import Nfa
+from canary.formats.nfa import Nfa, determinize
 
 if TYPE_CHECKING:
     import greenery
@@ -47,7 +47,7 @@ def from_pattern(pattern: str) -> Automaton:
     """
     nfa = Nfa()
     try:
-        end = _Builder(nfa).alternatives(0, _parse(pattern))
+        end = _add(nfa, 0, _parse(pattern))
     except RecursionError:
         # Not chained: the traceback of a thousand frames helps nobody.
         raise FormatError(
@@ -94,23 +94,16 @@ def _parse(pattern: str) -> greenery.Pattern:
         ) from error
 
 
-class _Builder:
-    """Adds what greenery has read to an automaton under construction."""
+def _add(nfa: Nfa, source: int, part: greenery.Pattern | greenery.Charclass | Mult) -> int:
+    """Add what greenery has read after a state, and return the state of its ends."""
+    import greenery
+    from greenery.rxelems import Mult
 
-    def __init__(self, nfa: Nfa) -> None:
-        self.nfa = nfa
-
-    def alternatives(self, source: int, pattern: greenery.Pattern) -> int:
+    if isinstance(part, greenery.Pattern):
         # A frozenset: its order does not matter, the minimal automaton is the same.
-        return self.nfa.join([self._sequence(source, conc.mults) for conc in pattern.concs])
-
-    def _sequence(self, source: int, mults: Sequence[Mult]) -> int:
-        for mult in mults:
-            source = self._repetition(source, mult)
-        return source
-
-    def _repetition(self, source: int, mult: Mult) -> int:
-        least, most = mult.multiplier.min.v, mult.multiplier.max.v
+        return nfa.join([reduce(partial(_add, nfa), c.mults, source) for c in part.concs])
+    if isinstance(part, Mult):
+        least, most = part.multiplier.min.v, part.multiplier.max.v
         if most is None:
             raise FormatError(
                 "the pattern matches texts of any length",
@@ -118,27 +111,16 @@ class _Builder:
             )
         ends = [source] if least == 0 else []
         for number in range(1, most + 1):
-            source = self._once(source, mult.multiplicand)
+            source = _add(nfa, source, part.multiplicand)
             if number >= least:
                 ends.append(source)
-        return ends[0] if len(ends) == 1 else self.nfa.join(ends)
-
-    def _once(self, source: int, part: greenery.Pattern | greenery.Charclass) -> int:
-        import greenery
-
-        if isinstance(part, greenery.Pattern):
-            return self.alternatives(source, part)
-        if part.negated:
-            raise FormatError(
-                "the pattern matches nearly every character there is",
-                cure="in place of . and negated classes name the characters meant, such as [ -~]",
-            )
-        if sum(last - first + 1 for first, last in part.ord_ranges) > MAX_EDGES:
-            raise too_large()
-        chars = (
-            chr(code)
-            for first, last in part.ord_ranges
-            for code in range(first, last + 1)
-            if code not in _SURROGATES
+        return ends[0] if len(ends) == 1 else nfa.join(ends)
+    if part.negated:
+        raise FormatError(
+            "the pattern matches nearly every character there is",
+            cure="in place of . and negated classes name the characters meant, such as [ -~]",
         )
-        return self.nfa.step(source, "".join(chars))
+    if sum(last - first + 1 for first, last in part.ord_ranges) > MAX_EDGES:
+        raise too_large()
+    codes = (code for first, last in part.ord_ranges for code in range(first, last + 1))
+    return nfa.step(source, "".join(chr(code) for code in codes if code not in _SURROGATES))

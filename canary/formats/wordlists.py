@@ -24,50 +24,32 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
         If the file cannot be read, is not UTF-8, holds no word, or is no list of words: it
         has control characters, as binary files have, or is a JSON document.
     """
+    problem, cure = "", "give a text file with one word a line"
+    words: list[str] = []
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
+        words = list(dict.fromkeys(text.split()))
+        if any(unicodedata.category(char) == "Cc" for word in words for char in word):
+            problem = "has control characters, so it is no text"
+        elif _is_json(text):
+            problem = "is a JSON document"
+        elif not words:
+            problem, cure = "is empty", "write one word a line into it"
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"the word list is not UTF-8 at byte {error.start}",
-            cure="save it as UTF-8",
-            where=str(path),
-        ) from error
+        problem, cure = f"is not UTF-8 at byte {error.start}", "save it as UTF-8"
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(
-            f"the word list cannot be read: {reason}",
-            cure="give a text file with one word a line",
-            where=str(path),
-        ) from error
-    words = list(dict.fromkeys(text.split()))
-    if any(unicodedata.category(char) == "Cc" for word in words for char in word):
-        raise InputError(
-            "the word list has control characters, so it is no text",
-            cure="give a text file with one word a line",
-            where=str(path),
-        )
-    if _is_json(text):
-        raise InputError(
-            "the word list is a JSON document",
-            cure="give a text file with one word a line",
-            where=str(path),
-        )
-    if not words:
-        raise InputError(
-            "the word list is empty", cure="write one word a line into it", where=str(path)
-        )
+        problem = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+    if problem:
+        raise InputError(f"the word list {problem}", cure=cure, where=str(path))
     return words
 
 
 def _is_json(text: str) -> bool:
     """Whether a text is an object or a list, and no words."""
-    if not text.lstrip().startswith(("{", "[")):
-        return False
     try:
-        json.loads(text)
+        return text.lstrip().startswith(("{", "[")) and json.loads(text) is not None
     except (ValueError, RecursionError):
         return False
-    return True
 
 
 def with_words(texts: Sequence[str], words: Sequence[str]) -> list[Format]:

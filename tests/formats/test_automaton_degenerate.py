@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from canary.errors import FormatError
-from canary.formats.automaton import determinize
-from canary.formats.nfa import Nfa
+from canary.formats.nfa import Nfa, determinize
 
 
 def test_dead_ends_are_trimmed():

@@ -89,7 +89,6 @@ from canary.formats.format import Format
         (r"{re:\x4}", "column 1", "cannot be read", "close every"),
         (r"{re:\{}", "column 1", "never closed", r"\x7b"),
         ("{re:" + "(" * 2000 + ")" * 2000 + "}", "column 1", "nested too deeply", "fewer groups"),
-        ("{re:" + "(" * 200 + "a" + ")" * 200 + "}", "column 1", "nested too deeply", "fewer"),
         ("{re:" + "a" * 10_001 + "}", "column 1", "10,001 characters", "split it"),
         ("{re:[]}", "column 1", "no fill at all", "possible text"),
         ("{re:(|){999999999}}", "column 1", "more than 500,000 edges", "shorter holes"),

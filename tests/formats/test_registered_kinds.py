@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import FormatError, RecordError
-from canary.formats import kinds
 from canary.formats.building import from_texts, repeated
 from canary.formats.format import Format
-from canary.formats.kinds import register
+from canary.formats.kinds import KINDS, Kind, register
 
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch):
     """What a test registers is gone after it."""
-    monkeypatch.setattr(kinds, "KINDS", dict(kinds.KINDS))
-    monkeypatch.setattr("canary.formats.format.KINDS", kinds.KINDS)
-    return kinds.KINDS
+    monkeypatch.setattr(KINDS, "_things", dict(KINDS.items()))
+    return KINDS._things
 
 
 def test_a_format_as_a_kind():
@@ -39,6 +39,15 @@ def test_a_function_as_a_kind():
     assert Format("{surname:2}").size == 26**2
 
 
+def test_a_kind_of_another_package_is_an_entry_point(monkeypatch):
+    point = SimpleNamespace(
+        name="coin", load=lambda: Kind("{coin}", lambda *_: from_texts(["H", "T"]))
+    )
+    monkeypatch.setattr("canary.registry.entry_points", lambda group: [point])
+    monkeypatch.setattr(KINDS, "_complete", False)
+    assert Format("{coin}{coin}").size == 4
+
+
 def test_kinds_of_kinds():
     register("pin", "{digit:4}")
     register("pair", "{pin}/{pin}")
@@ -54,9 +63,9 @@ def test_registering_again_is_the_same_or_an_error():
 
     register("code", code)
     register("code", code)
-    with pytest.raises(FormatError, match="exists already"):
+    with pytest.raises(FormatError, match="there is another kind"):
         register("code", "{digit:2}")
-    with pytest.raises(FormatError, match="exists already"):
+    with pytest.raises(FormatError, match="there is another kind"):
         register("digit", "{digit:2}")
 
 
