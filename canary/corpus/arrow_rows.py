@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from canary.corpus.columns import Edit, Shape, edit_record, refuse_chat, slots_of
-from canary.corpus.corpora import Corpus, Decide
+from canary.corpus.corpora import Corpus, Edits
 from canary.errors import CorpusError
 
 __all__ = ["decisions", "edit_rows", "own_rows", "plain_rows", "shape_in"]
@@ -75,7 +75,7 @@ def plain_rows(table: Any, names: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 def decisions(
     corpus: Corpus,
-    decide: Decide,
+    edits: Edits,
     rows: Iterable[tuple[int, Mapping[str, Any]]],
     record: Callable[[int], Mapping[str, Any]],
 ) -> dict[int, list[Edit] | None]:
@@ -83,9 +83,9 @@ def decisions(
     found = {}
     for at, row in rows:
         slots = slots_of(row, corpus.shape.names)
-        edits = corpus.decided(decide, at, at + 1, slots, partial(record, at))
-        if edits is None or edits:
-            found[at] = edits
+        changes = edits.of(corpus, at, at + 1, slots, partial(record, at))
+        if changes is None or changes:
+            found[at] = changes
     return found
 
 

@@ -8,24 +8,26 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from canary.corpus.consistency import (
+    Canary,
     check_canaries,
     check_counts,
     check_formats,
     check_room,
     check_texts,
 )
-from canary.errors import InputError, OutputError, RecordError
+from canary.errors import FormatError, InputError, OutputError, RecordError
 from canary.formats.format import Format
 from canary.records.document import dump_document, load_document, render_document
-from canary.records.fields import check_fields, int_field, list_field, text_field
+from canary.records.fields import text_field
 from canary.records.overwrite_guard import kind_there
+from canary.records.record import Record
 from canary.records.sealing import sealed
 from canary.records.validation import flag, of_kind, whole_number
 
@@ -39,38 +41,6 @@ SCHEMA = 1
 # stream would compare each canary with itself.
 _STREAM = int.from_bytes(b"canaries", "big")
 _COINS = int.from_bytes(b"coins", "big")
-
-
-@dataclass(frozen=True)
-class Canary:
-    """One secret of a canary set.
-
-    Parameters
-    ----------
-    id : str
-        Ordinal id such as ``canary-1`` or ``control-1``; it says nothing of the secret.
-    format : int
-        Position of its format in `CanarySet.formats`.
-    fill : str
-        The secret; not shown by `repr`.
-    repetitions : int
-        Copies to inject; 0 makes it a control, which is never injected. Of a natural
-        secret: how often it was found.
-    tossed : int, optional
-        The copies for which a fair coin was tossed: `repetitions` is that number or 0,
-        each with probability 1/2. None if no coin was tossed.
-    """
-
-    id: str
-    format: int
-    fill: str = field(repr=False)
-    repetitions: int
-    tossed: int | None = None
-
-    @property
-    def control(self) -> bool:
-        """Whether it is never injected."""
-        return self.repetitions == 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -168,11 +138,7 @@ class CanarySet:
 
     def to_dict(self) -> dict[str, Any]:
         """The set as plain data, secrets included."""
-        # What is seldom so is only written where it is.
-        canaries = [
-            {key: value for key, value in asdict(canary).items() if value is not None}
-            for canary in self.canaries
-        ]
+        canaries = [canary.to_dict() for canary in self.canaries]
         natural = {"natural": True} if self.natural else {}
         formats = [_plain_format(item) for item in self.formats]
         return {"formats": formats, "seed": self.seed, **natural, "canaries": canaries}
@@ -241,24 +207,12 @@ class CanarySet:
             If a field is missing, unknown or of another type, or if the parts do not fit
             together; it says where, and repeats no secret.
         """
-        body = {key: value for key, value in data.items() if key not in ("kind", "schema")}
-        natural = body.pop("natural", None)
-        check_fields(body, {"formats", "seed", "canaries"}, "")
-        if natural is not None and natural is not True:
+        if data.get("natural", True) is not True:
             raise RecordError("is neither true nor absent", cure="restore it", where="natural")
+        plain = _Plain.from_dict({k: v for k, v in data.items() if k not in ("kind", "schema")})
+        formats = tuple(_format(item, f"formats[{i}]") for i, item in enumerate(plain.formats))
         try:
-            formats = tuple(
-                _format(item, f"formats[{i}]")
-                for i, item in enumerate(list_field(body["formats"], "formats"))
-            )
-            canaries = tuple(
-                _canary(item, f"canaries[{i}]")
-                for i, item in enumerate(list_field(body["canaries"], "canaries"))
-            )
-            seed = int_field(body["seed"], "seed")
-            return cls(formats=formats, canaries=canaries, seed=seed, natural=natural is True)
-        except RecordError:
-            raise
+            return cls(formats, plain.canaries, plain.seed, plain.natural)
         except InputError as error:
             raise RecordError(error.problem, cure=error.cure, where=error.where) from error
 
@@ -407,40 +361,48 @@ def generate(
     return CanarySet(formats=spaces, canaries=tuple(canaries), seed=seed)
 
 
+@dataclass(frozen=True)
+class _Plain(Record):
+    """A set as it is written."""
+
+    formats: tuple[Any, ...]
+    seed: int
+    canaries: tuple[Canary, ...]
+    natural: bool = False
+
+
+@dataclass(frozen=True)
+class _WithWords(Record):
+    """A format that its text alone does not say; its size tells if a registered kind changed."""
+
+    text: str
+    words: tuple[str, ...] | None
+    size: int
+
+
 def _plain_format(item: Format) -> str | dict[str, Any]:
     """Its text, if that says all; else with its word list and the size of its space."""
     if item.words is None and item.portable:
         return item.text
-    words = None if item.words is None else list(item.words)
-    return {"text": item.text, "words": words, "size": item.size}
+    return _WithWords(item.text, item.words, item.size).to_dict()
 
 
 def _format(item: object, where: str) -> Format:
-    """The inverse of `_plain_format`; the size tells whether a registered kind changed."""
-    if not isinstance(item, Mapping):
-        return Format(text_field(item, where))
-    found = check_fields(item, {"text", "words", "size"}, where)
-    words = found["words"]
-    if words is not None:
-        words = [text_field(word, f"{where}.words") for word in list_field(words, f"{where}.words")]
-    made = Format(text_field(found["text"], f"{where}.text"), words=words)
-    if made.size != int_field(found["size"], f"{where}.size"):
-        raise RecordError(
-            "the space has another size than when the set was made",
-            cure="register the kinds of its holes as they were then",
-            where=where,
+    """The inverse of `_plain_format`."""
+    try:
+        if not isinstance(item, Mapping):
+            return Format(text_field(item, ""))
+        plain = _WithWords.from_dict(item)
+        made = Format(plain.text, words=plain.words)
+        if made.size != plain.size:
+            raise RecordError(
+                "the space has another size than when the set was made",
+                cure="register the kinds of its holes as they were then",
+            )
+    except InputError as error:
+        place = (
+            f"{where}.{error.where}" if isinstance(error, RecordError) and error.where else where
         )
+        place = error.where if isinstance(error, FormatError) else place
+        raise RecordError(error.problem, cure=error.cure, where=place) from error
     return made
-
-
-def _canary(item: object, where: str) -> Canary:
-    tossed = item.get("tossed") if isinstance(item, Mapping) else None
-    fields = {"id", "format", "fill", "repetitions"} | ({"tossed"} if tossed is not None else set())
-    found = check_fields(item, fields, where)
-    return Canary(
-        id=text_field(found["id"], f"{where}.id"),
-        format=int_field(found["format"], f"{where}.format"),
-        fill=text_field(found["fill"], f"{where}.fill"),
-        repetitions=int_field(found["repetitions"], f"{where}.repetitions"),
-        tossed=None if tossed is None else int_field(tossed, f"{where}.tossed"),
-    )

@@ -1,21 +1,20 @@
-"""What must hold of the parts of a canary set, and of what is asked of one."""
+"""Canaries, and what must hold of those of a set and of what is asked of one."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from canary.errors import FormatError, InputError
 from canary.formats.format import Format
 from canary.formats.syntax import place
+from canary.records.record import Record
 from canary.records.validation import whole_number
-
-if TYPE_CHECKING:
-    from canary.corpus.canaries import Canary
 
 __all__ = [
     "MAX_COPIES",
+    "Canary",
     "check_canaries",
     "check_counts",
     "check_formats",
@@ -28,6 +27,38 @@ MAX_COPIES = 10_000_000
 """Copies that a set may ask for in all."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Canary(Record, sparse=True):
+    """One secret of a canary set.
+
+    Parameters
+    ----------
+    id : str
+        Ordinal id such as ``canary-1`` or ``control-1``; it says nothing of the secret.
+    format : int
+        Position of its format in `CanarySet.formats`.
+    fill : str
+        The secret; not shown by `repr`.
+    repetitions : int
+        Copies to inject; 0 makes it a control, which is never injected. Of a natural
+        secret: how often it was found.
+    tossed : int, optional
+        The copies for which a fair coin was tossed: `repetitions` is that number or 0,
+        each with probability 1/2. None if no coin was tossed.
+    """
+
+    id: str
+    format: int
+    fill: str = field(repr=False)
+    repetitions: int
+    tossed: int | None = None
+
+    @property
+    def control(self) -> bool:
+        """Whether it is never injected."""
+        return self.repetitions == 0
 
 
 def check_formats(formats: tuple[Format, ...]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ from canary.corpus.columns import Edit, Shape, Slot
 from canary.corpus.lines import Progress, Watch, regular_size
 from canary.errors import CorpusError
 
-__all__ = ["Corpus", "Decide", "FileCorpus", "Position"]
+__all__ = ["Corpus", "Decide", "Edits", "FileCorpus", "Position"]
 
 Position = int | bytes
 """Of a record: its number from 0, or in a stream a digest of its content."""
@@ -27,6 +28,50 @@ Decide = Callable[[Position, list[Slot], Callable[[], Mapping[str, Any]]], list[
 
 It gets the record's position, its texts, and a function that gives the whole record.
 """
+
+
+@dataclass(frozen=True)
+class Edits:
+    """What a copy of a corpus has otherwise.
+
+    Parameters
+    ----------
+    inserts : mapping of position to texts
+        Records of their own that go before a record (in a stream behind it).
+    decide : callable, optional
+        What becomes of a record.
+    at : collection of position, optional
+        The records that `decide` is asked about; all unless given.
+    """
+
+    inserts: Mapping[Position, Sequence[str]] = field(default_factory=dict, repr=False)
+    decide: Decide | None = None
+    at: Collection[Position] | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        """The different texts that are inserted, in their order."""
+        return list({text: 0 for texts in self.inserts.values() for text in texts})
+
+    def asks(self, position: Position) -> bool:
+        """Whether there is a decision on the record at a position."""
+        return self.decide is not None and (self.at is None or position in self.at)
+
+    def of(
+        self,
+        corpus: Corpus,
+        position: Position,
+        number: int,
+        slots: list[Slot],
+        record: Callable[[], Mapping[str, Any]],
+    ) -> list[Edit] | None:
+        """The decision on a record; its errors name the record."""
+        assert self.decide is not None
+        try:
+            return self.decide(position, slots, record)
+        except CorpusError as error:
+            error.where = error.where or corpus.place(number)
+            raise
 
 
 class Corpus(ABC):
@@ -75,30 +120,10 @@ class Corpus(ABC):
         return ()
 
     @abstractmethod
-    def rewrite(
-        self,
-        out: Any = None,
-        *,
-        inserts: Mapping[Position, Sequence[str]],
-        decide: Decide | None = None,
-        at: Collection[Position] | None = None,
-    ) -> Any:
-        """Copy the corpus with changes; whatever is not touched stays as it was.
+    def rewrite(self, edits: Edits, out: Any = None) -> Any:
+        """Copy the corpus with edits; whatever is not touched stays as it was.
 
-        Parameters
-        ----------
-        out : binary file, optional
-            Where a file is written.
-        inserts : mapping of position to texts
-            Records of their own that go before a record (in a stream behind it).
-        decide : callable, optional
-            What becomes of a record.
-        at : collection of position, optional
-            The records that `decide` is asked about; all unless given.
-
-        Returns
-        -------
-        The new dataset, or None for a file.
+        A file is written to `out`, a binary file; any other corpus gives the new dataset.
         """
 
     def place(self, number: int) -> str:
@@ -114,21 +139,6 @@ class Corpus(ABC):
             If the corpus cannot hold one of them at all.
         """
         return False
-
-    def decided(
-        self,
-        decide: Decide,
-        position: Position,
-        number: int,
-        slots: list[Slot],
-        record: Callable[[], Mapping[str, Any]],
-    ) -> list[Edit] | None:
-        """What `decide` says of a record; its errors name the record."""
-        try:
-            return decide(position, slots, record)
-        except CorpusError as error:
-            error.where = error.where or self.place(number)
-            raise
 
 
 class FileCorpus(Corpus):

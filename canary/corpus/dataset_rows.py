@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from canary.corpus.arrow_rows import decisions, edit_rows, own_rows, shape_in
 from canary.corpus.columns import Edit, Slot, slots_of
-from canary.corpus.corpora import Corpus, Decide, Position
+from canary.corpus.corpora import Corpus, Edits, Position
 from canary.errors import CorpusError, UnsupportedError
 
 __all__ = ["DatasetRows"]
@@ -43,41 +43,32 @@ class DatasetRows(Corpus):
     def count(self) -> None:
         """Nothing: a dataset knows how many rows it has."""
 
-    def rewrite(
-        self,
-        out: Any = None,
-        *,
-        inserts: Mapping[Position, Sequence[str]],
-        decide: Decide | None = None,
-        at: Collection[Position] | None = None,
-    ) -> Any:
+    def rewrite(self, edits: Edits, out: Any = None) -> Any:
         import pyarrow as pa
         from datasets import Dataset, DatasetInfo, concatenate_datasets
 
         arrow = self.dataset.with_format("arrow")
-        edits: dict[int, list[Edit] | None] = {}
-        if decide is not None:
-            numbers: Any = range(self.rows) if at is None else sorted(at)
-            chosen = self.dataset if at is None else self.dataset.select(numbers)
+        found: dict[int, list[Edit] | None] = {}
+        if edits.decide is not None:
+            numbers: Any = range(self.rows) if edits.at is None else sorted(edits.at)
+            chosen = self.dataset if edits.at is None else self.dataset.select(numbers)
             rows = zip(numbers, self._texts(chosen), strict=True)
-            edits = decisions(self, decide, rows, lambda number: arrow[number].to_pylist()[0])
-        changed = sorted(number for number, mine in edits.items() if mine)
-        texts = {t: n for n, t in enumerate({t: 0 for ts in inserts.values() for t in ts})}
+            found = decisions(self, edits, rows, lambda number: arrow[number].to_pylist()[0])
+        changed = sorted(number for number, mine in found.items() if mine)
         tables = []
         if changed:
             table = self.dataset.select(changed).with_format("arrow")[:]
-            tables.append(edit_rows(table, {n: edits[at] or () for n, at in enumerate(changed)}))
+            tables.append(edit_rows(table, {n: found[at] or () for n, at in enumerate(changed)}))
+        texts = {text: number for number, text in enumerate(edits.texts)}
         if texts:
             tables.append(own_rows(arrow.features.arrow_schema, self.shape, texts, ""))
         order = np.arange(self.rows)
         order[changed] = self.rows + np.arange(len(changed))
-        gone = [number for number, mine in edits.items() if mine is None]
-        places: list[Any] = sorted(inserts)
-        before = np.repeat(places, [len(inserts[place]) for place in places]).astype(np.int64)
-        copies = [texts[text] for place in places for text in inserts[place]]
         first = self.rows + len(changed)
-        order = np.insert(order, before, first + np.array(copies, np.int64))
-        order = np.delete(order, gone)
+        copies = [(at, first + texts[t]) for at, mine in edits.inserts.items() for t in mine]
+        before, own = np.array(copies, np.int64).reshape(-1, 2).T
+        order = np.insert(order, before, own)
+        order = np.delete(order, [number for number, mine in found.items() if mine is None])
         if not tables:
             return self.dataset.select(order)
         new = Dataset(pa.concat_tables(tables), info=DatasetInfo(features=self.dataset.features))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column
-from canary.corpus.corpora import Corpus
+from canary.corpus.corpora import Corpus, Edits
 from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
 from canary.corpus.lines import Progress
 from canary.corpus.occurrences import find_canaries
@@ -268,9 +268,8 @@ def _put_in(
             corpus.count()
         guests = pool.guests(copies)
     if splicer is not None:
-        return corpus.rewrite(
-            out, inserts={}, decide=replace(splicer, guests=guests), at=guests
-        ), guests
-    texts = [canaries.text(canary) for canary in injected]
-    inserts = {at: [texts[who] for who, _ in mine] for at, mine in guests.items()}
-    return corpus.rewrite(out, inserts=inserts), guests
+        edits = Edits(decide=replace(splicer, guests=guests), at=guests)
+    else:
+        texts = [canaries.text(canary) for canary in injected]
+        edits = Edits({at: [texts[who] for who, _ in mine] for at, mine in guests.items()})
+    return corpus.rewrite(edits, out), guests

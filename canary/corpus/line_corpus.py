@@ -6,13 +6,13 @@ The pieces, end to end, are the file, so whatever is not touched comes through b
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from canary.corpus.columns import Edit, Shape, Slot, empty_texts, is_chat, refuse_chat
-from canary.corpus.corpora import Decide, FileCorpus, Position
+from canary.corpus.corpora import Edits, FileCorpus, Position
 from canary.corpus.lines import end_of_line, lines_of, place, read_chunks
 from canary.errors import CorpusError
 
@@ -102,41 +102,34 @@ class LineCorpus(FileCorpus):
         unfinished = self.by_line and not end_of_line(last)
         self._end(rows + unfinished - self.head, last)
 
-    def rewrite(
-        self,
-        out: Any = None,
-        *,
-        inserts: Mapping[Position, Sequence[str]],
-        decide: Decide | None = None,
-        at: Collection[Position] | None = None,
-    ) -> None:
-        own = {text: self.render(text) for text in {t for texts in inserts.values() for t in texts}}
-        everywhere = decide is not None and at is None
-        wanted = None if everywhere else sorted({*inserts, *(at or ())})
+    def rewrite(self, edits: Edits, out: Any = None) -> None:
+        own = {text: self.render(text) for text in edits.texts}
+        everywhere = edits.decide is not None and edits.at is None
+        wanted = None if everywhere else sorted({*edits.inserts, *(edits.at or ())})
         for position, number, piece in self._parts(wanted):
             if position is not None:
-                for text in inserts.get(position, ()):
+                for text in edits.inserts.get(position, ()):
                     out.write(own[text])
-                if decide is not None and (at is None or position in at):
-                    out.write(self._changed(decide, position, number, piece))
+                if edits.asks(position):
+                    out.write(self._changed(edits, position, number, piece))
                     continue
             out.write(piece)
-        if inserts:
-            for text in inserts.get(self.rows, ()):
+        if edits.inserts:
+            for text in edits.inserts.get(self.rows, ()):
                 out.write(own[text])
         self.watch.check()
 
     def place(self, number: int) -> str:
         return place(self.path, number)
 
-    def _changed(self, decide: Decide, position: Position, number: int, piece: bytes) -> bytes:
+    def _changed(self, edits: Edits, position: Position, number: int, piece: bytes) -> bytes:
         found = self.read(piece, number, self.names)
         if found is None:
             return piece
-        edits = self.decided(decide, position, number, found[1], lambda: found[0])
-        if edits is None:
+        changes = edits.of(self, position, number, found[1], lambda: found[0])
+        if changes is None:
             return b""
-        return self.edit(piece, edits) if edits else piece
+        return self.edit(piece, changes) if changes else piece
 
     def _parts(self, wanted: Sequence[Any] | None) -> Iterator[tuple[int | None, int, bytes]]:
         """The pieces with positions and numbers; of those not wanted, many may come as one."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from canary.corpus.arrow_rows import decisions, edit_rows, own_rows, plain_rows, shape_in
 from canary.corpus.columns import Edit, Slot, empty_texts, slots_of
-from canary.corpus.corpora import Decide, FileCorpus, Position
+from canary.corpus.corpora import Edits, FileCorpus, Position
 from canary.corpus.lines import unreadable
 from canary.errors import CorpusError, OutputError
 
@@ -49,47 +49,40 @@ class ParquetRows(FileCorpus):
         self._pass += 1
         self.report(1, 1)
 
-    def rewrite(
-        self,
-        out: Any = None,
-        *,
-        inserts: Mapping[Position, Sequence[str]],
-        decide: Decide | None = None,
-        at: Collection[Position] | None = None,
-    ) -> None:
+    def rewrite(self, edits: Edits, out: Any = None) -> None:
         with self._opened() as file:
-            texts = {t: n for n, t in enumerate({t: 0 for ts in inserts.values() for t in ts})}
+            texts = {text: number for number, text in enumerate(edits.texts)}
             own: Any = texts and own_rows(file.schema_arrow, self.shape, texts, self.source)
-            places: list[Any] = sorted(inserts)
+            places: list[Any] = sorted(edits.inserts)
             with _writer(out, file) as write:
                 for start, table in self._tables(file):
                     end = start + len(table)
-                    edits = self._decisions(table, start, decide, at) if decide else {}
-                    changed = edit_rows(table, {k: v for k, v in edits.items() if v})
+                    found = self._decisions(table, start, edits)
+                    changed = edit_rows(table, {n: mine for n, mine in found.items() if mine})
                     # What goes in between two tables belongs to the first of them.
                     first = bisect_right(places, start) if start else 0
-                    ours = places[first : bisect_right(places, end)]
-                    cuts = {p - start: [own.slice(texts[t], 1) for t in inserts[p]] for p in ours}
-                    gone = [number for number, mine in edits.items() if mine is None]
+                    cuts = {
+                        place - start: [own.slice(texts[t], 1) for t in edits.inserts[place]]
+                        for place in places[first : bisect_right(places, end)]
+                    }
+                    gone = [number for number, mine in found.items() if mine is None]
                     write(_assembled(changed, cuts, gone))
         self.watch.check()
 
-    def _decisions(
-        self, table: Any, start: int, decide: Decide, at: Collection[Position] | None
-    ) -> dict[int, list[Edit] | None]:
+    def _decisions(self, table: Any, start: int, edits: Edits) -> dict[int, list[Edit] | None]:
         """What becomes of the rows of a table."""
-        numbers = [n for n in range(len(table)) if at is None or start + n in at]
+        numbers = [n for n in range(len(table)) if edits.asks(start + n)]
         if not numbers:
             return {}
         texts = table.select(self.names)
-        rows = plain_rows(texts if at is None else texts.take(numbers), self.names)
+        rows = plain_rows(texts if edits.at is None else texts.take(numbers), self.names)
         found = decisions(
             self,
-            decide,
+            edits,
             zip((start + n for n in numbers), rows, strict=True),
             lambda number: table.slice(number - start, 1).to_pylist()[0],
         )
-        return {number - start: edits for number, edits in found.items()}
+        return {number - start: mine for number, mine in found.items()}
 
     def _tables(self, file: Any, columns: Sequence[str] | None = None) -> Iterator[tuple[int, Any]]:
         """The rows as tables of bounded size, each with the number of its first row from 0."""

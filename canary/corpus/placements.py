@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Slot
 from canary.corpus.occurrences import Finder
 from canary.errors import CorpusError, InputError
-from canary.records.document import dump_document, load_document
+from canary.records.document import load_document
 from canary.records.overwrite_guard import kind_there
+from canary.records.record import Document
 
 __all__ = [
     "Placements",
@@ -30,7 +29,11 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Placements:
+class Placements(
+    Document,
+    kind=KIND,
+    written=("column", "seed", "mode", "separators", "total_lines", "fingerprint", "lines"),
+):
     """Where the copies went.
 
     Parameters
@@ -64,22 +67,6 @@ class Placements:
     separators: tuple[str, str] | None = None
     empty: tuple[str, ...] = ()
     fingerprint: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The places as plain data."""
-        return {
-            "column": self.column if isinstance(self.column, str) else list(self.column),
-            "seed": self.seed,
-            "mode": self.mode,
-            "separators": self.separators and list(self.separators),
-            "total_lines": self.total_lines,
-            "fingerprint": self.fingerprint,
-            "lines": {name: list(numbers) for name, numbers in self.lines.items()},
-        }
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the places as versioned JSON, atomically, readable by its owner only."""
-        dump_document(path, KIND, SCHEMA, self.to_dict(), private=True)
 
 
 def manifest_of(corpus: Path) -> Path:

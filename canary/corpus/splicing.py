@@ -138,7 +138,7 @@ class Splicer:
     def __call__(
         self, position: Position, slots: list[Slot], record: Callable[[], Mapping[str, Any]]
     ) -> list[Edit]:
-        """Insertions of the guests of a record, as `Corpus.rewrite` asks for them.
+        """Insertions of the guests of a record, as `Edits.decide`.
 
         Raises
         ------

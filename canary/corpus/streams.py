@@ -7,14 +7,14 @@ number that means anything. It has its content, whose keyed digest is its positi
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from canary.corpus.arrow_rows import shape_in
 from canary.corpus.columns import Shape, Slot, edit_record, slots_of
-from canary.corpus.corpora import Corpus, Decide, Position
+from canary.corpus.corpora import Corpus, Edits, Position
 from canary.errors import CorpusError
 from canary.records.sealing import sealed
 
@@ -62,15 +62,8 @@ class StreamRows(Corpus):
         if number == 0:
             raise CorpusError("the dataset is empty", cure="give one with rows")
 
-    def rewrite(
-        self,
-        out: Any = None,
-        *,
-        inserts: Mapping[Position, Sequence[str]],
-        decide: Decide | None = None,
-        at: Collection[Position] | None = None,
-    ) -> Any:
-        change = _Change(self.shape, self.key, inserts, decide, at)
+    def rewrite(self, edits: Edits, out: Any = None) -> Any:
+        change = _Change(self.shape, self.key, edits)
         changed = self.stream.with_format(None).map(
             change, batched=True, features=self.stream.features
         )
@@ -92,9 +85,7 @@ class _Change:
 
     shape: Shape
     key: bytes = field(repr=False)
-    inserts: Mapping[Position, Sequence[str]] = field(repr=False)
-    decide: Decide | None
-    at: Collection[Position] | None
+    edits: Edits
 
     @sealed
     def __call__(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
@@ -108,7 +99,7 @@ class _Change:
     def _become(self, row: dict[str, Any]) -> list[dict[str, Any]]:
         place = digest_of(row, self.shape.names, self.key)
         rows = [row]
-        if self.decide is not None and (self.at is None or place in self.at):
-            edits = self.decide(place, slots_of(row, self.shape.names), lambda: row)
-            rows = [] if edits is None else [edit_record(row, edits)]
-        return rows + [self.shape.values(text) for text in self.inserts.get(place, ())]
+        if self.edits.asks(place) and self.edits.decide is not None:
+            changes = self.edits.decide(place, slots_of(row, self.shape.names), lambda: row)
+            rows = [] if changes is None else [edit_record(row, changes)]
+        return rows + [self.shape.values(text) for text in self.edits.inserts.get(place, ())]

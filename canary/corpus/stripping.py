@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column, Edit, Shape, Slot, edited_slots
-from canary.corpus.corpora import Position
+from canary.corpus.corpora import Edits, Position
 from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
 from canary.corpus.lines import Progress
 from canary.corpus.placements import check_drawn
@@ -99,7 +99,7 @@ def strip(
     check_drawn(canaries)
     opened = open_corpus(corpus, column, split=split, beside=beside)
     taken = _Taken.out_of(canaries, opened.shape, check_separators(separators, opened.separators))
-    stripped = opened.rewrite(inserts={}, decide=taken)
+    stripped = opened.rewrite(Edits(decide=taken))
     if not isinstance(opened, StreamRows):
         taken.check_any("")
     result: D = replace_split(corpus, split, stripped)
@@ -130,7 +130,7 @@ def strip_file(
     opened = open_corpus(source, column, file_format=file_format, beside=beside, progress=progress)
     taken = _Taken.out_of(canaries, opened.shape, check_separators(separators, opened.separators))
     with new_file(source, target, file_format) as out:
-        opened.rewrite(out, inserts={}, decide=taken)
+        opened.rewrite(Edits(decide=taken), out)
         taken.check_any(str(source))
     copies = sum(canary.repetitions for canary in canaries.injected)
     pairs = taken.cuts // len(opened.shape.names)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 from canary.corpus.canaries import CanarySet
@@ -14,11 +12,9 @@ from canary.corpus.causes import MOST_OTHERS, Others, likely_causes
 from canary.corpus.columns import Column, copies_in
 from canary.corpus.file_formats import SPLIT, open_corpus
 from canary.corpus.lines import Progress
-from canary.corpus.own_tokens import OwnTokens
-from canary.corpus.surroundings import Copies
-from canary.errors import InputError, RecordError
-from canary.records.document import load_document
-from canary.records.fields import from_fields
+from canary.corpus.surroundings import Copies, OwnTokens
+from canary.errors import InputError
+from canary.records.record import Document, Record
 from canary.records.sealing import sealed
 from canary.statistics.numbers import clean, plural
 
@@ -32,7 +28,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(Record, sparse=True):
     """How often one canary occurs.
 
     Parameters
@@ -43,17 +39,17 @@ class Count:
         Copies that were to be injected; 0 for a control.
     found : int
         Occurrences of the candidate's text that stand alone: 1234 is not in 12345.
-    intact : int or None
-        Those that have the canary's own tokens; None if no tokenizer was given.
     longer : int
         Occurrences within longer runs of letters or digits, which are no copies.
+    intact : int or None
+        Those that have the canary's own tokens; None if no tokenizer was given.
     """
 
     id: str
     expected: int
     found: int
+    longer: int
     intact: int | None = None
-    longer: int = 0
 
     @property
     def ok(self) -> bool:
@@ -62,7 +58,9 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Verification:
+class Verification(
+    Document, kind=KIND, schema=SCHEMA, written=("ok", ...), cure="run canary verify --json again"
+):
     """Occurrences of every canary of a set in a corpus.
 
     Parameters
@@ -166,55 +164,6 @@ class Verification:
             told.append(f"{plural(absent, 'control')} absent")
         return "; ".join(told)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The result as plain data, without secrets."""
-        return {
-            "ok": self.ok,
-            "column": self.column,
-            "records": self.records,
-            "formats": list(self.formats),
-            "causes": list(self.causes),
-            "fingerprint": self.fingerprint,
-            "before": self.before,
-            "follows": self.follows,
-            "others": self.others,
-            "canaries": [
-                {key: value for key, value in asdict(count).items() if value is not None}
-                for count in self.canaries
-            ],
-        }
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Verification:
-        """Read what ``canary verify --json`` printed.
-
-        Raises
-        ------
-        RecordError
-            If the file is missing, damaged or of another kind.
-        """
-        document = load_document(path, KIND, SCHEMA)
-        try:
-            counts = tuple(from_fields(Count, count) for count in document["canaries"])
-            return cls(
-                counts,
-                str(document["column"]),
-                int(document["records"]),
-                tuple(map(str, document["formats"])),
-                tuple(map(str, document["causes"])),
-                str(document["fingerprint"]),
-                str(document["before"]),
-                str(document["follows"]),
-                int(document["others"]),
-                str(path),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise RecordError(
-                f"is not a whole verification ({type(error).__name__}: {error})",
-                cure="run canary verify --json again",
-                where=str(Path(path)),
-            ) from error
-
 
 @sealed
 def verify(
@@ -294,8 +243,8 @@ def verify(
                 canary.id,
                 canary.repetitions,
                 found[canary.id],
-                None if own is None else intact[canary.id],
                 copies.longer[canary.id],
+                None if own is None else intact[canary.id],
             )
             for canary in canaries
         ),

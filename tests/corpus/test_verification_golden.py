@@ -90,7 +90,7 @@ def test_departures_are_named(tmp_path):
 def test_ids_bring_no_control_characters_into_a_summary():
     """A set has none in its ids, but a result is read from a file that anybody may have written."""
     made = verify(Dataset.from_dict({"text": ["x"]}), _set("a"))
-    read = replace(made, canaries=(Count("a\x1b[31m\nb", 1, 0),))
+    read = replace(made, canaries=(Count("a\x1b[31m\nb", 1, 0, 0),))
     assert read.summary().splitlines()[1:] == ["  a[31m b  expected 1, found 0"]
 
 

@@ -29,7 +29,7 @@ def noted(*notes, bits=1.0, copies=4):
 
 
 def verified(audit):
-    counts = tuple(Count(c.id, c.repetitions, c.repetitions) for c in audit.canaries)
+    counts = tuple(Count(c.id, c.repetitions, c.repetitions, 0) for c in audit.canaries)
     formats = tuple(one.format for one in audit.formats)
     return Verification(counts, "text", 99, formats, fingerprint=SET, file="verify.json")
 

@@ -121,13 +121,13 @@ def test_round_trip(tmp_path, canaries):
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({}, "KeyError: 'canaries'"),
-        ({"canaries": [{"id": 3}]}, "TypeError"),
-        ({"canaries": [], "column": "text", "records": "many"}, "ValueError"),
+        ({}, "is missing"),
+        ({"canaries": [{"id": 3}]}, "canaries"),
+        ({"canaries": [], "column": "text", "records": "many"}, "is not a whole number"),
     ],
 )
 def test_damaged(tmp_path, document, message):
     path = tmp_path / "verify.json"
     path.write_text(json.dumps({"kind": "canary verify", "schema": 1, **document}))
-    with pytest.raises(RecordError, match=f"is not a whole verification .{message}"):
+    with pytest.raises(RecordError, match=message):
         Verification.load(path)
