@@ -11,6 +11,7 @@ import typer
 from canary.cli.console import Bars, emit, say
 from canary.cli.options import Force, Json
 from canary.cli.outputs import check_outputs
+from canary.cli.terminal_tables import show_report
 from canary.errors import InputError
 
 __all__ = ["forgotten"]
@@ -130,9 +131,7 @@ def forgotten(
         body = found.to_dict()
         dump_document(numbers, KIND, SCHEMA, body, private=True)
         report(found, page, name=target.name)
-    for note in found.notes:
-        say(f"{note}.")
-    say(found.summary())
+    show_report(found)
     say(f"The report is {page}; its numbers are in {numbers}")
     if as_json:
         emit(KIND, body, schema=SCHEMA)

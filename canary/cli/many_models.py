@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from canary.cli.console import Bars, emit, say, show_table
+from canary.cli.console import Bars, emit, say
 from canary.cli.membership_commands import Confidence, Fprs, numbers_of
 from canary.cli.options import Force, Json, Seed, decodable
 from canary.cli.outputs import check_outputs
+from canary.cli.terminal_tables import show_report
 from canary.errors import InputError
 from canary.statistics.checks import check_confidence
 
@@ -98,12 +99,7 @@ def models(
     from canary.records.document import dump_document
     from canary.records.files import folder_made
     from canary.records.overwrite_guard import PAGES
-    from canary.reports.membership_models_html import (
-        model_cells,
-        model_columns,
-        models_sentence,
-        report_models,
-    )
+    from canary.reports.pages import report
 
     asked = None if fpr is None else numbers_of(fpr, "--fpr")
     alphas = numbers_of(levels, "--alphas")
@@ -128,14 +124,8 @@ def models(
             )
         body = found.to_dict()
         dump_document(numbers, KIND, SCHEMA, body, private=True)
-        report_models(found, page)
-    show_table(
-        model_columns(found, intervals=False),
-        (model_cells(one, intervals=False) for one in found.attacked),
-    )
-    for note in found.notes:
-        say(f"{note}.")
-    say(models_sentence(found))
+        report(found, page)
+    show_report(found)
     say(f"The report is {page}; its numbers are in {numbers}")
     if as_json:
         emit(KIND, body, schema=SCHEMA)

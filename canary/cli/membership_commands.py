@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from canary.cli.console import Bars, emit, say, show_table
+from canary.cli.console import Bars, emit, say
 from canary.cli.options import Force, Json, Seed, decodable
 from canary.cli.outputs import check_outputs
+from canary.cli.terminal_tables import show_report
 from canary.errors import InputError
 from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import plural
@@ -139,13 +140,7 @@ def attack(
     from canary.records.document import dump_document
     from canary.records.files import folder_made
     from canary.records.overwrite_guard import PAGES
-    from canary.reports.membership_html import (
-        attack_cells,
-        attack_columns,
-        epsilon_sentence,
-        membership_sentence,
-        report_membership,
-    )
+    from canary.reports.pages import report
     from canary.signals.measuring import measure
 
     asked = None if fpr is None else numbers_of(fpr, "--fpr")
@@ -177,15 +172,8 @@ def attack(
             )
         body = found.to_dict()
         dump_document(numbers, KIND, SCHEMA, body, private=True)
-        report_membership(found, page)
-    show_table(
-        attack_columns(found), (attack_cells(one, intervals=False) for one in found.attacked)
-    )
-    for note in found.notes:
-        say(f"{note}.")
-    say(membership_sentence(found))
-    if (private := epsilon_sentence(found)) is not None:
-        say(private)
+        report(found, page)
+    show_report(found)
     say(f"The report is {page}; its numbers are in {numbers}")
     if as_json:
         emit(KIND, body, schema=SCHEMA)
@@ -219,7 +207,7 @@ def risk(
     from canary.membership.smoothing import chosen_risk_scores
     from canary.records.files import atomic_writer
     from canary.records.overwrite_guard import PARQUET
-    from canary.reports.membership_html import calibration_sentence, class_risk_sentence
+    from canary.reports.shadow_report import calibration_sentence, class_risk_sentence
     from canary.signals.measuring import measure
     from canary.signals.output_checks import check_members
 

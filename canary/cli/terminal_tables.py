@@ -21,7 +21,9 @@ def show_report(result: Any) -> None:
     from canary.reports.document import Table, words_of
 
     made = report_of(result)
-    show_notes(map(words_of, made.notes))
+    for note in made.notes:
+        marked = not isinstance(note, str) and note[0].kind == "strong"
+        say(f"{'warning' if marked else 'note'}: {words_of(note)}")
     for block in made.brief:
         if isinstance(block, Table):
             show_table(block.columns, (map(words_of, row) for row in block.rows))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from canary.cli.console import Bars, emit, resumable, say, show_table
+from canary.cli.console import Bars, emit, resumable, say
 from canary.cli.membership_commands import (
     Confidence,
     Fprs,
@@ -19,6 +19,7 @@ from canary.cli.membership_commands import (
 from canary.cli.model_options import ModelOptions, takes_model_options
 from canary.cli.options import Column, Force, Json, Model, Seed, decodable
 from canary.cli.outputs import check_outputs, factory_file, model_files
+from canary.cli.terminal_tables import show_report
 
 __all__ = ["text"]
 
@@ -132,13 +133,7 @@ def text(
     from canary.records.files import folder_made
     from canary.records.overwrite_guard import PAGES
     from canary.records.shards import discard_run, finished_pieces, publish
-    from canary.reports.membership_html import attack_cells, attack_columns
-    from canary.reports.membership_text_html import (
-        length_cells,
-        report_text_membership,
-        text_membership_sentence,
-        words_cells,
-    )
+    from canary.reports.pages import report
     from canary.signals.neighbours import REWRITING
     from canary.signals.text_files import read_texts
     from canary.signals.text_measuring import measure_texts, text_signals_of
@@ -201,22 +196,9 @@ def text(
         body = {**texts.facts(), **found.to_dict()}
         write = partial(dump_document, kind=KIND, schema=SCHEMA, body=body, private=True)
         publish(parts, numbers, write, replaces=(KIND,))
-        publish(parts, page, partial(report_text_membership, found), replaces=PAGES)
+        publish(parts, page, partial(report, found), replaces=PAGES)
         discard_run(parts)
-    show_table(
-        attack_columns(found),
-        [
-            *(attack_cells(one, intervals=False) for one in found.attacked),
-            words_cells(found, intervals=False),
-            length_cells(found, intervals=False),
-        ],
-    )
-    for note in found.notes:
-        say(f"{note}.")
-    for warning in (found.warning(), found.length_warning()):
-        if warning is not None:
-            say(f"warning: {warning}.")
-    say(text_membership_sentence(found))
+    show_report(found)
     say(f"The report is {page}; its numbers are in {numbers}")
     if as_json:
         emit(KIND, body, schema=SCHEMA)

@@ -46,7 +46,7 @@ from canary.statistics.numbers import bits, bits_or_bound, count, plural, probab
 
 __all__ = ["audit_report"]
 
-_NBSP, _S = "\N{NO-BREAK SPACE}", "\N{RIGHT SINGLE QUOTATION MARK}s"
+_NBSP = "\N{NO-BREAK SPACE}"
 _NOTHING = "There is no canary to show."
 
 
@@ -424,7 +424,7 @@ def how(audit: Audit) -> Iterator[Block]:
         "false alarms, and one hit more pays for the choice. So it may be several times the share "
         "of candidates that stands before the canary.",
         f"Those of the {injected}, and apart from them those of the controls, are combined by "
-        f"Fisher{_S} method{sharing}; at or below {percent(LEVEL)} it counts as evidence. Of "
+        f"Fisher’s method{sharing}; at or below {percent(LEVEL)} it counts as evidence. Of "
         "models that learned nothing, one in a hundred looks so by luck.",
     )
     if any(priced.skew_normal for priced in audit.formats):
@@ -521,7 +521,7 @@ def limits(audit: Audit) -> Iterator[Block]:
             "Where candidates were drawn, an interval is built to cover the true exposure of its "
             f"canary in {' or '.join(confidences)} of repeated draws (Clopper–Pearson"
             + (
-                f"; of importance draws, Fay and Feuer{_S}, which holds about as often)."
+                "; of importance draws, Fay and Feuer’s, which holds about as often)."
                 if _by_importance(audit)
                 else ")."
             ),

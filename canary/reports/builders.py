@@ -22,6 +22,9 @@ _HOMES = {
     "Comparison": "comparison_report",
     "Forgetting": "forgetting_report",
     "History": "history_report",
+    "ModelsSurvey": "models_report",
+    "ShadowSurvey": "shadow_report",
+    "TextSurvey": "texts_report",
     **dict.fromkeys(("Across", "Growth", "NullLosses", "Scatter"), "attack_figures"),
 }
 """The class of a result, and the module of its builders."""

@@ -143,13 +143,12 @@ def _inline(text: Text) -> Markup:
 
 
 def _lines(text: Text) -> Markup:
-    """A text in which line breaks are kept, and a number is not parted from its %."""
+    """A text in which line breaks are kept."""
     from markupsafe import Markup
 
     if not isinstance(text, str):
         return _inline(text)
-    lines = text.replace(" %", "\N{NO-BREAK SPACE}%").split("\n")
-    return Markup("<br>").join(map(_inline, lines))
+    return Markup("<br>").join(map(_inline, text.split("\n")))
 
 
 def _kind(block: object) -> str:

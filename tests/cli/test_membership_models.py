@@ -372,7 +372,7 @@ def test_few_models_have_intervals_over_samples(command, place):
     assert "if models were left out; --least 3 leaves them away" in outcome.err
     lower = [one["auc"]["lower"] for one in outcome.document["attacks"][0]["targets"]]
     assert outcome.document["attacks"][0]["auc"]["lower"] == pytest.approx(np.mean(lower))
-    assert "not of another\ntraining" in Path("report/report.html").read_text()
+    assert "not of another training" in Path("report/report.html").read_text()
     assert command(*words, "--least", "3").document["intervals_over"] == "fleets"
     three = command(*words[:2], *FILES[:3], *OUT, "--attacks", "P")
     assert "not of other trainings: for that give 4 models or more" in three.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from html_pages import answer_of, render
 
 import canary
 from canary.errors import CanaryError
@@ -11,7 +12,6 @@ from canary.fleet.splits import halves
 from canary.membership.association import associated
 from canary.membership.privacy import attack_epsilon
 from canary.membership.shadow_survey import survey
-from canary.reports.membership_html import membership_sentence, render
 
 N, CLASSES = 1200, 10
 
@@ -69,7 +69,7 @@ def test_a_survey_says_that_it_is_no_outsiders_figure():
     said = found.to_dict()
     assert (said["blind"], said["told_apart"]) == (False, None)
     assert "1,200 of 1,200 samples have the same flag in both" in " ".join(said["notes"])
-    assert "These figures cannot be used" in membership_sentence(found)
+    assert "These figures cannot be used" in answer_of(found)
     assert "Undecided" in render(found)
     with pytest.raises(CanaryError, match="know coins that they are to guess"):
         survey(target, shadow, attacks="loss", coins=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from html_pages import answer_of, render
 
 import canary
 from canary.membership.doubts import doubts, doubts_of_models, doubts_of_pair
 from canary.membership.models_survey import survey_models
 from canary.membership.shadow_survey import survey
-from canary.reports.membership_html import membership_sentence, render
-from canary.reports.membership_models_html import models_sentence
 
 N, CLASSES = 1000, 10
 
@@ -182,7 +181,7 @@ def test_flags_of_other_samples_give_no_calm_answer(ours, theirs, told, words):
     found = survey(*tables, attacks="correctness" if theirs else "loss", fprs=[0.1])
     assert found.told_apart() is found.to_dict()["told_apart"] is told
     assert any(words in note for note in found.notes) if words else found.notes == ()
-    said = membership_sentence(found)
+    said = answer_of(found)
     assert ("Nothing is decided" in said) is (told is None)
     assert ours is not rolled or "<strong>Undecided</strong>" in render(found)
 
@@ -210,7 +209,7 @@ def test_models_with_flags_of_other_samples_give_no_calm_answer():
     def of(flags):
         models = canary.measure(list(losses), y=labels, member=flags, outputs="losses")
         found = survey_models(models, attacks="S,P", fprs=[0.1])
-        return found.told_apart(), models_sentence(found), found.notes
+        return found.told_apart(), answer_of(found), found.notes
 
     assert of(member)[0] is True
     told, sentence, notes = of(np.roll(member, 2, axis=1))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from html_pages import answer_of, render
 
 import canary
 from canary.membership.evaluation import evaluate
 from canary.membership.shadow_survey import survey
-from canary.reports.membership_html import epsilon_sentence, membership_sentence, render
+from canary.reports.shadow_report import epsilon_sentence
 from canary.signals.signal_table import SignalTable
 
 
@@ -66,7 +67,7 @@ def test_what_was_not_shown_is_not_called_absent():
     tables = [classifier(seed, gap=0.0, bold=0.0, samples=400) for seed in (3, 4)]
     found = survey(*tables, attacks="entropy,confidence")
     assert not found.told_apart()
-    said, best = membership_sentence(found), found.corrected()
+    said, best = answer_of(found), found.corrected()
     assert said.startswith("None of 2 attacks was shown to tell members from others better than")
     assert said.endswith(f"and up to {100 * best.upper:.1f} % is possible.")
     page = " ".join(render(found).split())

@@ -8,6 +8,7 @@ from collections import Counter
 from html.parser import HTMLParser
 
 from canary.reports.builders import report_of
+from canary.reports.document import words_of
 from canary.reports.pages import page_of, shown
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -16,6 +17,11 @@ VOID = {"meta", "br", "link", "img", "input", "hr"}
 def render(result, **options):
     """The HTML of `canary.report`, as text."""
     return page_of(report_of(shown(result, **options)))
+
+
+def answer_of(result):
+    """The answer of a report, as text."""
+    return " ".join(map(words_of, report_of(result).sentences))
 
 
 class Page(HTMLParser):
