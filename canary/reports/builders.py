@@ -25,6 +25,8 @@ _HOMES = {
     "ModelsSurvey": "models_report",
     "ShadowSurvey": "shadow_report",
     "TextSurvey": "texts_report",
+    "Verdict": "verdicts",
+    "Extraction": "extractions",
     **dict.fromkeys(("Across", "Growth", "NullLosses", "Scatter"), "attack_figures"),
 }
 """The class of a result, and the module of its builders."""

@@ -33,69 +33,33 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 @dataclass(frozen=True, eq=False)
 class Strategy:
-    """One way of training, as an audit of its model shows it.
+    """One way of training, as an audit of its model shows it."""
 
-    Parameters
-    ----------
-    name : str
-        What stands for it in figures: A, B, C, … or 1, 2, 3, …
-    label : str
-        What its trainer calls it.
-    audit : Audit
-    test_loss_nats : float or None
-        Its utility: loss on test text in nats per token; lower is better.
-    place : int
-        Position among the audits that were given.
-    """
-
-    name: str
-    label: str
+    name: str  # what stands for it in figures: A, B, C, … or 1, 2, 3, …
+    label: str  # what its trainer calls it
     audit: Audit
-    test_loss_nats: float | None
-    place: int
+    test_loss_nats: float | None  # its utility, per token; lower is better
+    place: int  # among the audits that were given
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Audits in groups; only those of one group can be compared with each other.
-
-    Parameters
-    ----------
-    strategies : tuple of Strategy
-        In the order in which the audits were given.
-    groups : tuple of tuple of Strategy
-        Each in that order, and so are they by their first.
-    reasons : tuple of str
-        For each group after the first, why it cannot be compared with the first, in words.
-    notes : tuple of str
-        What may explain differences besides the training, in words.
-    """
+    """Audits in groups, in their order; only those of one group can be compared."""
 
     strategies: tuple[Strategy, ...]
     groups: tuple[tuple[Strategy, ...], ...]
-    reasons: tuple[str, ...]
-    notes: tuple[str, ...]
+    reasons: tuple[str, ...]  # of each group but the first, why it is none with the first
+    notes: tuple[str, ...]  # what may explain differences besides the training
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A strategy as utility and exposure at one number of copies.
-
-    Parameters
-    ----------
-    strategy : Strategy
-    loss_nats : float
-        Its test loss.
-    median_bits : float
-        Median exposure, as `canary.audits.audit_result.median_bits` has it.
-    bound : bool
-        Whether the median is only a lower bound.
-    """
+    """A strategy as utility and exposure at one number of copies."""
 
     strategy: Strategy
     loss_nats: float
     median_bits: float
-    bound: bool
+    bound: bool  # whether the median is only a lower bound
 
     @property
     def most_bits(self) -> float:

@@ -103,40 +103,23 @@ class Facts:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows whose first cell is a name.
-
-    Parameters
-    ----------
-    title : str
-        Read aloud; where nothing above a table names it, shown as well.
-    columns, rows : sequences
-        A cell may have several lines.
-    tones : sequence of str
-        For each row a word of the style sheet: ``control``, or the tone of a verdict.
-    style : str
-        Of the table as a whole: ``words`` if most cells are no numbers.
-    numbers : int
-        Of such a table, how many of the last columns are numbers all the same.
-    """
+    """Rows whose first cell is a name; a cell may have several lines."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Text]]
-    tones: Sequence[str] = ()
-    style: str = ""
-    numbers: int = 0
+    tones: Sequence[str] = ()  # of each row, a word of the style sheet
+    style: str = ""  # "words" where most cells are no numbers
+    numbers: int = 0  # of such a table, how many of the last columns are numbers all the same
 
 
 class Mark(NamedTuple):
-    """A call of matplotlib's axes: its name, its numbers, its style.
-
-    `only` is ``wide`` or ``narrow`` where a figure for a desk and one for a phone differ.
-    """
+    """A call of matplotlib's axes: its name, its numbers, its style."""
 
     call: str
     data: tuple[Any, ...]
     style: Mapping[str, Any]
-    only: str = ""
+    only: str = ""  # "wide" or "narrow", where figures for a desk and for a phone differ
 
 
 def mark(call: str, *data: Any, **style: Any) -> Mark:
@@ -146,92 +129,46 @@ def mark(call: str, *data: Any, **style: Any) -> Mark:
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """One axis of a panel.
-
-    Parameters
-    ----------
-    label : str
-    limits : (float or None, float or None)
-        None where the marks decide.
-    ticks : mapping of numbers to str, optional
-        Where the words stand. On a logarithmic axis without it at the powers of ten.
-    log : bool
-    ruled : bool
-        Whether ticks have lines of their own; names have none.
-    few : bool
-        At most seven ticks, at round numbers.
-    """
+    """One axis of a panel. Ends and ticks that are None follow from the marks."""
 
     label: str = ""
     limits: tuple[float | None, float | None] = (None, None)
-    ticks: Mapping[Any, str] | None = None
+    ticks: Mapping[Any, str] | None = None  # where the words are; else round numbers or powers
     log: bool = False
-    ruled: bool = True
-    few: bool = False
+    ruled: bool = True  # whether ticks have lines of their own; names have none
+    few: bool = False  # at most seven ticks
 
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One pair of axes.
-
-    Parameters
-    ----------
-    marks : sequence of Mark
-    x, y : Axis
-    narrow_x : Axis, optional
-        In place of `x` on a phone.
-    title : str
-    grid : {"x", "y", "both", ""}
-    legend : str
-        Where the names of the marks are: ``above``, or as matplotlib calls the place; on a
-        phone many of them are above the axes. None if empty.
-    key : sequence of (str, str)
-        Colours and names, where the legend names what no mark does.
-    height : float
-        Share of a stack that this panel takes; 0 for the rest.
-    """
+    """One pair of axes with its marks."""
 
     marks: Sequence[Mark]
     x: Axis = field(default_factory=Axis)
     y: Axis = field(default_factory=Axis)
-    narrow_x: Axis | None = None
+    narrow_x: Axis | None = None  # in place of `x` on a phone
     title: str = ""
-    grid: str = "both"
-    legend: str = ""
-    key: Sequence[tuple[str, str]] = ()
-    height: float = 0.0
+    grid: str = "both"  # or "x", "y" or nothing
+    legend: str = ""  # "above", or a place as matplotlib calls it; many names are above
+    key: Sequence[tuple[str, str]] = ()  # colours and names, if the legend names what no mark does
+    height: float = 0.0  # share of a stack; 0 for the rest
 
 
 @dataclass(frozen=True, eq=False)
 class Figure:
     """A drawing as numbers, with the words that stand in for it.
 
-    Parameters
-    ----------
-    name : str
-        Of its own in the page.
-    words : str
-        What it shows, for those who do not see it.
-    panels : sequence of Panel
-        Beside each other, or from top to bottom on one x axis if it is a stack.
-    caption : Text
-    table : Table, optional
-        The numbers of the figure, folded away.
-    stack : bool
-    narrow_columns : int
-        Panels beside each other on a phone.
-    x, y : str
-        Names of the axes that all panels have in common.
+    Its panels are beside each other, or from top to bottom on one x axis if it is a stack.
     """
 
-    name: str
-    words: str
+    name: str  # of its own in the page
+    words: str  # what it shows, for those who do not see it
     panels: Sequence[Panel]
     caption: Text = ""
-    table: Table | None = None
+    table: Table | None = None  # its numbers, folded away
     stack: bool = False
-    narrow_columns: int = 1
-    x: str = ""
+    narrow_columns: int = 1  # panels beside each other on a phone
+    x: str = ""  # names of the axes that all panels have in common
     y: str = ""
 
 
@@ -241,19 +178,9 @@ Block = str | tuple[Span, ...] | Heading | Note | Bullets | Facts | Table | Figu
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A part of a report with a heading.
+    """A part of a report with a heading; those for specialists say how numbers were made."""
 
-    Parameters
-    ----------
-    name : str
-        Of its own in the report: letters, digits and hyphens.
-    heading : str
-    blocks : sequence of Block
-    specialist : bool
-        Whether it says how numbers were made; short forms of a report leave it out.
-    """
-
-    name: str
+    name: str  # of its own in the report: letters, digits and hyphens
     heading: Text
     blocks: Sequence[Block]
     specialist: bool = False
@@ -269,36 +196,15 @@ class Tile(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What there is to say about a result.
-
-    Parameters
-    ----------
-    title : str
-    label : str
-        The verdict in a word or two.
-    tone : str
-        Of the verdict: ``memorized``, ``undecided``, ``not-found``, ``suspect`` or nothing.
-    sentences : sequence of Text
-        The answer.
-    remark : Text
-        How the answer is to be taken, in small print.
-    actions : sequence of Text
-        What to do about it.
-    tiles : sequence of Tile
-    notes : sequence of Text
-        What the reader must know before the numbers.
-    sections : sequence of Section
-    brief : sequence of Block
-        What a terminal shows above the answer.
-    """
+    """What there is to say about a result."""
 
     title: str
-    label: str
-    sentences: Sequence[Text]
-    tone: str = ""
-    remark: Text = ""
-    actions: Sequence[Text] = ()
+    label: str  # the verdict in a word or two
+    sentences: Sequence[Text]  # the answer
+    tone: str = ""  # "memorized", "undecided", "not-found", "suspect" or nothing
+    remark: Text = ""  # how the answer is to be taken
+    actions: Sequence[Text] = ()  # what to do about it
     tiles: Sequence[Tile] = ()
-    notes: Sequence[Text] = ()
+    notes: Sequence[Text] = ()  # what the reader must know before the numbers
     sections: Sequence[Section] = ()
-    brief: Sequence[Block] = ()
+    brief: Sequence[Block] = ()  # what a terminal shows above the answer

@@ -6,13 +6,15 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from canary.reports.document import Block, Note, Table, prose
+from canary.audits.extraction import Extraction
+from canary.reports.builders import report_of, section, sections_of
+from canary.reports.document import Block, Facts, Heading, Note, Report, Table, prose
+from canary.reports.wording import facts_in_words, settings_in_words
 from canary.statistics.numbers import bits_between, count, plural
 from canary.tokens.starts import start_flag
 
 if TYPE_CHECKING:
     from canary.audits.audit_result import Audit
-    from canary.audits.extraction import Extraction
 
 __all__ = ["MODEL_ARGUMENTS", "extract_command", "extraction_blocks", "extraction_sentence"]
 
@@ -20,6 +22,38 @@ MODEL_ARGUMENTS = "model_arguments"
 """The setting of an audit that says how the command line names its model, where it is known."""
 
 _MOST_ROWS = 25
+
+
+@report_of.register
+def extraction_report(extraction: Extraction, *, name: str | None = None) -> Report:
+    """What there is to say about an extraction by itself; no fill is in it."""
+    model = name or extraction.model.get("name") or "a language model"
+    found = bool(extraction.candidates)
+    return Report(
+        title=f"Extraction from {model}",
+        label="The likeliest candidates" if found else "Nothing was extracted",
+        sentences=[f"{extraction.verdict()}."],
+        notes=extraction.notes,
+        sections=sections_of(extraction),
+    )
+
+
+@section(Extraction, "What could be extracted")
+def candidates(extraction: Extraction) -> Iterator[Block]:
+    """The candidates without their secrets."""
+    yield prose("`{format}`", format=extraction.masked)
+    yield from _candidates_table(extraction)
+
+
+@section(Extraction, "How it was searched", specialist=True)
+def how(extraction: Extraction) -> Iterator[Block]:
+    """The model and the settings."""
+    for heading, facts in (
+        ("Model", facts_in_words(extraction.model)),
+        ("Settings", settings_in_words(extraction.settings)),
+    ):
+        yield Heading(heading)
+        yield Facts(facts)
 
 
 def extraction_sentence(audit: Audit, extraction: Extraction) -> str:
@@ -93,6 +127,10 @@ def extraction_blocks(audit: Audit, extraction: Extraction) -> Iterator[Block]:
     """What a report shows of an extraction."""
     yield extraction_sentence(audit, extraction)
     yield prose("`{command}`", command=extract_command(audit, extraction))
+    yield from _candidates_table(extraction)
+
+
+def _candidates_table(extraction: Extraction) -> Iterator[Block]:
     if not extraction.candidates:
         return
     yield Table(

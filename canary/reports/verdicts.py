@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from canary.gate.verdict import Finding, Verdict
 from canary.records.files import atomic_write
 from canary.records.overwrite_guard import JUNIT, MARKDOWN
+from canary.reports.builders import report_of, section, sections_of
+from canary.reports.document import Block, Report, Section, Table
+from canary.reports.markdown import markdown_of
 from canary.statistics.numbers import bits, bits_between, clean, plural
 
-__all__ = ["explained", "junit", "markdown", "write_junit", "write_markdown"]
+__all__ = ["explained", "junit", "markdown", "verdict_report", "write_junit", "write_markdown"]
 
 _MOST_ROWS = 25
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
-# GitHub, GitLab and their like read these in plain text: @name, #1, GH-1, !1, addresses, e-mail.
-_CALLS = re.compile(
-    r"(@|#(?=\w)|!(?=\d)|:(?=//)|\bGH-|\bwww(?=\.)|\bmailto:|\bxmpp:)", re.IGNORECASE
-)
 _FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML has no such characters
 
 
@@ -73,35 +72,52 @@ def junit(verdict: Verdict) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suites, "unicode")}\n'
 
 
-def markdown(verdict: Verdict) -> str:
-    """A section of Markdown, for the summary of a CI job or a comment."""
-    lines = [
-        f"## canary: {verdict.outcome}",
-        "",
-        f"{_escaped(str(verdict.reason))}.",
-        "",
-        *(line for note in verdict.notes for line in (f"Note: {_escaped(note)}", "")),
-        "| outcome | check | of | finding |",
-        "| --- | --- | --- | --- |",
-    ]
-    lines += [
-        f"| {f.outcome} | {f.check} | {_escaped(f.subject)} | {_escaped(str(f))} |"
-        for f in verdict.findings
-    ]
-    for finding in verdict.findings:
+@report_of.register
+def verdict_report(verdict: Verdict) -> Report:
+    """What there is to say about a verdict: all findings, and the canaries of those that fail."""
+    failed = [finding for finding in verdict.findings if finding.outcome != "passed"]
+    return Report(
+        title=f"canary: {verdict.outcome}",
+        label=verdict.outcome.capitalize(),
+        tone={"passed": "not-found"}.get(verdict.outcome, verdict.outcome),
+        sentences=[f"{verdict.reason}."],
+        actions=list(dict.fromkeys(finding.cure for finding in failed if finding.cure)),
+        notes=verdict.notes,
+        sections=sections_of(verdict),
+    )
+
+
+@section(Verdict, "Findings")
+def findings(verdict: Verdict) -> Iterator[Block]:
+    """All of them."""
+    rows = [(f.outcome, f.check, f.subject, str(f)) for f in verdict.findings]
+    yield Table("Findings", ("outcome", "check", "of", "finding"), rows, style="words")
+
+
+@section(Verdict, "")
+def canaries(verdict: Verdict) -> Iterator[Section]:
+    """The canaries that each finding rests on which did not pass."""
+    for number, finding in enumerate(verdict.findings, 1):
         if finding.outcome == "passed" or not finding.canaries:
             continue
-        lines += ["", f"### {finding.check}, {_escaped(finding.subject)}", ""]
-        lines += ["| canary | copies | exposure, bits | interval |", "| --- | ---: | ---: | --- |"]
-        lines += [
-            f"| {_escaped(c.id)} | {c.repetitions} | "
-            f"{'at least ' + bits(c.lower_bits) if c.bits is None else bits(c.bits)} | "
-            f"{bits_between(c.lower_bits, c.upper_bits)} |"
+        rows = [
+            (
+                *(c.id, str(c.repetitions)),
+                f"at least {bits(c.lower_bits)}" if c.bits is None else bits(c.bits),
+                bits_between(c.lower_bits, c.upper_bits),
+            )
             for c in finding.canaries[:_MOST_ROWS]
         ]
-        if len(finding.canaries) > _MOST_ROWS:
-            lines += ["", f"and {len(finding.canaries) - _MOST_ROWS} more"]
-    return "\n".join(lines) + "\n"
+        heading = f"{finding.check}, {finding.subject}"
+        table = Table(heading, ("canary", "copies", "exposure, bits", "interval"), rows)
+        more = len(finding.canaries) - _MOST_ROWS
+        rest = [f"and {more} more"] if more > 0 else []
+        yield Section(f"finding-{number}", heading, [table, *rest])
+
+
+def markdown(verdict: Verdict) -> str:
+    """A section of Markdown, for the summary of a CI job or a comment."""
+    return markdown_of(report_of(verdict))
 
 
 def explained(verdict: Verdict) -> str:
@@ -158,14 +174,3 @@ def _lines(finding: Finding) -> list[str]:
 def _text(text: str) -> str:
     """Text that XML can hold, line by line."""
     return _FORBIDDEN.sub("", "\n".join(clean(line) for line in text.split("\n")))
-
-
-def _escaped(text: str) -> str:
-    """Untrusted text as one line of Markdown in which nothing is markup, or calls anybody.
-
-    What a page would make a link of is parted by an empty comment, which nobody sees; a
-    backslash alone does not stop the pages that look for names in the finished text.
-    """
-    parted = _CALLS.split(clean(text))
-    escaped = [_MARKUP.sub(r"\\\1", part) for part in parted]
-    return "".join(part + ("<!-- -->" if at % 2 else "") for at, part in enumerate(escaped))

@@ -183,16 +183,6 @@ def test_notes_golden(audits):
     assert compare([audit, audit]).notes == ("A and B are audits of the same weights.",)
 
 
-def test_ranks_compare_however_many_candidates_they_took(audits):
-    # How many a walk prices depends on the model; only the draws were asked for.
-    ranked = audits["rank and draws"]
-    found = compare([ranked, changed(ranked, candidates=20_017)])
-    assert found.reasons == ()
-    assert "there were 100 draws, not 20,000" in compare(
-        [ranked, changed(ranked, draws=100)]
-    ).reasons[0]  # fmt: skip
-
-
 def test_bounds_of_the_curve_are_bounds_golden(audits):
     """At Px = 0 the curve has nothing: its lower end is no estimate, and strikes nothing off."""
     audit = audits["draws"]

@@ -22,7 +22,7 @@ from html_pages import (
 import canary.reports.pages
 from canary.audits.audit_result import Audit
 from canary.corpus.canaries import generate
-from canary.errors import OutputError, RecordError
+from canary.errors import OutputError
 from canary.reports.pages import report
 from canary.statistics.exposures import exposure_by_rank
 from canary.statistics.histogram import Histogram
@@ -109,12 +109,6 @@ def test_no_fill_appears(audits):
         assert one.fill not in re.sub(r"[^0-9]", "", html)
 
 
-def test_the_answer_stands_first(audits, pages):
-    text = Page(pages["enumerated"]).text("style", "title")
-    start = "Memorization audit of checkpoint-1200 Evidence of memorization This model memorized"
-    assert text.startswith(start)
-
-
 def test_table_in_the_order_of_the_set(audits, pages):
     for name in ("draws", "enumerated", "two formats"):
         table = pages[name].partition('<table class="canaries">')[2].partition("</table>")[0]
@@ -168,15 +162,6 @@ def test_numbers_of_the_figures_golden(audits, plain):
     assert tables(replace(audit, formats=(empty,)))[1][0] == ["candidates", "0", "–", "–", "–"]
 
 
-def test_the_curve_and_its_test_are_told(audits, pages):
-    passed, bare = Page(pages["draws"]).text("style"), Page(pages["no canaries"]).text("style")
-    assert audits["draws"].formats[0].skew_normal.rejected is False
-    assert "The skew-normal curve passed its test against 10,000 draws" in passed
-    assert "Beyond the draws nothing tests the skew-normal curve" in passed
-    assert "†" not in passed
-    assert "Skew-normal curve mean 32" in bare
-
-
 def test_a_rejected_curve_is_marked_in_every_row(audits):
     audit = audits["draws"]
     fit = replace(audit.formats[0].skew_normal, ks_p_value=1e-9)
@@ -185,60 +170,6 @@ def test_a_rejected_curve_is_marked_in_every_row(audits):
     text = Page(html).text("style")
     assert "failed its test against 10,000 draws" in text
     assert "skew-normal curve (failed its test)" in text
-
-
-def test_without_a_curve_nothing_is_said_of_it(audits, plain):
-    audit = audits["draws"]
-    bare = replace(
-        audit,
-        formats=(replace(audit.formats[0], skew_normal=None),),
-        canaries=tuple(replace(c, skew_normal=None) for c in audit.canaries),
-    )
-    text = Page(render(bare)).text("style")
-    assert "No skew-normal curve could be fitted" in text
-    assert "Skew-normal (bits)" not in text
-    assert "dashed line is a skew-normal" not in text
-
-
-def test_how_it_was_computed_is_all_there(audits, pages):
-    text = Page(pages["two formats"]).text("style")
-    for priced in audits["two formats"].formats:
-        for fact in (priced.format, priced.masked, priced.method, priced.reason):
-            assert fact in text
-        assert f"{priced.queries:,} tokens computed" in text
-    assert "Every candidate counted once yes: one token per character" in text
-    assert "Every candidate counted once not needed: the draws are random candidates" in text
-    assert "6.7e-05 bits for a whole candidate" in text
-    assert audits["two formats"].model["fingerprint"] in text
-    assert "Format 2: My SSN is •••-••-••••" in text
-    assert "Clopper–Pearson" in text
-
-
-def test_facts_and_settings_are_words_golden(audits, plain):
-    settings = {
-        "method": "auto", "budget": 1_000_000, "draws": 20_000, "seed": 7, "start_token": None,
-        "context": "", "batch_size": None, "versions": {"python": "3.11.7", "torch": "2.13.0"},
-    }  # fmt: skip
-    html = render(replace(audits["one canary"], settings=settings))
-    text = Page(html).text("style")
-    for shown in (
-        "Before each candidate nothing but what the tokenizer adds by itself (no start token was "
-        "named); if training put another one before each text, the numbers may be too low",
-        "Method exact ranks where the budget allows them, draws elsewhere",
-        "Seed of the draws (not of the canaries) 7",
-        "Batch size found by trial",
-        "Software Python 3.11.7, torch 2.13.0",
-        "Longest text, in tokens no limit",
-        "Gives probabilities of whole texts, next tokens below a beginning, continued from states",
-        "Fingerprint (SHA-256) 3f0c9d",
-    ):
-        assert shown in text
-    assert not [w for w in ("ertificate", "capabilities", "{", "[") if w in text.replace(
-        "{digit:6}", "")]  # fmt: skip
-    named = {**settings, "start_token": "\n", "context": "He said: "}
-    text = Page(render(replace(audits["one canary"], settings=named))).text("style")
-    assert 'Before each candidate the start token "\\n"' in text
-    assert 'Text before each candidate "He said: "' in text
 
 
 @pytest.mark.parametrize(
@@ -283,14 +214,6 @@ def test_a_dry_run_claims_no_injection(audits, plain):
         assert claim not in text.lower()
 
 
-def test_what_the_report_gives_away_is_said(pages):
-    for page in pages["enumerated"], pages["draws"]:
-        text = Page(page).text("style")
-        assert "whoever also has the model can find them by trying all candidates" in text
-        assert "treat this report like the model" in text
-        assert "not in this report" not in text
-
-
 def test_canaries_that_push_each_other_down_are_named_golden(audits, plain):
     audit = audits["enumerated"]
     form = replace(audit.formats[0], space_size=1_000_000)
@@ -327,45 +250,6 @@ def test_a_triangle_below_a_point_is_explained(pages):
     assert "a point stands at its estimate" not in pages["enumerated"]
 
 
-def test_seeds_can_be_copied(audits, plain):
-    audit = replace(audits["one canary"], settings={"seed": 2**63 + 1})
-    assert f"<dd>{2**63 + 1}</dd>" in render(audit)
-
-
-def test_words_follow_the_method(pages):
-    enumerated, drawn = pages["enumerated"], pages["draws"]
-    assert "Clopper" not in enumerated
-    assert "exposure is exact" in enumerated
-    assert "exposure is exact" not in drawn
-    assert "A triangle is a lower bound" in drawn
-    assert "A triangle is a lower bound" not in enumerated
-    assert "There is no canary to show" in pages["no canaries"]
-
-
-def test_words_of_ranks_golden(audits, pages):
-    texts = {n: Page(pages[n]).text("style") for n in ("rank", "rank and draws", "all ranked")}
-    ranks, both, exact = texts.values()
-    for text in texts.values():
-        assert "( branch and bound )" in text
-        assert "exposure is exact" in text
-        assert "Uniform draws among them 20,000" in text
-    ended = "the search for likelier candidates ended before the rank of that canary was counted"
-    certain = "the rank lies between two bounds for certain"
-    assert (ended in ranks, ended in both, ended in exact) == (True, False, False)
-    assert (certain in ranks, certain in both, certain in exact) == (True, False, False)
-    shared = "accounts for the draws that they share"
-    assert (shared in ranks, shared in both) == (False, True)
-    by_importance = "importance draws ): so come the ranks with about before them"
-    assert (by_importance in ranks, by_importance in both, by_importance in exact) == (
-        False,
-        True,
-        False,
-    )
-    assert (both.count("Clopper–Pearson; of importance draws"), exact.count("Clopper")) == (1, 0)
-    assert "Rank, or hits of draws" in both
-    assert "Rank among all" in ranks
-
-
 def test_the_place_of_a_canary_golden(audits, pages):
     rows = re.findall(r"<tr[^>]*><th scope=\"row\">(canary-\d+)</th>(.*?)</tr>",
                       pages["rank and draws"], re.DOTALL)  # fmt: skip
@@ -392,19 +276,6 @@ def test_folded_tables_are_shown_in_print(pages):
     # A browser hides what is in a closed fold by the slot around it, not by its children.
     printed = pages["enumerated"].split("@media print", 1)[1].split("</style>", 1)[0]
     assert re.search(r"details::details-content { content-visibility: visible;", printed)
-
-
-def test_an_audit_of_another_shape_says_so_input(audits):
-    """As one from before, whose curve had `tail_bits`, and whose formats had no `draws`."""
-    data = audits["draws"].to_dict()
-    (priced,) = data["formats"]
-    curve = dict(priced["skew_normal"])
-    curve["tail_bits"] = curve.pop("tested_tail_bits")
-    draws = {name: value for name, value in priced.items() if name != "draws"}
-    for old in ({**priced, "skew_normal": curve}, draws):
-        with pytest.raises(RecordError, match="is not a whole audit") as caught:
-            Audit.from_dict({**data, "formats": [old]})
-        assert caught.value.cure == "run canary audit again"
 
 
 def test_report_writes_one_file(audits, pages, tmp_path):
