@@ -47,6 +47,7 @@ from canary.reports.wording import (
     facts_in_words,
     settings_in_words,
 )
+from canary.reports.words import said, said_in_one
 from canary.statistics.numbers import bits, count, plural, probability
 
 __all__ = ["comparison_report"]
@@ -124,12 +125,7 @@ def _extremes(group: Sequence[Strategy], copies: int) -> str:
 @section(Comparison, "The audits")
 def audits(comparison: Comparison) -> Iterator[Block]:
     """What each audit found, and how well its model does."""
-    yield (
-        "Each audit stands for one way of training. Utility is the loss on test text, in nats per "
-        "token: less is better. Exposure, in bits, says how far the model prefers the canaries to "
-        "other secrets of the same form: less is better, and 1 bit is usual for text that was not "
-        "learned."
-    )
+    yield said_in_one("comparison.audits")
     rows: list[Sequence[Text]] = []
     for one in comparison.strategies:
         loss, combined = one.test_loss_nats, one.audit.injected_p
@@ -197,12 +193,7 @@ def _measured_blocks(
     if skew_normal:
         fits = {one: one.audit.formats[at].skew_normal for one in group}
         failed = [one for one, fit in fits.items() if fit and fit.rejected]
-        yield prose(
-            "Where draws give only bounds, the curve that is fitted to them gives a number: an "
-            "estimate and no proof, which may exceed the largest exposure that there is.",
-            failed
-            and f"The curve of {names_of(failed or group)} failed its test: do not rely on it.",
-        )
+        yield said_in_one("comparison.curves", failed=names_of(failed) if failed else "")
     why = "the search ended before their ranks were known"
     if skew_normal:
         why = "the curve has nothing as likely as those canaries"
@@ -217,15 +208,11 @@ def _measured_blocks(
             for n in copies_of(group, at)
         ],
     )
-    caption = prose(
-        "A line for each audit through the median exposure of its canaries, with thin uprights "
-        "from the smallest to the largest; points stand side by side so that they can be told "
-        "apart. At 0 stand the controls. The shaded band holds 95\N{NO-BREAK SPACE}% of canaries "
-        f"that were not learned (below {bits(UNLEARNED_95_BITS)} bits), the dotted line in it is "
-        "their median, 1 bit, and the dashed line is the largest exposure that there is: found at "
-        "the first guess.",
-        _bounds(group, at, skew_normal=skew_normal)
-        and f"A hollow triangle is a lower bound: {why}, and their median lies anywhere above.",
+    caption = said_in_one(
+        "comparison.exposures.caption",
+        usual=bits(UNLEARNED_95_BITS),
+        bounds=_bounds(group, at, skew_normal=skew_normal),
+        why=why,
     )
     yield replace(
         exposures_figure(group, at, skew_normal=skew_normal), caption=caption, table=table
@@ -238,20 +225,11 @@ def _measured_blocks(
         best = {n: front(some) for n, some in found.items()}
         yield replace(
             utility_figure(group, at, shown, skew_normal=skew_normal),
-            caption=prose(
-                "Lower is better, and so is further left. The solid line is the Pareto front: an "
-                "audit on it, filled, is beaten by no other in both test loss and exposure; what "
-                "lies above and to the right of the line is beaten by one of them. One panel for "
-                "each number of copies"
-                + (
-                    f" (of more, {_PANELS} are shown)."
-                    if len(shown) < sum(1 for n in copies_of(group, at) if n)
-                    else "."
-                ),
-                any(p.bound for some in found.values() for p in some)
-                and "A triangle that points right is a lower bound. Its exposure lies anywhere on "
-                "the dotted line, so it beats nothing by it; filled, it is beaten by nothing for "
-                "certain.",
+            caption=said_in_one(
+                "comparison.utility.caption",
+                fewer=len(shown) < sum(1 for n in copies_of(group, at) if n),
+                panels=_PANELS,
+                bounds=any(p.bound for some in found.values() for p in some),
             ),
             table=Table(
                 "Test loss and median exposure",
@@ -292,21 +270,7 @@ def how(comparison: Comparison) -> Iterator[Block]:
 @section(Comparison, "What this does not say", specialist=True)
 def limits(_: Comparison) -> Iterator[Block]:
     """What must not be read into the numbers."""
-    yield Bullets(
-        (
-            "Audits are compared only where format, space, method and the numbers of canaries are "
-            "the same. That the canaries themselves were the same, put into the same corpus, "
-            "cannot be seen from the audits.",
-            "A median of few canaries moves by luck, and so does training: another seed of either "
-            "gives another line. Two lines whose uprights overlap may belong to equally good "
-            "training. Train again with other seeds before choosing by a small difference.",
-            "Where exposure is near the largest that there is, audits look alike whatever the "
-            "difference between them. Compare them at fewer copies, or in a larger space.",
-            "Test losses compare only on the same text, cut into the same tokens.",
-            "No secret stands in this page. But whoever has one of the models can find the "
-            "secrets from the numbers of its audit: treat this page like the models.",
-        )
-    )
+    yield Bullets(said("comparison.limits"))
 
 
 def _panels_of(group: Sequence[Strategy], at: int) -> list[int]:

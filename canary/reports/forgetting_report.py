@@ -27,6 +27,7 @@ from canary.reports.document import (
 from canary.reports.exposure_figures import DASHED
 from canary.reports.palette import CONTROL, CURVE, FILL, MUTED, SERIES
 from canary.reports.wording import software
+from canary.reports.words import said, said_in_one
 from canary.statistics.numbers import count, probability
 
 __all__ = ["forgetting_figure", "forgetting_report"]
@@ -90,22 +91,11 @@ def _tiles(found: Forgetting) -> Iterator[Tile]:
 @section(Forgetting, "Distances")
 def distances(found: Forgetting) -> Iterator[Block]:
     """The losses of all models, and their distances from the query model."""
-    yield (
-        "Every model was asked about the same samples, the query set. The query model was trained "
-        "on them, the calibration models on other data of the same domain. The distance of two "
-        "models is the largest vertical gap between the distributions of their losses (Kolmogorov "
-        "and Smirnov). rho is the target's distance from the query model over the mean distance "
-        "of the calibration models. A target that still knows the query set answers as the query "
-        "model does, so that rho is near 0; one that never saw it is as far away as a calibration "
-        "model, near 1."
-    )
+    yield said_in_one("forgetting.distances")
     columns = ("Model", "Distance", "Over the calibration models")
     yield replace(
         forgetting_figure(found),
-        caption="The losses of each model on the query set, and the distance of each from the "
-        "query model. The dashed line is the mean of the calibration models, where rho is 1. In "
-        f"the shaded part, up to {found.chance:.3f}, a distance is no larger than chance makes "
-        "it.",
+        caption=said_in_one("forgetting.caption", chance=f"{found.chance:.3f}"),
         table=Table("Distances from the query model", columns, _rows(found)),
     )
 
@@ -125,30 +115,11 @@ def _rows(found: Forgetting) -> list[tuple[str, str, str]]:
 @section(Forgetting, "How to read it")
 def reading(found: Forgetting) -> Iterator[Block]:
     """What rho and p say."""
-    yield (
-        "The paper calls the query set forgotten from rho = 1 on. A target that never saw it lands "
-        "on either side of 1 as often as not, so read p beside rho: it is the rank of the target "
-        "among the calibration models. A small p speaks against forgetting; a large one is what a "
-        "model that never saw the query set gives, and no proof."
-    )
-    yield (
-        "A target that is pushed away from the query set, as by gradient ascent, has a large rho "
-        "as well, and can be recognized by it: then the p of any difference is small."
-    )
-    if found.retrained is not None:
-        yield (
-            "The models that were retrained without the query set show where a target should be "
-            "that has forgotten it."
-        )
-    if found.auc is not None:
-        yield (
-            "The membership attack guesses by the loss alone whether a sample is of the query set "
-            "or one that the target never saw."
-        )
-    yield (
-        f"Intervals are at {100 * found.confidence:g} %. They speak of other samples of this kind "
-        "and of other trainings of the query and calibration models where there are several, not "
-        "of another training of the target."
+    yield from said(
+        "forgetting.reading",
+        retrained=found.retrained is not None,
+        attack=found.auc,
+        confidence=f"{100 * found.confidence:g} %",
     )
 
 

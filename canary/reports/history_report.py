@@ -39,6 +39,7 @@ from canary.reports.exposure_figures import (
 from canary.reports.palette import CURVE, INK, MUTED, PAPER
 from canary.reports.sentences import UNLEARNED_95_BITS
 from canary.reports.wording import bound_or_bits, facts_in_words, settings_in_words
+from canary.reports.words import said_in_one
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.numbers import bits, count, plural
 from canary.tokens.starts import shown_start
@@ -143,23 +144,13 @@ def _tiles(history: History) -> Iterator[Tile]:
 @section(History, "Exposure against training steps")
 def exposure(history: History) -> Iterator[Block]:
     """A line for each number of copies."""
-    yield (
-        "Canaries are made-up secrets that were put into the training data on purpose. Exposure "
-        "says how far up one stands in the list of all possible secrets, the likeliest first: "
-        "every bit halves the part of the list that it is in. Every step compares with the same "
-        "drawn candidates. This is for watching: whether the trained model has memorized is for "
-        "an audit to say."
-    )
+    yield said_in_one("secrets", there=True, watched=True)
     for at, about in enumerate(history.formats):
         if len(history.formats) > 1:
             yield Heading(prose(f"Format {at + 1}: `{{format}}`", format=about.masked))
         yield _exposure_block(history, at, skew_normal=False)
         if any(line.steps for line in group_lines(history, at, skew_normal=True)):
-            yield (
-                "The same by the skew-normal estimate: a curve that is fitted to the draws of "
-                "each step goes on where draws give only a bound. It is an estimate and no proof, "
-                "and may exceed the largest exposure that there is."
-            )
+            yield said_in_one("history.curves")
             yield _exposure_block(history, at, skew_normal=True)
 
 
@@ -179,23 +170,19 @@ def _exposure_block(history: History, at: int, *, skew_normal: bool) -> Figure:
 
 def _caption(history: History, at: int, *, skew_normal: bool) -> Text:
     about = history.formats[at]
-    return prose(
-        "Lines are medians of the canaries with one number of copies, hidden in the format "
-        "`{format}`; bands go from the least exposed of them to the most exposed.",
-        not skew_normal
-        and f"{count(about.draws)} candidates were drawn from {count(about.space_size)}.",
-        not skew_normal
-        and any(e.censored for m in history.measured for e in m.exposures)
-        and "A triangle is a lower bound: no draw was as likely.",
-        "The shaded band holds 95\N{NO-BREAK SPACE}% of canaries that were not learned (below "
-        f"{bits(UNLEARNED_95_BITS)} bits). The dashed line is the largest exposure that there is, "
-        f"{bits(math.log2(about.space_size))} bits.",
-        bool(history.losses) and "Below, the loss that was logged.",
-        bool(history.settings.get("marks")) and "Dotted upright lines mark chosen steps.",
-        any(m.reason is not None for m in history.moments)
-        and "Crosses are steps at which nothing could be measured.",
-        history.stopped_at is not None and "The upright line is where the limit was passed.",
+    return said_in_one(
+        "history.caption",
         format=about.masked,
+        drawn=not skew_normal,
+        draws=count(about.draws),
+        size=count(about.space_size),
+        censored=not skew_normal and any(e.censored for m in history.measured for e in m.exposures),
+        usual=bits(UNLEARNED_95_BITS),
+        most=bits(math.log2(about.space_size)),
+        losses=history.losses,
+        marks=history.settings.get("marks"),
+        failures=len(history.measured) < len(history.moments),
+        stopped=history.stopped_at is not None,
     )
 
 

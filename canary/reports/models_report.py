@@ -13,20 +13,20 @@ from canary.membership.aggregate import Agreement
 from canary.membership.models_result import AttackedModels, ModelsSurvey
 from canary.reports.attack_figures import growth_figure, rocs_figure
 from canary.reports.builders import PlotOptions, figure_of, report_of, section
-from canary.reports.document import Block, Figure, Heading, Note, Report, Table, Tile, prose
+from canary.reports.document import Block, Figure, Heading, Note, Report, Table, Tile
 from canary.reports.palette import SERIES
 from canary.reports.survey_words import (
+    brackets,
     ends_of,
     in_lines,
     interval_of,
-    interval_words,
     measured_blocks,
     percent_of,
     rate_columns,
-    roc_caption,
     survey_report,
     undecided,
 )
+from canary.reports.words import said_in_one
 from canary.statistics.numbers import count, plural
 from canary.statistics.roc import OperatingPoint
 
@@ -98,31 +98,19 @@ def _tiles(found: ModelsSurvey) -> Iterator[Tile]:
 def attacks(found: ModelsSurvey) -> Iterator[Block]:
     """What each attack reaches."""
     targets = len(found.targets)
-    yield (
-        "A member is a sample that the model was trained on. Each attack compares what a model "
-        "says of a sample with what other models say of it, of which some were trained on it and "
-        "some were not; P compares it with what the model says of other samples. The AUC is the "
-        "chance that a member looks more like one than a nonmember."
-    )
+    yield said_in_one("models.attacks")
     several = ("SD",) if targets > 1 else ()
     columns = ("Attack", "Models", "AUC", *several, *rate_columns(found.fprs))
     yield Table("Attacks", columns, [_cells(one) for one in found.attacked])
-    these = "this model" if targets == 1 else "these models"
-    yield Note(
-        prose(
-            targets > 1
-            and f"Numbers are means over {count(targets)} models, and SD is the standard deviation "
-            "of their AUC.",
-            "Models are those that somebody has to train, for all targets together.",
-            interval_words(found),
-            "Intervals speak of other splits and trainings, on the same samples."
-            if found.over_fleets
-            else f"Intervals speak of {these} and of other samples, not of another training.",
-            "Behind a TPR stands the false positive rate that thresholds reach.",
-        )
+    note = said_in_one(
+        "models.note",
+        several=count(targets) if targets > 1 else "",
+        brackets=brackets(found),
+        fleets=found.over_fleets,
+        these="this model" if targets == 1 else "these models",
     )
-    mean = ", the mean over models, and around it one standard deviation of them"
-    yield replace(_roc_figure(found), caption=roc_caption(mean if targets > 1 else ""))
+    yield Note(note)
+    yield replace(_roc_figure(found), caption=said_in_one("survey.roc", alone=targets == 1))
 
 
 def _roc_figure(found: ModelsSurvey) -> Figure:
@@ -164,10 +152,7 @@ def growth(found: ModelsSurvey) -> Iterator[Block]:
     columns = ("Attack", *(plural(size, "model") for size in sizes), "Samples")
     yield replace(
         growth_figure(grown, [one.name for one in found.attacked]),
-        caption=f"The AUC on {targets} by so many others. A curve that still rises says that an "
-        "attacker with more models would find more. Each curve is of those samples only that the "
-        f"fewest models allow ({fewest} or more), so that its points speak of the same ones; bars "
-        "are standard deviations over targets.",
+        caption=said_in_one("models.growth.caption", targets=targets, fewest=fewest),
         table=Table("AUC by number of models", columns, rows),
     )
 
@@ -180,23 +165,11 @@ def levels(found: ModelsSurvey) -> Iterator[Block]:
         return
     names = [name for name, _ in decided]
     without = " and ".join(one.name for one in found.attacked if one.rates is None)
-    yield prose(
-        "Without a ROC an attacker decides at a level α, the share of nonmembers that may be "
-        "called members. At each α stand the false and the true positive rate that this comes to. "
-        "A false positive rate above its α says that nonmembers are unlike what they are compared "
-        "with: by models that were trained otherwise, say. At a level below what so few models or "
-        "samples can say, nobody is called a member.",
-        "R" in names
-        and "R has m other models and, by the rules empirical and linear, counts how many of them "
-        "have a higher loss, which says nothing of a level below 1 / (m + 1). More models reach "
-        "lower levels, and so does the rule gaussian, which takes their losses for draws from a "
-        "bell curve.",
-        any(name.startswith("rmia") for name in names)
-        and "RMIA decides on the safe side: the model's probability of a sample, against that of "
-        "the other models, has to be twice as high (γ = 2) as that of 1 − α of the nonmembers. So "
-        "its false positive rate lies below α, and at a small α it may call nobody a member "
-        "though its ROC is good.",
-        without and f"{without} leaves the threshold to the ROC and has no decisions.",
+    yield said_in_one(
+        "models.levels",
+        counted="R" in names,
+        rmia=any(name.startswith("rmia") for name in names),
+        without=without,
     )
     shown = [percent_of(float(alpha), digits=None) for alpha in decided[0][1].alphas]
     rows = []
@@ -212,11 +185,7 @@ def levels(found: ModelsSurvey) -> Iterator[Block]:
 def _agreement(found: Agreement) -> Iterator[Block]:
     """Members above the diagonal and nonmembers below, as in table 3 of Ye et al."""
     yield Heading("Agreement")
-    yield (
-        "How often two attacks, or an attack and the truth, say the same at α = "
-        f"{percent_of(found.alpha, digits=None)}: of members above the diagonal, of nonmembers "
-        "below it."
-    )
+    yield said_in_one("models.agreement", alpha=percent_of(found.alpha, digits=None))
     shares = np.where(np.tri(len(found.names), dtype=bool), found.nonmembers, found.members)
     rows = [
         (name, *("–" if i == j else percent_of(float(share)) for j, share in enumerate(row)))
@@ -230,12 +199,7 @@ def exposed(found: ModelsSurvey) -> Iterator[Block]:
     """The models and samples that the strongest attack does best on."""
     best, alone = found.strongest, len(found.targets) == 1
     yield Heading("Model" if alone else "Models")
-    yield (
-        f"By the attack {best.name}."
-        if alone
-        else f"By the attack {best.name}, the most exposed first, at most 20. Each interval speaks "
-        "of its own model and of other samples; the worst of many looks bad by chance as well."
-    )
+    yield said_in_one("models.exposed", alone=alone, strongest=best.name)
     rows = []
     for place in found.most_vulnerable_models(_MOST_ROWS):
         one = best.across.evaluations[place]
@@ -247,15 +211,7 @@ def exposed(found: ModelsSurvey) -> Iterator[Block]:
     if not (samples := found.most_vulnerable_samples()):
         return
     yield Heading("Samples")
-    yield prose(
-        "The AUC of a sample is the chance that a model that was trained on it gives it a higher "
-        "score than one that was not.",
-        _perfect(found),
-        "With few models it is rough: with eight of each kind its standard deviation is 0.15 where "
-        "there is nothing to find. Samples are counted from 0 in the order of the files; the first "
-        "of equal ones stand here, at most 20. Whoever has this list learns who was in training "
-        "data.",
-    )
+    yield said_in_one("models.samples", perfect=_perfect(found))
     rows = [
         (
             *(count(row[key]) for key in ("sample", "label", "members", "nonmembers")),
@@ -282,12 +238,7 @@ def _perfect(found: ModelsSurvey) -> str:
 @section(ModelsSurvey, "How it was measured", specialist=True)
 def how(found: ModelsSurvey) -> Iterator[Block]:
     """The models and samples, and what the numbers do not say."""
-    yield from measured_blocks(
-        {"": _facts(found)},
-        "The models have to be trained alike: same network, same size of data, same number of "
-        "steps. Attacks with models of a target's own, distilled from it or trained without one "
-        "sample, are not among these. That none of them succeeds is no proof of privacy.",
-    )
+    yield from measured_blocks({"": _facts(found)}, said_in_one("models.limits"))
 
 
 def _facts(found: ModelsSurvey) -> dict[str, str]:

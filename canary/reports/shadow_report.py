@@ -16,17 +16,17 @@ from canary.reports.document import Block, Figure, Heading, Note, Report, Table,
 from canary.reports.survey_words import (
     attack_cells,
     attack_columns,
+    brackets,
     ends_of,
     interval_of,
-    interval_words,
     measured_blocks,
     percent_of,
-    roc_caption,
     short_of,
     surest_tiles,
     survey_report,
     undecided,
 )
+from canary.reports.words import said_in_one
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import count, plural
 
@@ -126,27 +126,13 @@ def class_risk_sentence(found: ClassRisks) -> str:
 @section(ShadowSurvey, "Attacks")
 def attacks(found: ShadowSurvey) -> Iterator[Block]:
     """What each attack reaches, and what follows for the privacy of the training."""
-    yield (
-        "A member is a sample that the model was trained on. Each attack looks at one number of "
-        "what the model says of a sample and compares it with a threshold, which was learned on "
-        "another model, the shadow, whose members are known. The members of the target were used "
-        "for nothing but to count how often the guesses are right. Balanced accuracy is the "
-        "accuracy where members are as common as nonmembers."
-    )
+    yield said_in_one("shadow.attacks")
     yield Table("Attacks", attack_columns(found), [attack_cells(one) for one in found.attacked])
-    yield Note(
-        f"{interval_words(found)} Names that end with one-threshold have one threshold for all "
-        "classes, the others one for each class. Behind a TPR stands the false positive rate that "
-        "a threshold reaches."
-    )
-    yield replace(roc_figure(found), caption=roc_caption())
+    yield Note(said_in_one("shadow.note", brackets=brackets(found)))
+    yield replace(roc_figure(found), caption=said_in_one("survey.roc", alone=True))
     if (private := epsilon_sentence(found)) is not None:
         yield Heading("Privacy of the training")
-        yield (
-            f"{private} The coins must have been tossed before the training, and the shadow's data "
-            "must not depend on them; a split into parts of fixed size is no set of coins. Only "
-            "whoever trained the models can tell. The confidence allows for the number of attacks."
-        )
+        yield said_in_one("shadow.privacy", private=private)
 
 
 @section(ShadowSurvey, "Risk of single samples")
@@ -157,12 +143,8 @@ def risk(found: ShadowSurvey) -> Iterator[Block]:
     scale = {"log": "logarithmic", "linear": "linear"}[found.risks.scale]
     bins = found.risks.bins
     how = "by a Gaussian kernel" if bins is None else f"with {plural(bins, 'bin')}"
-    yield (
-        "The risk score of a sample is the probability that it is a member, given what the model "
-        f"says of it and a prior of {percent_of(found.risks.prior)}. It is read off the "
-        "distributions of the modified entropy of the shadow's members and nonmembers of the same "
-        f"class, {how} on a {scale} scale."
-    )
+    prior = percent_of(found.risks.prior)
+    yield said_in_one("shadow.risk", prior=prior, how=how, scale=scale)
     inside, outside, edges = risk_counts(found)
     rows = [
         (f"{low:.2f} to {high:.2f}", count(int(m)), count(int(n)))
@@ -171,15 +153,11 @@ def risk(found: ShadowSurvey) -> Iterator[Block]:
     trust = calibration_sentence(found.reliability, confidence=found.confidence)
     yield replace(
         risks_figure(found),
-        caption="The scores of members and nonmembers, and how often samples of a score are "
-        f"members: on the dashed line a score says what it means. {trust}",
+        caption=said_in_one("shadow.risk.caption", trust=trust),
         table=Table("Samples by risk score", ("Risk score", "Members", "Nonmembers"), rows),
     )
     yield Heading("Guesses by the risk score")
-    yield (
-        "Whoever calls the samples of a risk score or more members is right about so many of them "
-        "(precision, at the same prior), and finds so many of the members (recall)."
-    )
+    yield said_in_one("shadow.guesses")
     yield Table(
         "Guesses by the risk score",
         ("Risk score from", "Called members", "Precision", "Recall"),
@@ -194,10 +172,7 @@ def risk(found: ShadowSurvey) -> Iterator[Block]:
         ],
     )
     yield Heading("Members most at risk")
-    yield (
-        "Samples are counted from 0 in the order of the file. Whoever has this list learns who was "
-        "in the training data."
-    )
+    yield said_in_one("shadow.members")
     yield Table(
         "Members most at risk",
         ("Sample", "Class", "Modified entropy", "Risk score"),
@@ -216,10 +191,7 @@ def risk(found: ShadowSurvey) -> Iterator[Block]:
 def _class_blocks(found: ClassRisks) -> Iterator[Block]:
     """The classes that generalize worst."""
     yield Heading("Risk and generalization error")
-    yield (
-        f"{class_risk_sentence(found)} The generalization error of a class is the accuracy on its "
-        "members less that on its nonmembers. The classes with the largest, at most 20:"
-    )
+    yield said_in_one("shadow.generalization", rank=class_risk_sentence(found))
     columns = ("Class", "Generalization error", "Mean risk of members")
     classes = list(zip(found.classes, found.error, found.risk, strict=True))[::-1]
     rows = [
@@ -232,11 +204,8 @@ def _class_blocks(found: ClassRisks) -> Iterator[Block]:
 @section(ShadowSurvey, "Classes most at risk")
 def parts(found: ShadowSurvey) -> Iterator[Block]:
     """The classes and groups that the strongest attack does best on."""
-    yield (
-        f"The attack {found.strongest.name} on the samples of each of {count(len(found.by_class))} "
-        "classes, the worst first, at most 20 of them. Each interval speaks of its own class; the "
-        "worst of many looks bad by chance as well."
-    )
+    classes = count(len(found.by_class))
+    yield said_in_one("shadow.parts", strongest=found.strongest.name, classes=classes)
     columns = ("Samples", "Members", "Nonmembers", "Balanced accuracy", "AUC")
     yield Table("Classes most at risk", columns, _worst(found.by_class, "class "))
     if groups := _worst(found.by_group, ""):
@@ -267,12 +236,7 @@ def how(found: ShadowSurvey) -> Iterator[Block]:
     several = f"{count(shadows)} shadow models, taken together"
     yield from measured_blocks(
         {"Target": _facts(found.target), "Shadow": _facts(found.shadow)},
-        f"These attacks learned from {'one shadow' if shadows == 1 else several}. Who has more, or "
-        "attacks otherwise, may find more: that none of them succeeds is no proof of privacy. A "
-        "shadow that was trained otherwise than the target, or on fewer samples, makes attacks "
-        "look weaker than they are. Members and nonmembers must come from one source: if they "
-        "differ without any model, attacks may see only that. The intervals speak of this model "
-        "and of other samples, not of another training.",
+        said_in_one("shadow.limits", shadows="one shadow" if shadows == 1 else several),
     )
 
 

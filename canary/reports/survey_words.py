@@ -7,23 +7,23 @@ from typing import Any
 
 from canary.membership.survey import Attacked, OneTargetSurvey, Survey
 from canary.reports.builders import sections_of
-from canary.reports.document import Block, Facts, Heading, Report, Text, Tile
+from canary.reports.document import Block, Facts, Heading, Report, Text, Tile, words_of
 from canary.reports.wording import software
+from canary.reports.words import said_in_one
 from canary.statistics.numbers import count
 from canary.statistics.roc import Estimate
 
 __all__ = [
     "attack_cells",
     "attack_columns",
+    "brackets",
     "ended",
     "ends_of",
     "in_lines",
     "interval_of",
-    "interval_words",
     "measured_blocks",
     "percent_of",
     "rate_columns",
-    "roc_caption",
     "short_of",
     "surest_tiles",
     "survey_report",
@@ -128,23 +128,10 @@ def attack_cells(one: Attacked, *, intervals: bool = True) -> tuple[str, ...]:
     return one.name, *map(in_lines, numbers[:2]), *rates
 
 
-def interval_words(found: Survey[Any]) -> str:
+def brackets(found: Survey[Any]) -> str:
     """What the brackets in the table of attacks are."""
     confidence = percent_of(found.confidence, digits=None)
-    return (
-        f"In brackets the {confidence} interval of each attack on its own; that of the answer "
-        "above is wider, for having looked at all of them."
-    )
-
-
-def roc_caption(mean: str = "", more: str = "") -> str:
-    """How ROC curves are read."""
-    return (
-        "Each curve shows which share of the members is found (upwards) while which share of the "
-        f"nonmembers is called members by mistake (to the right){mean}. Both axes are logarithmic: "
-        "what counts for a person is on the left, where the mistakes are few. A curve on the "
-        f"dashed line is no better than a coin.{more}"
-    )
+    return words_of(said_in_one("survey.brackets", confidence=confidence))
 
 
 def measured_blocks(facts: dict[str, dict[str, str]], limits: Text) -> list[Block]:

@@ -13,19 +13,19 @@ from canary.reports.document import Block, Figure, Note, Report, Span, Table, Ti
 from canary.reports.survey_words import (
     attack_cells,
     attack_columns,
+    brackets,
     ended,
     ends_of,
     in_lines,
     interval_of,
-    interval_words,
     measured_blocks,
     percent_of,
-    roc_caption,
     short_of,
     surest_tiles,
     survey_report,
     undecided,
 )
+from canary.reports.words import said, said_in_one
 from canary.statistics.numbers import count, probability
 
 __all__ = ["texts_report"]
@@ -112,51 +112,30 @@ def _attacks(found: TextSurvey, *, intervals: bool) -> Table:
 @section(TextSurvey, "Attacks")
 def attacks(found: TextSurvey) -> Iterator[Block]:
     """What each attack reaches."""
-    yield (
-        "A member is a text that the model was trained on. Each attack looks at one number of what "
-        "the model says of a text. AUC is the chance that a member looks more like one than a "
-        "nonmember does; 50 % is a coin. For the balanced accuracy a threshold is learned on a "
-        "random half of the texts and counts on the other half: whoever attacks so knows some "
-        "members and nonmembers already."
-    )
+    yield said_in_one("texts.attacks")
     yield _attacks(found, intervals=True)
-    yield Note(
-        f"{interval_words(found)} Behind a TPR stands the false positive rate that a threshold "
-        "reaches. The last two rows are no attacks: they have not seen the model. Of the last, an "
-        "AUC far from 50 % on either side tells."
-    )
-    yield replace(
-        roc_figure(found), caption=roc_caption(more=" The dotted curve is that of words alone.")
-    )
+    yield Note(said_in_one("texts.note", brackets=brackets(found)))
+    yield replace(roc_figure(found), caption=said_in_one("survey.roc", alone=True, words=True))
 
 
 @section(TextSurvey, "Without any model")
 def words(found: TextSurvey) -> Iterator[Block]:
     """What words and lengths tell."""
     alone = found.words
-    yield (
-        "Members and nonmembers that come from different times, topics or authors can be told "
-        "apart by whoever reads them, and an attack may live on that. A bag-of-words classifier, "
-        "which sees the texts and no model, tells them apart with an AUC of "
-        f"{interval_of(alone.auc)} in {FOLDS}-fold cross-validation. When the marks of member and "
-        f"nonmember are dealt anew by chance, {count(alone.permutations)} times, and the "
-        f"classifier learns again, it does as well with probability p = {probability(alone.p)}. "
-        "Above 0.025 it found no difference; that is no proof that there is none."
-    )
-    yield (
-        "Of a member and a nonmember the member has more tokens in "
-        f"{interval_of(found.length.auc)} of cases. Far from 50 %, on either side, the lengths "
-        "differ, and attacks that look at totals see that."
+    yield from said(
+        "texts.words",
+        words=interval_of(alone.auc),
+        folds=FOLDS,
+        permutations=count(alone.permutations),
+        p=probability(alone.p),
+        length=interval_of(found.length.auc),
     )
 
 
 @section(TextSurvey, "Members that stand out most")
 def surest(found: TextSurvey) -> Iterator[Block]:
     """The members that the strongest attack is surest of, by their lines."""
-    yield (
-        f"By the attack {found.strongest.name}, the surest first; texts are named by their line in "
-        "the members' file. Whoever has this list learns which texts the model shows most clearly."
-    )
+    yield said_in_one("texts.surest", strongest=found.strongest.name)
     rows = [
         (count(row["line"]), count(row["tokens"]), short_of(row["value"]))
         for row in found.most_member_like()
@@ -172,11 +151,7 @@ def how(found: TextSurvey) -> Iterator[Block]:
         beside = ", and one reference model beside it"
     yield from measured_blocks(
         {"Texts": _text_facts(found), "Model": _model_facts(found)},
-        f"These attacks read one model{beside}. Who has many models like it, or attacks otherwise, "
-        "may find more: that none of them succeeds is no proof of privacy, and AUC says little of "
-        "the few texts that stand out most. Members and nonmembers must come from one source: a "
-        "difference that words and lengths do not show, attacks may see all the same. The "
-        "intervals speak of this model and of other texts, not of another training.",
+        said_in_one("texts.limits", beside=beside),
     )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from canary.audits.audit_result import largest_bits, median_bits, smallest_bits
+from canary.audits.audit_result import FormatResult, largest_bits, median_bits, smallest_bits
 from canary.records.versions import versions
-from canary.statistics.exposure_result import ENUMERATION, RANK, Exposure
-from canary.statistics.numbers import count
+from canary.statistics.exposure_result import ENUMERATION, RANK, UNIFORM_DRAWS, Exposure
+from canary.statistics.extrapolation import SkewNormalFit
+from canary.statistics.numbers import bits, count, plural
 
 __all__ = [
     "EXPOSURE_COLUMNS",
@@ -17,6 +19,7 @@ __all__ = [
     "copies_cell",
     "exposure_cells",
     "facts_in_words",
+    "format_facts",
     "percent",
     "settings_in_words",
     "software",
@@ -185,3 +188,45 @@ _SETTINGS: dict[str, tuple[str, _Words]] = {
     "stop_above_bits": ("Stops above, in bits", _or("never")),
     "versions": ("Software", _software),
 }
+
+
+def format_facts(priced: FormatResult) -> dict[str, str]:
+    """How the candidates of a format were priced: name of a fact, and what it says."""
+    space_bits = bits(math.log2(priced.space_size))
+    return {
+        "Format": priced.format,
+        "Possible secrets": f"{count(priced.space_size)} ({space_bits} bits)",
+        "Method": priced.method,
+        "Why this method": priced.reason,
+        "Candidates priced": count(priced.candidates),
+        "Uniform draws among them": "none" if priced.draws is None else count(priced.draws),
+        "Every candidate counted once": _completeness(priced),
+        "Queries": f"{count(priced.queries)} tokens computed",
+        "Longest candidate": plural(priced.tokens, "token"),
+        "Noise of the arithmetic": f"{priced.noise_bits:.2g} bits for a whole candidate",
+        "Skew-normal curve": _curve(priced.skew_normal),
+        "Time": f"{priced.seconds:,.1f} s",
+    }
+
+
+def _completeness(priced: FormatResult) -> str:
+    """How it is known that no candidate was left out or counted twice."""
+    if priced.method == UNIFORM_DRAWS:
+        return "not needed: the draws are random candidates"
+    certified, _, how = (priced.certificate or "").partition(": ")
+    if certified == "certified":
+        return f"yes: {how}"
+    if certified == "not certified":
+        return f"very likely: {how}"
+    return priced.certificate or "not recorded"
+
+
+def _curve(fit: SkewNormalFit | None) -> str:
+    if fit is None:
+        return "none: none could be fitted"
+    curve = fit.curve
+    shape = f"{curve.shape:.3g}" if math.isfinite(curve.shape) else "infinite (half-normal)"
+    return (
+        f"mean {curve.mean_bits:.2f} bits, standard deviation {curve.sd_bits:.2f} bits, shape "
+        f"{shape}; fitted to {count(fit.fitted)} draws, tested on {count(fit.tested)} others"
+    )
