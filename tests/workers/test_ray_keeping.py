@@ -122,7 +122,7 @@ def test_ranks_are_the_same_when_a_worker_is_killed(folder, kill):
 
 @pytest.mark.usefixtures("_cluster")
 def test_a_call_that_always_kills_ends_with_an_error(folder):
-    with pytest.raises(ServerError, match="2 workers died at it, the last by ActorDied"):
+    with pytest.raises(ServerError, match="2 workers died at it, the last by Actor"):
         kept(folder, {"KILL_AT": "1:"}, retries=1, workers=1)
 
 
