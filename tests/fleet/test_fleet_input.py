@@ -12,6 +12,7 @@ import pytest
 from canary.errors import InputError, ModelError
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, leave_one_out, subsets
+from canary.fleet.torch_training import TorchTraining
 from canary.signals.signal_table import check_tied
 from canary.workers.jobs import Lost
 from canary.workers.local import Here
@@ -145,6 +146,12 @@ WRONG = {
     "at once": (lambda: fleet().run(workers=Here(at_once=2)), "leave at_once out"),
     "at none": (lambda: Here(at_once=0), "give at least 1"),
     "checkpoints": (lambda: fleet(checkpoints=True).run(), "give a folder"),
+    "losses": (lambda: fleet(outputs="losses", keep_outputs=True), "leave keep_outputs out"),
+    "no model": (lambda: fleet(fleets.hopeless).run(), "none of 6 models .* 0: ValueError: no"),
+    "schedule": (
+        lambda: fleet(TorchTraining(build=fleets.small_net, schedule=fleets.broken_schedule)).run(),
+        "the schedule gave nan at step 0",
+    ),
 }
 
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import types
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,13 +53,6 @@ def test_finished_models_are_not_trained_again(tmp_path, marks):
         assert (values == fleet(marks).run().values[name]).all()
 
 
-def test_more_models_join_those_that_are_finished(tmp_path, marks):
-    few = fleet(marks, models=3).run(folder=tmp_path / "kept")
-    more = fleet(marks, models=5).run(folder=tmp_path / "kept")
-    assert trained(marks) == [0, 1, 2, 3, 4]
-    assert (few.signal("loss") == more.signal("loss")[:3]).all()
-
-
 @pytest.mark.parametrize("change", ["seed", "split"])
 def test_another_seed_or_split_is_kept_apart(change, tmp_path, marks):
     one = fleet(marks).run(folder=tmp_path / "kept")
@@ -97,15 +89,6 @@ def test_a_folder_of_another_configuration_is_refused_by_what_differs(
         fleet(marks, **other).run(folder=tmp_path / "kept")
     words = f"kept: it keeps models of another configuration: {named}; {CURE}"
     assert str(refused.value).endswith(words)
-
-
-def test_a_changed_function_is_told_as_one(tmp_path, marks, monkeypatch):
-    fleet(marks).run(folder=tmp_path / "kept")
-    changed = types.FunctionType(fleets.deadly.__code__, fleets.counted.__globals__)
-    changed.__module__, changed.__qualname__ = "fleets", "counted"
-    told = r"configuration: the training function \(its code or what it captures\) changed; name"
-    with pytest.raises(RecordError, match=told):
-        fleet(marks, changed).run(folder=tmp_path / "kept")
 
 
 @dataclass(frozen=True)

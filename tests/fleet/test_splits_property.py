@@ -40,11 +40,6 @@ def test_halves_of_two_models_agree_as_often_as_independent_ones():
     assert shared.max() < 280
 
 
-def test_halves_among_some_leave_the_others_out():
-    member = halves(among=np.arange(10) < 6)(np.zeros(10, np.int64), 4, 0).member
-    assert (member.sum(axis=0) == [2] * 6 + [0] * 4).all()
-
-
 @given(SIZES)
 def test_subsets_have_their_size_and_more_models_begin_with_the_same(sizes):
     samples, models, seed = sizes
@@ -69,14 +64,6 @@ def test_canaries_are_in_half_of_the_models_and_the_others_in_all():
     member = with_and_without([0, 7])(np.zeros(9, np.int64), 10, 3).member
     assert member.sum(axis=0).tolist() == [5, 10, 10, 10, 10, 10, 10, 5, 10]
     assert (member[:, 0] != member[:, 7]).any()  # drawn each by itself
-
-
-def test_soft_labels_keep_the_members_and_tell_their_target():
-    probs = np.full((6, 2), 0.5)
-    drawn = soft_labelled(subsets(3), probs, target="t")(np.zeros(6, np.int64), 2, 0)
-    assert (drawn.member == subsets(3)(np.zeros(6, np.int64), 2, 0).member).all()
-    assert drawn.target == "t"
-    assert drawn.soft.tolist() == probs.tolist()
 
 
 def test_soft_labels_of_samples_that_nobody_learns_are_not_looked_at():

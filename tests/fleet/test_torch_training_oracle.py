@@ -14,7 +14,7 @@ from rounding import REPEATS, assert_within_rounding, nudged, trained_nudged
 from canary.errors import InputError, OutOfMemory, UnsupportedError
 from canary.fleet import torch_training
 from canary.fleet.running import Fleet
-from canary.fleet.splits import halves, soft_labelled, subsets
+from canary.fleet.splits import halves
 from canary.fleet.torch_dropout import with_own_dropout
 from canary.fleet.torch_training import TorchTraining, trained_module
 from canary.fleet.training import TrainingTask
@@ -110,26 +110,6 @@ def test_a_removed_checkpoint_is_made_again(tmp_path):
     assert (one.signal("loss") == two.signal("loss")).all()
 
 
-def test_soft_labels_are_learned():
-    """A target that swaps two classes is imitated."""
-    swapped = np.eye(3, dtype="f4")[np.array([1, 0, 2])[Y]]
-    train = TorchTraining(build=fleets.small_net, epochs=60, batch_size=16, learning_rate=0.1)
-    split = soft_labelled(subsets(60), swapped)
-    table = Fleet(train, (X, Y), split, 2, 0, outputs="logits").run(workers=Here(at_once=2))
-    right = table.signal("correctness")
-    assert right[:, Y == 2].mean() > 0.8
-    assert right[:, Y != 2].mean() < 0.4
-
-
-def test_one_model_that_diverges_spoils_no_other():
-    wild = X.copy()
-    wild[60] = np.nan
-    given = [TrainingTask(wild, Y, rows, 1, 0, 3) for rows in np.arange(90).reshape(2, 45)]
-    one, two = TorchTraining(build=fleets.small_net, epochs=2).together(given)
-    assert np.isfinite(one.weights["0.weight"]).all()
-    assert np.isnan(two.weights["0.weight"]).all()
-
-
 MODULES = {
     "dropout": fleets.dropping_net,
     "batch norm": fleets.norming_net,
@@ -183,13 +163,6 @@ def test_mistakes_are_no_rounding(build, monkeypatch):
         for loop, one in zip(loops, many, strict=True):
             with pytest.raises(AssertionError, match="of which rounding explains"):
                 assert_agree([loop], [one])
-
-
-def test_what_is_not_trained_stays_as_it_was():
-    train = TorchTraining(build=fleets.Tied, epochs=2)
-    given = tasks([45, 45])
-    start = train._built(given[1].seed).frozen.weight.numpy()
-    assert (train.together(given)[1].weights["frozen.weight"] == start).all()
 
 
 def test_schedules_agree_and_change_the_weights():

@@ -137,10 +137,17 @@ def test_modules_that_do_not_fit_are_refused_input(data, net, words):
         TorchClassifier(net, "logits").log_probs(data[0])
 
 
-def test_kind_of_outputs_is_said_and_not_guessed_input(module, data):
-    for outputs in (None, "losses"):
-        with pytest.raises(InputError, match='say what it gives: outputs="logits"'):
-            canary.measure(module, *data, member=np.arange(600) < 300, outputs=outputs)
+def test_samples_and_kinds_of_outputs_fit_input(module, data):
+    x, y = data
+    member, logits = np.arange(600) < 300, {"outputs": "logits"}
+    for words, given, options in (
+        ("model 0: a model needs x; give the samples as x", (), {"y": y, **logits}),
+        ("differ in length: labels 600, member 600, x 599", (x[1:], y), logits),
+        ("batch_size=-1, at least 1 was expected", (x, y), {"batch_size": -1, **logits}),
+        ('say what it gives: outputs="logits"', (x, y), {"outputs": None}),
+    ):
+        with pytest.raises(InputError, match=words):
+            canary.measure(module, *given, member=member, **options)
 
 
 def test_measure_takes_modules_as_it_takes_their_outputs(module, data):

@@ -67,16 +67,6 @@ def test_exposures_lie_between_their_bounds_oracle(tmp_path, top):
     assert all(0 < c.exposure.p_value <= 1 for c in outside)
 
 
-@pytest.mark.parametrize("budget", [3, 10, 1000])
-def test_bounds_hold_whatever_the_budget(tmp_path, budget):
-    model, canaries = build("table"), some_canaries("abc {digit:3}")
-    inside = canary.exposure(model, canaries)
-    with FakeServer(model) as server:
-        outside = canary.exposure(load_served(server, tmp_path, top_k=10), canaries, budget=budget)
-    for here, there in zip(inside, outside, strict=True):
-        assert there.exposure.lower_bits <= here.exposure.bits <= there.exposure.upper_bits
-
-
 @pytest.mark.parametrize("top", [2, 5, 10, 45])
 def test_what_is_proven_is_true_oracle(tmp_path, top):
     """Candidates that are proven are the likeliest, and nothing else costs less than is said."""
@@ -102,28 +92,6 @@ def test_what_is_proven_is_true_oracle(tmp_path, top):
     assert len(proven) == 3 or top < 45
 
 
-def test_a_memorized_secret_is_proven_from_a_few_next_tokens(tmp_path):
-    """One fill with most of the probability at each of its digits."""
-    from small_models import CHARACTERS, character_tokenizer
-
-    from canary.models.table_model import TableModel
-    from canary.tokens.fast import as_tokenizer
-
-    flat = np.full(45, -math.log(45))
-    tables, secret = {(): flat}, "abc 7301"
-    ids = [CHARACTERS.index(c) for c in secret]
-    for at in range(4, len(ids)):
-        likely = np.full(45, math.log(0.1 / 44))
-        likely[ids[at]] = math.log(0.9)
-        tables[tuple(ids[:at])] = likely
-    model = TableModel.ngram(tables, as_tokenizer(character_tokenizer()))
-    with FakeServer(model, fault=hushed) as server:
-        found = canary.extract(load_served(server, tmp_path, top_k=3), "abc {digit:4}")
-        assert found.candidates[0].fill == "7301"
-        assert found.proven
-        assert server.count() < 40
-
-
 def test_what_cannot_be_had_is_refused(tmp_path):
     with FakeServer(build("table"), fault=hushed) as server:
         served = load_served(server, tmp_path, top_k=5)
@@ -133,21 +101,6 @@ def test_what_cannot_be_had_is_refused(tmp_path):
             canary.score(served, ["abc"])
         with pytest.raises(UnsupportedError, match="--method rank"):
             canary.exposure(served, some_canaries(), method="sampling")
-
-
-def test_answers_are_kept_and_another_model_is_noticed(tmp_path):
-    from small_models import table_model
-
-    with FakeServer(build("table"), fault=hushed) as server:
-        first = canary.extract(load_served(server, tmp_path, top_k=5), FORMAT, top=3)
-        asked = server.count()
-        again = canary.extract(load_served(server, tmp_path, top_k=5), FORMAT, top=3)
-        assert server.count() - asked < 20  # those of the handshake
-        assert [c.px_bits for c in again.candidates] == [c.px_bits for c in first.candidates]
-        served = load_served(server, tmp_path, top_k=5)
-        server.model = table_model(seed=9)
-        with pytest.raises(ServerError, match="another model"):
-            canary.extract(served, "bca {digit:2}")
 
 
 @pytest.mark.parametrize(

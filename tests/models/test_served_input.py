@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import math
-import time
 
 import numpy as np
 import pytest
@@ -153,22 +152,6 @@ def test_a_server_that_is_off_by_one_for_long_prompts_is_refused(tmp_path, ids):
             model.score(Rows.of(rows))
 
 
-def test_the_count_of_a_server_is_named_where_it_is_wrong(tmp_path):
-    """A text is echoed token by token as it should be, and only usage.prompt_tokens is wrong."""
-
-    def fault(server, number, answer):
-        return {**answer, "usage": {"prompt_tokens": answer["usage"]["prompt_tokens"] + 1}}
-
-    def refused(server, number, answer):  # token ids are
-        return answer if isinstance(answer, Status) else fault(server, number, answer)
-
-    with (
-        FakeServer(build("table"), fault=refused, ids=False) as server,
-        pytest.raises(ServerError, match=r"usage.prompt_tokens.*it counts wrongly"),
-    ):
-        load_served(server, tmp_path)
-
-
 def test_special_tokens_may_be_told_by_name():
     """They have no text of their own within a text."""
     backend = Tokenizer(backends.BPE({c: i for i, c in enumerate("abcdef ")}, []))
@@ -252,18 +235,6 @@ def test_what_may_pass_is_asked_again(tmp_path, fault):
     np.testing.assert_allclose(found, build("table").score(rows), atol=1e-6)
 
 
-def test_a_server_that_hangs_is_not_waited_for(tmp_path):
-    def hang(answer):
-        time.sleep(1.0)
-        return answer
-
-    with FakeServer(build("table"), fault=times(1, hang)) as server:
-        model = load_served(server, tmp_path, timeout=0.3, attempts=3)
-        server.running = True
-        rows = Rows.of([[1, 2, 3]])
-        np.testing.assert_allclose(model.score(rows), build("table").score(rows), atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -341,9 +312,11 @@ def test_addresses(url, message):
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_tokenizer_is_needed():
+def test_a_tokenizer_is_needed_and_nothing_of_models_that_run_here():
     with pytest.raises(InputError, match="needs the tokenizer .*--tokenizer"):
         canary.load("http://127.0.0.1:9")
+    with pytest.raises(InputError, match="this one is served"):
+        canary.load("http://127.0.0.1:9", tokenizer=character_tokenizer(), dtype="float32")
 
 
 @pytest.mark.parametrize(
@@ -358,11 +331,6 @@ def test_a_tokenizer_is_needed():
 def test_options_out_of_range(options, message):
     with pytest.raises(InputError, match=message):
         Endpoint("http://host", **options)
-
-
-def test_options_for_models_that_run_here_are_refused():
-    with pytest.raises(InputError, match="this one is served"):
-        canary.load("http://127.0.0.1:9", tokenizer=character_tokenizer(), dtype="float32")
 
 
 def test_a_missing_library_names_the_extra(monkeypatch):

@@ -19,16 +19,6 @@ from canary.models.served.parallel import in_parallel
 ROWS = Rows.of([[1, 2, a, b] for a in range(15) for b in range(10)])
 
 
-def test_the_same_rows_in_one_batch_are_one_request(tmp_path):
-    with FakeServer(build("table")) as server:
-        model = load_served(server, tmp_path)
-        before = server.count()
-        found = model.score(Rows.of([[1, 2, 3], [4, 5, 6], [1, 2, 3]], [1, 2, 2]))
-        assert server.count() - before == 2 + 1  # and the probe that vouches for them
-    assert found.shape == (2 + 1 + 1,)
-    assert found[1] == found[3]
-
-
 def test_a_second_run_asks_for_nothing_but_the_handshake(tmp_path):
     canaries = some_canaries()
     with FakeServer(build("table")) as server:

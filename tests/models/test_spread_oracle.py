@@ -11,12 +11,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from small_models import build
-from stand_in_ray import OtherError, ray_of
+from stand_in_ray import ray_of
 
 from canary.audits.auditing import exposure
-from canary.audits.extracting import extract
 from canary.corpus.canaries import generate
-from canary.errors import ModelError, OutOfMemory, ServerError
+from canary.errors import ModelError, ServerError
 from canary.formats.format import Format
 from canary.models import conformance
 from canary.models.language_model import Children, Context, Rows
@@ -77,13 +76,6 @@ def test_rows_are_scored_to_the_last_bit_whoever_dies(every, spread):
         assert any(actor.restarts for actor in model.ray.actors) == bool(every)
 
 
-def test_batches_found_by_trial_are_for_all_workers(spread):
-    model = spread("gpt2", workers=3)
-    found = Batcher(model).score(rows(40))
-    np.testing.assert_allclose(found, Batcher(build("gpt2")).score(rows(40)), atol=1e-4)
-    assert [actor.asked.count("score") for actor in model.ray.actors] == [2, 2, 2]
-
-
 WALKS = [("rank", 5), ("enumeration", 0), ("enumeration", 5), ("importance", 5)]
 
 
@@ -104,19 +96,6 @@ def test_walks_count_the_same_whoever_dies(method, every, spread):
     assert [one.to_dict() for one in there] == [one.to_dict() for one in here]
     assert sum(queries) == spent
     assert any(actor.restarts for actor in model.ray.actors) == bool(every)
-
-
-@pytest.mark.parametrize("every", [0, 7])
-def test_extraction_proves_the_same_whoever_dies(every, spread):
-    told = {"top": 3, "batch_size": 32}
-    here = extract(build("lstm"), Format(CODE), **told)
-    there = extract(spread("lstm", every=every), Format(CODE), **told)
-    assert [c.fill for c in there.candidates] == [c.fill for c in here.candidates]
-    assert [c.px_bits for c in there.candidates] == pytest.approx(
-        [c.px_bits for c in here.candidates], abs=here.noise_bits
-    )
-    assert there.proven
-    assert here.proven
 
 
 def test_a_walk_that_was_interrupted_goes_on(spread):
@@ -158,21 +137,6 @@ def test_nodes_stay_with_their_states_unless_a_lane_has_too_many():
     assert np.bincount(to).tolist() == [32, 32]
     assert (to.reshape(-1, 8) == to.reshape(-1, 8)[:, :1]).all()  # in runs of eight
     assert np.bincount(to[:32], minlength=2).tolist() == [16, 16]  # all over the batch
-
-
-@pytest.mark.parametrize("workers", [1, 2, 3, 7])
-def test_whatever_stands_nowhere_fills_up_the_others(workers):
-    rng = np.random.default_rng(workers)
-    for n in (0, 1, 15, 16, 100, 1000):
-        given = np.where(rng.random(n) < 0.5, rng.integers(0, workers, n), -1)
-        to = divided(given, np.full(workers, 9))
-        assert ((to >= 0) & (to < workers)).all()
-        if n >= 16:
-            share = max(-(-n // workers), 8)
-            assert np.bincount(to, minlength=workers).max() <= 1.5 * share + 8
-        else:
-            assert (to == given)[given >= 0].all()
-            assert len(set(to[given < 0].tolist())) <= 1
 
 
 def test_rows_below_share_ancestors():
@@ -255,13 +219,6 @@ def test_a_call_that_ends_its_workers_ends_with_an_error(spread):
         spread("lstm", retries=2, deaths=6)
 
 
-def test_a_cluster_that_fails_is_told(spread):
-    model = spread("lstm")
-    model.ray.get = lambda ticket: (_ for _ in ()).throw(OtherError("no head\nany more"))
-    with pytest.raises(ServerError, match=r"local: the cluster failed \(no head\); look at"):
-        model.memory()
-
-
 def test_no_room_is_said_before_anything_waits(spread, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", ray_of())
     with pytest.raises(ServerError, match="room for 2 workers of 1 processors .* and 3 were"):
@@ -283,30 +240,6 @@ def test_a_worker_that_can_start_nowhere_is_not_waited_for(spread):
     with pytest.raises(ServerError, match="a worker died, and the machines that are left"):
         model.memory()
     assert len(waits) == 2
-
-
-class Small:
-    """Takes two rows at once."""
-
-    def __init__(self):
-        self.model = build("lstm")
-        self.facts, self.memory = self.model.facts, self.model.memory
-        self.tokenizer = self.model.tokenizer
-
-    def score(self, given):
-        if len(given) > 2:
-            raise OutOfMemory("full")
-        return self.model.score(given)
-
-
-def keep_small(name):
-    return KeptModel(Small())
-
-
-def test_batches_that_do_not_fit_are_halved(spread):
-    given = rows(30)
-    found = Batcher(spread("lstm", make=keep_small), batch_size=8).score(given)
-    assert (found == Batcher(build("lstm"), batch_size=2).score(given)).all()
 
 
 def test_calls_go_where_they_are_sent(spread):

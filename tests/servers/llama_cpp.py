@@ -92,7 +92,6 @@ def compare(python: Path, folder: Path) -> dict[str, Any]:
         top.append(canary.extract(likeliest, FORMAT, top=3).candidates)
         asked_likeliest = requests() - shaken_again
         bounded = canary.exposure(likeliest, canaries)
-    halves = with_float16_states(python, gguf, made, answers, canaries)
     differences = [
         abs(there.exposure.bits - here.exposure.bits)
         for here, there in zip(inside, outside, strict=True)
@@ -112,41 +111,17 @@ def compare(python: Path, folder: Path) -> dict[str, Any]:
     proven = [c.fill for c in top[2] if c.proven]
     assert proven, "a canary that was learned is proven from the likeliest tokens"
     assert proven == [c.fill for c in top[0]][: len(proven)]
-    refusal = off_by_one(python, folder)
     return {
-        "canaries": len(canaries),
-        "candidates": 10**3,
         "largest difference of exposures, bits": max(differences),
-        "exposures in process, bits": [round(c.exposure.bits, 3) for c in inside],
-        "exposures served, bits": [round(c.exposure.bits, 3) for c in outside],
-        "largest difference of log-perplexities below the first token, bits": float(np.ptp(prices)),
         "noise of the server, bits per token": noise,
         "requests of the handshake": shaken,
         "requests of the run": asked,
-        "requests of a second run": asked_again,
         "seconds of the run": round(seconds, 2),
         "seconds in process": round(inside_seconds, 2),
         "requests of an extraction from the 20 likeliest next tokens": asked_likeliest,
         "candidates proven by it": sum(c.proven for c in top[2]),
-        "intervals from the 20 likeliest, bits": [
-            [round(c.exposure.lower_bits, 2), round(c.exposure.upper_bits, 2)] for c in bounded
-        ],
-        "largest difference of exposures with states in float16, bits": max(
-            abs(there.exposure.bits - here.exposure.bits)
-            for here, there in zip(inside, halves, strict=True)
-        ),
-        "refusal without a start token": refusal,
+        "refusal without a start token": off_by_one(python, folder),
     }
-
-
-def with_float16_states(
-    python: Path, gguf: Path, made: Path, answers: Path, canaries: canary.CanarySet
-) -> Any:
-    """Exposures where the server keeps keys and values in float16, as it does by itself."""
-    with served(python, gguf, "--type_k", 1, "--type_v", 1) as (url, _):
-        return canary.exposure(
-            canary.load(Endpoint(url, answers=answers), tokenizer=str(made)), canaries
-        )
 
 
 def off_by_one(python: Path, folder: Path) -> str:
@@ -238,7 +213,7 @@ def write_gguf(python: Path, folder: Path, *, starts: bool) -> Path:
 
 
 @contextmanager
-def served(python: Path, model: Path, *more: object) -> Iterator[tuple[str, Any]]:
+def served(python: Path, model: Path) -> Iterator[tuple[str, Any]]:
     """The address of a server of the model, and what counts its requests for completions."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -247,7 +222,7 @@ def served(python: Path, model: Path, *more: object) -> Iterator[tuple[str, Any]
     command = [python, "-m", "llama_cpp.server", "--model", model, "--model_alias", "tiny"]
     command += ["--host", "127.0.0.1", "--port", port, "--logits_all", "true"]
     command += ["--n_ctx", POSITIONS, "--n_threads", 1, "--n_threads_batch", 1]
-    command += more or ["--type_k", 0, "--type_v", 0]  # keys and values in float32
+    command += ["--type_k", 0, "--type_v", 0]  # keys and values in float32
     with log.open("w") as out:
         process = subprocess.Popen(
             [str(word) for word in command],

@@ -66,22 +66,12 @@ def test_a_job_that_always_kills_is_missing_and_the_others_are_there():
     assert (there.signal("loss") == np.delete(here.signal("loss"), 3, axis=0)).all()
 
 
-def test_faults_of_training_come_back_as_reasons():
-    with pytest.warns(UserWarning, match="4 of 6 models are missing"):
-        assert list(fleet(fleets.faulty).run(workers=workers()).missing) == [1, 2, 3, 4]
-
-
 def test_what_belongs_to_all_models_cannot_be_changed_there_either():
     with pytest.raises(ModelError, match=r"read-only; .* change a copy, as task\.x"):
         fleet(fleets.centring).run(workers=workers())
     there = fleet(fleets.own_things, options={"rates": []}).run(workers=workers())
     here = fleet(fleets.own_things, options={"rates": []}).run()
     assert (there.signal("loss") == here.signal("loss")).all()
-
-
-def test_outputs_come_back():
-    there = fleet(fleets.means, keep_outputs=True).run(workers=workers())
-    assert (there.outputs == fleet(fleets.means, keep_outputs=True).run().outputs).all()
 
 
 def test_results_are_kept_and_resumed(tmp_path):

@@ -15,7 +15,6 @@ import pytest
 from command_line import ENTRY, ENVIRONMENT, ROOT
 from kept_models import FACTORY, calls_of_loading, saved
 
-from canary.audits.auditing import exposure
 from canary.corpus.canaries import generate
 from canary.errors import ServerError
 from canary.models.language_model import Rows
@@ -106,18 +105,6 @@ def test_rows_are_scored_to_the_last_bit_when_a_worker_is_killed(folder, kill):
         there = Batcher(model, batch_size=8).score(rows)
     assert mark.exists()
     assert (there == Batcher(here, batch_size=8).score(rows)).all()
-
-
-@pytest.mark.usefixtures("_cluster")
-def test_ranks_are_the_same_when_a_worker_is_killed(folder, kill):
-    canaries = generate(CODE, repetitions=[1], per_repetition=4, controls=2, seed=1)
-    told = {"method": "rank", "draws": 300, "batch_size": 32}
-    variables, mark = kill(40)
-    with kept(folder, variables) as model:
-        there = exposure(model, canaries, **told)
-    assert mark.exists()
-    here = exposure(load(folder, factory=FACTORY), canaries, **told)
-    assert alike([r.to_dict() for r in there], [r.to_dict() for r in here])
 
 
 @pytest.mark.usefixtures("_cluster")
