@@ -43,15 +43,8 @@ def print_of(*arrays: NDArray[Any]) -> str:
 def model_key(configuration: Mapping[str, Any], rows: str, soft: str | None, seed: int) -> str:
     """What a model's result is kept under: 32 hexadecimal digits.
 
-    Parameters
-    ----------
-    configuration : mapping
-        Plain data: the training, its options, the data, what is asked of the models.
-    rows, soft : str
-        Fingerprints of the samples that it is trained on, and of soft labels with whose they
-        are.
-    seed : int
-        Of its training.
+    `rows` and `soft` are fingerprints of the samples that it is trained on, and of soft labels with
+    whose they are.
     """
     about = {"configuration": configuration, "rows": rows, "soft": soft, "seed": seed}
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]

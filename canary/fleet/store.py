@@ -37,25 +37,13 @@ def checkpoint_path(folder: Path, key: str) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class TrainedOn:
-    """Which models are a fleet, and what each was trained on.
-
-    Parameters
-    ----------
-    keys : sequence of str
-        Of the models, in order.
-    member : ndarray of bool of shape (models, samples)
-    label : ndarray of int64 of shape (samples,)
-    data : str
-        Fingerprint of the samples.
-    missing : mapping of int to str
-        Why models have no result.
-    """
+    """Which models are a fleet, and what each was trained on."""
 
     keys: Sequence[str]
-    member: NDArray[np.bool_]
+    member: NDArray[np.bool_]  # of shape (models, samples)
     label: NDArray[np.int64]
-    data: str
-    missing: Mapping[int, str]
+    data: str  # fingerprint of the samples
+    missing: Mapping[int, str]  # why models have no result
 
     def table(
         self,
@@ -97,12 +85,7 @@ class TrainedOn:
 class Kept:
     """Results under the keys of their models.
 
-    Parameters
-    ----------
-    run : Run
-        Its folder is held by this process.
-    weights, outputs : bool
-        Whether a result counts only with its checkpoint, and with its outputs.
+    With `weights` a result counts only with its checkpoint, with `outputs` only with these.
     """
 
     run: Run

@@ -162,16 +162,6 @@ class _Lane:
 class SpreadWalker:
     """A walker below one context at each worker, behind the seam of one.
 
-    Parameters
-    ----------
-    workers : KeepingWorkers
-    number : int
-        Of this walker among those of the model.
-    opening : dict
-        Context and memory, with which a worker opens its own.
-
-    Notes
-    -----
     Queries are those that one walker would take which holds all states: a node whose state
     is held costs one for each token below that, also where the state was lost with its
     worker, or the node given to another, and is computed again.

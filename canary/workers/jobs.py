@@ -23,12 +23,7 @@ Task = Callable[[Plain, Sequence[Plain]], Sequence[Plain]]
 
 @dataclass(frozen=True)
 class Lost:
-    """Stands for the result of a job whose workers died.
-
-    Parameters
-    ----------
-    reason : str
-    """
+    """Stands for the result of a job whose workers died."""
 
     reason: str
 

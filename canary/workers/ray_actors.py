@@ -24,15 +24,9 @@ wait for room that will never be."""
 
 @dataclass(frozen=True)
 class Call:
-    """A method of what a worker keeps, and what it is given.
+    """A method of what a worker keeps, and the plain data that it is given.
 
-    Parameters
-    ----------
-    method : str
-    given : mapping
-        Plain data.
-    to : int or None
-        The number of the worker; None for whichever is free.
+    `to` is the number of the worker; None for whichever is free.
     """
 
     method: str
@@ -41,20 +35,11 @@ class Call:
 
 
 class KeepingWorkers:
-    """Workers that each keep what `make` gave them.
+    """Workers that each keep what the importable `make` gives of plain data, at their first call.
 
     Ray starts a worker that dies again, and makes its calls again: what answers a call must
     not rest on earlier ones, or must notice that they are gone. A call that lost its worker
     more than ``workers.retries`` times is an error.
-
-    Parameters
-    ----------
-    workers : RayWorkers
-        Where, how many, and what each takes of its machine.
-    make : callable
-        Importable; makes what a worker keeps, at the first call to it.
-    about : mapping
-        Plain data; the arguments of `make`.
 
     Raises
     ------

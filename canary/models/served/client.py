@@ -65,10 +65,6 @@ class _Answer:
 class Client:
     """Sends requests to one endpoint, from any number of threads.
 
-    Parameters
-    ----------
-    endpoint : Endpoint
-
     Raises
     ------
     MissingExtraError
@@ -119,14 +115,10 @@ class Client:
         last: bool = False,
         trying: bool = False,
     ) -> Any:
-        """What the server answers, as parsed JSON.
+        """What the server answers to a body of plain JSON, as parsed JSON.
 
         Parameters
         ----------
-        path : str
-            Behind the address of the endpoint.
-        body : mapping
-            Plain JSON.
         quote : bool
             The request holds no secret, so what the server says of it may be repeated.
         hurried : bool

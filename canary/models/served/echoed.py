@@ -19,12 +19,7 @@ _FREE_BYTES = 2**30
 class ServedModel:
     """What all served models have in common.
 
-    Parameters
-    ----------
-    asking : Asking
-    facts : ModelFacts
-    tokenizer : Tokenizer
-        The one that was named; without its special tokens where prompts are texts.
+    The tokenizer is the one that was named; without its special tokens where prompts are texts.
     """
 
     def __init__(self, asking: Asking, facts: ModelFacts, tokenizer: Tokenizer) -> None:
@@ -42,15 +37,8 @@ class ServedModel:
 class EchoedModel(ServedModel):
     """Scores whole rows, each with a request of its own.
 
-    Parameters
-    ----------
-    asking : Asking
-    facts : ModelFacts
-    tokenizer : Tokenizer
-    checked : int
-        Tokens of the longest row whose numbers are known to stand in their places.
-    check : callable
-        Finds out whether they do in a longer row, and raises if not.
+    Of rows of up to `checked` tokens the numbers are known to be in their places; `check` raises
+    if they are not in a longer one.
     """
 
     def __init__(

@@ -27,13 +27,6 @@ class Asking:
     A block of answers is kept, and used, only after a row that was asked for at the
     beginning has been asked for again and has its numbers still: whoever answers the block
     and the probes at both its ends is taken for one model.
-
-    Parameters
-    ----------
-    client : Client
-    endpoint : Endpoint
-    answers : Answers
-    agreed : Agreed
     """
 
     def __init__(
@@ -46,17 +39,8 @@ class Asking:
     def expect(self, rows: int, *, at_most: int = 0) -> None:
         """Say how many requests are to come, and refuse a run that would not be done.
 
-        Parameters
-        ----------
-        rows : int
-            Those that are sure, if no answer to them is known.
-        at_most : int
-            What a search may need besides.
-
-        Raises
-        ------
-        InputError
-            If more are sure than may be sent.
+        As many as `rows` are sure, if no answer to them is known; a search may need `at_most`
+        besides. If more are sure than may be sent, that is an InputError.
         """
         known, sent = len(self._answers), self._client.sent
         sure = rows + -(-rows // _BLOCK)
