@@ -9,19 +9,16 @@ anyone who prices all of them. An audit is to be kept like the model.
 from __future__ import annotations
 
 import math
-import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 from canary.audits.extraction import Extraction
 from canary.audits.start_notes import StartChoice
 from canary.corpus.consistency import MAX_COPIES
-from canary.errors import RecordError
-from canary.records.document import dump_document, load_document
-from canary.records.fields import brief, from_fields
+from canary.records.fields import brief
+from canary.records.record import Document, Record
 from canary.statistics.combined import CombinedP
 from canary.statistics.exposure_result import SKEW_NORMAL, Exposure
 from canary.statistics.extrapolation import SkewNormalFit
@@ -51,7 +48,7 @@ _NONE_INJECTED = (
 
 
 @dataclass(frozen=True)
-class CanaryResult:
+class CanaryResult(Record):
     """One canary under the audited model.
 
     Parameters
@@ -90,33 +87,17 @@ class CanaryResult:
         """Whether the canary was never injected."""
         return self.repetitions == 0
 
-    def to_dict(self) -> dict[str, Any]:
-        """The result as plain data."""
-        return {
-            **vars(self),
-            "exposure": self.exposure.to_dict(),
-            "skew_normal": self.skew_normal and self.skew_normal.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> CanaryResult:
-        """The inverse of `to_dict`; a KeyError, TypeError or ValueError says what does not fit."""
-        beside = data["skew_normal"]
-        found = from_fields(
-            cls,
-            {
-                **data,
-                "exposure": Exposure.from_dict(data["exposure"]),
-                "skew_normal": None if beside is None else Exposure.from_dict(beside),
-            },
-        )
-        if found.skew_normal is not None and found.skew_normal.method != SKEW_NORMAL:
-            raise ValueError(f"skew_normal of {found.id} has method {found.skew_normal.method!r}")
-        return found
+    def _check(self) -> None:
+        if self.skew_normal is not None and self.skew_normal.method != SKEW_NORMAL:
+            raise ValueError(f"skew_normal has the method {brief(self.skew_normal.method)}")
+        if not 0 <= self.repetitions <= MAX_COPIES:
+            raise ValueError(f"has {brief(self.repetitions)} copies")
+        if self.exposure.p_value is None:
+            raise ValueError("has no p-value")
 
 
 @dataclass(frozen=True)
-class FormatResult:
+class FormatResult(Record):
     """One format of an audit: against which candidates its canaries were ranked.
 
     Parameters
@@ -173,32 +154,13 @@ class FormatResult:
     seconds: float
     notes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """The result as plain data."""
-        return {
-            **vars(self),
-            "histogram": self.histogram.to_dict(),
-            "skew_normal": self.skew_normal and self.skew_normal.to_dict(),
-            "notes": list(self.notes),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> FormatResult:
-        """The inverse of `to_dict`; a KeyError, TypeError or ValueError says what does not fit."""
-        curve = data["skew_normal"]
-        return from_fields(
-            cls,
-            {
-                **data,
-                "histogram": Histogram.from_dict(data["histogram"]),
-                "skew_normal": None if curve is None else SkewNormalFit.from_dict(curve),
-                "notes": _texts(data["notes"]),
-            },
-        )
+    def _check(self) -> None:
+        if self.space_size < 1:
+            raise ValueError(f"has {self.space_size} candidates")
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Document, kind=KIND, schema=SCHEMA, cure="run canary audit again"):
     """Exposure of every canary of a set under one model.
 
     Parameters
@@ -232,6 +194,10 @@ class Audit:
     extractions: tuple[Extraction, ...] = ()
     start: StartChoice | None = None
     file: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        hidden = tuple(extraction.hidden() for extraction in self.extractions)
+        object.__setattr__(self, "extractions", hidden)
 
     def __repr__(self) -> str:
         return f"<Audit of {len(self.injected)} canaries and {len(self.controls)} controls>"
@@ -293,101 +259,28 @@ class Audit:
         lines += [f"{'note':>12}: {note}" for note in self.notes]
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The audit as plain data, the body of `audit.json`."""
-        return {
-            "canaries": [c.to_dict() for c in self.canaries],
-            "formats": [f.to_dict() for f in self.formats],
-            "injected_p": self.injected_p and self.injected_p.to_dict(),
-            "controls_p": self.controls_p and self.controls_p.to_dict(),
-            "model": dict(self.model),
-            "settings": dict(self.settings),
-            "extractions": [e.hidden().to_dict() for e in self.extractions],
-            "start": self.start and self.start.to_dict(),
-        }
+    def _check(self) -> None:
+        if not self.canaries:
+            raise ValueError("it has no canary")
+        for canary in self.canaries:
+            self._check_canary(canary)
+        combined = [p.p_value for p in (self.injected_p, self.controls_p) if p]
+        shares = [c.exposure.p_value or 0.0 for c in self.canaries]
+        if not all(0 <= share <= 1 for share in (*shares, *combined)):
+            raise ValueError("a p-value is not between 0 and 1")
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Audit:
-        """The inverse of `to_dict`.
-
-        Raises
-        ------
-        RecordError
-            If a field is missing or of another type, or parts do not fit together.
-        """
-        try:
-            audit = cls(
-                canaries=tuple(CanaryResult.from_dict(c) for c in data["canaries"]),
-                formats=tuple(FormatResult.from_dict(f) for f in data["formats"]),
-                injected_p=_combined(data["injected_p"]),
-                controls_p=_combined(data["controls_p"]),
-                model=dict(data["model"]),
-                settings=dict(data["settings"]),
-                # Audits of earlier versions have none.
-                extractions=tuple(Extraction.from_dict(e) for e in data.get("extractions", ())),
-                start=None
-                if (start := data.get("start")) is None
-                else StartChoice.from_dict(start),
-            )
-            if not audit.canaries:
-                raise ValueError("it has no canary")
-            for priced in audit.formats:
-                if priced.space_size < 1:
-                    raise ValueError(f"a space has {priced.space_size} candidates")
-            for canary in audit.canaries:
-                _check_canary(canary, audit)
-            combined = [p.p_value for p in (audit.injected_p, audit.controls_p) if p]
-            shares = [p for c in audit.canaries if (p := c.exposure.p_value) is not None] + combined
-            if not all(0 <= share <= 1 for share in shares):
-                raise ValueError("a p-value is not between 0 and 1")
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise RecordError(
-                f"is not a whole audit ({type(error).__name__}: {error})",
-                cure="run canary audit again",
-            ) from error
-        return audit
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the audit as versioned JSON, atomically."""
-        dump_document(path, KIND, SCHEMA, self.to_dict(), private=True)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Audit:
-        """Read an audit that `save` wrote."""
-        document = load_document(path, KIND, SCHEMA)
-        try:
-            return replace(cls.from_dict(document), file=str(path))
-        except RecordError as error:
-            raise RecordError(error.problem, cure=error.cure, where=str(Path(path))) from error
-
-
-def _check_canary(canary: CanaryResult, audit: Audit) -> None:
-    """A ValueError where a canary does not fit the audit that it is in."""
-    if not 0 <= canary.format < len(audit.formats):
-        raise ValueError(f"{canary.id} names format {canary.format}")
-    if canary.natural not in (False, True) or (canary.natural and audit.injected_p):
-        raise ValueError(f"{canary.id} is natural and has a p-value")
-    if not 0 <= canary.repetitions <= MAX_COPIES:
-        raise ValueError(f"{canary.id} has {brief(canary.repetitions)} copies")
-    space_bits = math.log2(audit.formats[canary.format].space_size)
-    for found in filter(None, (canary.exposure, canary.skew_normal)):
-        if not math.isclose(found.space_bits, space_bits, abs_tol=1e-6):
-            raise ValueError(f"{canary.id} was ranked in another space")
-    if canary.exposure.p_value is None:
-        raise ValueError(f"{canary.id} has no p-value")
-    curve = audit.formats[canary.format].skew_normal
-    if (canary.skew_normal is None) != (curve is None):
-        raise ValueError(f"{canary.id} and its format do not both have a curve")
-
-
-def _texts(data: object) -> tuple[str, ...]:
-    if not isinstance(data, list) or not all(isinstance(text, str) for text in data):
-        raise TypeError("notes must be a list of texts")
-    return tuple(data)
-
-
-def _combined(data: Mapping[str, Any] | None) -> CombinedP | None:
-    return None if data is None else CombinedP.from_dict(data)
+    def _check_canary(self, canary: CanaryResult) -> None:
+        name = brief(canary.id)
+        if not 0 <= canary.format < len(self.formats):
+            raise ValueError(f"{name} names format {canary.format}")
+        if canary.natural and self.injected_p:
+            raise ValueError(f"{name} is natural and has a p-value")
+        about = self.formats[canary.format]
+        for exposure in filter(None, (canary.exposure, canary.skew_normal)):
+            if not math.isclose(exposure.space_bits, math.log2(about.space_size), abs_tol=1e-6):
+                raise ValueError(f"{name} was ranked in another space")
+        if (canary.skew_normal is None) != (about.skew_normal is None):
+            raise ValueError(f"{name} and its format do not both have a curve")
 
 
 def noted(formats: Iterable[FormatResult]) -> tuple[str, ...]:
@@ -398,7 +291,7 @@ def noted(formats: Iterable[FormatResult]) -> tuple[str, ...]:
 def median_bits(group: Sequence[Exposure]) -> tuple[float, bool]:
     """Median of some exposures in bits, and whether it is only a lower bound.
 
-    It is a lower bound if it depends on how high the censored exposures stand. Then it is
+    It is a lower bound if it depends on how high the censored exposures are. Then it is
     the median of the lower ends of all intervals, so that no estimate passes for a bound.
     Otherwise it is the median of the estimates.
     """
@@ -406,18 +299,12 @@ def median_bits(group: Sequence[Exposure]) -> tuple[float, bool]:
 
 
 def smallest_bits(group: Sequence[Exposure]) -> tuple[float, bool]:
-    """Smallest of some exposures in bits, and whether it is only a lower bound.
-
-    Estimates and bounds are told apart as in `median_bits`.
-    """
+    """`median_bits` for the smallest of some exposures."""
     return _summarized(group, min)
 
 
 def largest_bits(group: Sequence[Exposure]) -> tuple[float, bool]:
-    """Largest of some exposures in bits, and whether it is only a lower bound.
-
-    Estimates and bounds are told apart as in `median_bits`.
-    """
+    """`median_bits` for the largest of some exposures."""
     return _summarized(group, max)
 
 

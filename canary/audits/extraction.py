@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from canary.records.fields import from_fields
+from canary.records.record import Record
 from canary.statistics.numbers import clean
 from canary.tokens.arrays import is_certified
 
@@ -82,7 +82,7 @@ class Completion:
 
 
 @dataclass(frozen=True)
-class Extraction:
+class Extraction(Record, written=(..., "proven", "random_guesses")):
     """The likeliest candidates of a format under a model, and how surely.
 
     Parameters
@@ -200,43 +200,9 @@ class Extraction:
             f"{guesses(self.random_guesses)} on average"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The result as plain data; it holds the fills unless they are `hidden`."""
-        return {
-            **vars(self),
-            "candidates": [dict(vars(c)) for c in self.candidates],
-            "model": dict(self.model),
-            "settings": dict(self.settings),
-            "completions": [dict(vars(c)) for c in self.completions],
-            "notes": list(self.notes),
-            "proven": self.proven,
-            "random_guesses": self.random_guesses,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Extraction:
-        """The inverse of `to_dict`; a KeyError, TypeError or ValueError says what does not fit."""
-        kept = {k: v for k, v in dict(data).items() if k not in ("proven", "random_guesses")}
-        found = from_fields(
-            cls,
-            {
-                **kept,
-                "candidates": tuple(from_fields(Candidate, c) for c in data["candidates"]),
-                "completions": tuple(from_fields(Completion, c) for c in data["completions"]),
-                "model": dict(data["model"]),
-                "settings": dict(data["settings"]),
-                "notes": tuple(data["notes"]),
-            },
-        )
-        if found.stopped not in _STOPPED or found.space_size < 1:
-            raise ValueError("an extraction stopped for no known reason, or has no candidates")
-        flags = [c.proven for c in found.candidates]
-        flags += [flag for c in found.completions for flag in (c.greedy, c.beam)]
-        if not all(isinstance(flag, bool) for flag in flags):
-            raise TypeError("proven, greedy and beam must be true or false")
-        if not all(isinstance(note, str) for note in found.notes):
-            raise TypeError("notes must be a list of texts")
-        return found
+    def _check(self) -> None:
+        if self.stopped not in _STOPPED or self.space_size < 1:
+            raise ValueError("stopped for no known reason, or has no candidates")
 
 
 def guesses(number: float) -> str:

@@ -7,16 +7,13 @@ model: whoever has that finds a secret by its log-perplexity.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from canary.corpus.consistency import MAX_COPIES
 from canary.errors import RecordError
-from canary.records.document import dump_document, load_document
-from canary.records.fields import from_fields
+from canary.records.record import Document
 from canary.statistics.exposure_result import UNIFORM_DRAWS, Exposure
 
 __all__ = ["PASSED_AT_THE_END", "History", "Loss", "Moment", "WatchedCanary", "WatchedFormat"]
@@ -105,8 +102,8 @@ class Moment:
     reason: str | None = None
     start_token: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The moment as plain data, of each exposure what differs between canaries."""
+    def columns(self) -> dict[str, Any]:
+        """The moment as it is written: of each exposure, what differs between canaries."""
         return {
             "step": self.step,
             "epoch": self.epoch,
@@ -121,49 +118,31 @@ class Moment:
             "curve_bits": list(self.curve_bits),
         }
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], about: Sequence[tuple[float, int]]) -> Moment:
-        """The inverse of `to_dict`; `about` gives space bits and draws of each canary."""
-        # Histories of before had one start token for all moments, in their settings.
-        data = {"start_token": None, **data}
-        known = {n: data[n] for n in ("step", "epoch", "seconds", "reason", "start_token")}
-        found = from_fields(cls, known)
-        names = ("px_bits", "bits", "lower_bits", "upper_bits", "hits", "curve_bits")
-        columns = [data[name] for name in names]
-        rows = 0 if found.reason is not None else len(about)
-        if data.keys() != {*known, *names} or any(len(column) != rows for column in columns):
-            raise ValueError(f"step {found.step} has not {rows} numbers in each column")
-        px, bits, lower, upper, hits, curve = columns
-        if not all(isinstance(value, int | float) and math.isfinite(value) for value in px):
-            raise TypeError("px_bits holds something else than finite numbers")
-        if not all(v is None or (isinstance(v, int | float) and math.isfinite(v)) for v in curve):
-            raise TypeError("curve_bits holds something else than finite numbers and null")
-        exposures = tuple(
-            Exposure.from_dict(
-                {
-                    "bits": bits[i],
-                    "lower_bits": lower[i],
-                    "upper_bits": upper[i],
-                    "confidence": _CONFIDENCE,
-                    "method": UNIFORM_DRAWS,
-                    "space_bits": about[i][0],
-                    "p_value": (1 + hits[i]) / (1 + about[i][1]),
-                    "draws": about[i][1],
-                    "hits": hits[i],
-                }
-            )
-            for i in range(rows)
-        )
-        return replace(
-            found,
-            px_bits=tuple(float(value) for value in px),
-            exposures=exposures,
-            curve_bits=tuple(curve),
-        )
+
+def _exposures_in(moment: Mapping[str, Any], about: Sequence[tuple[float, int]]) -> dict[str, Any]:
+    """The inverse of `Moment.columns`; `about` gives space bits and draws of each canary."""
+    moment = dict(moment)
+    columns = {name: moment.pop(name) for name in ("bits", "lower_bits", "upper_bits", "hits")}
+    rows = 0 if moment["reason"] is not None else len(about)
+    measured = [*columns.values(), moment["px_bits"], moment["curve_bits"]]
+    if any(len(column) != rows for column in measured):
+        raise ValueError(f"a moment has not {rows} numbers in each column")
+    moment["exposures"] = [
+        {
+            **{name: column[i] for name, column in columns.items()},
+            "confidence": _CONFIDENCE,
+            "method": UNIFORM_DRAWS,
+            "space_bits": space_bits,
+            "p_value": (1 + columns["hits"][i]) / (1 + draws),
+            "draws": draws,
+        }
+        for i, (space_bits, draws) in enumerate(about[:rows])
+    ]
+    return moment
 
 
 @dataclass(frozen=True)
-class History:
+class History(Document, kind=KIND, schema=SCHEMA, cure="restore the file as it was written"):
     """Exposure of a set of canaries at many steps of one training.
 
     Parameters
@@ -240,90 +219,45 @@ class History:
     def to_dict(self) -> dict[str, Any]:
         """The history as plain data."""
         return {
-            **vars(self),
-            "canaries": [vars(canary) for canary in self.canaries],
-            "formats": [vars(format) for format in self.formats],
-            "moments": [moment.to_dict() for moment in self.moments],
+            **super().to_dict(),
+            "moments": [moment.columns() for moment in self.moments],
             "losses": [[loss.step, loss.value] for loss in self.losses],
-            "model": dict(self.model),
-            "settings": dict(self.settings),
-            "batches": dict(self.batches),
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> History:
-        """The inverse of `to_dict`.
-
-        Raises
-        ------
-        RecordError
-            If a field is missing or of another type, or parts do not fit together.
-        """
-        body = {key: value for key, value in data.items() if key not in ("kind", "schema")}
+    def _upgraded(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Columns as exposures; the tables that follow must be lists of what they name."""
         try:
-            canaries = tuple(from_fields(WatchedCanary, c) for c in body["canaries"])
-            formats = tuple(from_fields(WatchedFormat, f) for f in body["formats"])
-            if not all(f.space_size >= 1 and 1 <= f.draws <= f.space_size for f in formats):
-                raise ValueError("a format has more draws than candidates, or none")
-            if not canaries or any(
-                not 0 <= c.format < len(formats) or not 0 <= c.repetitions <= MAX_COPIES
-                for c in canaries
-            ):
-                raise ValueError("it has no canary, or one without a format")
-            watched = [formats[c.format] for c in canaries]
-            about = [(math.log2(f.space_size), f.draws) for f in watched]
-            moments = tuple(Moment.from_dict(m, about) for m in body["moments"])
-            losses = tuple(
-                from_fields(Loss, {"step": step, "value": value}) for step, value in body["losses"]
-            )
-            for steps in ([m.step for m in moments], [loss.step for loss in losses]):
-                if steps != sorted(set(steps)) or min(steps, default=0) < 0:
-                    raise ValueError("its steps do not ascend")
-            parts: dict[str, Any] = {
-                "canaries": canaries,
-                "formats": formats,
-                "moments": moments,
-                "losses": losses,
-                "model": dict(body["model"]),
-                "settings": dict(body["settings"]),
-                "batches": _batches(body.get("batches") or {}),
+            formats = data["formats"]
+            watched = [formats[c["format"]] for c in data["canaries"]]
+            about = [(math.log2(f["space_size"]), f["draws"]) for f in watched]
+            return {
+                **data,
+                "moments": [_exposures_in(m, about) for m in data["moments"]],
+                "losses": [{"step": step, "value": value} for step, value in data["losses"]],
+                "batches": data.get("batches") or {},
             }
-            return from_fields(cls, {**body, **parts})
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise RecordError(
-                f"is not a whole history ({type(error).__name__}: {error})",
-                cure="restore the file as it was written",
-            ) from error
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            problem = f"is not a whole history ({type(error).__name__})"
+            raise RecordError(problem, cure=cls._cure) from error
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the history as versioned JSON, atomically."""
-        dump_document(path, KIND, SCHEMA, self.to_dict(), private=True)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> History:
-        """Read a history that `save` wrote."""
-        document = load_document(path, KIND, SCHEMA)
-        try:
-            return cls.from_dict(document)
-        except RecordError as error:
-            raise RecordError(error.problem, cure=error.cure, where=str(Path(path))) from error
-
-
-def _batches(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What was seen of batches, or nothing.
-
-    Raises
-    ------
-    ValueError
-        If it is something else.
-    """
-    found = dict(data)
-    texts, counts = found.get("findings", []), dict(found.get("after", {}))
-    numbers = [found.get("read", 0), found.get("canaries", 0), *counts.values()]
-    if found and (
-        found.keys() != {"read", "canaries", "after", "findings"}
-        or not all(isinstance(n, int) and n >= 0 for n in numbers)
-        or not all(isinstance(one, str) for one in [*texts, *counts])
-    ):
-        raise ValueError("batches holds something else than numbers and sentences")
-    return found
+    def _check(self) -> None:
+        if not all(f.space_size >= 1 and 1 <= f.draws <= f.space_size for f in self.formats):
+            raise ValueError("a format has more draws than candidates, or none")
+        if not self.canaries or any(
+            not 0 <= c.format < len(self.formats) or not 0 <= c.repetitions <= MAX_COPIES
+            for c in self.canaries
+        ):
+            raise ValueError("it has no canary, or one without a format")
+        for steps in ([m.step for m in self.moments], [loss.step for loss in self.losses]):
+            if steps != sorted(set(steps)) or min(steps, default=0) < 0:
+                raise ValueError("its steps do not ascend")
+        seen = self.batches
+        texts, counts = seen.get("findings", []), dict(seen.get("after", {}))
+        numbers = [seen.get("read", 0), seen.get("canaries", 0), *counts.values()]
+        if seen and (
+            seen.keys() != {"read", "canaries", "after", "findings"}
+            or not all(isinstance(n, int) and n >= 0 for n in numbers)
+            or not all(isinstance(text, str) for text in [*texts, *counts])
+        ):
+            raise ValueError("batches holds something else than numbers and sentences")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal
 
-from canary.records.fields import from_fields
+from canary.records.record import Record
 from canary.records.validation import AUTO
 from canary.statistics.numbers import plural
 from canary.tokens.starts import shell_word, shown_before, shown_start, start_flag
@@ -98,7 +97,7 @@ class RivalStart:
 
 
 @dataclass(frozen=True)
-class StartChoice:
+class StartChoice(Record, written=(..., "settled")):
     """What stands before each candidate, and why.
 
     Parameters
@@ -243,40 +242,9 @@ class StartChoice:
             f"{self.cure}."
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The choice as plain data."""
-        return {
-            **asdict(self),
-            "compared": list(self.compared),
-            "tried": [asdict(t) for t in self.tried],
-            "rivals": [asdict(r) for r in self.rivals],
-            "settled": self.settled,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> StartChoice:
-        """The inverse of `to_dict`; a KeyError, TypeError or ValueError says what does not fit."""
-        kept = {name: value for name, value in dict(data).items() if name != "settled"}
-        found = from_fields(
-            cls,
-            {
-                **kept,
-                "tried": tuple(from_fields(TriedStart, each) for each in data["tried"]),
-                "rivals": tuple(from_fields(RivalStart, each) for each in data["rivals"]),
-                "compared": tuple(data.get("compared", ())),
-            },
-        )
-        if not all(isinstance(each, str) for each in found.compared):
-            raise TypeError("what was compared must be texts")
-        flags = [found.context, *(rival.bare for rival in found.rivals)]
-        flags += [f for t in found.tried for f in (t.likely, t.contender)]
-        if not all(isinstance(flag, bool) for flag in flags):
-            raise TypeError("context, likely and contender must be true or false")
-        if found.why not in get_args(Why):
-            raise ValueError("a start token was chosen for no known reason")
-        if found.why == "evidence" and found.token not in {t.token for t in found.tried}:
+    def _check(self) -> None:
+        if self.why == "evidence" and self.token not in {t.token for t in self.tried}:
             raise ValueError("the start token is none of those that were tried")
-        return found
 
 
 _CONTEXT = (

@@ -122,8 +122,8 @@ def _models(now: Measured, before: Measured, seed: int) -> Finding:
     def test(mine: Value, theirs: Value) -> float:
         if paired:
             return larger_in_pairs(
-                [mine(c) for _, c in now.canaries],
-                [theirs(c) for _, c in before.canaries],
+                [mine(c) for c in now.canaries],
+                [theirs(c) for c in before.canaries],
                 seed=seed,
             )
         here, there = _strata(now, mine), _strata(before, theirs)
@@ -199,7 +199,7 @@ def _finding(
             "more (--draws), for the baseline as well"
         )
     sentence = where.format(probability(p))
-    chosen = sorted((c for _, c in now[0].canaries), key=lambda c: -c.lower_bits)
+    chosen = sorted(now[0].canaries, key=lambda c: -c.lower_bits)
     return Finding(
         "baseline",
         "all injected canaries",
@@ -211,25 +211,27 @@ def _finding(
         lower=possibly,
         upper=surely,
         chance=level,
-        canaries=tuple(chosen) if outcome == "memorized" and len(now) == 1 else (),
+        canaries=tuple(c.standing for c in chosen)
+        if outcome == "memorized" and len(now) == 1
+        else (),
     )
 
 
 def _ordered(one: Measured) -> Measured:
     """The same with its canaries in an order that is not that of the file."""
-    order = sorted(one.canaries, key=lambda c: (c[0], len(c[1].id), c[1].id, c[1].repetitions))
+    order = sorted(one.canaries, key=lambda c: (c.format, len(c.id), c.id, c.repetitions))
     return replace(one, canaries=tuple(order))
 
 
 def _names(one: Measured) -> list[tuple[int, str, int]]:
     """Which canaries they are, as far as it is told; pairs of others do no harm."""
-    return [(at, c.id, c.repetitions) for at, c in one.canaries]
+    return [(c.format, c.id, c.repetitions) for c in one.canaries]
 
 
 def _strata(one: Measured, value: Value) -> dict[tuple[int, int], list[float]]:
     found: dict[tuple[int, int], list[float]] = {}
-    for at, c in one.canaries:
-        found.setdefault((at, c.repetitions), []).append(value(c))
+    for c in one.canaries:
+        found.setdefault((c.format, c.repetitions), []).append(value(c))
     return found
 
 
@@ -240,7 +242,7 @@ def _level(one: Measured, value: Value) -> float:
 
 
 def _mean(side: Sequence[Measured], value: Value) -> float:
-    found = list(chain.from_iterable((value(c) for _, c in one.canaries) for one in side))
+    found = list(chain.from_iterable(map(value, one.canaries) for one in side))
     return sum(found) / len(found)
 
 

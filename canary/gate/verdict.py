@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from canary.audits.audit_result import CanaryResult
+from canary.records.record import to_plain
 from canary.statistics.numbers import clean
 
 __all__ = [
@@ -189,8 +190,6 @@ class Verdict:
             "exit_code": self.exit_code,
             "undecided": self.undecided,
             "reason": str(self),
-            "findings": [
-                {**asdict(f), "canaries": [asdict(c) for c in f.canaries]} for f in self.findings
-            ],
+            "findings": to_plain(self.findings),
             "notes": list(self.notes),
         }

@@ -58,7 +58,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("change", DAMAGE.values(), ids=DAMAGE)
 def test_damage_is_told(change):
-    with pytest.raises(RecordError, match="is not a whole history"):
+    with pytest.raises(RecordError):
         History.from_dict(_broken_by(change))
 
 
