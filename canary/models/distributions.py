@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from canary.models.language_model import Children, Ints, Moments
+from canary.models.language_model import Children, IntArray, Ints, Moments
 from canary.models.torch_support import computing
 
 __all__ = ["Distributions", "context_read", "token_log_probs", "token_moments"]
@@ -46,24 +46,20 @@ class Distributions:
 
     def gather(self, rows: Ints, tokens: Ints) -> NDArray[np.float64]:
         """Log-probability of one token in each of the named rows, in nats."""
-        with computing():
-            at = torch.from_numpy(rows).to(self.logits.device)
-            picked = self.logits[at, torch.from_numpy(tokens).to(self.logits.device)]
-            return (picked - self.normalisers[at]).double().cpu().numpy()
+        return self._picked(rows, tokens).double().cpu().numpy()
 
     def children(self, rows: Ints | None, children: Children) -> NDArray[np.float32]:
         """Log-probabilities of children in the named rows (None: all), in nats."""
+        named = np.arange(len(self.logits)) if rows is None else rows
+        return self._picked(*children.index(named)).cpu().numpy()
+
+    def _picked(self, rows: Ints, tokens: IntArray) -> torch.Tensor:
+        """Of rows and tokens that are broadcast against each other."""
         with computing():
-            device, logits, normalisers = self.logits.device, self.logits, self.normalisers
-            tokens = torch.from_numpy(np.asarray(children.tokens, np.int64)).to(device)
-            if children.offsets is not None:
-                named = np.arange(len(logits)) if rows is None else rows
-                at = torch.from_numpy(children.index(named)[0]).to(device)
-                return (logits[at, tokens] - normalisers[at]).cpu().numpy()
-            if rows is not None:
-                at = torch.from_numpy(rows).to(device)
-                logits, normalisers = logits[at], normalisers[at]
-            return (logits[:, tokens] - normalisers[:, None]).cpu().numpy()
+            device = self.logits.device
+            at = torch.from_numpy(rows).to(device)
+            of = torch.from_numpy(np.asarray(tokens, np.int64)).to(device)
+            return self.logits[at, of] - self.normalisers[at]
 
 
 def context_read(

@@ -15,6 +15,7 @@ from canary.models.by_scoring import RowWalker
 from canary.models.key_values import KeyValueWalker
 from canary.models.language_model import Children, Context, Nodes, Rows
 from canary.models.loading import load
+from canary.models.noise import EPSILON
 from canary.models.probing import chain_log_probs
 from canary.models.reuse import horizon, length_limit, reuse_is_right
 
@@ -55,6 +56,30 @@ def test_conformance(name: str) -> None:
     whole, alone = (model.score(Rows.of([row]))[-1] for row in (ids, ids[-2:]))
     noise = model.facts.noise_bits(len(ids)) * np.log(2)
     assert abs(whole - alone) > 100 * noise
+
+
+COARSE = [(name, torch.bfloat16) for name in ("gpt2", "llama", "mistral", "gemma3", "falcon_mamba")]
+COARSE += [(name, torch.float16) for name in ("gpt2", "gemma3", "falcon_mamba")]
+
+
+@pytest.mark.parametrize(("name", "dtype"), COARSE)
+def test_conformance_in_16_bits(name: str, dtype: torch.dtype) -> None:
+    model = load(architecture(name).to(dtype), tokenizer=character_tokenizer())
+    assert model.facts.dtype == str(dtype).removeprefix("torch.")
+    assert ("reuse" in model.facts.capabilities) == (name != "falcon_mamba")
+    rounding = EPSILON[model.facts.dtype]  # even where no row of the measurement shows it
+    assert rounding <= model.facts.noise_bits_per_token < 30 * rounding
+    for check in conformance.CHECKS:
+        check(model)
+
+
+def test_numbers_that_overflow_are_refused() -> None:
+    """Float16 ends at 65504; a model that was trained in bfloat16 may pass it."""
+    module = architecture("llama")
+    with torch.no_grad():
+        module.model.layers[0].mlp.down_proj.weight.mul_(1e6)
+    with pytest.raises(ModelError, match="float32"):
+        load(module.to(torch.float16), tokenizer=character_tokenizer())
 
 
 @pytest.mark.parametrize("name", WINDOWS)
