@@ -17,7 +17,7 @@ from canary.models.distributions import Distributions, context_read
 from canary.models.language_model import Context, Ints
 from canary.models.shared_context import KeysAndValues
 from canary.models.state_cache import SlabWalker
-from canary.models.torch_support import computing, slab_capacity
+from canary.models.torch_support import SlabPlaces, computing, slab_capacity
 
 __all__ = ["Decoder", "KeyValueWalker", "bytes_per_row"]
 
@@ -77,7 +77,7 @@ class KeyValueWalker(SlabWalker):
 
         with computing():
             chain = self._slots.ancestors(parents, depth)
-            above, to = _Sent(chain.reshape(-1)), _Sent(into)
+            above, kept = SlabPlaces(chain.reshape(-1)), SlabPlaces(into)
             held = [
                 (_held(slab_k, above, chain.shape), _held(slab_v, above, chain.shape))
                 for slab_k, slab_v in self._slabs
@@ -93,9 +93,8 @@ class KeyValueWalker(SlabWalker):
                 logits, cache = self._decoder.cached(ids, DynamicCache(rows))
             if len(into):
                 for layer, (slab_k, slab_v) in zip(cache.layers, self._slabs, strict=True):
-                    at = to.on(slab_k.device)
-                    slab_k.index_copy_(0, at, layer.keys[: len(into), :, -1])
-                    slab_v.index_copy_(0, at, layer.values[: len(into), :, -1])
+                    kept.write(slab_k, layer.keys[: len(into), :, -1])
+                    kept.write(slab_v, layer.values[: len(into), :, -1])
             return Distributions.of(logits[:, -1])
 
     def _free_slab(self) -> None:
@@ -134,22 +133,9 @@ def _rows_like(shared: torch.Tensor, capacity: int) -> torch.Tensor:
     return torch.empty((capacity, heads, width), dtype=shared.dtype, device=shared.device)
 
 
-class _Sent:
-    """Places in the slabs, sent once in a step to each device that holds some."""
-
-    def __init__(self, places: Ints) -> None:
-        self._places = torch.from_numpy(places)
-        self._on: dict[torch.device, torch.Tensor] = {}
-
-    def on(self, device: torch.device) -> torch.Tensor:
-        if device not in self._on:
-            self._on[device] = self._places.to(device)
-        return self._on[device]
-
-
-def _held(slab: torch.Tensor, above: _Sent, shape: tuple[int, ...]) -> torch.Tensor:
+def _held(slab: torch.Tensor, above: SlabPlaces, shape: tuple[int, ...]) -> torch.Tensor:
     """The rows of each node's ancestors, of `shape` (n, depth): (n, heads, depth, width)."""
-    rows = slab.index_select(0, above.on(slab.device))
+    rows = above.read(slab)
     return rows.view(*shape, *slab.shape[1:]).transpose(1, 2)
 
 

@@ -112,20 +112,19 @@ class MaskedModel:
         Notes
         -----
         All chosen words of a text are masked at once and drawn independently, from the
-        model's distribution over whole words other than the one that stood there. Texts
+        model's distribution over whole words other than the one that was there. Texts
         that are longer than the model takes are cut into parts. Probabilities stay where
         they are computed: one number per masked word comes out.
         """
-        rows = [row for at, text in enumerate(texts) for row in self._rows(at, text, share, rng)]
-        found: list[list[tuple[_Word, int]]] = [[] for _ in texts]
-        order = sorted((row for row in rows if row.words), key=lambda row: -len(row.ids))
-        uniform = [rng.random(len(row.words)) for row in order]
-        at, size = 0, self._tokens
-        while at < len(order):
-            count = max(size // len(order[at].ids), 1)
-            part = order[at : at + count]
+        rows = [row for k, text in enumerate(texts) for row in self._rows(k, text, share, rng)]
+        rows = sorted((row for row in rows if row.words), key=lambda row: -len(row.ids))
+        uniform = [rng.random(len(row.words)) for row in rows]
+        replaced: list[list[tuple[_Word, int]]] = [[] for _ in texts]
+        done, size = 0, self._tokens
+        while done < len(rows):
+            part = rows[done : done + max(size // len(rows[done].ids), 1)]
             try:
-                tokens = self._drawn(part, np.concatenate(uniform[at : at + count]))
+                tokens = self._drawn(part, np.concatenate(uniform[done : done + len(part)]))
             except OutOfMemory:
                 if len(part) == 1:
                     raise
@@ -133,9 +132,9 @@ class MaskedModel:
                 continue
             words = [(row.text, word) for row in part for _, word in row.words]
             for (text, word), token in zip(words, tokens.tolist(), strict=True):
-                found[text].append((word, token))
-            at += len(part)
-        return [self._spliced(text, new) for text, new in zip(texts, found, strict=True)]
+                replaced[text].append((word, token))
+            done += len(part)
+        return [self._spliced(text, new) for text, new in zip(texts, replaced, strict=True)]
 
     def _rows(self, number: int, text: str, share: float, rng: np.random.Generator) -> list[_Row]:
         """The parts of a text, with the words of a random choice masked."""
@@ -145,46 +144,41 @@ class MaskedModel:
         if not words:
             return []
         wanted = max(round(share * len(words)), 1)
-        chosen = {words[k].at: words[k] for k in rng.permutation(len(words))[:wanted].tolist()}
-        rows = []
-        for begin in range(0, len(encoding.ids), self._limit):
-            ids = list(encoding.ids[begin : begin + self._limit])
-            row = _Row(number, [*self._before, *ids, *self._after])
-            for at in range(begin, begin + len(ids)):
-                if at in chosen:
-                    place = len(self._before) + at - begin
-                    row.ids[place] = self._mask
-                    row.words.append((place, chosen[at]))
-            rows.append(row)
+        chosen = [words[k] for k in sorted(rng.permutation(len(words))[:wanted].tolist())]
+        rows = [
+            _Row(number, [*self._before, *encoding.ids[begin : begin + self._limit], *self._after])
+            for begin in range(0, len(encoding.ids), self._limit)
+        ]
+        for word in chosen:
+            row, place = rows[word.at // self._limit], len(self._before) + word.at % self._limit
+            row.ids[place] = self._mask
+            row.words.append((place, word))
         return rows
 
     def _drawn(self, rows: list[_Row], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
         """A token for each masked word of some rows."""
-        width = max(len(row.ids) for row in rows)
-        ids = np.zeros((len(rows), width), np.int64)
-        there = np.zeros((len(rows), width), np.int64)
+        ids, there = np.zeros((2, len(rows), max(len(row.ids) for row in rows)), np.int64)
         for number, row in enumerate(rows):
             ids[number, : len(row.ids)], there[number, : len(row.ids)] = row.ids, 1
-        at = np.array([(n, place) for n, row in enumerate(rows) for place, _ in row.words])
-        old = np.array([word.token for row in rows for _, word in row.words])
+        masked = [(n, place, word.token) for n, row in enumerate(rows) for place, word in row.words]
+        row_of, place_of, old = np.array(masked).T
         with inference(self._module):
             logits = self._module(
                 input_ids=torch.from_numpy(ids).to(self._device),
                 attention_mask=torch.from_numpy(there).to(self._device),
             ).logits
-            asked = logits[at[:, 0], at[:, 1]][:, self._allowed].double()
-            asked[
-                self._allowed[None, :] == torch.from_numpy(old).to(self._device)[:, None]
-            ] = -math.inf
+            asked = logits[row_of, place_of][:, self._allowed].double()
+            same = self._allowed[None, :] == torch.from_numpy(old).to(self._device)[:, None]
+            asked[same] = -math.inf
             picked = draw(asked, torch.from_numpy(uniform).to(self._device))
             return self._allowed[picked].cpu().numpy()
 
     def _spliced(self, text: str, new: list[tuple[_Word, int]]) -> str:
-        parts, at = [], 0
+        parts, end = [], 0
         for word, token in sorted(new, key=lambda item: item[0].start):
-            parts += [text[at : word.start], _cased(self._surfaces[token], text, word)]
-            at = word.stop
-        return "".join([*parts, text[at:]])
+            parts += [text[end : word.start], _cased(self._surfaces[token], text, word)]
+            end = word.stop
+        return "".join([*parts, text[end:]])
 
 
 def draw(logits: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:

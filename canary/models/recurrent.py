@@ -23,7 +23,7 @@ from canary.models.language_model import Context, Ints, Walker
 from canary.models.noise import with_measured_noise
 from canary.models.state_cache import SlabWalker
 from canary.models.torch_model import TorchModel
-from canary.models.torch_support import inference, slab_capacity
+from canary.models.torch_support import SlabPlaces, inference, slab_capacity
 from canary.tokens.tokenizer import Tokenizer
 
 __all__ = ["RecurrentModel"]
@@ -171,14 +171,13 @@ class RecurrentWalker(SlabWalker):
     def _step(self, parents: Ints, depth: int, tokens: Ints, into: Ints) -> Distributions:
         with inference(self._module):
             places = np.where(parents == NONE, self._root_place, parents)
-            at = torch.from_numpy(places).to(self._device)
-            state = _rebuild(self._like, [slab.index_select(1, at) for slab in self._slabs])
+            held, kept = SlabPlaces(places), SlabPlaces(into)
+            state = _rebuild(self._like, [held.read(slab, 1) for slab in self._slabs])
             ids = torch.from_numpy(tokens).to(self._device).unsqueeze(1)
             logits, state = self._module(ids, state)
             if len(into):
-                to = torch.from_numpy(into).to(self._device)
                 for slab, leaf in zip(self._slabs, _leaves(state), strict=True):
-                    slab.index_copy_(1, to, leaf[:, : len(into)])
+                    kept.write(slab, leaf[:, : len(into)], 1)
             return Distributions.of(logits[:, -1])
 
     def _free_slab(self) -> None:

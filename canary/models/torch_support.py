@@ -13,9 +13,11 @@ import torch
 from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, OutOfMemory
+from canary.models.language_model import Ints
 from canary.statistics.softmaxed import softmaxed
 
 __all__ = [
+    "SlabPlaces",
     "computing",
     "devices_of",
     "dtype_at_work",
@@ -187,6 +189,32 @@ def refuse_softmax(logits: torch.Tensor, name: str) -> None:
             "within 0 and 1 and sums to 1",
             cure="leave the softmax out of its forward, or take the logarithm",
         )
+
+
+class SlabPlaces:
+    """Places in slabs of states; they are sent once to each device that holds some.
+
+    Parameters
+    ----------
+    places : int64 array of shape (n,)
+    """
+
+    def __init__(self, places: Ints) -> None:
+        self._places = torch.from_numpy(places)
+        self._on: dict[torch.device, torch.Tensor] = {}
+
+    def read(self, slab: torch.Tensor, dimension: int = 0) -> torch.Tensor:
+        """The states at the places, along a dimension of the slab."""
+        return slab.index_select(dimension, self._sent(slab.device))
+
+    def write(self, slab: torch.Tensor, states: torch.Tensor, dimension: int = 0) -> None:
+        """Put states, n along that dimension, at the places."""
+        slab.index_copy_(dimension, self._sent(slab.device), states)
+
+    def _sent(self, device: torch.device) -> torch.Tensor:
+        if device not in self._on:
+            self._on[device] = self._places.to(device)
+        return self._on[device]
 
 
 def slab_capacity(memory_bytes: int, bytes_per_state: int) -> int:
