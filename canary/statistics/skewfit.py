@@ -40,7 +40,7 @@ _CHUNK = 2**15
 _EDGE = math.asinh(_LARGEST_SHAPE**3)
 _ROOT_2_PI = math.sqrt(2.0 / math.pi)
 # A climb ends when less than this is to be gained, in nats of the whole sample.
-_TOLERANCE_NATS, _TOLERANCE_OF_REPLICATES = 1e-7, 1e-5
+_TOLERANCE_NATS, _TOLERANCE_OF_REPLICATES = 1e-7, 1e-6
 
 
 def fit_skew_normal(px_bits: ArrayLike, *, noise_bits: float = 0.0) -> SkewNormal:
