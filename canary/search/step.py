@@ -126,7 +126,7 @@ class Step:
             [*context, *path[:length], token]
             for path, length, token in zip(paths, lengths.tolist(), tokens, strict=True)
         ]
-        fills = self.tree.reader.fills(rows, self.first_leaf[which])
+        fills = self.tree.fills_of(rows, self.first_leaf[which])
         return np.array([fill is not None for fill in fills], np.bool_)
 
     def overlap(self, start: int, stop: int) -> NDArray[np.bool_]:

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.tokens.token_graph import END, TokenGraph
 
-__all__ = [
-    "LEAF",
-    "MISSING",
-    "NOT_CERTIFIED",
-    "Reader",
-    "TokenTree",
-    "compress",
-    "is_certified",
-]
+__all__ = ["LEAF", "MISSING", "NOT_CERTIFIED", "Texts", "TokenTree", "compress", "is_certified"]
 
 Ints = NDArray[np.int64]
 
@@ -39,22 +30,11 @@ def is_certified(certificate: str) -> bool:
     return not certificate.startswith(NOT_CERTIFIED)
 
 
-class Reader(Protocol):
-    """What the leaves of a tree say."""
+Texts = Callable[[Sequence[Sequence[int]], Ints], list[tuple[str, ...]]]
+"""The fills that the tokens of each leaf spell, given these, context included, and its number.
 
-    def fills(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[str | None]:
-        """The fill of each leaf, given its tokens, context included, and its number.
-
-        None if the tokens are no tokenization that the tokenizer itself would give.
-        """
-        ...
-
-    def texts(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[tuple[str, ...]]:
-        """The fills that the tokens of each leaf spell, whether the tokenizer gives them or not.
-
-        More than one where the tokenizer takes several for the same text.
-        """
-        ...
+More than one where the tokenizer takes several for the same text.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +67,11 @@ class TokenTree:
     certificate : str
         How it is known that the canonical leaves are the tokenizations of all fills, each
         once.
-    reader : Reader
+    texts_of : callable
+        Reads leaves: see `Texts`.
+    encode : callable, optional
+        The tokens of candidates with some fills; not needed where each leaf is canonical and
+        spells one text.
     """
 
     context: NDArray[np.int32]
@@ -100,7 +84,8 @@ class TokenTree:
     leaves: Ints
     canonical: bool
     certificate: str
-    reader: Reader
+    texts_of: Texts
+    encode: Callable[[Sequence[str]], list[tuple[int, ...]]] | None = None
 
     @property
     def certified(self) -> bool:
@@ -171,7 +156,7 @@ class TokenTree:
             live, at, number = live[there], at[there] + 1, number[there]
             edges = edge_of[place[there]]
             number = number + self.first_leaf[edges]
-            starts, forced = self.forced_offsets[edges], np.diff(self.forced_offsets)[edges]
+            starts, forced = (self.forced_offsets[edges], np.diff(self.forced_offsets)[edges])
             fits = at + forced <= lengths[live]
             for k in range(int(forced.max(initial=0))):
                 more = fits & (k < forced)
@@ -202,12 +187,26 @@ class TokenTree:
     def fills(self, numbers: Sequence[int] | Ints) -> list[str | None]:
         """The fills of leaves by their numbers; None where a leaf is not canonical."""
         numbers = np.asarray(numbers, self.leaves.dtype)
-        return self.reader.fills([self.row(int(n)) for n in numbers], numbers)
+        return self.fills_of([self.row(int(n)) for n in numbers], numbers)
+
+    def fills_of(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[str | None]:
+        """`fills` of leaves whose tokens are known."""
+        texts = self.texts_of(rows, numbers)
+        spelled = [(at, fill) for at, fills in enumerate(texts) for fill in fills]
+        if self.canonical and len(spelled) == len(rows):
+            return [fill for _, fill in spelled]
+        assert self.encode is not None
+        found: list[str | None] = [None] * len(rows)
+        encoded = self.encode([fill for _, fill in spelled])
+        for (at, fill), ids in zip(spelled, encoded, strict=True):
+            if ids == tuple(rows[at]):
+                found[at] = fill
+        return found
 
     def texts(self, numbers: Sequence[int] | Ints) -> list[tuple[str, ...]]:
         """The fills that leaves spell, by their numbers; also of leaves that are not canonical."""
         numbers = np.asarray(numbers, self.leaves.dtype)
-        return self.reader.texts([self.row(int(n)) for n in numbers], numbers)
+        return self.texts_of([self.row(int(n)) for n in numbers], numbers)
 
     @cached_property
     def _by_token(self) -> tuple[Ints, Ints]:
@@ -224,7 +223,8 @@ def compress(
     *,
     canonical: bool,
     certificate: str,
-    reader: Reader,
+    texts_of: Texts,
+    encode: Callable[[Sequence[str]], list[tuple[int, ...]]] | None = None,
 ) -> TokenTree:
     """The tree of a token graph: chains become context and forced tokens.
 
@@ -233,7 +233,7 @@ def compress(
     graph : TokenGraph
     head, tail : sequence of int
         Tokens before and after every text.
-    canonical, certificate, reader
+    canonical, certificate, texts_of, encode
         As in `TokenTree`.
     """
     offsets = np.searchsorted(graph.sources, np.arange(len(graph.paths) + 1)).astype(np.int64)
@@ -255,7 +255,8 @@ def compress(
             np.ones(1, np.int64),
             canonical,
             certificate,
-            reader,
+            texts_of,
+            encode,
         )
     branching = np.flatnonzero(degrees > 1)[::-1]  # the root has the greatest number
     inner = len(branching)
@@ -309,5 +310,6 @@ def compress(
         np.concatenate([graph.paths[branching], none + 1]),
         canonical,
         certificate,
-        reader,
+        texts_of,
+        encode,
     )

@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.tokens.machine import NEVER, Table, by_rows, check_size
+from canary.tokens.machine import NEVER, Table, check_size
 from canary.tokens.pattern import UnknownRuleError
 
 __all__ = ["bpe_machine"]
@@ -51,10 +51,7 @@ class _Chain:
 
 
 def bpe_machine(
-    tokens: Sequence[Symbols],
-    merges: Sequence[Sequence[str]],
-    *,
-    ignore_merges: bool = False,
+    tokens: Sequence[Symbols], merges: Sequence[Sequence[str]], *, ignore_merges: bool = False
 ) -> Table:
     """The pairs of `tokens` that byte-pair encoding keeps apart.
 
@@ -101,7 +98,12 @@ def bpe_machine(
         for other in np.flatnonzero(used).tolist():
             valid[odd, other] = _apart(tokens[odd], tokens[other], ranks)
             valid[other, odd] = _apart(tokens[other], tokens[odd], ranks)
-    classes, rows = by_rows(valid, used)
+    # Tokens after which the same ones may follow are one state.
+    valid &= used[:, None] & used[None, :]
+    packed = np.packbits(valid, axis=1)
+    keys = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1])))[:, 0]
+    _, first, classes = np.unique(keys, return_index=True, return_inverse=True)
+    classes, rows = classes.reshape(-1), valid[first]
     follow = np.where(rows, classes[None, :], NEVER).astype(np.int32)
     start = np.where(used, classes, NEVER).astype(np.int32)
     machine = Table(start, follow, np.ones(len(rows), np.bool_))
@@ -158,11 +160,7 @@ def _cross(
         valid[np.ix_(left[:, 0], right[:, 0])] &= ~together
 
 
-def _with_whole_pieces(
-    machine: Table,
-    tokens: Sequence[Symbols],
-    used: NDArray[np.bool_],
-) -> Table:
+def _with_whole_pieces(machine: Table, tokens: Sequence[Symbols], used: NDArray[np.bool_]) -> Table:
     """A piece that is a token no merges lead to is that token, and nothing else."""
     odd = {token for token, merged in zip(tokens, used, strict=True) if not merged}
     if not odd:

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.tokens.arrays import LEAF, Reader, TokenTree
+from canary.tokens.arrays import LEAF, TokenTree
 
 __all__ = ["branches"]
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class _Some:
-    """Reads leaves that are numbered among the chosen ones."""
-
-    reader: Reader
-    chosen: Ints
-
-    def fills(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[str | None]:
-        """See `canary.tokens.arrays.Reader`."""
-        return self.reader.fills(rows, self.chosen[numbers])
-
-    def texts(self, rows: Sequence[Sequence[int]], numbers: Ints) -> list[tuple[str, ...]]:
-        """See `canary.tokens.arrays.Reader`."""
-        return self.reader.texts(rows, self.chosen[numbers])
 
 
 def branches(tree: TokenTree, numbers: Ints) -> TokenTree:
@@ -91,7 +74,7 @@ def branches(tree: TokenTree, numbers: Ints) -> TokenTree:
         forced_offsets=offsets,
         first_leaf=np.concatenate(first_leaf),
         leaves=np.concatenate(leaves),
-        reader=_Some(tree.reader, numbers),
+        texts_of=lambda rows, chosen: tree.texts_of(rows, numbers[chosen]),
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from canary.tokens.pattern import UnknownRuleError
 
-__all__ = ["MAX_TOKENS", "NEVER", "Machine", "Table", "by_rows", "check_size"]
+__all__ = ["MAX_TOKENS", "NEVER", "Machine", "Table", "check_size"]
 
 NEVER = -1
 
@@ -66,28 +66,6 @@ class Table:
     def ends(self, states: Ints) -> Bools:
         """See `Machine`."""
         return self.final[states]
-
-
-def by_rows(valid: Bools, used: Bools) -> tuple[NDArray[np.int32], Bools]:
-    """Tokens after which the same ones may follow, as one class.
-
-    Parameters
-    ----------
-    valid : bool array of shape (tokens, tokens)
-        Whether the second may follow the first.
-    used : bool array of shape (tokens,)
-        Which tokens occur at all.
-
-    Returns
-    -------
-    classes : int32 array of shape (tokens,)
-    rows : bool array of shape (classes, tokens)
-    """
-    valid &= used[:, None] & used[None, :]
-    packed = np.packbits(valid, axis=1)
-    keys = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1])))[:, 0]
-    _, first, classes = np.unique(keys, return_index=True, return_inverse=True)
-    return classes.astype(np.int32).reshape(-1), valid[first]
 
 
 def check_size(tokens: int) -> None:

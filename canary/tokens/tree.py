@@ -25,12 +25,10 @@ from canary.formats.format import Format
 from canary.tokens.arrays import LEAF, MISSING, TokenTree, compress
 from canary.tokens.bpe import bpe_machine
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.characters import character_tree
 from canary.tokens.fast import FastTokenizer
-from canary.tokens.listed import list_tree
 from canary.tokens.machine import Machine
+from canary.tokens.observed_trees import character_tree, list_tree
 from canary.tokens.pattern import OddTextError, UnknownRuleError
-from canary.tokens.readers import GraphReader
 from canary.tokens.rules import Rules, read_rules
 from canary.tokens.textgraph import TextGraph
 from canary.tokens.token_lattice import Symbols, spellings, token_graph
@@ -183,15 +181,27 @@ def _tree_by_rules(
     exact = leaves == format.size
     symbols = {number: token for token, number in rules.first.items()}
     symbols |= {number: token for token, number in rules.within.items()}
+    start = len(encoder.context) + len(format.prefix)
+
+    def texts_of(rows: Sequence[Sequence[int]], _numbers: object) -> list[tuple[str, ...]]:
+        spelled = []
+        for row in rows:
+            inner = row[len(head) : len(row) - len(after)]
+            texts = graph.spell([symbol for token in inner for symbol in symbols[token]])
+            whole = (rules.head + text for text in texts)
+            spelled.append(tuple(text[start : len(text) - len(format.suffix)] for text in whole))
+        return spelled
+
     tree = compress(
         found,
         head,
         after,
         canonical=exact,
         certificate=_certificate(format, rules, len(encodings), exact=exact),
-        reader=GraphReader(
-            graph, symbols, format, encoder, rules.head, len(head), len(after), exact
-        ),
+        texts_of=texts_of,
+        encode=lambda fills: [
+            e.ids for e in encoder.encode([format.candidate(fill) for fill in fills])
+        ],
     )
     numbers = tree.numbers([encoding.ids for encoding in encodings])
     if (numbers == MISSING).any() or len(np.unique(numbers)) < len(numbers):

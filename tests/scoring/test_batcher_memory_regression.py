@@ -96,12 +96,8 @@ def test_one_batch_is_alive_at_a_time(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["score", "moments", "expand", "samples"])
-def test_numbers_are_those_of_a_batch_that_fits(method: str) -> None:
+def test_numbers_are_those_of_a_batch_that_fits_or_nothing_fits(method: str) -> None:
     cramped, roomy = through(method, Counting(most=7)), through(method, Counting(most=64))
     assert np.array_equal(np.sum(cramped), np.sum(roomy))
-
-
-@pytest.mark.parametrize("method", ["score", "moments", "expand", "samples"])
-def test_nothing_fits(method: str) -> None:
     with pytest.raises(OutOfMemory, match="does not fit"):
         through(method, Counting(most=0))

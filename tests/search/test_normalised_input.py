@@ -17,10 +17,7 @@ from canary.models.conformance import distributions_are_normalised
 from canary.models.language_model import ROUNDING_NATS, Children, Expansion, ModelFacts, Nodes
 from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
-from canary.search.bounds import tokens_below
-from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
-from canary.tokens.tree import compile_tree
 
 SIZE = len(CHARACTERS)
 
@@ -59,7 +56,7 @@ def test_more_than_probability_1_is_refused_wherever_it_is_walked_input(total):
     if total > 10:  # a single one is above 1
         match = "nats for a log-probability, which is above 0"
     else:
-        match = f"next tokens that have a probability of {total:.6g} together.*normalise"
+        match = r"next tokens that have a probability of [\d.]+ together.*normalise"
     for method in ("rank", "enumeration", "importance", "auto"):
         with pytest.raises(ModelError, match=match):
             exposure(model, canaries, method=method, draws=20)
@@ -122,13 +119,6 @@ def test_what_sums_may_exceed_golden():
     held = ModelFacts("m", 10, None, "float32", "none", "cpu", "0", 0.01, ("expand", "reuse"))
     assert held.excess_nats == 1e-4
     assert held.excess_bits(30) == pytest.approx(30 * 1e-4 / math.log(2))
-
-
-def test_tokens_below_golden():
-    """'a' is context; below it two digits and a fixed end, and no tree is deeper."""
-    encoder = CandidateEncoder(as_tokenizer(character_tokenizer()))
-    for text, depth in (("a{digit:2}", 2), ("a{digit:2}bc", 4), ("a{choice:b|cde}f", 4)):
-        assert tokens_below(compile_tree(Format(text), encoder)) == depth
 
 
 @pytest.mark.parametrize("middle", [2000.0, -2000.0])

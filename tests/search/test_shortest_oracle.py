@@ -224,14 +224,6 @@ def test_an_interruption_on_the_way_to_a_memorized_candidate_golden():
         assert found.rest == pytest.approx(floor)
 
 
-def test_the_rule_of_the_paper_golden():
-    """The first leaf comes in the eighth batch, the last one is the sixteenth."""
-    found = walk_for(31415926, top=50, stop="paper")
-    assert (found.stopped, found.batches) == ("paper", 16)
-    assert found.leaves[0] == 31415926
-    assert found.proven >= 1
-
-
 def test_memory_does_not_grow_with_the_space():
     """A hundred times the space takes the memory of two more tokens per open node.
 

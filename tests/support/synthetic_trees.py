@@ -20,13 +20,6 @@ EDGES = {
 }
 
 
-class Digits:
-    """Reads a leaf: its tokens after the context, as digits."""
-
-    def fills(self, rows, numbers):
-        return ["".join(map(str, row[1:])) for row in rows]
-
-
 class SyntheticTree:
     """A complete tree of `depth` levels of `degree` choices, and a model that prices it.
 
@@ -72,7 +65,7 @@ class SyntheticTree:
             leaves=k * below,
             canonical=True,
             certificate="by construction",
-            reader=Digits(),
+            texts_of=lambda rows, _: [("".join(map(str, row[1:])),) for row in rows],
         )
 
     def memory(self) -> Memory:

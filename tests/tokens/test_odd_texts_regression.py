@@ -18,6 +18,19 @@ from canary.tokens.textgraph import TextGraph
 from canary.tokens.tree import compile_tree
 
 
+def characters(letters, normalizer=None, pre_tokenizer=None, merges=()):
+    """A BPE tokenizer of single characters, and of what its merges make."""
+    from tokenizers import Tokenizer, models
+
+    tokens = [*dict.fromkeys(letters), *(x + y for x, y in merges)]
+    backend = Tokenizer(models.BPE(vocab={t: k for k, t in enumerate(tokens)}, merges=[*merges]))
+    if normalizer is not None:
+        backend.normalizer = normalizer
+    if pre_tokenizer is not None:
+        backend.pre_tokenizer = pre_tokenizer
+    return backend
+
+
 def word_pieces(longest):
     from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -67,10 +80,7 @@ def test_a_letter_that_is_the_unknown_token() -> None:
     tokens = [*"01234567", *".x", "8", *(f"<0x{byte:02X}>" for byte in range(256))]
     backend = Tokenizer(
         models.BPE(
-            vocab={t: k for k, t in enumerate(tokens)},
-            merges=[],
-            byte_fallback=True,
-            unk_token="8",
+            vocab={t: k for k, t in enumerate(tokens)}, merges=[], byte_fallback=True, unk_token="8"
         )
     )
     encoder = CandidateEncoder(as_tokenizer(backend))
@@ -98,43 +108,36 @@ def test_ties_do_not_make_up_for_fills_that_read_alike() -> None:
     assert not tree.canonical
 
 
+def n(*parts):
+    from tokenizers import normalizers
+
+    return normalizers.Sequence([getattr(normalizers, name)(*given) for name, *given in parts])
+
+
 @pytest.mark.parametrize(
-    ("normalizer", "alphabet"),
-    [("NFKC", "カｶﾞ"), ("NFKC", "ㄱㅏ"), ("NFC", "\u1100\u1161"), ("NFC", "가\u11a8")],
+    ("parts", "text", "named"),
+    [
+        # Letters that normal forms join with the one before, or marks that an earlier part made.
+        ([("NFKC",)], "{choice:カｶﾞ}", "NFKC"),
+        ([("NFKC",)], "{choice:ㄱㅏ}", "NFKC"),
+        ([("NFC",)], "{choice:\u1100\u1161}", "NFC"),
+        ([("NFC",)], "{choice:가\u11a8}", "NFC"),
+        ([("NFC",)], "{choice:e\u0301|e}!", "NFC"),
+        ([("Replace", "-", "\u0301"), ("NFC",)], "{choice:e-|-e}", "NFC"),
+        ([("Replace", "-", " "), ("Strip",)], "{choice:e-|-e}", "Strip"),
+        ([("Replace", "-", ""), ("Strip",)], "{choice:e-|-e}", "Strip"),
+        ([("Prepend", " "), ("Strip",)], "{choice:e-|-e}", "Strip"),
+        ([("Replace", "12", '"')], "{digit:6}", "Replace"),
+    ],
 )
-def test_letters_that_normal_forms_join_with_the_one_before(normalizer, alphabet) -> None:
-    from tokenizers import Tokenizer, models, normalizers
-
-    backend = Tokenizer(models.BPE(vocab={"a": 0}, merges=[]))
-    backend.normalizer = getattr(normalizers, normalizer)()
-    joined = backend.normalizer.normalize_str
-    assert joined(alphabet) != "".join(map(joined, alphabet))
-    with pytest.raises(UnknownRuleError, match=normalizer):
-        read_rules(FastTokenizer(backend), Format(f"{{choice:{alphabet}}}").automaton)
-
-
-def test_what_an_earlier_normalizer_made_may_be_joined_or_stripped() -> None:
-    from tokenizers import Tokenizer, models, normalizers
-
-    backend = Tokenizer(models.BPE(vocab={"e": 0}, merges=[]))
-    texts = Format("{choice:e-|-e}").automaton
-    for parts, name in [
-        ([normalizers.Replace("-", "\u0301"), normalizers.NFC()], "NFC"),
-        ([normalizers.Replace("-", " "), normalizers.Strip()], "Strip"),
-        ([normalizers.Replace("-", ""), normalizers.Strip()], "Strip"),
-        ([normalizers.Prepend(" "), normalizers.Strip()], "Strip"),
-    ]:
-        backend.normalizer = normalizers.Sequence(parts)
-        with pytest.raises(UnknownRuleError, match=name):
-            read_rules(FastTokenizer(backend), texts)
+def test_normalizers_that_are_not_followed(parts, text, named) -> None:
+    tokenizer = FastTokenizer(characters("ae", n(*parts)))
+    with pytest.raises(UnknownRuleError, match=named):
+        read_rules(tokenizer, Format(text).automaton)
 
 
 def test_accents_that_are_taken_apart_and_dropped_are_followed() -> None:
-    from tokenizers import Tokenizer, models, normalizers
-
-    backend = Tokenizer(models.BPE(vocab={c: k for k, c in enumerate("aeio x.")}, merges=[]))
-    backend.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()])
-    encoder = CandidateEncoder(as_tokenizer(backend))
+    encoder = CandidateEncoder(as_tokenizer(characters("aeio x.", n(("NFD",), ("StripAccents",)))))
     format = Format("x {re:[áeíò]{4}}.")
     tree = compile_tree(format, encoder)
     assert sorted(paths(tree)) == sorted(e.ids for e in encoder.candidates(format, list(format)))
@@ -180,83 +183,86 @@ def test_merges_of_bytes_are_not_followed() -> None:
 
 
 def test_letters_that_a_pre_tokenizer_leaves_out_are_an_error() -> None:
-    from tokenizers import Tokenizer, models, pre_tokenizers
+    from tokenizers import pre_tokenizers
 
-    backend = Tokenizer(models.BPE(vocab={c: k for k, c in enumerate("0123456789x. ")}, merges=[]))
-    backend.pre_tokenizer = pre_tokenizers.Split("7", "removed")
-    encoder = CandidateEncoder(as_tokenizer(backend))
-    format = Format("x{digit:3}.")
+    def encoder(left_out):
+        split = pre_tokenizers.Split(left_out, "removed")
+        return CandidateEncoder(as_tokenizer(characters("0123456789x. ", pre_tokenizer=split)))
+
+    sevens, format = encoder("7"), Format("x{digit:3}.")
     with pytest.raises(ModelError, match="does not know 1"):
-        compile_tree(format, encoder)
-    one = encoder.candidates(format, ["123"])
+        compile_tree(format, sevens)
     with pytest.raises(OddTextError, match="a character that it leaves out"):
-        trees._tree_by_rules(format, encoder, one)
-    assert compile_tree(Format("x{re:[0-6]{3}}."), encoder).canonical
-    backend.pre_tokenizer = pre_tokenizers.Split(" ", "removed")  # spaces may go
-    spaced = compile_tree(Format("x {re:[0-6]{4}} ."), CandidateEncoder(as_tokenizer(backend)))
+        trees._tree_by_rules(format, sevens, sevens.candidates(format, ["123"]))
+    assert compile_tree(Format("x{re:[0-6]{3}}."), sevens).canonical
+    spaced = compile_tree(Format("x {re:[0-6]{4}} ."), encoder(" "))  # spaces may go
     assert spaced.certificate.endswith("and there are as many paths as fills")
 
 
-def replacing(pattern, new):
-    from tokenizers import Tokenizer, models, normalizers
-
-    letters = {c: k for k, c in enumerate('x0123456789" .')}
-    backend = Tokenizer(models.BPE(vocab=letters, merges=[]))
-    backend.normalizer = normalizers.Replace(pattern, new)
-    return CandidateEncoder(as_tokenizer(backend))
+def replacing(pattern):
+    return CandidateEncoder(
+        as_tokenizer(characters('x0123456789" .', n(("Replace", pattern, '"'))))
+    )
 
 
 def test_a_normalizer_that_replaces_several_characters_says_so() -> None:
     """The characters are known; `, which is not, becomes one that is."""
     for old, text in [("``", "x``{digit:3}"), ("12", "x{digit:3}")]:
         with pytest.raises(ModelError, match=r"\(Replace\) replaces several characters") as error:
-            compile_tree(Format(text), replacing(old, '"'))
-        assert "write in format and context what it makes of them" in str(error.value)
+            compile_tree(Format(text), replacing(old))
+        assert "write in format and context" in str(error.value)
 
 
 def test_what_a_normalizer_cannot_find_in_a_candidate_changes_nothing() -> None:
     from tokenizers import Regex
 
     for pattern in ("``", "x1x", Regex(" {2,}")):
-        tree = compile_tree(Format("x {digit:6}."), replacing(pattern, '"'))
+        tree = compile_tree(Format("x {digit:6}."), replacing(pattern))
         assert tree.certificate.endswith("and there are as many paths as fills")
-    with pytest.raises(UnknownRuleError, match="Replace"):
-        read_rules(replacing("12", '"').tokenizer, Format("{digit:6}").automaton)
 
 
 def test_a_first_token_that_merges_with_the_fill_says_so() -> None:
-    from tokenizers import Tokenizer, models
-
-    letters = {c: k for k, c in enumerate("x0123456789")}
-    backend = Tokenizer(models.BPE(vocab=letters | {"x1": 11}, merges=[("x", "1")]))
+    backend = characters("x0123456789", merges=[("x", "1")])
     for format, context in [("x{digit:3}", ""), ("{digit:3}", "x")]:
         encoder = CandidateEncoder(as_tokenizer(backend), context=context)
-        with pytest.raises(InputError, match="the tokenizer merges 'x' with it") as error:
+        with pytest.raises(InputError, match="the tokenizer merges 'x' with it"):
             compile_tree(Format(format), encoder)
-        assert "begins with a hole" not in str(error.value)
     with pytest.raises(InputError, match="begins with a hole"):
         compile_tree(Format("{digit:3}"), CandidateEncoder(as_tokenizer(backend)))
 
 
 def test_rules_that_are_nested_too_deeply_are_not_followed() -> None:
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+    from tokenizers import Regex, pre_tokenizers
 
-    backend = Tokenizer(models.BPE(vocab={c: k for k, c in enumerate("x0123456789")}, merges=[]))
-    deep = "(" * 300 + r"\d" + ")" * 300
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(deep), "isolated")
-    encoder = CandidateEncoder(as_tokenizer(backend))
-    tree = compile_tree(Format("x{digit:2}"), encoder)
+    deep = pre_tokenizers.Split(Regex("(" * 300 + r"\d" + ")" * 300), "isolated")
+    backend = characters("x0123456789", pre_tokenizer=deep)
+    tree = compile_tree(Format("x{digit:2}"), CandidateEncoder(as_tokenizer(backend)))
     assert tree.certificate == "certified: all 100 fills were encoded"
 
 
 def test_an_added_token_of_which_nothing_is_left_is_refused() -> None:
     """`tokenizers` encodes a text with it for ever."""
-    from tokenizers import AddedToken, Tokenizer, models, normalizers
+    from tokenizers import AddedToken, normalizers
 
-    backend = Tokenizer(models.BPE(vocab={"x": 0}, merges=[]))
-    backend.normalizer = normalizers.Strip()
+    backend = characters("x", normalizers.Strip())
     backend.add_tokens([AddedToken("\n\n", normalized=True, rstrip=True)])
     with pytest.raises(ModelError, match=r"leaves nothing of its added token '\\n\\n'"):
         FastTokenizer(backend)
     backend.normalizer = None
     FastTokenizer(backend)
+
+
+@pytest.mark.parametrize("text", ["aüb", "ü", "aüb c", "aüb\n", "ü \n"])
+def test_a_dropped_character_is_told_by_number_regression(text) -> None:
+    """The offsets behind ü move up by one, so that a line break at the end seems to be missing."""
+    tokenizer = FastTokenizer(characters("abc \n"))
+    with pytest.raises(ModelError, match="does not know 1 of the characters"):
+        tokenizer.encode([text])
+    assert [e.ids for e in tokenizer.encode(["abc\n", " "])] == [(0, 1, 2, 4), (3,)]
+
+
+def test_spaces_that_a_pre_tokenizer_takes_are_forgiven() -> None:
+    from tokenizers import pre_tokenizers
+
+    tokenizer = FastTokenizer(characters("ab", pre_tokenizer=pre_tokenizers.Whitespace()))
+    assert tokenizer.encode(["a  b"])[0].ids == (0, 1)

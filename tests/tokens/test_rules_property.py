@@ -238,13 +238,3 @@ def test_normalizers_property(parts, text: str) -> None:
     rules = read_rules(FastTokenizer(backend), Format(f"{{choice:{text}}}").automaton)
     found = rules.leads[0] + "".join(rules.normalized[c] for c in text)
     assert found == backend.normalizer.normalize_str(text)
-
-
-def test_marks_that_join_the_letter_before_are_not_followed() -> None:
-    from tokenizers import Tokenizer, models, normalizers
-
-    backend = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
-    backend.normalizer = normalizers.NFC()
-    texts = Format("{choice:e\u0301|e}!").automaton
-    with pytest.raises(UnknownRuleError, match="NFC"):
-        read_rules(FastTokenizer(backend), texts)

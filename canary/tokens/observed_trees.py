@@ -1,20 +1,63 @@
-"""The tree of a tokenizer that seems to give each character of a fill a token of its own."""
+"""Trees from encodings alone, whatever the tokenizer: of a list, or of one token a character."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
+from canary.errors import UnsupportedError
 from canary.formats.format import Format
 from canary.tokens.arrays import NOT_CERTIFIED, TokenTree, compress
-from canary.tokens.readers import CharacterReader
-from canary.tokens.token_graph import TokenGraph, exact_counts
+from canary.tokens.token_graph import TokenGraph, exact_counts, graph_of
 from canary.tokens.tokenizer import Encoding
 
-__all__ = ["character_tree"]
+__all__ = ["character_tree", "list_tree"]
 
 Row = tuple[int, ...]
+
+
+def list_tree(rows: Sequence[Sequence[int]], fills: Sequence[str]) -> TokenTree:
+    """The tree whose leaves are the encodings `rows` of all `fills`.
+
+    Raises
+    ------
+    UnsupportedError
+        If one row continues another.
+    """
+    order = sorted(range(len(rows)), key=lambda k: tuple(rows[k]))
+    ordered = [rows[k] for k in order]
+    if any(tuple(b[: len(a)]) == tuple(a) for a, b in pairwise(ordered)):
+        raise UnsupportedError(
+            "the tokens of some candidates continue those of others",
+            cure="put fixed text that no fill can contain after the last hole",
+        )
+    # What the first and the last share, all share: the rows ascend.
+    first, last = ordered[0], ordered[-1]
+    head = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), 0)
+
+    def moves(part: tuple[int, int, int]) -> dict[int, tuple[int, int, int]]:
+        """By each next token of the rows ``low:high``: those with it, one token further."""
+        low, high, depth = part
+        found: dict[int, tuple[int, int, int]] = {}
+        while low < high and depth < len(ordered[low]):
+            token = ordered[low][depth]
+            stop = bisect_right(ordered, token, low, high, key=lambda row: row[depth])
+            found[token] = (low, stop, depth + 1)
+            low = stop
+        return found
+
+    listed = [fills[k] for k in order]
+    return compress(
+        graph_of((0, len(rows), head), moves),
+        first[:head],
+        (),
+        canonical=True,
+        certificate=f"certified: all {len(rows):,} fills were encoded",
+        texts_of=lambda _rows, numbers: [(listed[number],) for number in numbers.tolist()],
+    )
 
 
 def character_tree(
@@ -42,13 +85,16 @@ def character_tree(
             return None
     if len(set(ids.values())) < len(ids) or set(format.automaton.chars) - ids.keys():
         return None
+    letters, before, after = {t: c for c, t in ids.items()}, len(head), len(tail)
     return compress(
         _graph(format, ids),
         head,
         tail,
         canonical=True,
         certificate=f"{NOT_CERTIFIED}: one token per character, sampled on {len(fills)} fills",
-        reader=CharacterReader({t: c for c, t in ids.items()}, len(head), len(tail)),
+        texts_of=lambda rows, _numbers: [
+            ("".join(letters[t] for t in row[before : len(row) - after]),) for row in rows
+        ],
     )
 
 
