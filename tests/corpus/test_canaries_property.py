@@ -5,12 +5,11 @@ from __future__ import annotations
 import stat
 from collections import Counter
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from canary.corpus.canaries import Canary, CanarySet, generate
+from canary.corpus.canaries import CanarySet, generate
 from canary.formats.format import Format
 
 FORMATS = ["The random number is {digit:9}", "My {choice:red|green} word: {letter:5}."]
@@ -45,11 +44,6 @@ def test_as_many_as_asked(formats, repetitions, per_repetition, controls, seed):
     assert names == [f"control-{n}" for n in range(1, len(names) + 1)]
     assert generate(formats, **options) == canaries
     assert CanarySet.from_dict(canaries.to_dict()) == canaries
-
-
-def test_another_seed_draws_others():
-    one, two = (generate(FORMATS[0], seed=seed) for seed in (0, 1))
-    assert not {c.fill for c in one} & {c.fill for c in two}
 
 
 def test_without_a_seed_one_is_drawn_and_recorded():
@@ -98,11 +92,3 @@ def test_saved_sets_come_back_and_are_private(tmp_path):
     before = path.read_bytes()
     CanarySet.load(path).save(path)
     assert path.read_bytes() == before
-
-
-def test_sets_are_values():
-    canaries = generate(FORMATS, seed=3)
-    with pytest.raises(AttributeError):
-        canaries.seed = 4
-    assert hash(canaries) == hash(generate(FORMATS, seed=3))
-    assert Canary("control-1", 0, "000000000", 0).control

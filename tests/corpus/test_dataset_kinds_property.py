@@ -309,19 +309,6 @@ def test_a_canary_that_is_left_is_an_error():
         list(strip(mixed.to_iterable_dataset(), CANARIES))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"mode": "glue"}, "unknown mode 'glue'; use one of record, splice"),
-        ({"mode": "splice", "separators": ("", " ")}, "neither empty"),
-        ({"mode": "splice", "separators": (" ",)}, "two texts"),
-    ],
-)
-def test_options(options, message):
-    with pytest.raises(InputError, match=message):
-        inject(_dataset("text", 3), CANARIES, **options)
-
-
 def test_chats_are_known_by_their_features():
     legacy = [{"role": Value("string"), "content": Value("string"), "name": Value("string")}]
     rows = [{"text": [{"role": "user", "content": "x", "name": None}]}]

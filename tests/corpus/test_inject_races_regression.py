@@ -23,7 +23,7 @@ for at in range(rounds):
 
 
 def test_two_runs_at_once_leave_no_mixture(tmp_path):
-    rounds = 8
+    rounds = 4
     canaries = generate("my pin {digit:6}", repetitions=[4], per_repetition=4, seed=0)
     canaries.save(tmp_path / "canaries.json")
     corpus = [{"text": f"text {number}"} for number in range(400)]

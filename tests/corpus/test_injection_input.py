@@ -20,49 +20,6 @@ CANARIES = generate("{digit:9}", repetitions=[3], per_repetition=2, controls=1, 
 GOOD = b'{"text": "fine", "n": 1}\n'
 
 
-@pytest.mark.parametrize(
-    ("content", "line", "message"),
-    [
-        (GOOD + b'{"text": "cut of', 2, "is not valid JSON"),
-        (GOOD + b'{"text": "x",}\n', 2, "is not valid JSON"),
-        (GOOD + b'{"text": "x"} {"text": "y"}\n', 2, "is not valid JSON"),
-        (GOOD + b'{"text": "\xff\xfe"}\n', 2, "is not UTF-8 (byte 11 of the line)"),
-        (GOOD * 3 + b'{"body": "x"}\n', 4, "has no column 'text'; name one of 'body'"),
-        (GOOD + b"{}\n", 2, "has no column 'text'"),
-        (GOOD + b'{"text": null}\n', 2, "column 'text' is null, not text"),
-        (GOOD + b'{"text": 5}\n', 2, "column 'text' is a number, not text"),
-        (GOOD + b'{"text": true}\n', 2, "column 'text' is true or false, not text"),
-        (GOOD + b'{"text": ["x"]}\n', 2, "column 'text' is a list, not text"),
-        (GOOD + b'{"text": {}}\n', 2, "column 'text' is an object, not text"),
-        (GOOD + b'["text"]\n', 2, "is a list, not a JSON object"),
-        (GOOD + b'"text"\n', 2, "is text, not a JSON object"),
-        (GOOD + b"12\n", 2, "is a number, not a JSON object"),
-        (GOOD + b"null\n", 2, "is null, not a JSON object"),
-        (b"\xef\xbb\xbf" + GOOD, 1, "byte order mark"),
-        (b"\x1f\x8b\x08\x00compressed", 1, "is not UTF-8"),
-        (b"text,label\nx,1\n", 1, "is not valid JSON"),
-        (GOOD + b"[" * 100_000 + b"\n", 2, "nested too deeply"),
-        (b"", None, "holds no record"),
-        (b"\n \r\n\n", None, "holds no record"),
-    ],
-)
-def test_corpora(tmp_path, content, line, message):
-    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    source.write_bytes(content)
-    target.write_text("as it was")
-    for call in (
-        lambda: inject_file(source, target, CANARIES),
-        lambda: verify(source, CANARIES),
-    ):
-        with pytest.raises(CorpusError) as caught:
-            call()
-        assert caught.value.where == f"{source}:{line}" if line else str(source)
-        assert message in str(caught.value)
-        assert caught.value.cure
-    assert target.read_text() == "as it was"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
-
-
 def test_names_from_the_corpus_are_shown_harmlessly(tmp_path):
     source = tmp_path / "in.jsonl"
     source.write_text(json.dumps({"\x1b[31m" + "x" * 1000: 1, **dict.fromkeys("abcdefghij")}))
@@ -144,22 +101,6 @@ def test_who_may_read_the_source_may_read_the_target(tmp_path, name, bits):
     inject_file(source, target, CANARIES)
     strip_file(target, back, CANARIES)
     assert [stat.S_IMODE(path.stat().st_mode) for path in (target, back)] == [bits, bits]
-
-
-@pytest.mark.parametrize("raised", [KeyboardInterrupt, RuntimeError, OSError])
-def test_an_interrupted_run_leaves_nothing(tmp_path, raised):
-    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    source.write_bytes(b'{"text": "' + b"x" * 300_000 + b'"}\n')
-    source.write_bytes(source.read_bytes() * 10)
-    size = source.stat().st_size
-
-    def interrupt(done, total):
-        if done > 1.5 * size:  # in the middle of writing
-            raise raised
-
-    with pytest.raises(raised):
-        inject_file(source, target, CANARIES, progress=interrupt)
-    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
 @pytest.mark.parametrize("change", [b"", b'{"text": "grown"}\n', GOOD * 2, b"not JSON\n"])
