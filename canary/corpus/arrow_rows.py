@@ -16,13 +16,7 @@ __all__ = ["decisions", "edit_rows", "own_rows", "plain_rows", "shape_in"]
 def shape_in(
     schema: Any, names: tuple[str, ...], beside: tuple[tuple[str, str], ...], where: str
 ) -> Shape:
-    """How columns of an Arrow schema hold text.
-
-    Raises
-    ------
-    CorpusError
-        If there is no such column, or it holds no text.
-    """
+    """How columns of an Arrow schema hold text; a CorpusError if one does not."""
     chats = {name: _holds_chats(schema, name, where) for name in (*names, *dict(beside))}
     for name, _ in beside:
         if chats[name]:

@@ -67,23 +67,10 @@ class Others:
 def likely_causes(
     corpus: Corpus, canaries: CanarySet, found: Mapping[str, int], others: int
 ) -> tuple[str, ...]:
-    """What has probably happened to a corpus whose canaries are not as they should be.
+    """What has probably happened to a corpus: sentences without secrets, none if nothing shows.
 
-    Parameters
-    ----------
-    corpus : Corpus
-        Read once more, if copies are missing.
-    canaries : CanarySet
-    found : mapping of str to int
-        Occurrences by id.
-    others : int
-        Texts of the same formats that are not of this set.
-
-    Returns
-    -------
-    tuple of str
-        Sentences without secrets, the most likely cause first; empty where nothing points
-        to one.
+    `found` are occurrences by id, `others` the number of texts of the same formats that are not
+    of this set. The corpus is read once more if copies are missing.
     """
     expected = {canary.id: canary.repetitions for canary in canaries.injected}
     there = {name: found.get(name, 0) for name in expected}

@@ -117,13 +117,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def column_names(column: Column) -> tuple[str, ...]:
-    """One name, or the two of a parallel pair.
-
-    Raises
-    ------
-    InputError
-        If it is something else.
-    """
+    """One name, or the two of a parallel pair; an InputError if it is something else."""
     names = (column,) if isinstance(column, str) else tuple(column)
     if not all(isinstance(name, str) for name in names) or len({*names}) != len(names):
         raise InputError(
@@ -140,13 +134,7 @@ def column_names(column: Column) -> tuple[str, ...]:
 def check_beside(
     beside: Mapping[str, str] | None, names: tuple[str, ...], mode: str = "record"
 ) -> tuple[tuple[str, str], ...]:
-    """The texts beside a canary in a record of its own, by column.
-
-    Raises
-    ------
-    InputError
-        If they are no texts, stand in the columns of the canary, or are given for splices.
-    """
+    """The texts beside a canary in a record of its own, by column; an InputError if not."""
     found = tuple((beside or {}).items())
     if found and mode != "record":
         raise InputError(

@@ -40,7 +40,9 @@ def open_reader(path: Path) -> Iterator[tuple[Any, IO[bytes]]]:
             case "xz":
                 yield io.BufferedReader(_Unpacked(file, lzma.LZMADecompressor), _BLOCK), file
             case "zstd":
-                yield _zstd_reader(file), file
+                import pyarrow as pa
+
+                yield io.BufferedReader(pa.CompressedInputStream(file, "zstd"), _BLOCK), file
             case _:
                 yield file, file
 
@@ -71,21 +73,10 @@ def open_writer(path: Path, file: IO[bytes]) -> Iterator[Any]:
             yield file
 
 
-def _zstd_reader(file: IO[bytes]) -> Any:
-    import pyarrow as pa
-
-    return io.BufferedReader(pa.CompressedInputStream(file, "zstd"), _BLOCK)
-
-
 class _Unpacked(io.RawIOBase):
     """One or more compressed streams, end to end, and nothing after them.
 
     `bz2.BZ2File` and `lzma.LZMAFile` pass over what follows the last stream if it is none.
-
-    Raises
-    ------
-    EOFError, OSError, lzma.LZMAError
-        While it is read, if a stream is damaged or cut, or something else follows.
     """
 
     def __init__(

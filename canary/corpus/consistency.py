@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from canary.errors import FormatError, InputError
@@ -89,50 +89,39 @@ def check_canaries(formats: tuple[Format, ...], canaries: tuple[Canary, ...]) ->
         raise InputError("there is no canary", cure="give at least one", where="canaries")
     seen: set[str] = set()
     for i, canary in enumerate(canaries):
-        where = f"canaries[{i}]"
-        if not _ID.fullmatch(canary.id):
-            raise InputError(
-                "the id is not 1 to 64 letters, digits, dots, dashes or underscores",
-                cure='use ordinal ids such as "canary-1"',
-                where=f"{where}.id",
-            )
-        if canary.id in seen:
-            raise InputError(
-                f"the id {canary.id} stands twice", cure="make ids unique", where=f"{where}.id"
-            )
+        for field_name, problem, cure in _faults(canary, formats, seen):
+            raise InputError(problem, cure=cure, where=f"canaries[{i}].{field_name}")
         seen.add(canary.id)
-        if not 0 <= canary.format < len(formats):
-            raise InputError(
-                f"{canary.id} names a format that does not exist",
-                cure=f"formats are numbered from 0 to {len(formats) - 1}",
-                where=f"{where}.format",
-            )
-        if canary.fill not in formats[canary.format]:
-            raise InputError(
-                f"the fill of {canary.id} is not in the space of its format",
-                cure="restore the set as it was generated, or generate it again",
-                where=f"{where}.fill",
-            )
-        if canary.tossed is not None and not (
-            1 <= canary.tossed <= MAX_COPIES and canary.repetitions in (0, canary.tossed)
-        ):
-            raise InputError(
-                f"the coin of {canary.id} was tossed for something else than its repetitions",
-                cure="restore the set as it was generated, or generate it again",
-                where=f"{where}.tossed",
-            )
-        if not 0 <= canary.repetitions <= MAX_COPIES:
-            raise InputError(
-                f"the repetitions of {canary.id} are out of range",
-                cure=f"use 0 (a control) to {MAX_COPIES:,}",
-                where=f"{where}.repetitions",
-            )
     if sum(canary.repetitions for canary in canaries) > MAX_COPIES:
         raise InputError(
             f"the set asks for more than {MAX_COPIES:,} copies in all",
             cure="use fewer canaries or fewer repetitions",
             where="canaries",
         )
+
+
+def _faults(
+    canary: Canary, formats: tuple[Format, ...], seen: set[str]
+) -> Iterator[tuple[str, str, str]]:
+    """What is wrong with a canary: field, problem and cure."""
+    again = "restore the set as it was generated, or generate it again"
+    if not _ID.fullmatch(canary.id):
+        problem = "the id is not 1 to 64 letters, digits, dots, dashes or underscores"
+        yield "id", problem, 'use ordinal ids such as "canary-1"'
+    if canary.id in seen:
+        yield "id", f"the id {canary.id} stands twice", "make ids unique"
+    if not 0 <= canary.format < len(formats):
+        cure = f"formats are numbered from 0 to {len(formats) - 1}"
+        yield "format", f"{canary.id} names a format that does not exist", cure
+    if canary.fill not in formats[canary.format]:
+        yield "fill", f"the fill of {canary.id} is not in the space of its format", again
+    tossed = canary.tossed
+    if tossed is not None and not (1 <= tossed <= MAX_COPIES and canary.repetitions in (0, tossed)):
+        problem = f"the coin of {canary.id} was tossed for something else than its repetitions"
+        yield "tossed", problem, again
+    if not 0 <= canary.repetitions <= MAX_COPIES:
+        cure = f"use 0 (a control) to {MAX_COPIES:,}"
+        yield "repetitions", f"the repetitions of {canary.id} are out of range", cure
 
 
 def check_texts(named: list[tuple[str, str]]) -> None:

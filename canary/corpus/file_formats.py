@@ -86,22 +86,12 @@ def open_corpus(
 
 
 def file_format_of(path: Path, said: str | None = None) -> str:
-    """The name of a file's format, one of `FILE_FORMATS`.
-
-    Raises
-    ------
-    InputError
-        If what is said is none of them.
-    CorpusError
-        If nothing is said and the name does not tell either.
-    """
-    if said is not None:
-        if said not in FILE_FORMATS:
-            raise InputError(
-                f"unknown file format {said!r:.40}", cure=f"use one of {', '.join(FILE_FORMATS)}"
-            )
-        return said
-    found = _ending(path)
+    """The name of a file's format, as it is said or as the name of the file tells."""
+    if said is not None and said not in FILE_FORMATS:
+        raise InputError(
+            f"unknown file format {said!r:.40}", cure=f"use one of {', '.join(FILE_FORMATS)}"
+        )
+    found = said or _ending(path)
     if found is None:
         raise CorpusError(
             "its name does not tell its format",
@@ -113,14 +103,7 @@ def file_format_of(path: Path, said: str | None = None) -> str:
 
 @contextmanager
 def new_file(source: Path, target: Path, file_format: str | None) -> Iterator[IO[bytes]]:
-    """A file made of another corpus, open for writing; it appears when the block ends well.
-
-    Raises
-    ------
-    OutputError
-        If it is that corpus, if its name promises another format or a compressed file of a
-        format that is not compressed so, or if it cannot be written.
-    """
+    """A file made of another corpus, open for writing; it appears when the block ends well."""
     try:
         same = target.samefile(source)
     except (OSError, ValueError):

@@ -152,24 +152,14 @@ def inject_file(
     Parameters
     ----------
     source : path-like
-        JSON lines, CSV with a header, text with one document on each line, or Parquet;
-        all but Parquet may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``).
+        JSON lines, CSV, text or Parquet; all but Parquet may be compressed.
     target : path-like
         The file to write, in the same format, compressed as its own name says; it
         appears when all is done, or not at all. Who may read `source` may read it.
-    canaries : CanarySet
-        Each canary is copied as often as it says; controls are left out.
-    column, mode : str
-        As for `inject`. A text file has one column, ``"text"``.
-    separators : (str, str), optional
-        What stands before and after a spliced canary: a newline and a space in JSON
-        lines and Parquet, spaces in CSV and text unless given. In CSV, canaries that
-        need quotes go into fields that have them already.
-    beside : mapping of str to str, optional
-        As for `inject`.
-    seed : int
-        Decides the places. Every arrangement of the copies among the records is equally
-        likely. The same input and seed give the same bytes.
+    canaries, column, mode, separators, beside, seed
+        As for `inject`. A text file has one column, ``"text"``. In CSV, canaries that need
+        quotes go into fields that have them already. The same input and seed give the same
+        bytes.
     file_format : {"jsonl", "csv", "tsv", "text", "parquet"}, optional
         Told by the ending of the name unless given.
     check : bool

@@ -12,13 +12,10 @@ __all__ = ["Finder", "find_canaries"]
 
 
 class Finder:
-    """Finds every occurrence of a set of keys; no key lies within another.
+    """Finds every occurrence of groups of keys, which have names; no key is within another.
 
-    Parameters
-    ----------
-    groups : iterable of mappings of str to str
-        Key to name. The keys of a group should begin alike: the text that they share is
-        what is searched for, and it costs next to nothing where it does not occur.
+    The keys of a group should begin alike: the text that they share is what is searched
+    for, and it costs next to nothing where it does not occur.
     """
 
     def __init__(self, groups: Iterable[Mapping[str, str]]) -> None:

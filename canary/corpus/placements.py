@@ -92,21 +92,9 @@ def check_not_injected(corpus: Path) -> None:
 
 
 def check_same_set(corpus: Path, canaries: CanarySet, file: Path) -> None:
-    """Refuse a set that is not the one that was injected into a corpus.
+    """Refuse a set, of a file, that is not the one that was injected into a corpus.
 
-    Parameters
-    ----------
-    corpus : Path
-        Only a manifest beside it is read.
-    canaries : CanarySet
-    file : Path
-        That of the set.
-
-    Raises
-    ------
-    CorpusError
-    RecordError
-        If the manifest is damaged.
+    Of the corpus only the manifest beside it is read.
     """
     if canaries.natural or not is_injected(corpus):
         return
@@ -122,13 +110,7 @@ def check_same_set(corpus: Path, canaries: CanarySet, file: Path) -> None:
 
 
 def check_drawn(canaries: CanarySet) -> None:
-    """Check that a set was drawn: natural secrets are not ours to put in or take out.
-
-    Raises
-    ------
-    InputError
-        If it was not.
-    """
+    """Refuse a set that was not drawn: natural secrets are not ours to put in or take out."""
     if canaries.natural:
         raise InputError(
             "natural secrets stand in the corpus already and are not injected or stripped",

@@ -39,23 +39,11 @@ class Pool(Protocol):
         """Take note of a record that can take a copy."""
 
     def guests(self, copies: Sequence[int]) -> Guests:
-        """Who goes where, `copies` of each canary.
-
-        Raises
-        ------
-        CorpusError
-            If no record can take one.
-        """
+        """Who goes where, `copies` of each canary; a CorpusError if no record can take one."""
 
 
 def pool_for(corpus: Corpus, seed: int, copies: Sequence[int], *, spliced: bool) -> Pool:
-    """The pool of a corpus, to which its records are offered as it is read.
-
-    Raises
-    ------
-    InputError
-        If the seed is no whole number of at least 0.
-    """
+    """The pool of a corpus, to which its records are offered as it is read."""
     seed = whole_number(seed, "inject: seed", at_least=0)
     if isinstance(corpus, StreamRows):
         corpus.key = blake2b(_HOSTS + seed.to_bytes(8, "big"), digest_size=32).digest()
@@ -148,15 +136,7 @@ class _Hosts:
 
 
 def named_hosts(hosts: Sequence[Any], corpus: Corpus, copies: Sequence[int]) -> Guests:
-    """Who goes to which of the rows of a stream that were named.
-
-    Raises
-    ------
-    InputError
-        If they cannot be rows of the corpus, or it is no stream.
-    CorpusError
-        If there is none, or one is named twice.
-    """
+    """Who goes to which of the rows of a stream that were named."""
     if not isinstance(corpus, StreamRows):
         raise InputError(
             "hosts were named for a dataset that is no stream",

@@ -118,10 +118,7 @@ class Splicer:
     def of(cls, canaries: CanarySet, separators: tuple[str, str], shape: Shape) -> Splicer:
         """The splicer of all injected canaries of a set.
 
-        Raises
-        ------
-        InputError
-            If a canary between the separators would be part of a longer run of characters.
+        An InputError if one would be part of a longer run of characters.
         """
         before, after = separators
         texts = tuple(before + canaries.text(canary) + after for canary in canaries.injected)
@@ -140,11 +137,7 @@ class Splicer:
     ) -> list[Edit]:
         """Insertions of the guests of a record, as `Edits.decide`.
 
-        Raises
-        ------
-        CorpusError
-            If there is no place from which they could be told apart from the text
-            around them.
+        A CorpusError if they could not be told apart from the text around them.
         """
         guests = self.guests[position]
         for _ in range(_TRIES):

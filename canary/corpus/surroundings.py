@@ -31,10 +31,6 @@ class Copies:
 
     A candidate that ends in a hole is no copy where the text goes on with a letter or digit
     that the hole could hold: 1234 is not in 12345. Likewise at its beginning.
-
-    Parameters
-    ----------
-    canaries : CanarySet
     """
 
     def __init__(self, canaries: CanarySet) -> None:
@@ -88,10 +84,7 @@ class Copies:
     def preceded(self, context: str) -> str:
         """What comes before the copies, as far as that is no person's text; one sentence.
 
-        Parameters
-        ----------
-        context : str
-            What an audit will be told that it is.
+        `context` is what an audit will be told that it is.
         """
         copies = sum(self._before.values())
         if not copies:
@@ -142,13 +135,7 @@ class Copies:
 class OwnTokens:
     """Compares the tokens of copies, in the text around them, with those of the canaries.
 
-    Parameters
-    ----------
-    canaries : CanarySet
-    tokenizer : what `canary.tokens.fast.as_tokenizer` takes
-        That of the training.
-    context : str
-        What an audit will be told to put before every candidate.
+    `context` is what an audit will be told to put before every candidate.
     """
 
     def __init__(self, canaries: CanarySet, tokenizer: Any, context: str) -> None:
@@ -163,15 +150,7 @@ class OwnTokens:
         }
 
     def count(self, slots: Sequence[Slot]) -> Counter[str]:
-        """For each canary, its copies in `slots` that have its own tokens.
-
-        Raises
-        ------
-        ModelError
-            If the text around a copy cannot be tokenized.
-        UnsupportedError
-            If the tokenizer cannot tell which characters a token stands for.
-        """
+        """For each canary, its copies in `slots` that have its own tokens."""
         found: Counter[str] = Counter()
         for slot in slots:
             hits, _ = self._copies.hits(slot.text)
