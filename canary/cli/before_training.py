@@ -104,9 +104,16 @@ def generate(
         coin_flips=coin_flips,
     )
     canaries.save(out, force=force)
+    coins = ""
+    if any(c.tossed is not None for c in canaries):
+        stay_out = sum(c.tossed is not None for c in canaries.controls)
+        coins = (
+            f" (of the controls, {stay_out:,} lost the toss of their coin and stay out; "
+            f"{len(canaries.controls) - stay_out:,} had no coin)"
+        )
     say(
         f"{plural(len(canaries.injected), 'canary', 'canaries')} and "
-        f"{plural(len(canaries.controls), 'control')} are in {out}{_coins(canaries)}"
+        f"{plural(len(canaries.controls), 'control')} are in {out}{coins}"
     )
     for format in canaries.formats:
         say(f"  {format.masked}: one of {format.size:,} ({format.bits:.1f} bits)")
@@ -120,29 +127,12 @@ def generate(
             "--seed out"
         )
     if as_json:
-        emit(
-            "canary generate",
-            {
-                "out": str(out),
-                "canaries": len(canaries.injected),
-                "controls": len(canaries.controls),
-                "formats": [
-                    {"format": format.text, "space_size": format.size, "space_bits": format.bits}
-                    for format in canaries.formats
-                ],
-            },
-        )
-
-
-def _coins(canaries: CanarySet) -> str:
-    """How many of the controls were to be canaries, where coins were tossed."""
-    stay_out = sum(c.tossed is not None for c in canaries.controls)
-    if not any(c.tossed is not None for c in canaries):
-        return ""
-    return (
-        f" (of the controls, {stay_out:,} lost the toss of their coin and stay out; "
-        f"{len(canaries.controls) - stay_out:,} had no coin)"
-    )
+        spaces = [
+            {"format": format.text, "space_size": format.size, "space_bits": format.bits}
+            for format in canaries.formats
+        ]
+        counts = {"canaries": len(canaries.injected), "controls": len(canaries.controls)}
+        emit("canary generate", {"out": str(out), **counts, "formats": spaces})
 
 
 def inject(
@@ -213,14 +203,12 @@ def inject(
                 where=str(places),
             ) from error
     copies = sum(map(len, placements.lines.values()))
-    now = (
-        f"now {plural(placements.total_lines, 'record')}"
-        if mode == "record"
-        else "within its texts"
+    now = f"now {plural(placements.total_lines, 'record')}" if mode == "record" else ""
+    say(
+        f"{plural(copies, 'copy', 'copies')} of "
+        f"{plural(len(placements.lines), 'canary', 'canaries')} went into {out}, "
+        f"{now or 'within its texts'}"
     )
-    put = plural(copies, "copy", "copies")
-    canaries_put = plural(len(placements.lines), "canary", "canaries")
-    say(f"{put} of {canaries_put} went into {out}, {now}")
     say(f"{out} holds the secrets; whoever may read {corpus} may read it")
     say(f"Where each copy went is in {places}, readable by you alone")
     if not copies:
@@ -239,19 +227,10 @@ def inject(
             "tokenizer and to audit"
         )
     if as_json:
-        emit(
-            "canary inject",
-            {
-                "out": str(out),
-                "placements": str(places),
-                "column": placements.column,
-                "copies": copies,
-                "total_lines": placements.total_lines,
-                "mode": mode,
-                "separators": placements.separators,
-                "empty_columns": list(placements.empty),
-            },
-        )
+        facts = placements.to_dict()
+        body = {name: facts[name] for name in ("column", "total_lines", "mode", "separators")}
+        body |= {"copies": copies, "empty_columns": list(placements.empty)}
+        emit("canary inject", {"out": str(out), "placements": str(places), **body})
 
 
 def verify(
