@@ -175,7 +175,7 @@ def test_signals_clean_up_as_ctrl_c_does(command, workplace, monkeypatch, number
         os.kill(os.getpid(), number)
 
     before = files(workplace)
-    monkeypatch.setattr("canary.records.files._commit", kill)
+    monkeypatch.setattr("os.fsync", kill)
     found = signal.signal(number, signal.SIG_DFL)  # under nohup, SIGHUP is ignored
     try:
         outcome = command(*GENERATE)
