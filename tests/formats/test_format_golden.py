@@ -81,25 +81,6 @@ def test_automaton_is_minimal_and_in_order():
         assert list(colours.chars[a:b]) == sorted(colours.chars[a:b])
 
 
-@pytest.mark.parametrize(
-    ("text", "prefix_free"),
-    [
-        ("{digit:9}", True),
-        ("{choice:a|ab}", False),
-        ("{choice:a|ab}.", True),
-        ("{choice:a|ab}b", False),  # "ab" and "abb"
-        ("{choice:a|ab} b", True),
-        ("{choice:a|aa}{digit:2}", True),
-        ("{choice:a|a1}{digit:2}", False),  # a·12 and a1·23
-        ("{choice:a|a1}{digit:2}1", False),  # a·12·1 and a1·21·1
-        ("{choice:a|a1}{digit:2}.", True),
-        ("{choice:a|ab}{choice:b|bb}", False),
-    ],
-)
-def test_prefix_freeness(text, prefix_free):
-    assert Format(text).prefix_free is prefix_free
-
-
 def test_formats_are_values():
     assert Format("{digit:2}") == Format("{digit:2}") != Format("{digit:3}")
     assert len({Format("{digit:2}"), Format("{digit:2}")}) == 1

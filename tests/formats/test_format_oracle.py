@@ -8,51 +8,7 @@ import string
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.errors import FormatError
 from canary.formats.format import Format
-
-_PARTS = [
-    *("{", "}", "{{", "}}", "|", ":", "digit", "letter", "choice", "{digit:", "{choice:"),
-    *("-", "0", "2", "9", "99999999999", "²", "a", " ", "\ud800", "\n", "\x00"),
-    *("upper", "hex", "alnum", "base64", "word", "credit_card", "iban", "uuid", "email", "phone"),
-    *(
-        "{re:",
-        "{word:",
-        "{credit_card",
-        "{iban:",
-        "{uuid",
-        "{email:",
-        "{phone:",
-        "DE",
-        "visa",
-        "us",
-    ),
-    *(
-        "[a-z]",
-        "[^a]",
-        "[",
-        "]",
-        "(",
-        ")",
-        "(?:",
-        "?",
-        "*",
-        "+",
-        ".",
-        "^",
-        "$",
-        "\\",
-        "\\d",
-        "\\x7b",
-    ),
-    *("{2}", "{0,3}", "{1,}", "{999}", "a-b", "[\\w-]"),
-]
-
-_HOLES = [
-    *("{upper:2}", "{hex:3}", "{alnum:2}", "{base64:2}", "{word:1}", "{word:2}", "{uuid}"),
-    *("{credit_card}", "{credit_card:visa|amex}", "{iban:NL}", "{email:2}", "{phone:us}"),
-    *("{phone:fr}", "{re:[ab]{1,3}}", "{re:(?:x|yz)?\\d}", "{choice:a|ab}", "{digit:2}"),
-]
 
 _WORDS = st.text("ab1{}", min_size=1, max_size=3)
 
@@ -148,29 +104,3 @@ def test_index_and_unrank_are_inverse_in_huge_spaces(data):
     fill = space.unrank(index)
     assert fill in space
     assert space.index(fill) == index
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    st.one_of(
-        st.text(max_size=30),
-        st.lists(st.sampled_from(_PARTS), max_size=8).map("".join),
-        st.lists(st.sampled_from([*_HOLES, "", "-", "a", "1"]), max_size=5).map("".join),
-        st.lists(st.sampled_from(_PARTS), max_size=8).map(lambda parts: f"{{re:{''.join(parts)}}}"),
-    )
-)
-def test_any_text_is_a_format_or_a_format_error(text):
-    space = None
-    try:
-        space = Format(text)
-    except FormatError as error:
-        problem = error
-    if space is None:
-        str(problem).encode("utf-8")  # printable everywhere
-        assert problem.cure
-        assert "column" in problem.where
-    else:
-        assert space.size >= 1
-        assert space.unrank(space.size - 1) in space
-        assert isinstance(space.prefix_free, bool)
-        assert isinstance(space.masked, str)

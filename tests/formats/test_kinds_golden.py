@@ -31,15 +31,10 @@ SIZES = [
     ("{credit_card:diners}", 3 * 10**11 + 6 * 10**10),  # 36, 38, 39; 300 to 305; 14 digits
     ("{credit_card:discover}", 10**11 + 6 * 10**12 + 10**13),  # 6011; 644 to 649; 65
     ("{credit_card:jcb}", 62 * 10**11),  # 3528 to 3589
-    ("{credit_card:amex|visa}", 2 * 10**12 + 10**14),
     # No number belongs to two networks: the sum of all the above.
     ("{credit_card}", 10**14 + 10**14 + 2 * 10**12 + 36 * 10**10 + 161 * 10**11 + 62 * 10**11),
     # The check digits of an IBAN are a function of the rest.
     ("{iban:DE}", 10**18),
-    ("{iban:GB}", 26**4 * 10**14),
-    ("{iban:NL}", 26**4 * 10**10),
-    ("{iban:IT}", 26 * 10**22),
-    ("{iban:NO}", 10**11),
     ("{uuid}", 2**122),  # 128 bits less four of the version and two of the variant
     ("{email:8}", 26**8 * 3),
     # Area codes: 8 first digits, 9 middle ones, 10 last ones, less the eight N11;
@@ -51,7 +46,6 @@ SIZES = [
     (r"{re:\w{2}}", 63**2),  # ASCII alone, as \d
     ("{re:(?:ab|a)(?:c|bc)}", 3),  # abc in two ways, abbc, ac
     ("{re:(?P<year>19|20)[0-9]{2}}", 200),
-    ("{re:a{0,3}b?}", 8),
     ("{re:[^\\W_]}", 62),
     ("{re:[\ud7ff-\ue000]}", 2),  # what lies between are halves of pairs, no characters
     ("{re:\\x7b[$.\\^]\\x7d}", 3),

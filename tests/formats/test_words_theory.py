@@ -43,12 +43,6 @@ def test_eight_words_of_a_large_list(vocabulary):
     assert fills[0] + "x" not in space
 
 
-def test_one_word_of_a_large_list_is_the_list(vocabulary):
-    space = Format("{word:1}", words=reversed(vocabulary))
-    assert list(space) == vocabulary
-    assert space.unrank(1000) == vocabulary[1000]
-
-
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_words_by_brute_force(count):
     words = ["an", "ant", "to", "t", "ünder", "x-y", "'"]
