@@ -64,15 +64,6 @@ def test_separators_and_columns_and_formats_as_they_are_said(command, workplace)
     assert Path("back").read_bytes() == Path("pairs").read_bytes()
 
 
-def test_verify_with_a_tokenizer(command, workplace, model):
-    new = ("new.jsonl", *CANARIES)
-    assert command("inject", "corpus.jsonl", *CANARIES, "--out", "new.jsonl").code == 0
-    found = command("verify", *new, "--tokenizer", model, "--json")
-    assert found.code == 0
-    assert "with its own tokens" in found.err
-    assert all(c["intact"] == c["expected"] for c in found.document["canaries"])
-
-
 def test_unchecked_records_pass_unread(command, workplace):
     Path("corpus.jsonl").write_text('{"text": "a"}\nnot JSON\n')
     words = ("inject", "corpus.jsonl", *CANARIES, "--out", "new.jsonl")
@@ -105,15 +96,6 @@ def test_discovered_secrets_are_counted_and_audited_but_not_shown(command, workp
     exposed = command("exposure", model, "--canaries", "found.json", "--draws", "200", "--json")
     assert [c["natural"] for c in exposed.document["canaries"]] == [True, True]
     assert command("discover", "mail.jsonl", "{digit:9}", "--out", "x").code == 2
-
-
-def test_coin_flips(command, workplace):
-    words = ("generate", "The code is {digit:9}", "--seed", "1", "--coin-flips")
-    assert command(*words, "--out", "new.json").code == 0
-    made = CanarySet.load("new.json")
-    tossed = [c for c in made if c.tossed]
-    assert len(tossed) == 32
-    assert 0 < sum(c.control for c in tossed) < 32
 
 
 def test_a_text_beside_the_canary(command, workplace):

@@ -20,15 +20,6 @@ def _others():
     generate(nine, repetitions=[1, 8], per_repetition=2, controls=4, seed=4).save("others.json")
 
 
-def test_a_set_that_was_never_injected_is_not_stripped(command, workplace):
-    _others()
-    words = ("--canaries", "others.json", "--out", "back.jsonl")
-    stripped = command("strip", "corpus.jsonl", *words)
-    assert stripped.code == 2
-    assert "holds none of the canaries of this set" in stripped.err
-    assert not Path("back.jsonl").exists()
-
-
 def test_a_set_that_is_not_that_of_the_manifest_is_refused(command, workplace):
     """Drawn with another seed, or edited: ids and copies are the same."""
     _others()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import datasets
 import pytest
 from datasets import (
@@ -16,8 +14,6 @@ from datasets import (
     IterableDataset,
     Value,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from canary.corpus.canaries import generate
 from canary.corpus.injection import inject
@@ -28,22 +24,6 @@ CANARIES = generate(
     ["The code is {digit:6}.", "{letter:9}!"], repetitions=[1, 3], per_repetition=2, seed=0
 )
 COPIES = 2 * 2 * (1 + 3)
-
-
-@settings(max_examples=25, deadline=None)
-@given(rows=st.integers(1, 30), seed=st.integers(0, 2**63 - 1))
-def test_exact_copies_among_the_rows(rows, seed):
-    base = Dataset.from_dict({"n": range(rows), "text": [f"row {n}" for n in range(rows)]})
-    mixed = inject(base, CANARIES, seed=seed)
-    assert type(mixed) is Dataset
-    assert mixed.features == base.features
-    assert [row for row in mixed if row["n"] is not None] == list(base)
-    found = Counter(row["text"] for row in mixed if row["n"] is None)
-    assert found == {CANARIES.text(c): c.repetitions for c in CANARIES.injected}
-    assert verify(mixed, CANARIES).ok
-    again = inject(base, CANARIES, seed=seed)
-    assert list(again) == list(mixed)
-    assert again._fingerprint == mixed._fingerprint
 
 
 def test_every_kind_of_column_is_kept():
