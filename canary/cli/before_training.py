@@ -7,7 +7,7 @@ help is quick.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -34,9 +34,6 @@ from canary.cli.outputs import check_name, check_outputs
 from canary.errors import CorpusError, OutputError
 from canary.records.fields import brief
 from canary.statistics.numbers import plural
-
-if TYPE_CHECKING:
-    from canary.corpus.canaries import CanarySet
 
 __all__ = ["discover", "generate", "inject", "strip", "verify"]
 

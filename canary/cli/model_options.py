@@ -6,29 +6,13 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
 
 from canary.cli.console import Bars, say
-from canary.cli.options import (
-    Answers,
-    BatchSize,
-    ContextText,
-    Device,
-    Dtype,
-    Factory,
-    InFlight,
-    KeyEnv,
-    MaxRequests,
-    RayAddress,
-    RequestTimeout,
-    ServedModel,
-    StartToken,
-    TokenizerPath,
-    TopK,
-    WorkerCpus,
-    WorkerGpus,
-    Workers,
-)
+from canary.cli.options import ContextText, DtypeName, TokenizerPath, decodable, written
 from canary.errors import InputError
 from canary.records.validation import AUTO, named_start
 from canary.statistics.numbers import plural
@@ -44,24 +28,138 @@ __all__ = ["ModelOptions", "finds_start", "takes_model_options"]
 class ModelOptions:
     """How a model is loaded and run; each field is an option of the command line."""
 
-    start_token: StartToken = None
+    start_token: Annotated[
+        str | None,
+        typer.Option(
+            "--start-token",
+            metavar="TOKEN",
+            callback=written,
+            help="What training put before each text, if the tokenizer puts nothing there: a token "
+            r"by its name (\n is understood), or none. Where a start token is chosen, auto takes "
+            "the one after which text without secrets is most likely.",
+        ),
+    ] = None
     context: ContextText = ""
     tokenizer: TokenizerPath = None
-    factory: Factory = None
-    dtype: Dtype = None
-    device: Device = None
-    batch_size: BatchSize = None
-    served_model: ServedModel = None
-    key_env: KeyEnv = None
-    answers: Answers = None
-    max_requests: MaxRequests = None
-    in_flight: InFlight = None
-    request_timeout: RequestTimeout = None
-    top_k: TopK = None
-    ray: RayAddress = None
-    workers: Workers = None
-    worker_cpus: WorkerCpus = None
-    worker_gpus: WorkerGpus = None
+    factory: Annotated[
+        str | None,
+        typer.Option(
+            "--factory",
+            metavar="MODULE:FUNCTION",
+            help="Your code that builds a recurrent model from its config.json; it is run. "
+            "path/to/file.py:FUNCTION serves, too.",
+        ),
+    ] = None
+    dtype: Annotated[
+        DtypeName | None,
+        typer.Option("--dtype", help="Of the arithmetic.  [default: the model's own]"),
+    ] = None
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="NAME",
+            help="Such as cpu or cuda:1.  [default: the first accelerator, or the CPU]",
+        ),
+    ] = None
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            "--batch-size", min=1, help="Rows or nodes at once.  [default: found by trial]"
+        ),
+    ] = None
+    served_model: Annotated[
+        str | None,
+        typer.Option(
+            "--served-model",
+            metavar="NAME",
+            callback=decodable,
+            help="The name that a server gives the model.  [default: the only one that it has]",
+        ),
+    ] = None
+    key_env: Annotated[
+        str | None,
+        typer.Option(
+            "--key-env",
+            metavar="VARIABLE",
+            callback=decodable,
+            help="The environment variable that holds the key for a server.  "
+            "[default: no key is sent]",
+        ),
+    ] = None
+    answers: Annotated[
+        Path | None,
+        typer.Option(
+            "--answers",
+            metavar="FOLDER",
+            help="Where every answer of a server is kept, so that a run that broke off asks for "
+            "none again.  [default: canary/answers in your cache]",
+        ),
+    ] = None
+    max_requests: Annotated[
+        int | None,
+        typer.Option(
+            "--max-requests", min=1, help="Most requests to a server.  [default: no limit]"
+        ),
+    ] = None
+    in_flight: Annotated[
+        int | None,
+        typer.Option("--in-flight", min=1, help="Most requests to a server at once.  [default: 8]"),
+    ] = None
+    request_timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--request-timeout",
+            metavar="SECONDS",
+            help="How long the whole answer of a server may take.  [default: 120]",
+        ),
+    ] = None
+    top_k: Annotated[
+        int | None,
+        typer.Option(
+            "--top-k",
+            min=1,
+            metavar="COUNT",
+            help="For a server that gives no log-probabilities of a prompt: ask for so many of the "
+            "likeliest next tokens, and for bounds.",
+        ),
+    ] = None
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray",
+            metavar="ADDRESS",
+            callback=decodable,
+            help="Have workers of a Ray cluster keep the model and compute: HOST:PORT of its head, "
+            "ray://HOST:PORT of its client server, auto for the cluster of this machine, local for "
+            "one that is started here. Such as --ray head:6379 --workers 8 --worker-gpus 1.",
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            help="With --ray: how many keep the model.  [default: as many as there is room for]",
+        ),
+    ] = None
+    worker_cpus: Annotated[
+        int | None,
+        typer.Option(
+            "--worker-cpus",
+            min=1,
+            help="With --ray: processors of each worker, and threads that it computes with.  "
+            "[default: 1]",
+        ),
+    ] = None
+    worker_gpus: Annotated[
+        float | None,
+        typer.Option(
+            "--worker-gpus",
+            min=0,
+            help="With --ray: GPUs of each worker; 0.5 puts two on one.  [default: 0]",
+        ),
+    ] = None
 
     def load(self, model: str) -> LanguageModel:
         """The model, after a word of what is being loaded."""

@@ -12,8 +12,6 @@ from canary.errors import InputError
 from canary.records.fields import brief
 
 __all__ = [
-    "Answers",
-    "BatchSize",
     "Beside",
     "Budget",
     "CanaryFile",
@@ -21,42 +19,29 @@ __all__ = [
     "Columns",
     "ContextText",
     "Corpus",
-    "Device",
     "Draws",
-    "Dtype",
     "DtypeName",
     "ExposureMethod",
     "ExposureMethodName",
-    "Factory",
     "FigureName",
     "FileFormat",
     "FileFormatName",
     "Force",
-    "InFlight",
     "Json",
-    "KeyEnv",
-    "MaxRequests",
     "Method",
     "MethodName",
     "Model",
-    "RayAddress",
-    "RequestTimeout",
     "Seed",
     "Separators",
-    "ServedModel",
     "StartTexts",
-    "StartToken",
     "TokenizerPath",
-    "TopK",
-    "WorkerCpus",
-    "WorkerGpus",
-    "Workers",
     "beside_of",
     "columns_of",
     "decodable",
     "lines_of",
     "separators_of",
     "whole_numbers",
+    "written",
 ]
 
 MethodName = Literal["auto", "rank", "enumeration", "sampling", "importance"]
@@ -118,7 +103,7 @@ def lines_of(file: Path | None) -> tuple[str, ...] | None:
     return lines
 
 
-def _written(param: typer.CallbackParam, value: str | None) -> str | None:
+def written(param: typer.CallbackParam, value: str | None) -> str | None:
     """`decodable`, with what backslashes stand for."""
     decodable(param, value)
     return None if value is None else unescaped(value)
@@ -223,17 +208,6 @@ Draws = Annotated[
         "the skew-normal curve and the histogram, with --method rank as well.",
     ),
 ]
-StartToken = Annotated[
-    str | None,
-    typer.Option(
-        "--start-token",
-        metavar="TOKEN",
-        callback=_written,
-        help="What training put before each text, if the tokenizer puts nothing there: a token "
-        r"by its name (\n is understood), or none. Where a start token is chosen, auto takes the "
-        "one after which text without secrets is most likely.",
-    ),
-]
 StartTexts = Annotated[
     Path | None,
     typer.Option(
@@ -248,7 +222,7 @@ ContextText = Annotated[
     typer.Option(
         "--context",
         metavar="TEXT",
-        callback=_written,
+        callback=written,
         help=r"Text before every candidate; \n and \t are understood.",
     ),
 ]
@@ -258,120 +232,6 @@ TokenizerPath = Annotated[
         "--tokenizer",
         metavar="PATH",
         help="Instead of the one beside the model; needed for one that is served.",
-    ),
-]
-Factory = Annotated[
-    str | None,
-    typer.Option(
-        "--factory",
-        metavar="MODULE:FUNCTION",
-        help="Your code that builds a recurrent model from its config.json; it is run. "
-        "path/to/file.py:FUNCTION serves, too.",
-    ),
-]
-Dtype = Annotated[
-    DtypeName | None, typer.Option("--dtype", help="Of the arithmetic.  [default: the model's own]")
-]
-Device = Annotated[
-    str | None,
-    typer.Option(
-        "--device",
-        metavar="NAME",
-        help="Such as cpu or cuda:1.  [default: the first accelerator, or the CPU]",
-    ),
-]
-BatchSize = Annotated[
-    int | None,
-    typer.Option("--batch-size", min=1, help="Rows or nodes at once.  [default: found by trial]"),
-]
-
-ServedModel = Annotated[
-    str | None,
-    typer.Option(
-        "--served-model",
-        metavar="NAME",
-        callback=decodable,
-        help="The name that a server gives the model.  [default: the only one that it has]",
-    ),
-]
-KeyEnv = Annotated[
-    str | None,
-    typer.Option(
-        "--key-env",
-        metavar="VARIABLE",
-        callback=decodable,
-        help="The environment variable that holds the key for a server.  [default: no key is sent]",
-    ),
-]
-Answers = Annotated[
-    Path | None,
-    typer.Option(
-        "--answers",
-        metavar="FOLDER",
-        help="Where every answer of a server is kept, so that a run that broke off asks for "
-        "none again.  [default: canary/answers in your cache]",
-    ),
-]
-MaxRequests = Annotated[
-    int | None,
-    typer.Option("--max-requests", min=1, help="Most requests to a server.  [default: no limit]"),
-]
-InFlight = Annotated[
-    int | None,
-    typer.Option("--in-flight", min=1, help="Most requests to a server at once.  [default: 8]"),
-]
-RequestTimeout = Annotated[
-    float | None,
-    typer.Option(
-        "--request-timeout",
-        metavar="SECONDS",
-        help="How long the whole answer of a server may take.  [default: 120]",
-    ),
-]
-TopK = Annotated[
-    int | None,
-    typer.Option(
-        "--top-k",
-        min=1,
-        metavar="COUNT",
-        help="For a server that gives no log-probabilities of a prompt: ask for so many of the "
-        "likeliest next tokens, and for bounds.",
-    ),
-]
-RayAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--ray",
-        metavar="ADDRESS",
-        callback=decodable,
-        help="Have workers of a Ray cluster keep the model and compute: HOST:PORT of its head, "
-        "ray://HOST:PORT of its client server, auto for the cluster of this machine, local for "
-        "one that is started here. Such as --ray head:6379 --workers 8 --worker-gpus 1.",
-    ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        min=1,
-        help="With --ray: how many keep the model.  [default: as many as there is room for]",
-    ),
-]
-WorkerCpus = Annotated[
-    int | None,
-    typer.Option(
-        "--worker-cpus",
-        min=1,
-        help="With --ray: processors of each worker, and threads that it computes with.  "
-        "[default: 1]",
-    ),
-]
-WorkerGpus = Annotated[
-    float | None,
-    typer.Option(
-        "--worker-gpus",
-        min=0,
-        help="With --ray: GPUs of each worker; 0.5 puts two on one.  [default: 0]",
     ),
 ]
 

@@ -12,7 +12,7 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column
 from canary.corpus.corpora import Corpus, Edits
 from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
-from canary.corpus.lines import Progress
+from canary.corpus.lines import Progress, regular_size
 from canary.corpus.occurrences import find_canaries
 from canary.corpus.placements import Placements, check_drawn, check_fresh
 from canary.corpus.places import Guests, named_hosts, pool_for
@@ -194,19 +194,20 @@ def inject_file(
     source, target = Path(source), Path(target)
     check_mode(mode, separators)
     check_drawn(canaries)
-    opened = open_corpus(
-        source,
-        column,
-        file_format=file_format,
-        beside=beside,
-        mode=mode,
-        progress=progress,
-        passes=2,
-    )
-    between = check_separators(separators, opened.separators) if mode == "splice" else None
-    if between is not None and not check:
-        raise InputError("splicing reads every record", cure="leave check on")
+    regular_size(source)
     with new_file(source, target, file_format) as out:
+        opened = open_corpus(
+            source,
+            column,
+            file_format=file_format,
+            beside=beside,
+            mode=mode,
+            progress=progress,
+            passes=2,
+        )
+        between = check_separators(separators, opened.separators) if mode == "splice" else None
+        if between is not None and not check:
+            raise InputError("splicing reads every record", cure="leave check on")
         _, guests = _put_in(opened, canaries, between, seed=seed, check=check, out=out)
     lines: dict[str, list[int]] = {canary.id: [] for canary in canaries.injected}
     copies = 0

@@ -12,7 +12,7 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column, Edit, Shape, Slot, edited_slots
 from canary.corpus.corpora import Edits, Position
 from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
-from canary.corpus.lines import Progress
+from canary.corpus.lines import Progress, regular_size
 from canary.corpus.placements import check_drawn
 from canary.corpus.splicing import Remover, check_separators
 from canary.corpus.streams import StreamRows
@@ -127,9 +127,13 @@ def strip_file(
     """
     source, target = Path(source), Path(target)
     check_drawn(canaries)
-    opened = open_corpus(source, column, file_format=file_format, beside=beside, progress=progress)
-    taken = _Taken.out_of(canaries, opened.shape, check_separators(separators, opened.separators))
+    regular_size(source)
     with new_file(source, target, file_format) as out:
+        opened = open_corpus(
+            source, column, file_format=file_format, beside=beside, progress=progress
+        )
+        between = check_separators(separators, opened.separators)
+        taken = _Taken.out_of(canaries, opened.shape, between)
         opened.rewrite(Edits(decide=taken), out)
         taken.check_any(str(source))
     copies = sum(canary.repetitions for canary in canaries.injected)
