@@ -249,14 +249,14 @@ def _rows(
             cure=f"give their numbers, or a flag for each of the {samples}; at least one",
             where=where,
         )
-    found = np.unique(array)
-    if len(found) < len(array) or found[0] < 0 or found[-1] >= samples:
+    places = np.unique(array)
+    if len(places) < len(array) or places[0] < 0 or places[-1] >= samples:
         raise InputError(
-            f"samples {int(found[0])} to {int(found[-1])}, {len(array) - len(found)} of them twice",
+            f"samples {places[0]} to {places[-1]}, {len(array) - len(places)} of them twice",
             cure=f"number the samples from 0 to {samples - 1}, and name each once",
             where=where,
         )
-    return (found if ordered else array).astype(np.int64)
+    return (places if ordered else array).astype(np.int64)
 
 
 def _spread(inside: NDArray[np.bool_], rows: NDArray[np.int64], samples: int) -> NDArray[np.bool_]:

@@ -34,9 +34,9 @@ def _contents(module: torch.nn.Module) -> dict[str, object]:
     named: list[tuple[str, object]] = [*module.named_modules()]
     named += [*module.named_parameters(), *module.named_buffers()]
     places = {id(part): name for name, part in named}
-    found: dict[str, object] = {}
+    contents: dict[str, object] = {}
     for name, part in module.named_modules():
-        found[name or "the class"] = _mark(type(part), {})
+        contents[name or "the class"] = _mark(type(part), {})
         held = {**part._parameters, **part._buffers}
         about: dict[str, object] = {
             key: value is not None and (value.dtype, value.shape, value.requires_grad, value.device)
@@ -46,8 +46,8 @@ def _contents(module: torch.nn.Module) -> dict[str, object]:
             if key not in _OF_WEIGHTS:
                 # Keys of hooks count all hooks that were ever made.
                 about[key] = _mark([*value.values()] if "_hooks" in key else value, places)
-        found |= {f"{name}.{key}".lstrip("."): value for key, value in about.items()}
-    return found
+        contents |= {f"{name}.{key}".lstrip("."): value for key, value in about.items()}
+    return contents
 
 
 def _mark(value: Any, places: dict[int, str]) -> object:

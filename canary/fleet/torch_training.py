@@ -134,7 +134,7 @@ class TorchTraining:
         device = pick_device(self.device)
         whole = self._by_batch(tasks[0], device)
         sizes = [len(task.rows) if whole else self._steps(task) for task in tasks]
-        found: dict[int, Trained] = {}
+        results: dict[int, Trained] = {}
         for size in sorted(set(sizes)):
             group = [number for number, own in enumerate(sizes) if own == size]
             try:
@@ -145,8 +145,8 @@ class TorchTraining:
                 if not str(error).startswith("vmap:"):
                     raise
                 raise _alone(str(error).partition(". ")[0], "the module") from error
-            found.update(zip(group, trained, strict=True))
-        return [found[number] for number in range(len(tasks))]
+            results.update(zip(group, trained, strict=True))
+        return [results[number] for number in range(len(tasks))]
 
     def _stacked(self, tasks: list[TrainingTask], device: torch.device) -> list[Trained]:
         x, y = _data(tasks[0], device)

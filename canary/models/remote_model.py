@@ -81,8 +81,8 @@ class SpreadModel:
     def moments_each(self, batches: Sequence[Rows]) -> list[Moments]:
         """See `canary.models.language_model.Spread.moments_each`."""
         return [
-            Moments(*found)
-            for found in self._workers.ask([Call("moments", vars(rows)) for rows in batches])
+            Moments(*answer)
+            for answer in self._workers.ask([Call("moments", vars(rows)) for rows in batches])
         ]
 
     def open(self, context: Context, *, memory_bytes: int) -> SpreadWalker:
@@ -92,9 +92,9 @@ class SpreadModel:
 
     def memory(self) -> Memory:
         """Of all workers together, as if each had as little as the one that has least."""
-        found = _of_all(self._workers, "memory")
-        least = min(free // n for (free, _), n in zip(found, self._sharing, strict=True))
-        return Memory(self.workers * least, max(held for _, held in found))
+        answers = _of_all(self._workers, "memory")
+        least = min(free // n for (free, _), n in zip(answers, self._sharing, strict=True))
+        return Memory(self.workers * least, max(held for _, held in answers))
 
     def close(self) -> None:
         """End the workers."""
@@ -125,15 +125,15 @@ def spread_over(workers: KeepingWorkers, tokenizer: Tokenizer) -> SpreadModel:
         process. They are ended then.
     """
     try:
-        found = _of_all(workers, "about")
-        _check_versions([one["versions"] for one in found])
-        facts = _facts([one["facts"] for one in found])
+        answers = _of_all(workers, "about")
+        _check_versions([answer["versions"] for answer in answers])
+        facts = _facts([answer["facts"] for answer in answers])
     except BaseException:
         workers.close()
         raise
-    hardware = [one["hardware"] for one in found]
-    kind = _TellingModel if found[0]["moments"] else SpreadModel
-    return kind(workers, tokenizer, facts, [hardware.count(one) for one in hardware])
+    hardware = [answer["hardware"] for answer in answers]
+    kind = _TellingModel if answers[0]["moments"] else SpreadModel
+    return kind(workers, tokenizer, facts, [hardware.count(machine) for machine in hardware])
 
 
 def _of_all(workers: KeepingWorkers, method: str) -> list[Any]:
@@ -171,9 +171,9 @@ class SpreadWalker:
         self._workers, self._number, self._opening = workers, number, opening
         self._lanes = [_Lane() for _ in range(workers.count)]
         self._worker: Ints = np.zeros(0, np.int64)
-        found = self._ask("open", {worker: {} for worker in range(workers.count)})
-        self.context_log_probs: FloatArray = found[0]["context_log_probs"]
-        self._tells = bool(found[0]["tells"])
+        answers = self._ask("open", {worker: {} for worker in range(workers.count)})
+        self.context_log_probs: FloatArray = answers[0]["context_log_probs"]
+        self._tells = bool(answers[0]["tells"])
         # Which worker has the state of each slot (NONE: none any more), and its handle there.
         self._slots = Slots(max(self._room(), 1))
         self._worker, self._handle = np.full((2, self._slots.capacity), NONE, np.int64)
@@ -209,22 +209,22 @@ class SpreadWalker:
             }
             for worker, part in parts.items()
         }
-        found = self._ask("expand", given)
+        answers = self._ask("expand", given)
         path, held, queries = np.zeros(len(nodes)), np.full(len(nodes), NONE, np.int64), 0
         log_probs = np.empty(tokens.shape(len(nodes)), np.float32)
         for worker, part in parts.items():
-            one = found[worker]
-            path[part] = one["path_log_probs"]
-            log_probs[tokens.places(part)] = one["log_probs"]
-            held[part] = self._kept(worker, one["handles"], lengths[part])
+            answer = answers[worker]
+            path[part] = answer["path_log_probs"]
+            log_probs[tokens.places(part)] = answer["log_probs"]
+            held[part] = self._kept(worker, answer["handles"], lengths[part])
             own = part[stands[part]]
-            if one["incarnation"] != incarnations[worker] or (before[own] != worker).any():
+            if answer["incarnation"] != incarnations[worker] or (before[own] != worker).any():
                 depths = self._slots.depth[slots[own]]
                 other = part[~stands[part]]
                 queries += int((lengths[own] - depths).sum())
                 queries += rows_below(np.asarray(nodes.paths)[other], lengths[other])
             else:
-                queries += one["queries"]
+                queries += answer["queries"]
         return Expansion(path, log_probs, held, queries)
 
     def release(self, handles: IntArray) -> None:
@@ -305,29 +305,29 @@ class SpreadWalker:
         self._lanes[worker].released, self._lanes[worker].incarnation = [], incarnation
 
 
-def _facts(found: Sequence[dict[str, Any]]) -> ModelFacts:
+def _facts(answers: Sequence[dict[str, Any]]) -> ModelFacts:
     """The facts of all workers, which differ in the noise of their arithmetic only."""
-    for name, first in found[0].items():
-        others = {str(one[name]) for one in found[1:]} - {str(first)}
+    for name, first in answers[0].items():
+        others = {str(answer[name]) for answer in answers[1:]} - {str(first)}
         if others and name != "noise_bits_per_token":
             raise ServerError(
                 f"the workers do not have the same model: {name} is {first} and {min(others)}",
-                cure="bring the same files to all machines, and machines of one kind together",
-                where=str(found[0]["name"]),
+                cure="bring the same files to all machines, and machines of answer kind together",
+                where=str(answers[0]["name"]),
             )
-    noise = max(one["noise_bits_per_token"] for one in found)
-    same = {**found[0], "noise_bits_per_token": noise}
+    noise = max(answer["noise_bits_per_token"] for answer in answers)
+    same = {**answers[0], "noise_bits_per_token": noise}
     return ModelFacts(**{**same, "capabilities": tuple(same["capabilities"])})
 
 
-def _check_versions(found: Sequence[dict[str, str]]) -> None:
+def _check_versions(answers: Sequence[dict[str, str]]) -> None:
     """Refuse workers whose numbers would come of other software than is recorded."""
     here = versions()
-    for one in found:
-        for name in sorted(here.keys() | one.keys()):
-            if here.get(name) != one.get(name):
+    for answer in answers:
+        for name in sorted(here.keys() | answer.keys()):
+            if here.get(name) != answer.get(name):
                 raise ServerError(
-                    f"a worker has {name} {one.get(name, '(none)')}, and this process has "
+                    f"a worker has {name} {answer.get(name, '(none)')}, and this process has "
                     f"{here.get(name, '(none)')}",
                     cure="install the same versions on all machines",
                     where="versions",

@@ -155,7 +155,6 @@ class Client:
         self._count(where, last=last)
         answer = self._answer(where, body, self._endpoint.timeout if seconds is None else seconds)
         if isinstance(answer, ServerError):
-            answer.problem = self._scrub(answer.problem)
             raise answer
         if answer.code != 200:
             said = f": {brief(self._scrub(_words(answer.text)), _SHOWN)}" if quote else ""
@@ -206,7 +205,7 @@ class Client:
             except Exception as error:  # or the client was closed below it
                 known = isinstance(error, http.RequestError | http.InvalidURL)
                 why = (known and str(error)) or type(error).__name__
-                done.put(_passing(f"cannot be reached ({why})", url))
+                done.put(_passing(f"cannot be reached ({self._scrub(why)})", url))
 
         threading.Thread(target=work, daemon=True).start()
         try:

@@ -103,8 +103,8 @@ class Texts:
             return number if number < self.tokenizer.size else None
         if self._numbers is None:
             self._numbers = self._by_piece()
-        found = self._numbers.get(said)
-        return self._named(said) if found is None else found
+        number = self._numbers.get(said)
+        return self._named(said) if number is None else number
 
     def _named(self, said: str) -> int | None:
         """The special token, or other token without text, of this name."""
@@ -118,23 +118,23 @@ class Texts:
         Each is what its own text becomes, unless the tokenizer does not give texts back.
         """
         rng = np.random.default_rng(0)
-        found: list[list[int]] = []
+        rows: list[list[int]] = []
         for _ in range(_TRIES):
             text = self.tokenizer.decode(rng.choice(self._pool, _PROBE_TOKENS).tolist())
             ids = self.ids(text)
             if len(ids) >= _PROBE_TOKENS // 2 and self.tokenizer.decode(ids) == text:
-                found.append(ids)
-            if len(found) == _PROBES:
-                return found
+                rows.append(ids)
+            if len(rows) == _PROBES:
+                return rows
         return [rng.choice(self._pool, _PROBE_TOKENS).tolist() for _ in range(_PROBES)]
 
     def _by_piece(self) -> dict[str, int]:
-        found: dict[str, list[int]] = {}
+        tokens_of: dict[str, list[int]] = {}
         for token in range(self.tokenizer.size):
-            found.setdefault(self.piece(token), []).append(token)
+            tokens_of.setdefault(self.piece(token), []).append(token)
         return {
             piece: tokens[0]
-            for piece, tokens in found.items()
+            for piece, tokens in tokens_of.items()
             if len(tokens) == 1 and piece and _LOST not in piece
         }
 
@@ -163,20 +163,20 @@ def bare(tokenizer: Tokenizer) -> Tokenizer:
 
 def _plain_tokens(tokenizer: Tokenizer) -> list[int]:
     """Some tokens that are printable ASCII by themselves, the same each time."""
-    found: list[int] = []
+    plain: list[int] = []
     for token in np.random.default_rng(0).permutation(tokenizer.size).tolist():
         text = tokenizer.decode([token])
         if text.strip() and text.isascii() and text.isprintable():
-            found.append(token)
-        if len(found) == _POOL:
+            plain.append(token)
+        if len(plain) == _POOL:
             break
-    if not found:
+    if not plain:
         raise ModelError(
             "the tokenizer has no token that is plain text, so a server's tokens cannot be "
             "compared with its own",
             cure="give the tokenizer with which the model was trained",
         )
-    return found
+    return plain
 
 
 def _around(tokenizer: Tokenizer, text: str) -> tuple[int, int]:

@@ -99,8 +99,8 @@ def read_json(text: str, rewrite: Callable[[str], str]) -> Any:
 
 def token_number(token: str) -> int | None:
     """The number in ``token_id:123``; None of another text."""
-    found = re.fullmatch(r"token_id:(\d{1,9})", token)
-    return None if found is None else int(found[1])
+    number = re.fullmatch(r"token_id:(\d{1,9})", token)
+    return None if number is None else int(number[1])
 
 
 def read_choice(answer: Any, *, where: str) -> Choice:
@@ -116,14 +116,14 @@ def read_choice(answer: Any, *, where: str) -> Choice:
         usage = answer.get("usage") or {}
         model, build = _text(answer.get("model")), _text(answer.get("system_fingerprint"))
         read = usage.get("prompt_tokens")
-        found = choice.get("logprobs")
+        told = choice.get("logprobs")
         prompt_tokens = read if isinstance(read, int) else None
-        if not found:
+        if not told:
             return Choice(model, build, prompt_tokens, None)
-        if "content" in found:
-            tokens, log_probs, top = _by_token(found["content"])
+        if "content" in told:
+            tokens, log_probs, top = _by_token(told["content"])
         else:
-            tokens, log_probs, top = _by_kind(found)
+            tokens, log_probs, top = _by_kind(told)
         return Choice(model, build, prompt_tokens, tokens, log_probs, top)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ServerError(
@@ -136,15 +136,15 @@ def read_choice(answer: Any, *, where: str) -> Choice:
 _Read = tuple[tuple[str, ...], tuple[float | None, ...], tuple[dict[str, float], ...]]
 
 
-def _by_kind(found: Mapping[str, Any]) -> _Read:
+def _by_kind(told: Mapping[str, Any]) -> _Read:
     """Tokens, log-probabilities and alternatives each in a list of their own."""
-    tokens = tuple(_token(token) for token in found["tokens"])
-    log_probs = tuple(_log_prob(value) for value in found["token_logprobs"])
+    tokens = tuple(_token(token) for token in told["tokens"])
+    log_probs = tuple(_log_prob(value) for value in told["token_logprobs"])
     if len(tokens) != len(log_probs):
         raise ValueError("lists of different lengths")
     top = tuple(
         {_token(t): value for t, v in (place or {}).items() if (value := _log_prob(v)) is not None}
-        for place in found.get("top_logprobs") or ()
+        for place in told.get("top_logprobs") or ()
     )
     return tokens, log_probs, top
 
