@@ -47,6 +47,7 @@ _SURE = 1e-6
 _SAFETY = 4.0
 # Of the spread of the log-probabilities: what a token may move where it is the same one.
 _ALIGNED, _SAME, _LEAST = 0.1, 0.02, 1e-4
+_OTHER = "makes other tokens of a text than the tokenizer that was named"
 _TOKENIZER = "name the tokenizer that the model was trained with (--tokenizer)"
 
 
@@ -142,7 +143,7 @@ def shake_hands(
 
     probes = tuple(Probe(row, ask(row)) for row in manner.texts.probes())
     if top is not None:
-        _check_likely(probes, where)
+        _check_likely(manner, probes)
         moved = max(manner.apart(ask(probe.ids), probe.numbers) for probe in probes)
         spread = float(np.std(np.concatenate([probe.numbers[2::2] for probe in probes])))
         if not manner.as_text:
@@ -158,11 +159,10 @@ def shake_hands(
     spread = float(np.std(np.concatenate([probe.numbers for probe in probes])))
     followed = _followed(client, manner, rows, quote=True)
     if len(followed) < _FEWEST:
-        raise ServerError(
+        raise manner.odd(
             "does not say which tokens it holds likely to come next, so that it cannot be "
             "seen whether it tells the log-probability of each token in its place",
-            cure="use a server that gives log-probabilities of generated tokens, too",
-            where=where,
+            "use a server that gives log-probabilities of generated tokens, too",
         )
     before = {tuple(probe.ids): probe.numbers for probe in probes}
     apart = [
@@ -170,7 +170,7 @@ def shake_hands(
         for ids, token, log_prob in followed
     ]
     aligned = max(_ALIGNED * spread, _LEAST)
-    _check_aligned(apart, aligned, where)
+    _check_aligned(manner, apart, aligned)
     for place, outcome in in_parallel(ask, rows, at_once=in_flight):
         apart.append(outcome.result() - probes[place].numbers)
     worst = max(float(np.abs(part).max()) for part in apart)
@@ -195,17 +195,16 @@ def check_aligned_at(client: Client, agreed: Agreed, ids: Sequence[int]) -> None
         beginning = list(ids)
     followed = _followed(client, manner, [beginning], quote=False)
     if not followed:
-        raise ServerError(
+        raise manner.odd(
             f"names no token that may come after {len(ids) - 1} others, so that it cannot be "
             "seen whether it tells the log-probability of each in its place at this length",
-            cure="use a server that takes token ids, or texts of another length",
-            where=manner.where,
+            "use a server that takes token ids, or texts of another length",
         )
     apart = []
     for _, token, log_prob in followed:
         row = [*beginning, token]
         apart.append(manner.numbers(client.post(PATH, manner.request(row)), row)[-1:] - log_prob)
-    _check_aligned(apart, agreed.aligned, manner.where, f"behind {len(beginning):,} tokens it ")
+    _check_aligned(manner, apart, agreed.aligned, f"behind {len(beginning):,} tokens it ")
 
 
 def _agreed(
@@ -259,12 +258,11 @@ def _as_text(manner: Manner, before: int, tokens: Sequence[str] | None, probe: l
             cure="use a server that takes token ids or says how many it read",
         )
     if manner.hidden not in {None, before}:
-        raise ServerError(
+        raise manner.odd(
             f"says that it reads {len(probe) + (manner.hidden or 0)} tokens (usage.prompt_tokens) "
             f"where the tokenizer makes {len(probe) + before} of a text",
-            cure=f"{_TOKENIZER}, and have the server put the same start token before a text; if "
-            "both is so, it counts wrongly: use one that does not",
-            where=manner.where,
+            f"{_TOKENIZER}, and have the server put the same start token before a text; if both "
+            "is so, it counts wrongly: use one that does not",
         )
     showing = manner.top is None and tokens and not manner.texts.is_token(tokens[0], probe[0])
     return replace(manner, shown=before if showing else 0)
@@ -281,7 +279,7 @@ def _check_text(client: Client, manner: Manner, rows: Sequence[list[int]]) -> No
         tokens = read_choice(answer, where=manner.where).tokens or ()
         if len(tokens) < len(ids) or any(manner.fits(tokens[at:], ids) for at in range(_START)):
             return
-        raise _other_tokenizer(manner.where)
+        raise manner.odd(_OTHER, _TOKENIZER)
 
 
 def _check_text_by_next(
@@ -302,7 +300,7 @@ def _check_text_by_next(
         (whole,) = tokenizer.encode([tokenizer.decode(probe.ids)])
         answer = client.post(PATH, manner.request(list(whole.ids)), quote=True)
         if manner.apart(likely, manner.numbers(answer, whole.ids)) > allowed:
-            raise _other_tokenizer(manner.where)
+            raise manner.odd(_OTHER, _TOKENIZER)
 
 
 def _asked_as_text(client: Client, manner: Manner, ids: list[int]) -> Any:
@@ -312,28 +310,16 @@ def _asked_as_text(client: Client, manner: Manner, ids: list[int]) -> Any:
     return client.post(PATH, body, quote=True, trying=True)
 
 
-def _check_likely(probes: Sequence[Probe], where: str) -> None:
+def _check_likely(manner: Manner, probes: Sequence[Probe]) -> None:
     """That the likeliest next tokens are the tokenizer's, with probabilities of the model."""
     if all(len(probe.numbers) == 1 for probe in probes):
-        raise ServerError(
-            "tells next tokens that are none of the tokenizer's", cure=_TOKENIZER, where=where
-        )
+        raise manner.odd("tells next tokens that are none of the tokenizer's", _TOKENIZER)
     if all(probe.numbers[2::2].max() > -_SURE for probe in probes):
-        raise ServerError(
+        raise manner.odd(
             "gives the most likely next token a probability of 1 behind random tokens: these are "
             "its choices at temperature 0, and not the model's probabilities",
-            cure="have it give log-probabilities before sampling (vLLM: --logprobs-mode "
-            "raw_logprobs)",
-            where=where,
+            "have it give log-probabilities before sampling (vLLM: --logprobs-mode raw_logprobs)",
         )
-
-
-def _other_tokenizer(where: str) -> ServerError:
-    return ServerError(
-        "makes other tokens of a text than the tokenizer that was named",
-        cure=_TOKENIZER,
-        where=where,
-    )
 
 
 def _followed(
@@ -360,19 +346,19 @@ def _followed(
     return followed
 
 
-def _check_aligned(apart: Sequence[Floats], allowed: float, where: str, which: str = "") -> None:
+def _check_aligned(
+    manner: Manner, apart: Sequence[Floats], allowed: float, which: str = ""
+) -> None:
     last = max(abs(float(part[-1])) for part in apart)
     before = max(float(np.abs(part[:-1]).max(initial=0.0)) for part in apart)
     if max(last, before) <= allowed:
         return
+    problem = f"gives a token {last:.2g} nats more or less in an echo than as the next token"
     if before > allowed:
         problem = f"lets later tokens change earlier ones, by up to {before:.2g} nats"
-    else:
-        problem = f"gives a token {last:.2g} nats more or less in an echo than as the next token"
-    raise ServerError(
-        f"{which}{problem}: its log-probabilities stand in the places of other tokens, or are "
-        "off by one",
-        cure="use a server that gives each token its own. llama-cpp-python does where the model "
-        "has a start token; vLLM does",
-        where=where,
+    raise manner.odd(
+        f"{which}{problem}: its log-probabilities are in the places of other tokens, or are off "
+        "by one",
+        "use a server that gives each token its own. llama-cpp-python does where the model has a "
+        "start token; vLLM does",
     )

@@ -127,14 +127,14 @@ class Manner:
             ("build", choice.build, self.build),
         ):
             if said is not None and agreed is not None and said != agreed:
-                raise self._odd(
+                raise self.odd(
                     f"answered as the {name} {said!r}, and {agreed!r} was asked",
                     "name the model that is served with --served-model; numbers of two models "
                     "are never mixed",
                 )
         read = choice.prompt_tokens
         if self.hidden is not None and read is not None and read != len(ids) + self.hidden:
-            raise self._odd(
+            raise self.odd(
                 f"says that it read {read} tokens (usage.prompt_tokens) where "
                 f"{len(ids) + self.hidden} were meant",
                 _MISCOUNTED if self.as_text else _CUT,
@@ -156,7 +156,7 @@ class Manner:
         if total + rest < 1 - _EXCESS:
             problem = f"leaves all next tokens a probability of at most {total + rest:.3g} together"
         if problem:
-            raise self._odd(
+            raise self.odd(
                 problem,
                 "have it give natural logarithms of the model's probabilities, before sampling",
             )
@@ -173,7 +173,7 @@ class Manner:
         read = choice.prompt_tokens
         hidden = None if read is None else read - tokens
         if hidden and not self.as_text:
-            raise self._odd(
+            raise self.odd(
                 f"says that it read {read} tokens (usage.prompt_tokens) where {tokens} were sent",
                 f"it puts tokens of its own before a prompt: {_NO_START}" if hidden > 0 else _CUT,
             )
@@ -186,10 +186,10 @@ class Manner:
     def _echoed(self, choice: Choice, ids: Sequence[int]) -> Floats:
         n = len(ids)
         if choice.tokens is None:
-            raise self._odd("gives no log-probabilities with its answers", _WITHOUT_ECHO)
+            raise self.odd("gives no log-probabilities with its answers", _WITHOUT_ECHO)
         told = choice.tokens[self.shown :]
         if len(told) < n:
-            raise self._odd(
+            raise self.odd(
                 f"was sent {n} tokens to echo, and told of {len(told)}: it does not echo a "
                 "prompt, or makes fewer tokens of it",
                 _WITHOUT_ECHO,
@@ -197,20 +197,20 @@ class Manner:
         for place, (said, token) in enumerate(zip(told, ids, strict=False)):
             if not self.texts.is_token(said, token):
                 if place == 0 and self.fits(told[1:], ids):
-                    raise self._odd("puts a token before a prompt that was not sent", _NO_START)
-                raise self._odd(
+                    raise self.odd("puts a token before a prompt that was not sent", _NO_START)
+                raise self.odd(
                     f"makes other tokens of a prompt: number {place + 1} of {n} is another",
                     _TOKENIZER if self.as_text else _SHOWN,
                 )
         if choice.log_probs[0] is not None:
-            raise self._odd(
+            raise self.odd(
                 "gives the first token of all a log-probability: it puts a token before a prompt "
                 "that was not sent, or the number is not of this token",
                 f"{_NO_START}; the number of the first token is null then, as vLLM's is",
             )
         values = choice.log_probs[self.shown + 1 : self.shown + n]
         if None in values:
-            raise self._odd(
+            raise self.odd(
                 f"gives no log-probability of token {values.index(None) + 2} of {n}",
                 _WITHOUT_ECHO,
             )
@@ -224,7 +224,7 @@ class Manner:
         several tokens may be any of them.
         """
         if not choice.tokens or not choice.top or not choice.top[0]:
-            raise self._odd(
+            raise self.odd(
                 "does not tell the likeliest next tokens",
                 "use a server that gives log-probabilities of generated tokens (logprobs)",
             )
@@ -254,7 +254,8 @@ class Manner:
             raise not_finite(self.model)
         return values
 
-    def _odd(self, problem: str, cure: str) -> ServerError:
+    def odd(self, problem: str, cure: str) -> ServerError:
+        """What is wrong with the server, at its address."""
         return ServerError(problem, cure=cure, where=self.where)
 
 
