@@ -73,8 +73,8 @@ class KeptModel:
     def moments(self, **rows: Any) -> tuple[Any, Any, Any]:
         """`TellsMoments.moments`, in three arrays."""
         assert isinstance(self._model, TellsMoments)
-        found = self._model.moments(Rows(**_own(rows)))
-        return found.log_probs, found.means, found.deviations
+        moments = self._model.moments(Rows(**_own(rows)))
+        return moments.log_probs, moments.means, moments.deviations
 
     def open(self, *, at: dict[str, Any]) -> dict[str, Any]:
         """Have the walker open, and tell what its owner must know of it."""
@@ -92,8 +92,8 @@ class KeptModel:
         the nodes are computed again.
         """
         opened = self._at(**at)
-        found = opened.walker.expand(Nodes(**_own(nodes)), Children(**_own(tokens)), keep=keep)
-        return {**opened.state(), **vars(found)}
+        expansion = opened.walker.expand(Nodes(**_own(nodes)), Children(**_own(tokens)), keep=keep)
+        return {**opened.state(), **vars(expansion)}
 
     def most_queries(
         self, *, at: dict[str, Any], nodes: dict[str, Any], held: Any, degrees: Any

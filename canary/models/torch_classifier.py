@@ -127,12 +127,14 @@ class TorchClassifier:
                 return functional.nll_loss(self._logged(given), label[None])
 
             with self._taking(inputs), torch.enable_grad():
-                found, losses = vmap(grad_and_value(loss), in_dims=(None, 0, 0))(parameters, x, y)
-            norms = torch.stack([g.flatten(1).float().norm(dim=1) for g in found.values()], 1)
-            matrix = found[last].flatten(2).float()
+                gradients, losses = vmap(grad_and_value(loss), in_dims=(None, 0, 0))(
+                    parameters, x, y
+                )
+            norms = torch.stack([g.flatten(1).float().norm(dim=1) for g in gradients.values()], 1)
+            matrix = gradients[last].flatten(2).float()
             rows = torch.arange(len(matrix), device=matrix.device)
             return GradientFeatures(
-                tuple(found),
+                tuple(gradients),
                 norms.double().cpu().numpy(),
                 losses.double().cpu().numpy(),
                 matrix.norm(dim=2).cpu().numpy(),

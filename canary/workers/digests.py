@@ -168,12 +168,12 @@ class _Digester:
 
     def _reference(self, value: Any) -> Any:
         name, known = f"{value.__module__}:{value.__qualname__}", library(str(value.__module__))
-        found = _imported(value)
+        importable = _importable(value)
         if isinstance(value, BuiltinFunctionType):
             return ("library", known, name) if known and value.__module__ else None
-        if known and (found or isinstance(value, type)):
+        if known and (importable or isinstance(value, type)):
             return "library", known, name
-        if not found:
+        if not importable:
             return "here", self._inline(value)
         if name not in self._named:
             self._named[name] = ""
@@ -251,7 +251,9 @@ class _Digester:
                 if not hasattr(module, part):
                     importlib.import_module(f"{name}.{part}")
             whole = name.partition(".")[0]
-            found = {part: getattr(module, part) for part in parts} or {whole: sys.modules[whole]}
+            imported = {part: getattr(module, part) for part in parts} or {
+                whole: sys.modules[whole]
+            }
         except (ImportError, AttributeError):
             return name, parts, "absent"
         except (Exception, SystemExit) as error:
@@ -261,7 +263,9 @@ class _Digester:
                 "mend it, and keep what it shall do as a program below "
                 "`if __name__ == '__main__':`; the digest imports what the function would",
             )
-        reached = [way for part in sorted(found) for way in _reached(part, found[part], names)]
+        reached = [
+            way for part in sorted(imported) for way in _reached(part, imported[part], names)
+        ]
         return name, [(way, self.of(value, way)) for way, value in reached]
 
     def _module(self, value: Module) -> Any:
@@ -344,12 +348,12 @@ def _reached(
     yield name, value
 
 
-def _imported(value: Any) -> bool:
+def _importable(value: Any) -> bool:
     """Whether its name leads to it."""
-    found: Any = sys.modules.get(str(value.__module__))
+    named: Any = sys.modules.get(str(value.__module__))
     for part in value.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is value
+        named = getattr(named, part, None)
+    return named is value
 
 
 def _constant_of_library(value: object) -> str:

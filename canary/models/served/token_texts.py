@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -44,7 +45,6 @@ class Texts:
         # Decoders treat the first token of a text in their own way: another stands before.
         self._length = len(tokenizer.decode(self._pool[:1]))
         self._pieces: dict[int, str] = {}
-        self._numbers: dict[str, int] | None = None
 
     def ids(self, text: str) -> list[int]:
         """The tokens of a text itself, without those around it; [] if it has none."""
@@ -55,13 +55,7 @@ class Texts:
         return list(encoding.ids[self.before : len(encoding.ids) - self.after])
 
     def text(self, ids: Sequence[int]) -> str:
-        """The text of which a server must make these tokens.
-
-        Raises
-        ------
-        UnsupportedError
-            If the tokenizer makes others of it.
-        """
+        """The text of which a server must make these tokens, if the tokenizer does."""
         if not self.comes_back(ids):
             raise UnsupportedError(
                 "the server takes texts only, and no text becomes the tokens that it should be "
@@ -101,8 +95,6 @@ class Texts:
         number = token_number(said)
         if number is not None:
             return number if number < self.tokenizer.size else None
-        if self._numbers is None:
-            self._numbers = self._by_piece()
         number = self._numbers.get(said)
         return self._named(said) if number is None else number
 
@@ -128,7 +120,9 @@ class Texts:
                 return rows
         return [rng.choice(self._pool, _PROBE_TOKENS).tolist() for _ in range(_PROBES)]
 
-    def _by_piece(self) -> dict[str, int]:
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """The token of each text that is that of one alone."""
         tokens_of: dict[str, list[int]] = {}
         for token in range(self.tokenizer.size):
             tokens_of.setdefault(self.piece(token), []).append(token)
