@@ -11,6 +11,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from canary.audits.audit_result import median_bits
 from canary.audits.history import History, Moment
+from canary.audits.run_options import RunOptions
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError
 from canary.plugins.monitor import ExposureMonitor
@@ -59,7 +60,8 @@ class ExposureCallback(TrainerCallback):
     """
 
     def __init__(self, canaries: CanarySet, *, tokenizer: Any = None, **options: Any) -> None:
-        inspect.signature(ExposureMonitor).bind(canaries, tokenizer=tokenizer, **options)
+        asked = inspect.signature(ExposureMonitor).bind(canaries, tokenizer=tokenizer, **options)
+        RunOptions(**asked.arguments.get("run", {}))  # a name that is none is refused now
         self._canaries, self._tokenizer, self._options = canaries, tokenizer, options
         self._trainer: Any = None
         self._monitor: ExposureMonitor | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from canary.audits.start_search import choose_start
 from canary.corpus.canaries import CanarySet
 from canary.models.language_model import LanguageModel
 from canary.plugins.batches import BatchReader
+from canary.plugins.live import Listener
 from canary.records.validation import AUTO, named_start
 from canary.statistics.numbers import count, plural
 from canary.tokens.candidates import CandidateEncoder
@@ -43,18 +45,23 @@ class WatchedStart:
 
     Parameters
     ----------
-    asked : str or None
-        ``"auto"``, a token, or None for nothing.
-    context : str
+    options : RunOptions
     canaries : CanarySet
     tokenizer : Tokenizer
+    tell : callable
+        Told what a user must hear at once, by kind.
     """
 
     def __init__(
-        self, asked: str | None, context: str, canaries: CanarySet, tokenizer: Tokenizer
+        self,
+        options: RunOptions,
+        canaries: CanarySet,
+        tokenizer: Tokenizer,
+        tell: Callable[[Mapping[str, str]], None],
     ) -> None:
         self.reader = BatchReader(canaries, tokenizer)
-        self._asked, self._context = asked, context
+        asked = self._asked = options.start_token
+        self._options, self._tell = options, tell
         self._formats = canaries.formats
         starts = possible_starts(tokenizer, 2**31)
         self._names = {ids[0]: token for token, ids in starts.items() if ids}
@@ -62,8 +69,34 @@ class WatchedStart:
             (given,) = CandidateEncoder(tokenizer, asked).start
             self._names[given] = asked
         self._token: str | None = None
+        self._listener: Listener | None = None
+        self.busy = False  # forwards of the module are the monitor's own
 
-    def now(self, model: LanguageModel, *, batch_size: int | None) -> MomentStart:
+    def listen(self, module: Any) -> None:
+        """Read the batches of the module that is trained, but not while `busy` is up."""
+        if self._listener is None or not self._listener.hears(module):
+            self.stop_listening()
+            self._listener = Listener(module, self._hear)
+
+    def stop_listening(self) -> None:
+        """Read no more forwards."""
+        if self._listener is not None:
+            self._listener.remove()
+
+    def let_go(self) -> None:
+        """Hold the module no longer."""
+        self.stop_listening()
+        self._listener = None
+
+    def _hear(self, batch: dict[str, Any], training: bool) -> None:  # noqa: FBT001
+        if self.busy or self.reader.enough:
+            return
+        try:
+            self.reader.see(batch, training=training)
+        except Exception as error:
+            self._tell({"unread": f"a batch could not be read ({type(error).__name__})"})
+
+    def now(self, model: LanguageModel) -> MomentStart:
         """The start token for a measurement of the model as it is."""
         common = self._common()
         seen = common not in (None, _WITHIN)
@@ -75,8 +108,7 @@ class WatchedStart:
         elif seen:
             self._token = self._named(common)
         else:
-            options = RunOptions(context=self._context, batch_size=batch_size)
-            choice = choose_start(model, self._formats, options)
+            choice = choose_start(model, self._formats, self._options)
             self._token = choice.token
             open_too = [each.token for each in choice.tried if each.contender]
             if not choice.own and all(format.prefix for format in self._formats):

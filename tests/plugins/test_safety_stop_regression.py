@@ -76,12 +76,12 @@ def _nan(monitor, module, monkeypatch, tmp_path):
 
 
 def _full(monitor, module, monkeypatch, tmp_path):
-    from canary.plugins.shared_draws import SharedDraws
+    from canary.plugins.live_pricing import LivePricer
 
-    def measure(self, model, *, batch_size):
+    def measure(self, token):
         raise OutOfMemory("one row does not fit")
 
-    monkeypatch.setattr(SharedDraws, "measure", measure)
+    monkeypatch.setattr(LivePricer, "measure", measure)
 
 
 @pytest.mark.parametrize(

@@ -58,18 +58,18 @@ def test_weights_losses_modes_and_random_states_are_the_same(tmp_path, options):
 def test_the_comparison_sees_a_disturbed_random_state(tmp_path, monkeypatch):
     import torch
 
-    from canary.plugins import shared_draws
+    from canary.plugins.live_pricing import LivePricer
 
-    measure = shared_draws.SharedDraws.measure
+    measure = LivePricer.measure
 
-    def disturbing(self, model, **options):
-        found = measure(self, model, **options)
+    def disturbing(self, token):
+        found = measure(self, token)
         monkeypatch.setattr("torch.set_rng_state", lambda state: None)
         torch.rand(1)
         return found
 
     without = _train(tmp_path / "without", watched=False)
-    monkeypatch.setattr(shared_draws.SharedDraws, "measure", disturbing)
+    monkeypatch.setattr(LivePricer, "measure", disturbing)
     with_it = _train(tmp_path / "with", watched=True)
     assert any(not np.array_equal(v, with_it[0][name]) for name, v in without[0].items())
 
