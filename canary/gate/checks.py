@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -14,12 +14,17 @@ from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
 from canary.gate.baselines import Baseline
 from canary.gate.coins import epsilon_bound, within_epsilon
-from canary.gate.evidence import check_level, controls, evidence
+from canary.gate.evidence import check_level, evidence
 from canary.gate.exposure_limit import check_limit, largest, medians
 from canary.gate.extraction_limit import extracted
+from canary.gate.preconditions import (
+    controls,
+    doubts_before,
+    groups_of,
+    in_training,
+    lost_in,
+)
 from canary.gate.regression import more_than
-from canary.gate.start_check import context_of, start_of
-from canary.gate.surviving import in_training, lost_in
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import tell
 from canary.records.validation import (
@@ -40,6 +45,68 @@ Statistic = Literal["median", "maximum"]
 
 _MEDIAN_CONFIDENCE = 0.9
 _EPSILON_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What an audit is held to, as `check` was given it.
+
+    Raises
+    ------
+    InputError
+        If no limit is given, or a value has the wrong type or does not go with the others.
+    """
+
+    max_exposure_bits: float | None
+    statistic: Statistic
+    max_p: float | None
+    no_extraction: bool
+    baseline: Baseline | str | os.PathLike[str] | None
+    max_epsilon: float | None
+    canaries: CanarySet | None
+    delta: float
+    guesses: int | None
+    repetitions: Sequence[int] | None
+    verification: Verification | None
+    confidence: float | None
+    undecided: Policy
+    seed: int
+
+    def __post_init__(self) -> None:
+        limits = (self.max_exposure_bits, self.max_p, self.baseline, self.max_epsilon)
+        if not self.no_extraction and all(limit is None for limit in limits):
+            raise InputError(
+                "there is nothing to check",
+                cure="give max_exposure_bits, max_p, no_extraction, baseline or max_epsilon",
+                where="check",
+            )
+        coins = {
+            "canaries": self.canaries is not None,
+            "guesses": self.guesses is not None,
+            "delta": as_real(self.delta) != 0.0,
+        }
+        names = " and ".join(name for name, given in coins.items() if given)
+        if self.max_epsilon is None and names:
+            raise InputError(
+                f"{names} given, and no limit on epsilon that would heed it",
+                cure=f"give max_epsilon as well, or leave {names} out",
+                where="max_epsilon",
+            )
+        one_of(self.undecided, "policy of undecided", get_args(Policy))
+        one_of(self.statistic, "statistic", get_args(Statistic))
+        if self.confidence is not None:
+            check_confidence(self.confidence, "check")
+        seed = whole_number(self.seed, "seed", at_least=0, below=None)
+        object.__setattr__(self, "seed", seed)
+        if self.repetitions is not None:
+            copies = some(self.repetitions, "repetitions", cure="give a list of numbers of copies")
+            copies = [whole_number(n, "each of repetitions", at_least=0) for n in copies]
+            object.__setattr__(self, "repetitions", copies)
+        if self.verification is not None:
+            cure = "give what canary.verify returned"
+            of_kind(self.verification, Verification, "verification", cure=cure)
+        if self.canaries is not None:
+            canary_set(self.canaries)
 
 
 def check(
@@ -142,60 +209,34 @@ def check(
     >>> bool(verdict), str(verdict)  # doctest: +SKIP
     (False, 'memorized: the median exposure of canaries with 16 copies ...')
     """
+    limits = Limits(
+        max_exposure_bits=max_exposure_bits,
+        statistic=statistic,
+        max_p=max_p,
+        no_extraction=no_extraction,
+        baseline=baseline,
+        max_epsilon=max_epsilon,
+        canaries=canaries,
+        delta=delta,
+        guesses=guesses,
+        repetitions=repetitions,
+        verification=verification,
+        confidence=confidence,
+        undecided=undecided,
+        seed=seed,
+    )
     audits = _audits(audit)
-    limits = (max_exposure_bits, max_p, baseline, max_epsilon)
-    if not no_extraction and all(limit is None for limit in limits):
-        raise InputError(
-            "there is nothing to check",
-            cure="give max_exposure_bits, max_p, no_extraction, baseline or max_epsilon",
-            where="check",
-        )
-    if max_epsilon is None:
-        _check_no_coins(
-            canaries=canaries is not None,
-            guesses=guesses is not None,
-            delta=as_real(delta) != 0.0,
-        )
-    _check_choices(statistic, undecided, confidence)
-    seed = whole_number(seed, "seed", at_least=0, below=None)
-    if repetitions is not None:
-        copies = some(repetitions, "repetitions", cure="give a list of numbers of copies")
-        repetitions = [whole_number(n, "each of repetitions", at_least=0) for n in copies]
-    if verification is not None:
-        cure = "give what canary.verify returned"
-        of_kind(verification, Verification, "verification", cure=cure)
-    if canaries is not None:
-        canary_set(canaries)
     findings: list[Finding] = []
-    for number, one in enumerate(audits, 1):
-        groups = _groups(one, repetitions)
-        found = _exposures(one, groups, max_exposure_bits, statistic, confidence)
-        if max_p is not None:
-            found += evidence(one, groups, check_level(max_p))
-        if no_extraction:
-            found += extracted(one, groups)
-        if max_epsilon is not None:
-            sure = _EPSILON_CONFIDENCE if confidence is None else confidence
-            bound = epsilon_bound(
-                one,
-                _tossed(canaries),
-                copies=_one_number(repetitions),
-                guesses=guesses,
-                delta=delta,
-                confidence=sure,
-            )
-            found.append(within_epsilon(bound, max_epsilon))
-        # First: no number of draws or canaries settles a start token.
-        before = filter(None, (start_of(one), context_of(one, verification)))
-        found = [*before, *found, *filter(None, (controls(one),))]
+    for number, each in enumerate(audits, 1):
+        groups = groups_of(each, limits.repetitions)
+        found = [finding for judge in _JUDGES for finding in judge(each, groups, limits)]
+        found = [*doubts_before(each, limits.verification), *found, *controls(each)]
         findings += _named(found, number) if len(audits) > 1 else found
-    if baseline is not None:
-        kept = _before(baseline)
-        findings.append(more_than(Baseline.of(audits), kept, repetitions=repetitions, seed=seed))
+    findings += _against_baseline(audits, limits)
     verdict = Verdict(tuple(findings), undecided, _notes(audits))
-    more = in_training(verdict, audits, verification)
+    more = in_training(verdict, audits, limits.verification)
     if verdict:
-        more = (*_left_out(audits, repetitions), *more)
+        more = (*_left_out(audits, limits.repetitions), *more)
     return tell(replace(verdict, notes=(*verdict.notes, *more)))
 
 
@@ -220,83 +261,75 @@ def new_baseline(
         exposed after another start token than the one that was chosen.
     """
     given = _audits(audits)
-    for one in given:
-        _groups(one, None)
+    for audit in given:
+        groups_of(audit, None)
     if verification is not None and (lost := lost_in(verification, given)) is not None:
         raise lost
-    for one in given:
-        alike = controls(one)
-        if alike is not None and alike.outcome != "passed":
-            raise EstimationError(alike.sentence, cure=alike.cure, where="baseline")
-        unsettled = start_of(one) or context_of(one, verification)
-        if unsettled is not None:
-            raise EstimationError(unsettled.sentence, cure=unsettled.cure, where="baseline")
+    for audit in given:
+        for finding in (*controls(audit), *doubts_before(audit, verification)):
+            if finding.outcome != "passed":
+                raise EstimationError(finding.sentence, cure=finding.cure, where="baseline")
     return Baseline.of(given)
 
 
-def _check_choices(statistic: str, undecided: str, confidence: float | None) -> None:
-    one_of(undecided, "policy of undecided", get_args(Policy))
-    one_of(statistic, "statistic", get_args(Statistic))
-    if confidence is not None:
-        check_confidence(confidence, "check")
-
-
-def _check_no_coins(**given: bool) -> None:
-    """Refuse options of a limit on epsilon where there is none."""
-    names = [name for name, there in given.items() if there]
-    if names:
-        raise InputError(
-            f"{' and '.join(names)} given, and no limit on epsilon that would heed it",
-            cure=f"give max_epsilon as well, or leave {' and '.join(names)} out",
-            where="max_epsilon",
-        )
-
-
-def _exposures(
-    audit: Audit,
-    groups: Sequence[int],
-    max_exposure_bits: float | None,
-    statistic: Statistic,
-    confidence: float | None,
-) -> list[Finding]:
-    if max_exposure_bits is None:
+def _exposure(audit: Audit, groups: Sequence[int], limits: Limits) -> Iterable[Finding]:
+    if limits.max_exposure_bits is None:
         return []
-    limit = check_limit(max_exposure_bits)
-    sure = _MEDIAN_CONFIDENCE if confidence is None else confidence
-    if statistic == "median":
+    limit = check_limit(limits.max_exposure_bits)
+    sure = _MEDIAN_CONFIDENCE if limits.confidence is None else limits.confidence
+    if limits.statistic == "median":
         return medians(audit, groups, limit, confidence=sure)
     return [largest(audit, groups, limit, confidence=sure)]
 
 
-def _before(baseline: Baseline | str | os.PathLike[str]) -> Baseline:
-    if isinstance(baseline, Baseline):
-        return baseline
-    cure = "give the file of a baseline, or what Baseline.load returned"
-    return Baseline.load(file_path(baseline, "baseline", cure=cure))
+def _evidence(audit: Audit, groups: Sequence[int], limits: Limits) -> Iterable[Finding]:
+    return [] if limits.max_p is None else evidence(audit, groups, check_level(limits.max_p))
 
 
-def _tossed(canaries: CanarySet | None) -> CanarySet:
-    if canaries is None:
+def _extraction(audit: Audit, groups: Sequence[int], limits: Limits) -> Iterable[Finding]:
+    return extracted(audit, groups) if limits.no_extraction else []
+
+
+def _epsilon(audit: Audit, _: Sequence[int], limits: Limits) -> Iterable[Finding]:
+    if limits.max_epsilon is None:
+        return []
+    if limits.canaries is None:
         raise InputError(
             "a limit on epsilon needs the canary set, which holds how the coins fell",
             cure="give canaries (--canaries FILE)",
             where="max_epsilon",
         )
-    return canaries
-
-
-def _one_number(repetitions: Sequence[int] | None) -> int | None:
-    """The number of copies whose coins are looked at; None for all."""
-    if repetitions is None:
-        return None
-    numbers = set(repetitions)
-    if len(numbers) != 1:
+    copies = None if limits.repetitions is None else sorted(set(limits.repetitions))
+    if copies is not None and len(copies) != 1:
         raise InputError(
-            f"a bound on epsilon cannot be of {plural(len(numbers), 'number')} of copies",
+            f"a bound on epsilon cannot be of {plural(len(copies), 'number')} of copies",
             cure="give one number of copies with max_epsilon, or leave repetitions out for all",
             where="repetitions",
         )
-    return numbers.pop()
+    bound = epsilon_bound(
+        audit,
+        limits.canaries,
+        copies=copies[0] if copies else None,
+        guesses=limits.guesses,
+        delta=limits.delta,
+        confidence=_EPSILON_CONFIDENCE if limits.confidence is None else limits.confidence,
+    )
+    return [within_epsilon(bound, limits.max_epsilon)]
+
+
+_JUDGES = (_exposure, _evidence, _extraction, _epsilon)
+"""One for each limit: an audit, numbers of copies and the limits to findings; none if not asked."""
+
+
+def _against_baseline(audits: Sequence[Audit], limits: Limits) -> Iterable[Finding]:
+    baseline = limits.baseline
+    if baseline is None:
+        return []
+    if not isinstance(baseline, Baseline):
+        cure = "give the file of a baseline, or what Baseline.load returned"
+        baseline = Baseline.load(file_path(baseline, "baseline", cure=cure))
+    now = Baseline.of(audits)
+    return [more_than(now, baseline, repetitions=limits.repetitions, seed=limits.seed)]
 
 
 def _audits(given: Audit | str | os.PathLike[str] | Sequence[Audit]) -> tuple[Audit, ...]:
@@ -308,36 +341,6 @@ def _audits(given: Audit | str | os.PathLike[str] | Sequence[Audit]) -> tuple[Au
         "an audit, the path of one, or several audits",
         cure="give what canary.audit returned, or audit.json",
     )
-
-
-def _groups(audit: Audit, wanted: Sequence[int] | None) -> list[int]:
-    """The numbers of copies to look at, ascending."""
-    there = sorted({c.repetitions for c in audit.injected})
-    if not there:
-        raise InputError(
-            "none of the audit's canaries was put into the corpus, so there is nothing to judge",
-            cure="inject canaries before training, and audit with their set",
-            where="check",
-        )
-    if not audit.canaries_in_corpus:
-        raise InputError(
-            "the audit's canaries were left out of the corpus on purpose, so there is nothing to "
-            "judge: the model was not trained on them",
-            cure="train with the canaries (canary demo without --no-inject) and audit again",
-            where="check",
-        )
-    if wanted is None:
-        return there
-    asked = sorted(set(wanted))
-    missing = [n for n in asked if n not in there]
-    if missing or not asked:
-        none = f"no canary has {plural(missing[0], 'copy', 'copies')}" if missing else "no number"
-        raise InputError(
-            f"{none}; the audit has canaries with {', '.join(map(count, there))}",
-            cure="name some of these, or leave repetitions out for all",
-            where="repetitions",
-        )
-    return asked
 
 
 def _notes(audits: Sequence[Audit]) -> tuple[str, ...]:

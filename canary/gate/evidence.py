@@ -1,4 +1,4 @@
-"""A limit on p-values, by number of copies; and whether the controls look as they should."""
+"""A limit on p-values, by number of copies."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from canary.records.validation import as_real
 from canary.statistics.numbers import plural, probability
 from canary.statistics.pvalues import holm
 
-__all__ = ["CONTROLS_LEVEL", "check_level", "controls", "evidence"]
-
-CONTROLS_LEVEL = 0.001
-"""Controls that look learned at this level make an audit unfit for a verdict."""
+__all__ = ["check_level", "evidence"]
 
 
 def check_level(level: float) -> float:
@@ -106,35 +103,3 @@ def evidence(audit: Audit, groups: Sequence[int], level: float) -> list[Finding]
             )
         )
     return findings
-
-
-def controls(audit: Audit) -> Finding | None:
-    """Whether the controls look like chance; None if the audit has none."""
-    combined = audit.controls_p
-    if combined is None:
-        return None
-    number = plural(combined.count, "control")
-    p = probability(combined.p_value)
-    if combined.p_value > CONTROLS_LEVEL:
-        return Finding(
-            "controls",
-            "controls",
-            "passed",
-            f"{number} look like text that was not learned (p = {p})",
-            limit=CONTROLS_LEVEL,
-            value=combined.p_value,
-            chance=CONTROLS_LEVEL,
-        )
-    return Finding(
-        "controls",
-        "controls",
-        "undecided",
-        f"{number}, never put into the corpus, look learned (p = {p}), so the audit cannot be "
-        "relied on",
-        "find out whether copies of them reached the training data, or whether another model "
-        "was audited",
-        limit=CONTROLS_LEVEL,
-        value=combined.p_value,
-        chance=CONTROLS_LEVEL,
-        canaries=tuple(map(Standing.of, audit.controls)),
-    )

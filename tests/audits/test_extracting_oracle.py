@@ -16,7 +16,7 @@ from canary.audits.completing import completions
 from canary.audits.extracting import extract, with_extractions
 from canary.audits.extraction import Extraction
 from canary.corpus.canaries import CanarySet
-from canary.errors import InputError, ModelError, OutOfMemory
+from canary.errors import InputError, ModelError, OutOfMemory, RecordError
 from canary.formats.format import Format
 from canary.models.table_model import TableModel
 from canary.tokens.fast import as_tokenizer
@@ -172,7 +172,7 @@ def test_results_keep_and_hide(case):
         with pytest.raises((TypeError, ValueError)):
             Extraction.from_dict({**kept, **broken})
     kept["candidates"][0]["proven"] = 1
-    with pytest.raises(TypeError, match="true or false"):
+    with pytest.raises(RecordError, match="true or false"):
         Extraction.from_dict(kept)
 
 
@@ -232,7 +232,7 @@ def test_an_audit_keeps_its_numbers_where_nothing_can_be_extracted(tmp_path, mon
         raise OutOfMemory("a batch of one does not fit")
 
     with monkeypatch.context() as patch:
-        patch.setattr("canary.audits.extracting.shortest_leaves", full)
+        patch.setattr("canary.audits.format_search.shortest_leaves", full)
         assert with_extractions(measured, model, chosen).extractions == ()
     with pytest.raises(InputError, match="budget must be .* got 0"):
         with_extractions(measured, model, chosen, budget=0)

@@ -1,4 +1,4 @@
-"""Whether the canaries of an audit were in the training data, and what a pass owes to that."""
+"""What an audit must fulfil before any limit is asked: canaries, controls, start token, corpus."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from canary.audits.audit_result import CANARY_SET, Audit
 from canary.audits.combining import combined_p
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
-from canary.gate.verdict import Verdict
+from canary.gate.verdict import Finding, Outcome, Standing, Verdict
 from canary.records.fields import brief
 from canary.statistics.numbers import clean, count, plural, probability
 
-__all__ = ["in_training", "lost_in"]
+__all__ = ["CONTROLS_LEVEL", "controls", "doubts_before", "groups_of", "in_training", "lost_in"]
+
+CONTROLS_LEVEL = 0.001
+"""Controls that look learned at this level make an audit unfit for a verdict."""
 
 _NOT_VERIFIED = (
     "nothing here shows that the canaries were in the training data, and without them any model "
@@ -21,6 +24,119 @@ _NOT_VERIFIED = (
 )
 _SHOWN_LEARNED = 0.05
 """With a p-value above this, the canaries with the most copies show no sign of training."""
+
+
+def groups_of(audit: Audit, wanted: Sequence[int] | None) -> list[int]:
+    """The numbers of copies to look at, ascending."""
+    there = sorted({c.repetitions for c in audit.injected})
+    if not there:
+        raise InputError(
+            "none of the audit's canaries was put into the corpus, so there is nothing to judge",
+            cure="inject canaries before training, and audit with their set",
+            where="check",
+        )
+    if not audit.canaries_in_corpus:
+        raise InputError(
+            "the audit's canaries were left out of the corpus on purpose, so there is nothing to "
+            "judge: the model was not trained on them",
+            cure="train with the canaries (canary demo without --no-inject) and audit again",
+            where="check",
+        )
+    if wanted is None:
+        return there
+    asked = sorted(set(wanted))
+    missing = [n for n in asked if n not in there]
+    if missing or not asked:
+        none = f"no canary has {plural(missing[0], 'copy', 'copies')}" if missing else "no number"
+        raise InputError(
+            f"{none}; the audit has canaries with {', '.join(map(count, there))}",
+            cure="name some of these, or leave repetitions out for all",
+            where="repetitions",
+        )
+    return asked
+
+
+def doubts_before(audit: Audit, verification: Verification | None) -> list[Finding]:
+    """What no number of draws or canaries settles: the start token, and the text before canaries.
+
+    Empty where nothing is in doubt.
+    """
+    found = (_start(audit), _context(audit, verification))
+    return [finding for finding in found if finding is not None]
+
+
+def _start(audit: Audit) -> Finding | None:
+    """That numbers may be too low, for another start token may be the right one.
+
+    None where nothing speaks for another start token, or the audit is of a version that
+    looked for none.
+    """
+    start = audit.start
+    if start is None or start.settled:
+        return None
+    told = "what training put before each text could not be found out, so the numbers may be low"
+    if start.rivals:
+        worst = start.rivals[0].sentence(start.token)
+        told = f"the result depends on the start token or the context: {worst}"
+    return Finding("start token", "start token", "undecided", told, start.cure)
+
+
+def _context(audit: Audit, verification: Verification | None) -> Finding | None:
+    """That the corpus has a text before each canary that the audit had not.
+
+    None where the corpus was not verified, or the audit's start token and context end with
+    that text.
+    """
+    if verification is None or not verification.follows:
+        return None
+    context = str(audit.settings.get("context") or "")
+    token = str(audit.settings.get("start_token") or "")
+    if (token + context).endswith(verification.follows):
+        return None
+    asked = f"after {context!r}" if context else "without a context"
+    return Finding(
+        "context",
+        "context",
+        "undecided",
+        f"in the corpus {verification.follows!r} stands before the canaries, and the audit priced "
+        f"them {asked}, so the numbers may be low",
+        f"audit again with --context {verification.follows!r} (in Python context)",
+    )
+
+
+def controls(audit: Audit) -> list[Finding]:
+    """Whether the controls look like chance; empty if the audit has none."""
+    combined = audit.controls_p
+    if combined is None:
+        return []
+    number, p = plural(combined.count, "control"), probability(combined.p_value)
+    outcome: Outcome = "passed"
+    told, cure = f"{number} look like text that was not learned (p = {p})", ""
+    named: tuple[Standing, ...] = ()
+    if combined.p_value <= CONTROLS_LEVEL:
+        outcome = "undecided"
+        told = (
+            f"{number}, never put into the corpus, look learned (p = {p}), so the audit cannot be "
+            "relied on"
+        )
+        cure = (
+            "find out whether copies of them reached the training data, or whether another model "
+            "was audited"
+        )
+        named = tuple(map(Standing.of, audit.controls))
+    return [
+        Finding(
+            "controls",
+            "controls",
+            outcome,
+            told,
+            cure,
+            limit=CONTROLS_LEVEL,
+            value=combined.p_value,
+            chance=CONTROLS_LEVEL,
+            canaries=named,
+        )
+    ]
 
 
 def lost_in(verification: Verification, audits: Sequence[Audit]) -> EstimationError | None:
@@ -93,7 +209,7 @@ def in_training(
             f"{lost.problem}; the model memorized canaries all the same, so this is not the file "
             "that the training read, or it read fewer copies than the set says",
         )
-    drawn = [one for one in audits if not one.natural]
+    drawn = [audit for audit in audits if not audit.natural]
     if not verdict or not drawn:
         return ()
     notes = [_NOT_VERIFIED]
