@@ -51,6 +51,10 @@ class Count(Record, sparse=True):
     longer: int
     intact: int | None = None
 
+    @classmethod
+    def _upgraded(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return {"longer": 0, **data}
+
     @property
     def ok(self) -> bool:
         """Whether it was found as often as expected, and every copy with its own tokens."""
