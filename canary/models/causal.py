@@ -17,12 +17,12 @@ import torch
 
 from canary.errors import ModelError, UnsupportedError
 from canary.models.by_scoring import WithinWalker
-from canary.models.cache_slots import Slots
 from canary.models.key_values import KeyValueWalker, bytes_per_row
 from canary.models.language_model import Context, IntArray, Rows, Walker
 from canary.models.noise import with_measured_noise
 from canary.models.reuse import horizon, length_limit, reuse_is_right
 from canary.models.shared_context import KeysAndValues, sharing
+from canary.models.state_cache import Slots
 from canary.models.torch_model import TorchModel, WholeRowWalker
 from canary.models.torch_support import inference
 from canary.tokens.tokenizer import Tokenizer

@@ -12,7 +12,7 @@ from canary.errors import CanaryError, ModelError
 from canary.formats.format import Format
 from canary.models.answered import under_watch
 from canary.models.english import SENTENCES, price_english
-from canary.models.experiments import examined
+from canary.models.examining import examined
 from canary.models.finding import Check, Finding, fine, noted, refused, unchecked
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load

@@ -12,11 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from canary.models.cache_slots import Slots
-from canary.models.distributions import Distributions, context_read
 from canary.models.language_model import Context, Ints
 from canary.models.shared_context import KeysAndValues
-from canary.models.state_cache import SlabWalker
+from canary.models.state_cache import SlabWalker, Slots
+from canary.models.torch_model import Distributions, context_read
 from canary.models.torch_support import SlabPlaces, computing, slab_capacity
 
 __all__ = ["Decoder", "KeyValueWalker", "bytes_per_row"]

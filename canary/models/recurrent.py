@@ -17,12 +17,10 @@ import numpy as np
 import torch
 
 from canary.errors import CanaryError, ModelError
-from canary.models.cache_slots import NONE, Slots
-from canary.models.distributions import Distributions, context_read
 from canary.models.language_model import Context, Ints, Walker
 from canary.models.noise import with_measured_noise
-from canary.models.state_cache import SlabWalker
-from canary.models.torch_model import TorchModel
+from canary.models.state_cache import NONE, SlabWalker, Slots
+from canary.models.torch_model import Distributions, TorchModel, context_read
 from canary.models.torch_support import SlabPlaces, inference, slab_capacity
 from canary.tokens.tokenizer import Tokenizer
 

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import ServerError
-from canary.models.cache_slots import NONE, Slots
 from canary.models.language_model import (
     Children,
     Context,
@@ -29,6 +28,7 @@ from canary.models.language_model import (
     Rows,
 )
 from canary.models.placement import divided, rows_below
+from canary.models.state_cache import NONE, Slots
 from canary.records.versions import versions
 from canary.tokens.tokenizer import Tokenizer
 from canary.workers.ray_actors import Call, KeepingWorkers

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import ModelError
 from canary.models.answered import not_normalised
-from canary.models.cache_slots import NONE, Slots
 from canary.models.language_model import (
     ROUNDING_NATS,
     Children,
@@ -28,7 +27,7 @@ from canary.models.language_model import (
     Moments,
     Rows,
 )
-from canary.models.state_cache import SlabWalker
+from canary.models.state_cache import NONE, SlabWalker, Slots
 from canary.tokens.tokenizer import Tokenizer
 
 __all__ = ["TableModel"]

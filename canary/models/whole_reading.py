@@ -1,6 +1,6 @@
 """Whether a model reads rows whole: every token has its price, and none is left out.
 
-The checks of `canary.models.experiments` use short rows. An adapter that cuts long ones, or
+The checks of `canary.models.examining` use short rows. An adapter that cuts long ones, or
 drops a start token, passes them and prices canaries too high.
 """
 

@@ -15,11 +15,11 @@ from architectures import architecture
 from small_models import character_tokenizer
 
 from canary.models.by_scoring import RowWalker
-from canary.models.distributions import Distributions
 from canary.models.language_model import Context, Expansion, Memory, Rows
 from canary.models.loading import load
 from canary.models.probing import chain_log_probs
 from canary.models.reuse import reuse_is_right
+from canary.models.torch_model import Distributions
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

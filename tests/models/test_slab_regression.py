@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from small_models import build
 
 from canary.errors import OutOfMemory
-from canary.models.cache_slots import NONE, Slots
 from canary.models.language_model import Children, Context, Nodes
+from canary.models.state_cache import NONE, Slots
 
 
 def nodes(paths, handles=None) -> Nodes:

@@ -126,7 +126,7 @@ def test_large_logits_are_normalised_closely_enough_theory(middle):
     """A normaliser near 2,000 is rounded to float32's 1.2e-4 there, by half of it at most."""
     import torch
 
-    from canary.models.distributions import Distributions
+    from canary.models.torch_model import Distributions
 
     logits = torch.randn(64, 1000, generator=torch.Generator().manual_seed(0)) * 3 + middle
     every = Children(np.arange(1000, dtype=np.int32))

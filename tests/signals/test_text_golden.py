@@ -12,8 +12,8 @@ import torch
 from small_models import build
 from texts_and_models import letters_model
 
-from canary.models.distributions import token_moments
 from canary.models.language_model import Rows
+from canary.models.torch_model import token_moments
 from canary.scoring.batcher import Batcher
 from canary.signals.text import TEXT_SIGNALS, TokenPrices, lowest, standardised
 from canary.signals.text_measuring import measure_texts
