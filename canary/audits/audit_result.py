@@ -19,10 +19,10 @@ from canary.audits.start_notes import StartChoice
 from canary.corpus.consistency import MAX_COPIES
 from canary.records.fields import brief
 from canary.records.record import Document, Record
-from canary.statistics.combined import CombinedP
 from canary.statistics.exposure_result import SKEW_NORMAL, Exposure
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
+from canary.statistics.pvalues import CombinedP
 
 __all__ = [
     "CANARY_SET",

@@ -6,9 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from canary.audits.audit_result import Audit, CanaryResult
-from canary.statistics.combined import CombinedP
 from canary.statistics.exposure_result import UNIFORM_DRAWS, Exposure
-from canary.statistics.pvalues import fisher
+from canary.statistics.pvalues import CombinedP, fisher
 
 __all__ = ["combined_p", "least_p", "only_draws"]
 

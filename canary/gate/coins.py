@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from canary.audits.audit_result import CANARY_SET, Audit, CanaryResult
 from canary.corpus.canaries import CanarySet
 from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome
+from canary.records.record import Record
 from canary.records.validation import as_real
 from canary.statistics.checks import positive_integer
 from canary.statistics.epsilon import correct_guesses, epsilon_lower_bound
@@ -19,7 +19,7 @@ __all__ = ["EpsilonBound", "epsilon_bound", "within_epsilon"]
 
 
 @dataclass(frozen=True)
-class EpsilonBound:
+class EpsilonBound(Record):
     """A lower bound on the epsilon of a training run.
 
     Parameters
@@ -48,10 +48,6 @@ class EpsilonBound:
     correct: int
     copies: int
     largest_possible: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The bound as plain data."""
-        return dict(vars(self))
 
 
 def epsilon_bound(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 from canary.corpus.consistency import check_counts
 from canary.errors import InputError
 from canary.formats.format import Format
 from canary.gate.evidence import check_level
 from canary.gate.exposure_limit import check_limit, exceeding, share
+from canary.records.record import Record
 from canary.records.validation import real_number, some, whole_number
 from canary.statistics.checks import check_confidence, exact_size, positive_integer
 from canary.statistics.numbers import bits, plural
@@ -21,7 +22,7 @@ __all__ = ["GatePlan", "plan"]
 
 
 @dataclass(frozen=True)
-class GatePlan:
+class GatePlan(Record):
     """What an audit of so many canaries could show.
 
     Exposures are medians over all canaries with one number of copies, in bits.
@@ -79,10 +80,6 @@ class GatePlan:
     passed: float | None
     canaries_for_evidence: int | None
     canaries_for_verdict: int | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The plan as plain data."""
-        return {**vars(self), "repetitions": list(self.repetitions)}
 
     def summary(self) -> str:
         """The plan in sentences, one per line."""

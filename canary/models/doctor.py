@@ -17,6 +17,7 @@ from canary.models.finding import Check, Finding, fine, noted, refused, unchecke
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
 from canary.models.whole_reading import TOKENS_BY_DEFAULT, reading
+from canary.records.record import Record
 from canary.records.validation import named_start, whole_number
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
@@ -28,7 +29,7 @@ _FORMAT = "the code is {digit:4}"
 
 
 @dataclass(frozen=True)
-class Examination:
+class Examination(Record, written=("model", "sound", "findings")):
     """What the checks of a model found.
 
     Parameters
@@ -51,14 +52,6 @@ class Examination:
     def loaded(self) -> bool:
         """Whether there was a model to check."""
         return all(finding.verdict != "not loaded" for finding in self.findings)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The examination as plain data."""
-        return {
-            "model": self.model,
-            "sound": self.sound,
-            "findings": [finding.to_dict() for finding in self.findings],
-        }
 
     def __str__(self) -> str:
         lines = [f"{f.verdict:>11}: {f.check} ({f.figure})" for f in self.findings]

@@ -8,6 +8,7 @@ from typing import Literal
 
 from canary.errors import ModelError, OutOfMemory, ServerError
 from canary.models.language_model import LanguageModel
+from canary.records.record import Record
 
 __all__ = ["Check", "Finding", "Verdict", "fine", "noted", "refused", "unchecked"]
 
@@ -15,7 +16,7 @@ Verdict = Literal["fine", "noted", "refused", "not checked", "not loaded"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Record, written=("check", "verdict", "figure", "cure")):
     """What one check showed.
 
     Parameters
@@ -36,10 +37,6 @@ class Finding:
     figure: str
     cure: str = ""
     error: ModelError | None = field(default=None, repr=False, compare=False)
-
-    def to_dict(self) -> dict[str, str]:
-        """The finding as plain data."""
-        return {name: getattr(self, name) for name in ("check", "verdict", "figure", "cure")}
 
 
 def fine(figure: str) -> Finding:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
+from canary.records.record import Record
 from canary.statistics.units import LN2
 
 __all__ = ["ROUNDING_NATS", "Memory", "ModelFacts"]
@@ -35,7 +35,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class ModelFacts:
+class ModelFacts(Record):
     """What must be known about a model to read, defend and recompute its numbers.
 
     Parameters
@@ -90,7 +90,3 @@ class ModelFacts:
 
     def _noise_of_rows(self, tokens: int) -> float:
         return 0.0 if "reuse" in self.capabilities else self.noise_bits(tokens)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The facts as plain data."""
-        return {**asdict(self), "capabilities": list(self.capabilities)}

@@ -46,6 +46,9 @@ __all__ = ["Document", "Extended", "Infinite", "Record", "to_plain"]
 
 _CURE = "restore the file as it was written, or generate it again"
 
+# What checks and upgrades of data raise that are not as they expect.
+_UNFIT = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
+
 _Names: TypeAlias = tuple[str | EllipsisType, ...]
 
 
@@ -87,8 +90,8 @@ class Record:
         """
         try:
             return _CONVERTER.structure(data, cls)
-        except (BaseValidationError, ValueError, TypeError) as error:
-            raise _refusal(error, cls._cure) from error
+        except (BaseValidationError, *_UNFIT) as error:
+            raise _refusal(error, cls._cure) from None  # which names keys, perhaps secret
 
     @classmethod
     def _upgraded(cls, data: dict[str, Any]) -> dict[str, Any]:

@@ -8,19 +8,45 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import dataclass
 from typing import SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
+from canary.records.record import Record
 from canary.statistics.checks import positive_integer, real_array
-from canary.statistics.combined import CombinedP
 from canary.statistics.urn import MOST, MOST_DRAWS, urn_tails
 
-__all__ = ["fisher", "fisher_tails", "holm"]
+__all__ = ["CombinedP", "fisher", "fisher_tails", "holm"]
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CombinedP(Record):
+    """One p-value for a group of canaries.
+
+    Parameters
+    ----------
+    p_value : float
+        Probability of exposures at least as large in sum if none was learned.
+    statistic : float
+        The test statistic, ``-2 sum ln p``, after the correction if there was one.
+    degrees_of_freedom : int
+        Of the chi-square distribution that it is compared with unless the draws are shared.
+    count : int
+        Canaries in the group.
+    shared_draws : int or None
+        Number of draws that the p-values have in common; None if they are exact.
+    """
+
+    p_value: float
+    statistic: float
+    degrees_of_freedom: int
+    count: int
+    shared_draws: int | None
 
 
 def fisher(p_values: ArrayLike, *, shared_draws: SupportsIndex | None = None) -> CombinedP:
