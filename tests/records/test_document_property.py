@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canary.errors import CanaryError, RecordError
-from canary.records.document import dump_document, load_document, render_document
+from canary.records.document import dump_document, load_document
 
 _JSON = st.recursive(
     st.none()
@@ -59,24 +58,11 @@ def test_any_bytes_load_or_raise_a_record_error(tmp_path_factory, content):
     assert problem.cure
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_numbers_that_json_does_not_know_are_not_written(tmp_path, value):
-    with pytest.raises(ValueError, match="JSON compliant"):
-        render_document("some kind", 1, {"deep": [{"x": value}]})
-    with pytest.raises(ValueError, match="JSON compliant"):
-        dump_document(tmp_path / "d.json", "some kind", 1, {"x": value})
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), "\ud800"])
+def test_what_json_does_not_know_is_not_written(tmp_path, value):
+    with pytest.raises(ValueError, match="JSON compliant|surrogates not allowed"):
+        dump_document(tmp_path / "d.json", "some kind", 1, {"deep": [{"x": value}]})
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(("private", "mode"), [(True, 0o600), (False, 0o644)])
-def test_permissions(tmp_path, private, mode):
-    path = tmp_path / "d.json"
-    before = os.umask(0o022)
-    try:
-        dump_document(path, "some kind", 1, {}, private=private)
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
 @pytest.mark.parametrize(
@@ -123,15 +109,10 @@ def test_whole_surrogate_pairs_are_read(tmp_path):
     assert load_document(path, "some kind", 1)["x"] == "\U0001f600 \\ud800"
 
 
-def test_half_a_surrogate_pair_is_not_written(tmp_path):
-    with pytest.raises(ValueError, match="surrogates not allowed"):
-        dump_document(tmp_path / "d.json", "some kind", 1, {"x": "\ud800"})
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("name", ["missing.json", "folder", "missing/d.json"])
+@pytest.mark.parametrize("name", ["missing.json", "folder", "missing/d.json", "pipe"])
 def test_files_that_cannot_be_read(tmp_path, name):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(RecordError, match="cannot be read") as caught:
+    os.mkfifo(tmp_path / "pipe")  # and not waited for
+    with pytest.raises(RecordError, match="cannot be read|is a pipe") as caught:
         load_document(tmp_path / name, "some kind", 1)
     assert caught.value.where == str(tmp_path / name)

@@ -168,10 +168,7 @@ def test_check_leaves_everything_as_it_was(tmp_path):
     (tmp_path / "file").write_text("before")
     for name in ("file", "other"):
         check_writable(tmp_path / name)
-    with pytest.raises(OutputError, match="File name too long"):
-        check_writable(tmp_path / ("x" * 300))
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-    assert (tmp_path / "file").read_text() == "before"
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "before"}
 
 
 def test_folders_made_for_nothing_are_removed_again(tmp_path):

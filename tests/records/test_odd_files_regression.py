@@ -7,18 +7,10 @@ import os
 
 import pytest
 
-from canary.errors import InputError, ModelError, RecordError
+from canary.errors import InputError, ModelError
 from canary.formats.wordlists import read_words
-from canary.records.document import load_document
 from canary.statistics.numbers import clean
 from canary.tokens.fast import read_tokenizer
-
-
-def test_a_pipe_is_not_waited_for(tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with pytest.raises(RecordError, match="is a pipe, a device or a socket"):
-        load_document(pipe, "canary set", 1)
 
 
 @pytest.mark.parametrize(
