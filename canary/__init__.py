@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from canary.formats.format import Format as Format
     from canary.gate.checks import check as check
     from canary.gate.planning import plan as plan
+    from canary.membership.attacking import attack as attack
     from canary.membership.evaluation import evaluate as evaluate
     from canary.membership.forgetting import forgotten as forgotten
-    from canary.membership.metric import attack as attack
     from canary.models.doctor import doctor as doctor
     from canary.models.loading import load as load
     from canary.reports.pages import report as report
@@ -41,7 +41,7 @@ _HOMES = {
     "CanarySet": "canary.corpus.canaries",
     "Fleet": "canary.fleet.running",
     "Format": "canary.formats.format",
-    "attack": "canary.membership.metric",
+    "attack": "canary.membership.attacking",
     "audit": "canary.audits.auditing",
     "check": "canary.gate.checks",
     "discover": "canary.corpus.discovery",

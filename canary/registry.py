@@ -70,6 +70,23 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
             cure=f"{meant}There is: {', '.join(self._things)}",
         )
 
+    def names(self, asked: str, *, where: str) -> list[str]:
+        """The names in a list with commas, each once.
+
+        Raises
+        ------
+        InputError
+            Or what the registry raises, if one of them is not there.
+        """
+        names = list(dict.fromkeys(name.strip() for name in asked.split(",")))
+        try:
+            for name in names:
+                self[name]
+        except self._error as error:
+            error.where = where
+            raise
+        return names
+
     def __contains__(self, name: object) -> bool:
         if name not in self._things:
             self._load()

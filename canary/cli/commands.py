@@ -22,6 +22,7 @@ from canary.cli import (
 )
 from canary.cli.console import check_stdout
 from canary.cli.failures import by_flags
+from canary.cli.named_help import WithNames
 from canary.cli.outputs import check_paths
 from canary.cli.standard_streams import results_alone
 
@@ -161,7 +162,7 @@ _membership = typer.Typer(rich_markup_mode=None)
 
 for _where, _commands in ((app, _COMMANDS), (_membership, _MEMBERSHIP)):
     for _function, *_lines in _commands:
-        _where.command(epilog=_examples(*_lines))(_with_results_alone(_function))
+        _where.command(cls=WithNames, epilog=_examples(*_lines))(_with_results_alone(_function))
 
 
 @_membership.callback(epilog=_examples("membership attack --help"))

@@ -45,8 +45,8 @@ def models(
             "--attacks",
             metavar="NAME,NAME,...",
             callback=decodable,
-            help="S, P, R, lira-online, lira-online-fixed, lira-offline, lira-offline-fixed, rmia, "
-            "rmia-offline; or all: S, P, R, both kinds of LiRA (fixed below 64 models) and rmia.",
+            help="MODEL-ATTACKS; or all: S, P, R, both kinds of LiRA (fixed below 64 models) and "
+            "rmia.",
         ),
     ] = "all",
     target: Annotated[
@@ -134,7 +134,7 @@ def models(
 def _measured(outputs: Sequence[Path], bars: Bars) -> tuple[SignalTable, list[str]]:
     """The table of all models, and their names."""
     from canary.fleet.store import table_of_folder
-    from canary.signals.several import table_of_files
+    from canary.signals.measuring import table_of_files
 
     folders = [place for place in outputs if place.is_dir()]
     if folders and len(outputs) > 1:

@@ -94,9 +94,8 @@ def attack(
             "--attacks",
             metavar="NAME,NAME,...",
             callback=decodable,
-            help="correctness, confidence, loss, logit-confidence, entropy, modified-entropy, and "
-            "all but the first with -one-threshold; neural, neural-per-class; or all. In files "
-            "above 1 GB all leaves the neural ones out.",
+            help="SHADOW-ATTACKS; those by a signal but correctness with -one-threshold as well; "
+            "or all. In files above 1 GB all leaves the neural ones out.",
         ),
     ] = "all",
     fpr: Fprs = None,
@@ -202,9 +201,8 @@ def risk(
     from canary.membership.analysis import possible_class_risks
     from canary.membership.association import check_shadow
     from canary.membership.doubts import doubts_of_pair
-    from canary.membership.risk import check_prior, reliability
+    from canary.membership.risk import check_prior, reliability, risk_scores
     from canary.membership.shadow_survey import class_risk_fields, risk_columns
-    from canary.membership.smoothing import chosen_risk_scores
     from canary.records.files import atomic_writer
     from canary.records.overwrite_guard import PARQUET
     from canary.reports.shadow_report import calibration_sentence, class_risk_sentence
@@ -225,7 +223,7 @@ def risk(
         check_members(table.member, table.source)
     notes = check_shadow(ours, theirs)
     notes += doubts_of_pair(ours, theirs)
-    found = chosen_risk_scores(
+    found = risk_scores(
         ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least, smooth=smooth
     )
     trust = reliability(found, ours.member[0], confidence=_SURE)

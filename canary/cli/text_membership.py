@@ -46,8 +46,7 @@ def text(
             "--attacks",
             metavar="NAME,NAME,...",
             callback=decodable,
-            help="loss, total-loss, zlib, total-zlib, lower-case, reference, min-k, min-k++, "
-            "neighbourhood; or all that the models allow.",
+            help="TEXT-ATTACKS; or all that the models allow.",
         ),
     ] = "all",
     reference: Annotated[
@@ -134,9 +133,9 @@ def text(
     from canary.records.overwrite_guard import PAGES
     from canary.records.shards import discard_run, finished_pieces, publish
     from canary.reports.pages import report
-    from canary.signals.neighbours import REWRITING
     from canary.signals.text_files import read_texts
     from canary.signals.text_measuring import measure_texts, text_signals_of
+    from canary.signals.text_passes import REWRITING
     from canary.statistics.checks import check_confidence
 
     asked = None if fpr is None else numbers_of(fpr, "--fpr")

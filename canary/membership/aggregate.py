@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.membership.evaluation import Evaluation
-from canary.membership.losstests import row_ranks
+from canary.membership.loss_tests import row_ranks
 from canary.membership.many import ManyScores
 from canary.statistics.checks import check_confidence
 from canary.statistics.roc import Estimate, roc
@@ -95,10 +95,8 @@ class Across:
     evaluations : tuple of Evaluation
         One for each target: how vulnerable that model is.
     auc : Spread
-    fprs : ndarray of float64 of shape (points,)
-    tprs : ndarray of float64 of shape (targets, points)
-        The true positive rate of each target at the largest false positive rate not above
-        `fprs`; 0 where that is none.
+    fprs, tprs : ndarray of float64 of shape (points,) and (targets, points)
+        The true positive rate of each target at the largest false positive rate not above `fprs`.
     models_trained : int
         What the attack costs, for all targets together.
     notes : tuple of str
@@ -151,11 +149,6 @@ def evaluate_models(
     ------
     EstimationError
         If all judged samples of a target are of one kind.
-
-    Notes
-    -----
-    Rates are averaged at each false positive rate (vertically): thresholds of different
-    targets need not mean the same. O(n log n) for each target.
     """
     check_confidence(confidence, "evaluate_models")
     grid = np.geomspace(1e-4, 1.0, 200) if fprs is None else np.asarray(fprs, np.float64)
@@ -190,11 +183,9 @@ class SampleAuc:
     samples : ndarray of int64
         Those that are judged, and are members of some targets and not of others.
     auc : ndarray of float64
-        Chance that a target trained on the sample gives it a higher score than one that was
-        not, ties as one half.
+        Chance that a target trained on the sample gives it a higher score than one that was not.
     members, nonmembers : ndarray of int64
-        Targets of both kinds. With few of them an AUC is rough: with 8 and 8 its standard
-        deviation is 0.15 where there is nothing to find.
+        Targets of both kinds. With 8 and 8 the standard deviation of an AUC is 0.15 by chance.
     """
 
     samples: Ints
@@ -208,16 +199,12 @@ class SampleAuc:
 
 
 def sample_auc(scores: ManyScores) -> SampleAuc:
-    """The AUC of each sample over targets.
+    """The AUC of each sample over targets. O(nK log K), in parts.
 
     Raises
     ------
     InputError
         If no sample is a member of one target and a nonmember of another.
-
-    Notes
-    -----
-    O(nK log K), in parts.
     """
     inside = scores.member.sum(axis=0)
     outside = len(scores.member) - inside
@@ -301,21 +288,14 @@ class Agreement:
 def agreement(attacks: Sequence[ManyScores], *, alpha: float) -> Agreement:
     """How often decisions at one level agree with each other and with the truth.
 
-    Parameters
-    ----------
-    attacks : sequence of ManyScores
-        Of the same targets and samples; only what all of them judge is compared.
-    alpha : float
+    Table 3 of Ye et al., which has members above its diagonal and nonmembers below. Only samples
+    that all attacks judge are compared.
 
     Raises
     ------
     InputError
         If they are of other targets or samples, nothing is given, or an attack has no
         decision at a level.
-
-    Notes
-    -----
-    Table 3 of Ye et al., which has members above its diagonal and nonmembers below.
     """
     check_level(alpha, "agreement")
     if not attacks:

@@ -95,6 +95,9 @@ def class_risks(
 ) -> ClassRisks:
     """Whether classes that generalize badly are those at risk.
 
+    Figure 8 of Song and Mittal (USENIX Security 2021), section 4.2.4, which gives the linear
+    correlation. The interval speaks of further classes like these.
+
     Parameters
     ----------
     table : SignalTable
@@ -113,16 +116,6 @@ def class_risks(
         If the scores are of other samples.
     EstimationError
         If fewer than four classes are left, or their numbers do not differ.
-
-    Notes
-    -----
-    Figure 8 of Song and Mittal [1]_, which gives the linear correlation. The interval speaks
-    of further classes like these; that of a class's own numbers is not in it.
-
-    References
-    ----------
-    .. [1] Song and Mittal, Systematic Evaluation of Privacy Risks of Machine Learning
-       Models, USENIX Security 2021, section 4.2.4.
     """
     classes, error, risk = _of_classes(table, risks, target, least)
     return ClassRisks(classes, error, risk, correlation(error, risk, confidence=confidence))
@@ -131,15 +124,7 @@ def class_risks(
 def possible_class_risks(
     table: SignalTable, risks: RiskScores, *, confidence: float = 0.95
 ) -> ClassRisks | None:
-    """`class_risks`, or None where there are too few classes, or nothing differs among them.
-
-    Raises
-    ------
-    InputError
-        If the scores are of other samples.
-    EstimationError
-        If the confidence does not lie between 0 and 1.
-    """
+    """`class_risks`, or None where there are too few classes, or nothing differs among them."""
     check_confidence(confidence, "possible_class_risks")
     if "correctness" not in table.values:
         return None
@@ -170,11 +155,13 @@ def _of_classes(
 def sensitivity(table: SignalTable, *, target: int = 0) -> NDArray[np.float64]:
     """How much a model's modified entropy of a sample hangs on having been trained on it.
 
+    Song and Mittal (USENIX Security 2021), section 4.2.4, with one retrained model for each sample.
+    Retraining differs by its seed as well: the mean over several models shows less of that.
+
     Parameters
     ----------
     table : SignalTable
-        The target, and models that were trained alike without some of its members: each of
-        the others without one, say. All spoke of the same samples.
+        The target, and models that were trained alike without some of its members.
     target : int
         The row of the model with all members.
 
@@ -188,18 +175,6 @@ def sensitivity(table: SignalTable, *, target: int = 0) -> NDArray[np.float64]:
     ------
     InputError
         If there is no other model, or none lacks a member.
-
-    Notes
-    -----
-    Song and Mittal [1]_, section 4.2.4, with one retrained model for each sample. Modified
-    entropies below 1e-10 count as that, as they do for risk scores; two infinite ones are
-    equal. Retraining differs by its seed as well: the mean over several models without z
-    shows less of that.
-
-    References
-    ----------
-    .. [1] Song and Mittal, Systematic Evaluation of Privacy Risks of Machine Learning
-       Models, USENIX Security 2021.
     """
     others = np.arange(table.models) != target
     lacking = ~table.member & table.member[target] & others[:, None]
@@ -220,6 +195,8 @@ def sensitivity(table: SignalTable, *, target: int = 0) -> NDArray[np.float64]:
 def by_risk(risks: RiskScores, values: ArrayLike, *, bands: int = 10) -> list[RiskBand]:
     """Quartiles and mean of a number of the samples, by risk score.
 
+    Figure 7 of Song and Mittal (section 4.2.4), where the values are sensitivities.
+
     Parameters
     ----------
     risks : RiskScores
@@ -227,16 +204,6 @@ def by_risk(risks: RiskScores, values: ArrayLike, *, bands: int = 10) -> list[Ri
         NaN for samples that have none, which are left out.
     bands : int
         Of equal width from 0 to 1; empty ones are left out.
-
-    Raises
-    ------
-    InputError
-        If the values are of other samples.
-
-    Notes
-    -----
-    Figure 7 of Song and Mittal (section 4.2.4), where the values are sensitivities. For the
-    correlation of both, `canary.statistics.correlation.correlation` takes them as they are.
     """
     held = real_array(values, "values", "by_risk", cure="give one for each sample")
     _same_samples(len(held), len(risks.scores), "by_risk")
@@ -262,27 +229,18 @@ def by_risk(risks: RiskScores, values: ArrayLike, *, bands: int = 10) -> list[Ri
 def feature_distances(
     features: ArrayLike, label: ArrayLike, *, among: ArrayLike | None = None
 ) -> FeatureDistances:
-    """Distances of each sample from others of its class.
+    """Distances of each sample from others of its class. O(samples samples_of_class features).
+
+    Numbers in the place of the drawings of figure 9 of Song and Mittal, which show that classes at
+    risk are those whose test samples are elsewhere than their members.
 
     Parameters
     ----------
     features : array_like of shape (samples, features)
-        Such as the outputs of the last hidden layer.
+        Such as the outputs of the last hidden layer; finite.
     label : array_like of int of shape (samples,)
     among : array_like of bool of shape (samples,), optional
-        Samples to which distances are taken: the nonmembers, to see members that no test
-        sample is near to. All unless given. A sample is never its own neighbour.
-
-    Raises
-    ------
-    InputError
-        If the shapes do not fit or a feature is not finite.
-
-    Notes
-    -----
-    Numbers in the place of the drawings of figure 9 of Song and Mittal, which show that
-    classes at risk are those whose test samples lie elsewhere than their members.
-    O(samples samples_of_class features) time, in pieces of 128 MiB.
+        Samples to which distances are taken; all unless given. None is its own neighbour.
     """
     from scipy.spatial.distance import cdist
 

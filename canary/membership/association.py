@@ -97,16 +97,7 @@ def associated(
 ) -> Association | None:
     """The association of the target's flags with those of the shadow models, if there is one.
 
-    Parameters
-    ----------
-    target : SignalTable
-    shadow : SignalTable or None
-        None for the other models of `target`.
-    row : int
-        The model of `target` that is attacked.
-
-    Notes
-    -----
+    Without a `shadow` these are the other models of `target`; `row` is the model that is attacked.
     Tables are of the same samples if their labels agree in order, and if either that order is no
     pattern (sorted, or one class after the other in turn) or both models find the same samples
     hard. Flags are compared by the hypergeometric law for each shadow model, and by the number of

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.membership.aggregate import Spread, evaluate_models
+from canary.membership.attacks import ATTACKS
 from canary.membership.many import attack_models, loss_thresholds
-from canary.membership.many_attacks import many_attack
 from canary.membership.references import resolve
 from canary.signals.signal_table import SignalTable, positions
 from canary.statistics.tails import Rule
@@ -106,13 +106,7 @@ def null_losses(
         found = source.signal("loss")[outside]
     else:
         bench = resolve(
-            table,
-            name,
-            targets=[target],
-            shadow=shadow,
-            references=None,
-            population=population,
-            most=most,
+            table, name, targets=[target], shadow=shadow, population=population, most=most
         )
         compared = bench.compared(slice(sample, sample + 1), "limited")
         kept = compared.flags[:, 0].copy()
@@ -160,18 +154,9 @@ def scatter(
     population: ArrayLike | None = None,
     rule: Rule = "empirical",
 ) -> Scatter:
-    """Loss less threshold of each sample by two attacks (figure 4 of Ye et al.).
+    """Loss less threshold of each sample by two of S, P, R, D and L (figure 4 of Ye et al.).
 
-    Parameters
-    ----------
-    names : tuple of two str
-        Of S, P, R, D and L.
-    shadows : tuple
-        The shadow table of each attack.
-
-    Notes
-    -----
-    The other parameters, and errors, are those of `loss_thresholds`.
+    `shadows` has the shadow table of each; the other parameters are those of `loss_thresholds`.
     """
     at = [
         loss_thresholds(
@@ -229,18 +214,21 @@ def growth(
 ) -> Growth:
     """The AUC of an attack against its number of models or population points.
 
+    Figure 3 of Ye et al. Only samples that have the references they need at the smallest size are
+    judged. Of P, points that are nonmembers of every target are drawn, and none of them is judged.
+
     Parameters
     ----------
     table : SignalTable
     name : str
-        One of `canary.membership.many_attacks.MANY`. Of P the population points are counted,
+        One of `canary.membership.attacks.with_many_models`. Of P the population points are counted,
         of all others the models.
     sizes : sequence of int
+        Smaller sets are parts of larger ones.
     targets : array_like of int
         The models that are attacked; the references are drawn among all others. With a
         shadow table, among that; with one for each target, the same rows of all.
     seed : int
-        Smaller sets are parts of larger ones.
     shadow, rule
         As in `attack_models`.
 
@@ -248,18 +236,12 @@ def growth(
     ------
     InputError
         If there are not so many, or no sample can be judged with the fewest.
-
-    Notes
-    -----
-    Figure 3 of Ye et al. Only samples that have the references they need at the smallest size
-    are judged, so that all sizes speak of the same samples. Of P, points that are nonmembers
-    of every target are drawn, and none of them is judged, up to the largest size.
     """
     rng = np.random.default_rng(seed)
     rows = positions(targets, table.models, "targets", table.source)
     wanted = sorted({int(size) for size in sizes})
     what = "population points" if name == "P" else "models"
-    kind = many_attack(name, "growth")
+    kind = ATTACKS[name]
     if name == "P":
         free = np.flatnonzero(~table.member[rows].any(axis=0))
     elif shadow is None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
-from canary.membership.metric import AttackScores
+from canary.membership.attacks import AttackScores
 from canary.statistics.roc import Estimate, OperatingPoint, Roc, balanced_accuracy, roc
 
 __all__ = ["Evaluation", "Part", "evaluate", "evaluate_by"]
@@ -29,8 +29,7 @@ class Evaluation:
         Of every interval.
     auc : Estimate
     accuracy : Estimate or None
-        Balanced accuracy of the attack's own guesses; None for bare scores and where there
-        are none.
+        Balanced accuracy of the attack's own guesses; None where there are none.
     """
 
     name: str
@@ -106,14 +105,11 @@ def evaluate(
     >>> found.tpr_at_fpr(0.5).tpr.value
     1.0
     """
-    values = scores.scores if isinstance(scores, AttackScores) else scores
+    name, values, guess = _parts_of(scores)
     curve = roc(values, member)
-    accuracy = (
-        balanced_accuracy(scores.guess, member, confidence=confidence)
-        if isinstance(scores, AttackScores) and scores.guess is not None
-        else None
-    )
-    name = scores.name if isinstance(scores, AttackScores) else ""
+    accuracy = None
+    if guess is not None:
+        accuracy = balanced_accuracy(guess, member, confidence=confidence)
     return Evaluation(name, curve, confidence, curve.auc(confidence=confidence), accuracy)
 
 
@@ -126,45 +122,31 @@ def evaluate_by(
 ) -> list[Part]:
     """`evaluate` for the samples of each value of a column, in the order of the values.
 
-    Parameters
-    ----------
-    scores, member, confidence
-        As in `evaluate`.
-    column : array_like of shape (samples,)
-        The class, the group, or anything else.
-
-    Notes
-    -----
-    An interval speaks of its own part. Whoever looks for the worst of k parts reads k of
-    them.
+    An interval speaks of its own part: whoever looks for the worst of k parts reads k of them.
     """
-    values = scores.scores if isinstance(scores, AttackScores) else np.asarray(scores)
-    guess = scores.guess if isinstance(scores, AttackScores) else None
-    given = np.asarray(column)
-    if given.shape != np.shape(values) or given.shape != member.shape:
+    _, values, guess = _parts_of(scores)
+    given, values = np.asarray(column), np.asarray(values)
+    if given.shape != values.shape or given.shape != member.shape:
         raise InputError(
-            f"a column of shape {given.shape} for scores of shape {np.shape(values)}",
+            f"a column of shape {given.shape} for scores of shape {values.shape}",
             cure="give one value for each sample",
             where="evaluate_by",
         )
     names, inverse = np.unique(given, return_inverse=True)
     order = np.argsort(inverse, kind="stable")
-    ends = np.cumsum(np.bincount(inverse))
     parts = []
-    for name, start, end in zip(names, np.append(0, ends[:-1]), ends, strict=True):
-        at = order[start:end]
+    for name, at in zip(names, np.split(order, np.cumsum(np.bincount(inverse))[:-1]), strict=True):
         inside = member[at]
-        members = int(inside.sum())
-        both = 0 < members < len(at)
-        parts.append(
-            Part(
-                name.item(),
-                members,
-                len(at) - members,
-                roc(values[at], inside).auc(confidence=confidence) if both else None,
-                balanced_accuracy(guess[at], inside, confidence=confidence)
-                if both and guess is not None
-                else None,
-            )
-        )
+        members, auc, accuracy = int(inside.sum()), None, None
+        if 0 < members < len(at):
+            auc = roc(values[at], inside).auc(confidence=confidence)
+            if guess is not None:
+                accuracy = balanced_accuracy(guess[at], inside, confidence=confidence)
+        parts.append(Part(name.item(), members, len(at) - members, auc, accuracy))
     return parts
+
+
+def _parts_of(scores: AttackScores | ArrayLike) -> tuple[str, ArrayLike, NDArray[np.bool_] | None]:
+    if isinstance(scores, AttackScores):
+        return scores.name, scores.scores, scores.guess
+    return "", scores, None

@@ -21,8 +21,6 @@ __all__ = ["FEWEST", "OverFleets", "groups_of", "over_fleets"]
 FEWEST = 4
 """Models that an interval over fleets needs."""
 
-_GROUPS = 16
-
 _AGREE = 1e-12
 """Means of parts that differ by less differ by rounding."""
 
@@ -64,7 +62,7 @@ class OverFleets:
 
 def groups_of(models: int) -> int:
     """In how many parts so many models are left out unless it is said."""
-    return min(models, _GROUPS)
+    return min(models, 16)
 
 
 def over_fleets(
@@ -98,8 +96,7 @@ def over_fleets(
     population, rule, gamma, a
         As in `canary.membership.many.attack_models`.
     across : Across, optional
-        What this very attack reaches on the whole table, if that is known already: then it is
-        not done again.
+        What this very attack reaches on the whole table, if that is known already.
     done : callable
         Told of every time that the attack was done, of G + 1, or of G beside `across`.
 
@@ -111,23 +108,18 @@ def over_fleets(
 
     Notes
     -----
-    The jackknife over models: each part is left out as target and as reference, and the whole
-    attack done again. With theta_g the mean without part g of G, the standard error is
+    The jackknife over models [1]_: each part is left out as target and as reference, and the
+    whole attack done again. With theta_g the mean without part g of G, the standard error is
 
         sqrt((G - 1) / G sum_g (theta_g - mean theta)^2)
 
     and its interval Student's with G - 1 degrees of freedom, within 0 and 1. It speaks of the
     same samples and of new splits and trainings. Targets share their references, so what they
-    reach varies together: the spread over targets, resampled or not, does not see that, and for
-    lira-online-fixed on 8 models gives a standard error of 0.65 of the true one.
+    reach varies together; the spread over targets does not see that.
 
-    Where all parts agree that has no width: an AUC of 1 in every part would be 1 to 1, and a TPR
-    of 0 would be 0 to 0, however few samples there are. Then the interval goes from the mean of
-    the lower ends to the mean of the upper ends of the models' own intervals (`Roc.auc`,
-    `Roc.tpr_at_fpr`), which know how many samples there are and always have a width; it covers
-    more often than `confidence` says. Elsewhere it is not widened by them: they speak of other
-    samples, and it covers other fleets already. Rates of few members come in steps, so that
-    intervals of a TPR cover more often than they say, too. The cost is that of G + 1 attacks.
+    Where all parts agree that has no width. Then the interval goes from the mean of the lower
+    ends to the mean of the upper ends of the models' own intervals, which know how many samples
+    there are; it covers more often than `confidence` says, as do those of rates of few members.
 
     References
     ----------
@@ -152,14 +144,13 @@ def over_fleets(
         )
 
     def attacked(part: SignalTable) -> Across:
-        found = evaluate_models(
-            attack_models(part, name, population=population, rule=rule, gamma=gamma, a=a)
-        )
+        scores = attack_models(part, name, population=population, rule=rule, gamma=gamma, a=a)
+        reached = evaluate_models(scores)
         done(1)
-        return found
+        return reached
 
-    def means(found: Across) -> NDArray[np.float64]:
-        return np.array([found.auc.mean, *(found.tpr_at_fpr(fpr).mean for fpr in fprs)])
+    def means(reached: Across) -> NDArray[np.float64]:
+        return np.array([reached.auc.mean, *(reached.tpr_at_fpr(fpr).mean for fpr in fprs)])
 
     rows = np.arange(table.models)
     curves = [one.roc for one in (attacked(table) if across is None else across).evaluations]
@@ -167,23 +158,23 @@ def over_fleets(
         [means(attacked(table.select(models=rows % made != part))) for part in range(made)]
     )
     errors = np.sqrt((made - 1) * without.var(axis=0))
-    auc_error, *tpr_errors = np.where(np.ptp(without, axis=0) < _AGREE, 0.0, errors).tolist()
+    errors = np.where(np.ptp(without, axis=0) < _AGREE, 0.0, errors)
+    own = [
+        [curve.auc(confidence=confidence) for curve in curves],
+        *([curve.tpr_at_fpr(fpr, confidence=confidence).tpr for curve in curves] for fpr in fprs),
+    ]
+    auc, *tpr = (
+        _estimate(float(error), made, each, confidence)
+        for error, each in zip(errors, own, strict=True)
+    )
     return OverFleets(
         name,
-        _estimate(auc_error, made, [one.auc(confidence=confidence) for one in curves], confidence),
-        tuple(
-            _estimate(
-                error,
-                made,
-                [one.tpr_at_fpr(fpr, confidence=confidence).tpr for one in curves],
-                confidence,
-            )
-            for fpr, error in zip(fprs, tpr_errors, strict=True)
-        ),
+        auc,
+        tuple(tpr),
         tuple(fprs),
         table.models,
         made,
-        auc_error=auc_error,
+        auc_error=float(errors[0]),
         curves=tuple(curves),
     )
 
@@ -192,8 +183,8 @@ def _estimate(error: float, groups: int, own: Sequence[Estimate], confidence: fl
     """The mean with its interval over fleets; with the models' own where all parts agree."""
     from scipy.special import stdtrit
 
-    found = mean_estimate(own)
+    mean = mean_estimate(own)
     if not error:
-        return found
+        return mean
     half = -float(stdtrit(groups - 1, (1.0 - confidence) / 2.0)) * error
-    return Estimate(found.value, max(found.value - half, 0.0), min(found.value + half, 1.0))
+    return Estimate(mean.value, max(mean.value - half, 0.0), min(mean.value + half, 1.0))

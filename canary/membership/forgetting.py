@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
 from canary.membership.evaluation import evaluate
+from canary.membership.forgetting_result import LEVEL, Forgetting
 from canary.membership.repeats import Repeat, repeated_models
 from canary.records.validation import whole_number
-from canary.records.versions import versions
 from canary.signals.loss_tables import Answers, Said, answers_of, check_same_samples
 from canary.signals.sample_overlap import shared_samples
 from canary.statistics.checks import check_confidence, positive_integer
@@ -33,243 +33,27 @@ from canary.statistics.distances import (
     Distance,
     chance_distance,
     ks_distance,
-    lies_lower,
     ratio_interval,
     resampled_distance,
     resamples,
 )
-from canary.statistics.numbers import plural, probability
+from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate
 
-__all__ = ["KIND", "SCHEMA", "Forgetting", "forgotten"]
+__all__ = ["KIND", "SCHEMA", "forgotten"]
 
 KIND = "canary forgetting"
 SCHEMA = 1
-
-Answer = Literal["forgotten", "not forgotten", "undecided"]
 
 _FEWEST = 8
 _FEW = 100
 _FEW_MODELS = 5
 _WELL = 0.9
-_LEVEL = 0.05
 _CEILING = 0.98
 _MAY_BE_ONE = {("query", "target"), ("target", "retrained"), ("calibration", "retrained")}
 """A target may be one of the query models or of the retrained ones: a control."""
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Forgetting:
-    """How the target stands between models that know the query set and models that do not.
-
-    Parameters
-    ----------
-    rho : float
-        Equation 4: the target's distance from the query model over that of the calibration
-        models; means where there are several. By the paper's rule the query set is
-        forgotten from 1 on.
-    lower, upper : float
-        Its interval; `upper` is infinite where the denominator may be 0.
-    confidence : float
-    target : float
-        Distance of the target from the query model (equation 2).
-    calibration : float64 array of shape (calibration models,)
-        Distance of each calibration model from the query model (equation 3).
-    retrained : float64 array of shape (retrained models,) or None
-        The same of models retrained without the query set.
-    floor : float or None
-        Mean distance of the query models from each other: what a target would have that was
-        trained on the query set alone. None with one of them.
-    p : float
-        ``(1 + #{calibration models as close as the target, or closer}) / (K + 1)``: the
-        p-value of "the target is to the query set as a calibration model is".
-    p_unlike : float or None
-        The same of "the target answers as the calibration models do", in any direction: by
-        its mean distance from them, among theirs from each other and from it. Small too for
-        a target that is worse on the query set than one that never saw it. None with fewer
-        than two calibration models.
-    auc : Estimate or None
-        A membership attack beside it: the chance that the target's loss is lower on a sample
-        of the query set than on one that it never saw. None unless these were given.
-    losses : dict of str to float64 array of shape (models, samples)
-        Of query, target, calibration and, if given, retrained models, for figures.
-    chance : float
-        Distance that equal distributions exceed in one of twenty cases, for this many
-        samples.
-    resamples, seed : int
-    notes : tuple of str
-        What stands against the answer.
-    """
-
-    rho: float
-    lower: float
-    upper: float
-    confidence: float
-    target: float
-    calibration: Floats
-    retrained: Floats | None
-    floor: float | None
-    p: float
-    p_unlike: float | None
-    auc: Estimate | None
-    losses: dict[str, Floats]
-    chance: float
-    resamples: int
-    seed: int
-    notes: tuple[str, ...]
-
-    @property
-    def samples(self) -> int:
-        """Samples of the query set."""
-        return int(self.losses["target"].shape[1])
-
-    @property
-    def forgotten(self) -> bool:
-        """The paper's rule: whether rho is at least 1."""
-        return self.rho >= 1.0
-
-    @property
-    def answer(self) -> Answer:
-        """The paper's rule for the whole interval: forgotten, not forgotten, or undecided.
-
-        But not where the target knows the query set better than the query model does: it
-        may be as far from that model as a calibration model is, on the other side.
-        """
-        if self.upper < 1.0 or self.surpasses:
-            return "not forgotten"
-        return "forgotten" if self.lower >= 1.0 else "undecided"
-
-    @property
-    def surpasses(self) -> bool:
-        """Whether the target's losses lie below those of most query models, beyond chance."""
-        target = self.losses["target"][0]
-        lower = [lies_lower(target, query) for query in self.losses["query"]]
-        return self.target > self.chance and 2 * sum(lower) > len(lower)
-
-    def summary(self) -> str:
-        """The answer in three sentences at most."""
-        if self.surpasses:
-            return (
-                "The target has not forgotten the query set: its losses on it are even lower than "
-                f"those of the query model. rho is {self.rho:.2f}, but takes distances in either "
-                "direction, and says nothing here."
-            )
-        upper = f"{self.upper:.2f}" if math.isfinite(self.upper) else "no upper end"
-        number = len(self.calibration)
-        closer = int((self.calibration <= self.target).sum())
-        which = (
-            f"The one calibration model is {'' if closer else 'not '}"
-            if number == 1
-            else f"Of {number} calibration models {closer or 'none'} "
-            f"{'is' if closer <= 1 else 'are'} "
-        )
-        said = {
-            "forgotten": "By the paper's rule the target has forgotten the query set",
-            "not forgotten": "By the paper's rule the target has not forgotten the query set",
-            "undecided": "The paper's rule does not decide whether the query set is forgotten",
-        }[self.answer]
-        lines = [
-            f"{said}: rho is {self.rho:.2f} ({self.lower:.2f} to {upper}), and 1 is the limit.",
-            f"{which}as close to the query model as the target: p = {probability(self.p)}.",
-        ]
-        attack = ""
-        if self.auc is not None:
-            attack = f"AUC {self.auc.value:.2f}, {self.auc.lower:.2f} to {self.auc.upper:.2f}"
-        if self.remembered:
-            lines.append(
-                "But its losses on the query set are lower than on samples that it never saw "
-                f"({attack}): unless the set is easier than these, something is left of it."
-            )
-        elif self.unlike:
-            lines.append(
-                "But it does not answer as they do either (p = "
-                f"{probability(self.p_unlike or 0.0)}): one that never saw the query set would."
-            )
-        elif self.alike:
-            lines.append(
-                "In no direction does it stand out from them (p = "
-                f"{probability(self.p_unlike or 0.0)}): it answers as a model that never saw "
-                "the query set."
-            )
-        elif self.unproven:
-            lines.append(
-                "But its losses on the query set are not seen to be lower than on samples that it "
-                f"never saw ({attack}): training on other data like the query set would do that."
-            )
-        return " ".join(lines)
-
-    @property
-    def unlike(self) -> bool:
-        """Whether it counts as forgotten and yet stands out from the calibration models."""
-        return self.p_unlike is not None and self.p_unlike <= _LEVEL and self.forgotten
-
-    @property
-    def alike(self) -> bool:
-        """Whether nothing tells the target from the calibration models, though they are enough.
-
-        For a target that never saw the query set rho is 1 up to chance, and no number of
-        samples decides on which side; that it stands among the calibration models is what
-        can be shown. It takes 19 of them, and no membership attack that finds something.
-        """
-        enough = 1 / (len(self.calibration) + 1) <= _LEVEL
-        within = self.p_unlike is not None and min(self.p, self.p_unlike) > _LEVEL
-        return self.answer != "not forgotten" and enough and within and not self.remembered
-
-    @property
-    def remembered(self) -> bool:
-        """Whether it does not count as not forgotten, and yet the membership attack finds it.
-
-        A model that was made worse for all samples, as by gradient ascent, can be as far from
-        the query model as one that never saw the query set, and still know it better than
-        samples of its kind. A query set that is easier than these looks the same; models that
-        were retrained without it tell.
-        """
-        found = self.auc is not None and self.auc.lower > 0.5  # the AUC of a coin
-        return self.answer != "not forgotten" and found
-
-    @property
-    def unproven(self) -> bool:
-        """Whether it counts as not forgotten, and the membership attack finds nothing.
-
-        The distance falls also for a target that was trained on other data of the query
-        set's own kind, if the calibration models were not: the rule then accuses a model
-        that never saw the query set. Its losses do not differ from those of unseen samples.
-        """
-        blind = self.auc is not None and self.auc.lower <= 0.5  # the AUC of a coin
-        return self.answer == "not forgotten" and blind
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result as plain data, without the losses; no upper end is None."""
-        return {
-            "rho": self.rho,
-            "lower": self.lower,
-            "upper": self.upper if math.isfinite(self.upper) else None,
-            "confidence": self.confidence,
-            "answer": self.answer,
-            "forgotten_by_the_rule": self.forgotten,
-            "unlike": self.unlike,
-            "alike": self.alike,
-            "remembered": self.remembered,
-            "unproven": self.unproven,
-            "p": self.p,
-            "p_unlike": self.p_unlike,
-            "target": self.target,
-            "calibration": self.calibration.tolist(),
-            "retrained": None if self.retrained is None else self.retrained.tolist(),
-            "floor": self.floor,
-            "chance_distance": self.chance,
-            "auc": None
-            if self.auc is None
-            else {"value": self.auc.value, "lower": self.auc.lower, "upper": self.auc.upper},
-            "samples": self.samples,
-            "query_models": len(self.losses["query"]),
-            "resamples": self.resamples,
-            "seed": self.seed,
-            "notes": list(self.notes),
-            "versions": versions(),
-        }
 
 
 def forgotten(
@@ -313,10 +97,6 @@ def forgotten(
     done : callable
         Told of every pair of models that is compared.
 
-    Returns
-    -------
-    Forgetting
-
     Raises
     ------
     InputError
@@ -328,9 +108,9 @@ def forgotten(
 
     Notes
     -----
-    O(models n log n + resamples models n) time. The interval speaks of other samples of the
-    query set's kind and, where there are several query or calibration models, of other
-    trainings of them; never of another training of the target.
+    The interval speaks of other samples of the query set's kind and, where there are several
+    query or calibration models, of other trainings of them; never of another training of the
+    target. O(models n log n + resamples models n).
 
     Examples
     --------
@@ -366,7 +146,15 @@ def forgotten(
             where="forgotten",
         )
     if query_data is not None and calibration_data is not None:
-        _check_disjoint(query_data, calibration_data)
+        both = shared_samples(query_data, calibration_data)
+        if len(both):
+            raise InputError(
+                f"{plural(len(both), 'sample')} of the query set, the first at {both[0]}, "
+                f"{'is' if len(both) == 1 else 'are'} in the calibration set too: its models know "
+                "what they should not",
+                cure="take them out of the calibration set and train its models again",
+                where="forgotten",
+            )
     losses = {name: answers.losses for name, answers in asked.items()}
     alike = repeated_models(losses, may_be_one=_MAY_BE_ONE)
     _check_different(asked, alike)
@@ -412,9 +200,9 @@ def _compared(
             where="calibration model",
         )
     lower, upper = ratio_interval(of_target, of_others, confidence=confidence)
-    calibration = np.array([_mean(found) for found in each])
+    calibration = np.array([np.mean([one.value for one in row]) for row in each])
     k = len(others)
-    chance = chance_distance(len(target), len(target), level=_LEVEL)
+    chance = chance_distance(len(target), len(target), level=LEVEL)
     return Forgetting(
         rho=of_target.value / of_others.value,
         lower=lower,
@@ -439,27 +227,18 @@ def _compared(
 
 
 def _mean_of(
-    found: list[list[Distance]], queries: NDArray[np.int64], rng: np.random.Generator
+    distances: list[list[Distance]], queries: NDArray[np.int64], rng: np.random.Generator
 ) -> Distance:
     """The mean distance of models from query models, were all of them trained anew.
 
-    Parameters
-    ----------
-    found : of each model its distance from each query model
-    queries : int array of shape (resamples, query models)
-        Which ones each resample takes.
-    rng : Generator
-        Puts the quantiles of the mean of other models in a random order.
-
-    Notes
-    -----
-    The mean of the models moves by Student's t and its standard error. Resampled models move
-    too little: with two or three of them the ratio was covered in 86 % at 95 %. Those of the
-    query models, which move both distances together, are resampled and stretched alike.
+    `distances` has of each model its distance from each query model, `queries` which ones each
+    resample takes. The mean of the models moves by Student's t and its standard error: resampled
+    models move too little. Those of the query models, which move both distances together, are
+    resampled and stretched alike.
     """
     from scipy.special import stdtrit
 
-    values = np.array([[one.value for one in row] for row in found])
+    values = np.array([[one.value for one in row] for row in distances])
     mean, rounds, (models, asked) = float(values.mean()), len(queries), values.shape
     shift = (values.mean(axis=0)[queries].mean(axis=1) - mean) * _stretched(asked)
     if models > 1:
@@ -469,7 +248,9 @@ def _mean_of(
     at = np.arange(rounds)[:, None]
 
     def errors(kind: str) -> Floats:
-        whole = np.mean([np.stack([getattr(one, kind) for one in row]) for row in found], axis=0)
+        whole = np.mean(
+            [np.stack([getattr(one, kind) for one in row]) for row in distances], axis=0
+        )
         return np.asarray(whole[queries, at].mean(axis=1) + shift)
 
     return Distance(mean, errors("excess"), errors("shortfall"))
@@ -485,32 +266,24 @@ def _stretched(resampled: int) -> float:
     return wider * math.sqrt(resampled / (resampled - 1))
 
 
-def _mean(found: list[Distance]) -> float:
-    return sum(one.value for one in found) / len(found)
-
-
 def _distances(queries: Floats, models: Floats) -> Floats:
     """The mean distance of each model from the query models."""
     return np.array([np.mean([ks_distance(q, model) for q in queries]) for model in models])
 
 
 def _floor(queries: Floats) -> float | None:
-    pairs = [(i, j) for i in range(len(queries)) for j in range(i)]
-    if not pairs:
-        return None
-    return float(np.mean([ks_distance(queries[i], queries[j]) for i, j in pairs]))
+    pairs = [ks_distance(one, other) for one, other in combinations(queries, 2)]
+    return float(np.mean(pairs)) if pairs else None
 
 
 def _unlike(target: Floats, others: Floats) -> float:
     """p-value of the target's mean distance from the others, among all K + 1 models' own."""
     models = [target, *others]
-    table = np.zeros((len(models), len(models)))
-    for i in range(len(models)):
-        for j in range(i):
-            table[i, j] = table[j, i] = ks_distance(models[i], models[j])
+    totals = np.zeros(len(models))
+    for pair in combinations(range(len(models)), 2):
+        totals[list(pair)] += ks_distance(*(models[one] for one in pair))
     # Rounding of sums shall not order what is equal.
-    means = table.sum(axis=1)
-    return (1 + int((means[1:] >= means[0] - 1e-9).sum())) / len(models)
+    return (1 + int((totals[1:] >= totals[0] - 1e-9).sum())) / len(models)
 
 
 def _attack(target: Floats, unseen: Said, confidence: float) -> Estimate:
@@ -524,18 +297,6 @@ def _attack(target: Floats, unseen: Said, confidence: float) -> Estimate:
     scores = -np.concatenate([target, others[0]])
     member = np.arange(len(scores)) < len(target)
     return evaluate(scores, member, confidence=confidence).auc
-
-
-def _check_disjoint(query: Iterable[Any], calibration: Iterable[Any]) -> None:
-    both = shared_samples(query, calibration)
-    if len(both):
-        raise InputError(
-            f"{plural(len(both), 'sample')} of the query set, the first at {both[0]}, "
-            f"{'is' if len(both) == 1 else 'are'} in the calibration set too: its models know "
-            "what they should not",
-            cure="take them out of the calibration set and train its models again",
-            where="forgotten",
-        )
 
 
 def _check_different(asked: dict[str, Answers], alike: list[Repeat]) -> None:

@@ -86,11 +86,12 @@ def precision_recall(
         Higher for what looks like a member.
     member : array_like of bool of shape (samples,)
     thresholds : sequence of float
-        Those of table 6 of Song and Mittal [1]_ unless given.
+        Those of table 6 of Song and Mittal (USENIX Security 2021) unless given.
     prior : float, optional
         How common members are where guesses are made, on which precision depends. Unless
         given, that of the risk scores; for other scores, as common as among these samples.
     confidence : float
+        Of intervals of Clopper and Pearson. A threshold is fixed beforehand, or they flatter.
 
     Returns
     -------
@@ -100,18 +101,6 @@ def precision_recall(
     ------
     EstimationError
         As `canary.statistics.roc.roc`, or if a threshold is NaN or an option out of range.
-
-    Notes
-    -----
-    Recall has the interval of Clopper and Pearson. So has the share of members among the
-    samples that are called so; another prior multiplies its odds by a constant, and with
-    them those of the ends. A threshold is fixed beforehand, or its interval flatters.
-    One sort.
-
-    References
-    ----------
-    .. [1] Song and Mittal, Systematic Evaluation of Privacy Risks of Machine Learning
-       Models, USENIX Security 2021, section 4.2.3.
 
     Examples
     --------
@@ -155,16 +144,8 @@ def precision_recall(
 def risk_at(risks: RiskScores, prior: float) -> NDArray[np.float64]:
     """Risk scores at another prior, of shape (samples,).
 
-    Parameters
-    ----------
-    risks : RiskScores
-    prior : float
-        Between 0 and 1.
-
-    Notes
-    -----
-    The odds are those of the prior times the ratio of the two likelihoods (equation 12),
-    which is the same at all priors.
+    The odds are those of the prior times the ratio of the two likelihoods (equation 12 of Song
+    and Mittal), which is the same at all priors.
     """
     check_prior(prior, "risk_at")
     factor = prior / (1.0 - prior) * (1.0 - risks.prior) / risks.prior
@@ -179,7 +160,9 @@ def leakage(
     *,
     confidence: float = 0.95,
 ) -> list[Leakage]:
-    """How far members' risk scores lie above the prior, at several priors.
+    """How far members' risk scores are above the prior, at several priors.
+
+    The distance of appendix B of Song and Mittal (USENIX Security 2021), with a normal interval.
 
     Parameters
     ----------
@@ -197,16 +180,6 @@ def leakage(
     ------
     EstimationError
         As `canary.statistics.roc.roc`, or if an option is out of range.
-
-    Notes
-    -----
-    The distance of appendix B of Song and Mittal [1]_. It is the mean of numbers of one
-    sign or another within an interval of length 1; its own interval is the normal one.
-
-    References
-    ----------
-    .. [1] Song and Mittal, Systematic Evaluation of Privacy Risks of Machine Learning
-       Models, USENIX Security 2021, appendix B.
     """
     from scipy.special import ndtri
 

@@ -18,21 +18,23 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.membership.attacks import Attack, Tuning
 from canary.membership.moments import Moments, common_variance, logits_of, moments
 from canary.membership.references import References
-from canary.statistics.tails import gaussian_evidence
+from canary.statistics.tails import bits_needed, gaussian_evidence
 
-__all__ = ["lira"]
+__all__ = ["ATTACKS", "lira"]
 
 Floats = NDArray[np.float64]
 
 
-def lira(bench: References, *, online: bool, fixed: bool) -> Floats:
-    """Scores of shape (targets, samples); see the module.
+def lira(bench: References, _tuning: Tuning | None = None, *, online: bool, fixed: bool) -> Floats:
+    """Scores of shape (targets, samples); see the module. O(nK).
 
     Parameters
     ----------
@@ -43,11 +45,6 @@ def lira(bench: References, *, online: bool, fixed: bool) -> Floats:
     fixed : bool
         Whether one variance serves all samples. Where a sample has fewer than two references
         of a kind, or all of them agree, that one serves in any case.
-
-    Notes
-    -----
-    Variances are unbiased, ``m - 1`` in the denominator. A sample that is set aside and has no
-    reference of a kind gets the score minus infinity. O(nK).
     """
     result = np.empty((len(bench.targets), bench.table.samples))
     out_variance = common_variance(bench, "outside")
@@ -77,3 +74,19 @@ def _standard(
     variance = common()[:, None] if fixed else found.variance(common)[0]
     scale = np.sqrt(np.broadcast_to(variance, seen.shape))
     return (seen - found.mean) / scale, scale
+
+
+ATTACKS = tuple(
+    Attack(
+        name=f"lira-{when}{'-fixed' * fixed}",
+        help=f"the likelihood ratio attack, {when}{', one variance for all samples' * fixed}",
+        signal="logit-confidence",
+        judge=partial(lira, online=when == "online", fixed=fixed),
+        inside=when == "online",
+        # The paper leaves the threshold of the online attack to the ROC.
+        threshold=None if when == "online" else bits_needed,
+    )
+    for when in ("online", "offline")
+    for fixed in (False, True)
+)
+"""The likelihood ratio attacks, for `canary.membership.attacks.ATTACKS`."""

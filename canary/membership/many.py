@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
-from canary.membership.lira import lira
-from canary.membership.losstests import by_class, by_model, by_sample
-from canary.membership.many_attacks import MANY_ATTACKS, many_attack
-from canary.membership.references import References, resolve
-from canary.membership.rmia import rmia
+from canary.membership.attacks import ATTACKS, Attack, Tuning, with_many_models
+from canary.membership.references import ComparedWith, References, resolve
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate, roc
-from canary.statistics.tails import Rule, bits_needed, check_level, check_rule
+from canary.statistics.tails import Rule, check_level, check_rule
 
-__all__ = ["LOSS_TESTS", "ManyScores", "attack_models", "loss_thresholds"]
+__all__ = ["ManyScores", "attack_models", "loss_thresholds"]
 
 Floats = NDArray[np.float64]
 
-LOSS_TESTS: dict[str, Callable[[References, Rule, float | None], Floats]] = {
-    "S": by_class,
-    "P": by_model,
-    "R": by_sample,
-    "D": by_sample,
-    "L": by_sample,
-}
-"""The attacks of Ye et al. by name."""
 
 _FALSE_NOTES = 1e-4
 """How often the number of references may be said to tell members where it does not."""
@@ -76,12 +65,12 @@ class ManyScores:
     @property
     def signal(self) -> str:
         """What the attack reads of each model."""
-        return MANY_ATTACKS[self.name].signal
+        return ATTACKS[self.name].signal
 
     @property
     def calibrated(self) -> bool:
         """Whether scores have a threshold at each level."""
-        return MANY_ATTACKS[self.name].levels
+        return ATTACKS[self.name].threshold is not None
 
     def threshold(self, alpha: float) -> float:
         """The score from which on a sample is called a member at level `alpha`.
@@ -95,14 +84,14 @@ class ManyScores:
         """
         where = f"attack {self.name}"
         check_level(alpha, where)
-        if not self.calibrated:
+        of_level = ATTACKS[self.name].threshold
+        if of_level is None:
             raise InputError(
                 "its scores have no threshold at a level: the paper leaves it to the ROC",
                 cure="use lira-offline, or read tpr_at_fpr of its evaluation",
                 where=where,
             )
-        # Of shares, 1 - alpha of the population have to be dominated.
-        return 1.0 - alpha - 1e-12 if self.signal == "confidence" else bits_needed(alpha)
+        return of_level(alpha)
 
     def guess(self, alpha: float) -> NDArray[np.bool_]:
         """Who is called a member at level `alpha`, of shape (targets, samples)."""
@@ -130,7 +119,7 @@ def attack_models(
         With the signal ``loss``. LiRA reads ``logit-confidence`` and RMIA ``confidence`` where
         they are there, and derives them from losses otherwise.
     name : str
-        One of `canary.membership.many_attacks.MANY`: S, P, R, D, L, lira-online,
+        One of `canary.membership.attacks.with_many_models`: S, P, R, D, L, lira-online,
         lira-online-fixed, lira-offline, lira-offline-fixed, rmia, rmia-offline.
     targets : array_like of int, optional
         Rows of `table` that are attacked; all unless given.
@@ -149,14 +138,8 @@ def attack_models(
         Of R, D and L: each sample is compared with so many references at most, the first ones.
         Leave-one-out models are few for the sample that they left out, and many for a
         nonmember; with as many for both, their levels mean the same.
-    rule : {"empirical", "linear", "gaussian"}
-        Of the quantile, for S, P, R, D and L; see `canary.statistics.tails`.
-    gamma, a : float
-        Of RMIA; see `canary.membership.rmia`.
-
-    Returns
-    -------
-    ManyScores
+    rule, gamma, a
+        As in `canary.membership.attacks.Tuning`.
 
     Raises
     ------
@@ -169,55 +152,39 @@ def attack_models(
     Notes
     -----
     Among the models of a table a target does without some references, so that members and
-    nonmembers are compared with equally many, on every split; see `canary.membership.matching`,
-    also for what that needs to make noise look alike. How many is decided by the flags of all
-    samples that are judged, so select them first. Shadow tables serve as they are, and a note says
-    where the number of references tells members from nonmembers.
-
-    For K models and n samples O(nK log(nK)) time. Beside the table and the result memory is
-    for some hundred thousand numbers, for S for one class, for P and RMIA for one model, and a
-    byte or two for each score.
+    nonmembers are compared with equally many (`canary.membership.matching`). How many is decided by
+    the flags of all samples that are judged, so select them first. Shadow tables serve as they are,
+    and a note says where the number of references tells members from nonmembers. O(nK log(nK)).
     """
-    where = "attack"
-    kind = many_attack(name, where)
-    check_rule(rule, where)
-
-    def judge(bench: References) -> Floats:
-        if name in LOSS_TESTS:
-            return LOSS_TESTS[name](bench, rule, None)
-        if kind.signal == "logit-confidence":
-            return lira(bench, online=kind.inside, fixed=kind.fixed)
-        return rmia(bench, online=kind.inside, gamma=gamma, a=a)
-
-    done = _each(
+    kind = _checked(name, rule)
+    tuning = Tuning(rule, None, gamma, a)
+    benches = _benches(
         table,
-        name,
-        judge,
+        kind,
         targets=targets,
         shadow=shadow,
         references=references,
         population=population,
         most=most,
     )
-    benches = [bench for bench, _ in done]
+    assert kind.judge is not None
+    scores = [kind.judge(bench, tuning) for bench in benches]
     chosen = np.concatenate([bench.targets for bench in benches])
     repeats = tuple(dict.fromkeys(note for bench in benches for note in bench.repeats))
-    telling = repeats + _counts_that_tell(name, benches)
-    scores = done[0][1] if len(done) == 1 else np.concatenate([found for _, found in done])
+    telling = repeats + _counts_that_tell(kind, benches)
+    # Models of L exist for members only. S judges by the other models, P by the target alone.
+    blind = not telling and name != "L"
+    blind &= not kind.outside or all(bench.source is not table for bench in benches)
+    blind &= not kind.points or population is not None
     return ManyScores(
         name=name,
-        scores=scores,
+        scores=scores[0] if len(scores) == 1 else np.concatenate(scores),
         member=table.member[chosen],
         judged=benches[0].judged,
         targets=tuple(chosen.tolist()),
         models_trained=sum(map(_trained, benches)) if kind.others else 0,
-        notes=_notes(table, benches) + telling,
-        blind=not telling
-        and _blind(
-            name,
-            shadow=all(bench.source is not table for bench in benches),
-            population=population is not None,
-        ),
+        notes=_missing(table, benches) + telling,
+        blind=blind,
     )
 
 
@@ -228,68 +195,51 @@ def loss_thresholds(
     *,
     targets: ArrayLike | None = None,
     shadow: SignalTable | Sequence[SignalTable] | None = None,
-    references: ArrayLike | None = None,
-    population: ArrayLike | None = None,
-    most: int | None = None,
     rule: Rule = "empirical",
+    **compared: Unpack[ComparedWith],
 ) -> Floats:
     """The losses ``c_alpha`` at and below which S, P, R, D or L calls samples members.
 
-    Parameters
-    ----------
-    alpha : float
-        Between 0 and 1.
-
-    Returns
-    -------
-    ndarray of float64 of shape (targets, samples)
-        In nats. Minus infinity where nothing would be a member.
-
-    Notes
-    -----
-    The other parameters, and errors, are those of `attack_models`.
+    In nats, of shape (targets, samples); minus infinity where nothing would be a member. The other
+    parameters, and errors, are those of `attack_models`.
     """
     check_level(alpha, "loss_thresholds")
-    check_rule(rule, "loss_thresholds")
-    if name not in LOSS_TESTS:
+    kind = _checked(name, rule)
+    if kind.signal != "loss" or kind.judge is None:
+        able = [name for name, one in with_many_models().items() if one.signal == "loss"]
         raise InputError(
             f"{name!r} has no threshold in units of loss",
-            cure=f"name one of {', '.join(LOSS_TESTS)}",
+            cure=f"name one of {', '.join(able)}",
             where="loss_thresholds",
         )
-
-    def judge(bench: References) -> Floats:
-        return LOSS_TESTS[name](bench, rule, alpha)
-
-    done = _each(
-        table,
-        name,
-        judge,
-        targets=targets,
-        shadow=shadow,
-        references=references,
-        population=population,
-        most=most,
-    )
-    return np.concatenate([found for _, found in done])
+    benches = _benches(table, kind, targets=targets, shadow=shadow, **compared)
+    return np.concatenate([kind.judge(bench, Tuning(rule, alpha)) for bench in benches])
 
 
-def _each(
+def _checked(name: str, rule: Rule) -> Attack:
+    kind = ATTACKS[name]
+    if kind.judge is None:
+        raise InputError(
+            f"the attack {name} is by a shadow, and not by many models",
+            cure=f"use canary.attack, or name one of {', '.join(with_many_models())}",
+            where="attack",
+        )
+    check_rule(rule, "attack")
+    return kind
+
+
+def _benches(
     table: SignalTable,
-    name: str,
-    judge: Callable[[References], Floats],
+    kind: Attack,
     *,
     targets: Any,
     shadow: SignalTable | Sequence[SignalTable] | None,
-    references: Any,
-    population: Any,
-    most: int | None,
-) -> list[tuple[References, Floats]]:
-    """The judgement of all targets together, or of each with its own shadow."""
-    kind = MANY_ATTACKS[name]
+    **compared: Unpack[ComparedWith],
+) -> list[References]:
+    """What all targets together are compared with, or each with its own shadow."""
     if shadow is None and kind.own:
         raise InputError(
-            f"attack {name} needs {kind.own}",
+            f"attack {kind.name} needs {kind.own}",
             cure="give their table by shadow=",
             where=table.source,
         )
@@ -306,29 +256,27 @@ def _each(
                 cure="give one for each target, or one for all",
                 where=table.source,
             )
-    done = []
+    benches = []
     for chosen, one in zip(rows, shadows, strict=True):
         bench = resolve(
             table,
-            name,
+            kind.name,
             targets=chosen,
             shadow=one,
-            references=references,
-            population=population,
-            most=most,
             aligned=kind.outside,
             alone=not kind.others,
+            **compared,
         )
         if one is not None and kind.own and len(bench.targets) > 1:
             raise InputError(
-                f"attack {name} on {len(bench.targets)} targets with the models of one",
+                f"attack {kind.name} on {len(bench.targets)} targets with the models of one",
                 cure="give a list with a table for each target",
                 where=one.source,
             )
         if kind.outside:
-            bench.check(name, inside=kind.inside)
-        done.append((bench, judge(bench)))
-    return done
+            bench.check(kind.name, inside=kind.inside)
+        benches.append(bench)
+    return benches
 
 
 def _trained(bench: References) -> int:
@@ -339,7 +287,7 @@ def _trained(bench: References) -> int:
     return len(bench.rows)
 
 
-def _notes(table: SignalTable, benches: list[References]) -> tuple[str, ...]:
+def _missing(table: SignalTable, benches: list[References]) -> tuple[str, ...]:
     sources = {id(s): s for s in (table, *(bench.source for bench in benches))}
     return tuple(
         f"{plural(len(source.missing), 'model')} {'is' if len(source.missing) == 1 else 'are'} "
@@ -350,23 +298,12 @@ def _notes(table: SignalTable, benches: list[References]) -> tuple[str, ...]:
     )
 
 
-def _blind(name: str, *, shadow: bool, population: bool) -> bool:
-    """Whether nothing of who is a member of the target can go into its scores.
-
-    Models of L exist for members only. S judges by the other models, and P by the target alone.
-    """
-    if name == "L":
-        return False
-    kind = MANY_ATTACKS[name]
-    return (shadow or not kind.outside) and (population or not kind.points)
-
-
-def _counts_that_tell(name: str, benches: list[References]) -> tuple[str, ...]:
+def _counts_that_tell(kind: Attack, benches: list[References]) -> tuple[str, ...]:
     """A note if the number of references alone tells members of a target from nonmembers."""
     found: list[tuple[float, int, Estimate, float]] = []
     targets = sum(len(bench.targets) for bench in benches)
     for bench in benches:
-        if bench.source is bench.table or not MANY_ATTACKS[name].outside:
+        if bench.source is bench.table or not kind.outside:
             continue
         count = np.concatenate([bench.counts(part) for part in bench.parts()])[bench.judged]
         if (count == count[0]).all():

@@ -46,21 +46,16 @@ def random_order(samples: int) -> Ints:
 
 
 def kept(counts: Ints, member: Flags, order: Ints, *, falling: bool = False) -> Ints:
-    """How many references each sample keeps, of those that it has.
+    """How many references each sample keeps, of those that it has. O(n log n).
 
     Parameters
     ----------
-    counts : ndarray of int of shape (samples,)
-    member : ndarray of bool of shape (samples,)
+    counts, member : ndarray of int and of bool, of shape (samples,)
     order : ndarray of int
         The samples that are compared, in a random order. The others keep all.
     falling : bool
         Whether samples with the most come first: of the kind of references whose numbers are
         what the other kind leaves.
-
-    Notes
-    -----
-    O(n log n). Where one kind is empty everything is kept.
     """
     found = counts.copy()
     key = -counts if falling else counts

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
+from canary.membership.attacks import ATTACKS, Attack, with_many_models
 from canary.membership.fleet_intervals import FEWEST, groups_of
-from canary.membership.many_attacks import MANY_ATTACKS
 from canary.membership.references import References, resolve
 from canary.signals.signal_table import SignalTable
 from canary.statistics.checks import positive_integer
@@ -26,75 +25,66 @@ ALL = ("S", "P", "R", "lira-online", "lira-offline", "rmia")
 MANY_MODELS = 64
 """From so many on LiRA has a variance for each sample."""
 
-_OFFLINE = (*(name for name in ALL if not MANY_ATTACKS[name].inside), "rmia-offline")
+_OFFLINE = ("S", "P", "R", "lira-offline", "rmia-offline")
 
 
 @dataclass(frozen=True, eq=False)
 class Needs:
-    """The attacks, and what they are judged on.
+    """The attacks, and the samples that they are judged on, as flags."""
 
-    Parameters
-    ----------
-    names : tuple of str
-    judged : ndarray of bool of shape (samples,)
-    """
-
-    names: tuple[str, ...]
+    attacks: tuple[Attack, ...]
     judged: Flags
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the attacks."""
+        return tuple(attack.name for attack in self.attacks)
 
     @property
     def inside(self) -> bool:
         """Whether an attack needs models that were trained on a sample."""
-        return any(MANY_ATTACKS[name].inside for name in self.names)
+        return any(attack.inside for attack in self.attacks)
 
     @property
     def outside(self) -> bool:
         """Whether an attack needs models that were trained without a sample."""
-        return any(MANY_ATTACKS[name].outside for name in self.names)
+        return any(attack.outside for attack in self.attacks)
 
 
 def chosen_attacks(
     table: SignalTable, asked: str, targets: NDArray[np.intp], *, least: int | None = None
 ) -> tuple[Needs, list[str]]:
-    """The attacks that were asked for, and what a reader has to know of the choice.
+    """The attacks of a list with commas or ``all``, and what a reader has to know of the choice.
 
-    Parameters
-    ----------
-    table : SignalTable
-    asked : str
-        Names with commas between them, or ``all``.
-    targets : ndarray of int
-    least : int, optional
-        How many models a judged sample has to be in, and out of.
+    With `least`, a judged sample has to be in, and out of, so many models.
 
     Raises
     ------
     InputError
         If there is no such attack, or it has nothing to compare some sample with.
     """
-    where = "attacks"
     notes: list[str] = []
     if least is not None:
-        least = positive_integer(least, "least", where, cure="give a number of models, 2 say")
-    everything = asked.strip() == "all"
-    names = list(ALL)
-    if everything and not _known(table, targets, least):
-        names = list(_OFFLINE)
-        notes.append(
-            "Some samples are members of no other model, so all has the attacks that need none: "
-            "rmia-offline for rmia, and no lira-online"
-        )
-    if everything and table.models < MANY_MODELS:
-        fixed = {name: f"{name}-fixed" for name in names}
-        names = [fixed[name] if fixed[name] in MANY_ATTACKS else name for name in names]
-        notes.append(
-            f"LiRA has one variance for all samples, as there are fewer than {MANY_MODELS} models"
-        )
-    if not everything:
-        names = list(dict.fromkeys(name.strip() for name in asked.split(",")))
-        _check_names(names)
-    needs = Needs(tuple(names), np.ones(table.samples, np.bool_))
-    if table.models < 2 and any(MANY_ATTACKS[name].others for name in needs.names):
+        least = positive_integer(least, "least", "attacks", cure="give a number of models, 2 say")
+    if asked.strip() == "all":
+        names = list(ALL)
+        if not _known(table, targets, least):
+            names = list(_OFFLINE)
+            notes.append(
+                "Some samples are members of no other model, so all has the attacks that need "
+                "none: rmia-offline for rmia, and no lira-online"
+            )
+        if table.models < MANY_MODELS:
+            names = [f"{name}-fixed" if name.startswith("lira") else name for name in names]
+            notes.append(
+                f"LiRA has one variance for all samples, as there are fewer than {MANY_MODELS} "
+                "models"
+            )
+    else:
+        names = _checked(ATTACKS.names(asked, where="attacks"))
+    attacks = tuple(ATTACKS[name] for name in names)
+    needs = Needs(attacks, np.ones(table.samples, np.bool_))
+    if table.models < 2 and any(attack.others for attack in attacks):
         raise InputError(
             "one model, and attacks compare it with others",
             cure="give the outputs of several models on the same samples; the attack P alone "
@@ -102,7 +92,7 @@ def chosen_attacks(
             where=table.source,
         )
     if least is not None:
-        needs = Needs(needs.names, _judged(table, needs, least))
+        needs = Needs(attacks, _judged(table, needs, least))
         away = int((~needs.judged).sum())
         if away:
             notes.append(
@@ -112,9 +102,9 @@ def chosen_attacks(
             )
     if needs.outside:
         bench = _compared(table, targets, needs.judged)
-        for name in needs.names:
-            if MANY_ATTACKS[name].outside:
-                bench.check(name, inside=MANY_ATTACKS[name].inside, least=True)
+        for attack in attacks:
+            if attack.outside:
+                bench.check(attack.name, inside=attack.inside, least=True)
     return needs, notes
 
 
@@ -155,8 +145,6 @@ def _compared(table: SignalTable, targets: NDArray[np.intp], judged: Flags) -> R
         table,
         "all",
         targets=targets,
-        shadow=None,
-        references=None,
         population=None if judged.all() else ~judged,
         alone=True,
     )
@@ -179,17 +167,14 @@ def _judged(table: SignalTable, needs: Needs, least: int) -> Flags:
     return chosen
 
 
-def _check_names(names: Sequence[str]) -> None:
+def _checked(names: list[str]) -> list[str]:
+    able = [name for name, kind in with_many_models().items() if not kind.own]
     for name in names:
-        if name in MANY_ATTACKS and MANY_ATTACKS[name].own:
-            raise InputError(
-                f"attack {name} needs models of each target's own",
-                cure="do it from Python: attack_models(table, ..., shadow=), as "
-                "docs/many-models.md shows",
-                where="attacks",
-            )
-        if name not in MANY_ATTACKS:
-            able = ", ".join(name for name, kind in MANY_ATTACKS.items() if not kind.own)
-            raise InputError(
-                f"there is no attack {name!r}", cure=f"name some of {able}; or all", where="attacks"
-            )
+        if name not in able:
+            own = ATTACKS[name].own
+            problem = "needs models of each target's own" if own else "is by a shadow"
+            cure = f"name some of {', '.join(able)}; or all"
+            if own:
+                cure = "do it from Python: attack_models(table, ..., shadow=)"
+            raise InputError(f"the attack {name} {problem}", cure=cure, where="attacks")
+    return names

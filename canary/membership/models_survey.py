@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -140,25 +140,12 @@ def survey_models(
     if whole and not fleets:
         notes.append(_no_fleets(few))
     done = stage("attacks", len(needs.names) * (2 + (groups_of(few.models) if fleets else 0)))
-    found = [
-        _attacked(
-            few,
-            name,
-            rows,
-            rates_seen,
-            levels,
-            rule=rule,
-            confidence=confidence,
-            seed=seed,
-            fleets=fleets,
-            done=done,
-        )
-        for name in needs.names
-    ]
-    attacked = tuple(one for one, _ in found)
+    plan = _Plan(few, rows, rates_seen, levels, rule, confidence, seed, fleets)
+    reached = [plan.attacked(name, done) for name in needs.names]
+    attacked = tuple(one for one, _ in reached)
     decided = [one.scores for one in attacked if one.scores.calibrated]
     best = max(attacked, key=lambda one: one.auc.value)
-    notes += [note for _, said in found for note in said]
+    notes += [note for _, said in reached for note in said]
     notes += [note for one in attacked for note in one.scores.notes]
     doubts += upside_down(
         {o.name: partial(_auc, o) for o in attacked if o.name in _OF_LOSS}, "flags"
@@ -189,66 +176,65 @@ def survey_models(
     return replace(result, notes=(*result.notes, positive_control("these models")))
 
 
-def _attacked(
-    table: SignalTable,
-    name: str,
-    rows: NDArray[np.intp],
-    fprs: Sequence[float],
-    levels: Sequence[float],
-    *,
-    rule: Rule,
-    confidence: float,
-    seed: int,
-    fleets: bool,
-    done: Callable[[int], object],
-) -> tuple[AttackedModels, list[str]]:
-    """What an attack reaches, and what a reader has to know of it."""
-    scores = attack_models(table, name, targets=rows, rule=rule)
-    least = 1.0 / int((~table.member[rows]).sum(axis=1).min())
-    across = evaluate_models(scores, fprs=np.geomspace(least, 1.0, 200), confidence=confidence)
-    points = tuple(tuple(one.tpr_at_fpr(fpr) for one in across.evaluations) for fpr in fprs)
-    done(1)
-    over = None
-    if fleets:
-        over = over_fleets(
-            table, name, fprs=fprs, confidence=confidence, rule=rule, across=across, done=done
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """How each attack is done."""
+
+    table: SignalTable
+    rows: NDArray[np.intp]
+    fprs: Sequence[float]
+    levels: Sequence[float]
+    rule: Rule
+    confidence: float
+    seed: int
+    fleets: bool
+
+    def attacked(
+        self, name: str, done: Callable[[int], object]
+    ) -> tuple[AttackedModels, list[str]]:
+        """What an attack reaches, and what a reader has to know of it."""
+        scores = attack_models(self.table, name, targets=self.rows, rule=self.rule)
+        nonmembers = int((~self.table.member[self.rows]).sum(axis=1).min())
+        grid = np.geomspace(1.0 / nonmembers, 1.0, 200)
+        across = evaluate_models(scores, fprs=grid, confidence=self.confidence)
+        points = tuple(
+            tuple(one.tpr_at_fpr(fpr) for one in across.evaluations) for fpr in self.fprs
         )
-    grown, notes = _grown(table, name, rows, rule=rule, seed=seed)
-    done(1)
-    found = AttackedModels(
-        scores=scores,
-        across=across,
-        auc=mean_estimate([one.auc for one in across.evaluations]) if over is None else over.auc,
-        tpr=tuple(mean_estimate([point.tpr for point in at]) for at in points)
-        if over is None
-        else over.tpr,
-        points=points,
-        rates=rates(scores, alphas=levels) if scores.calibrated else None,
-        over=over,
-        growth=grown,
-    )
-    return found, notes
+        auc = mean_estimate([one.auc for one in across.evaluations])
+        tpr = tuple(mean_estimate([point.tpr for point in at]) for at in points)
+        done(1)
+        over = None
+        if self.fleets:
+            over = over_fleets(
+                self.table,
+                name,
+                fprs=self.fprs,
+                confidence=self.confidence,
+                rule=self.rule,
+                across=across,
+                done=done,
+            )
+            auc, tpr = over.auc, over.tpr
+        decided = rates(scores, alphas=self.levels) if scores.calibrated else None
+        grown, notes = self.grown(name)
+        done(1)
+        return AttackedModels(scores, across, auc, tpr, points, decided, over, grown), notes
 
-
-def _grown(
-    table: SignalTable,
-    name: str,
-    rows: NDArray[np.intp],
-    *,
-    rule: Rule,
-    seed: int,
-) -> tuple[Growth | None, list[str]]:
-    """The AUC against the number of models, where there are enough beside some targets."""
-    of = rows[: max(min(_GROWN_TARGETS, table.models // _GROWN_FROM), 1)]
-    free = table.models - len(of)
-    if name == "P" or free <= _GROWN_FROM:
-        return None, []
-    doubled = (_GROWN_FROM * 2**k for k in range(free.bit_length()))
-    sizes = sorted({*(size for size in doubled if size <= free), free})
-    try:
-        return growth(table, name, sizes, targets=of, seed=seed, rule=rule), []
-    except (InputError, EstimationError) as error:
-        return None, [f"The AUC of {name} against the number of models is not shown: {error}"]
+    def grown(self, name: str) -> tuple[Growth | None, list[str]]:
+        """The AUC against the number of models, where there are enough beside some targets."""
+        models = self.table.models
+        of = self.rows[: max(min(_GROWN_TARGETS, models // _GROWN_FROM), 1)]
+        free = models - len(of)
+        if name == "P" or free <= _GROWN_FROM:
+            return None, []
+        doubled = (_GROWN_FROM * 2**k for k in range(free.bit_length()))
+        sizes = sorted({*(size for size in doubled if size <= free), free})
+        try:
+            grown = growth(self.table, name, sizes, targets=of, seed=self.seed, rule=self.rule)
+        except (InputError, EstimationError) as error:
+            said = f"The AUC of {name} against the number of models is not shown: {error}"
+            return None, [said]
+        return grown, []
 
 
 def _auc(found: AttackedModels, confidence: float) -> Estimate:
@@ -267,7 +253,7 @@ def _silent(
     """
     if rule == "gaussian":
         return []
-    bench = resolve(table, "R", targets=rows, shadow=None, references=None, population=None)
+    bench = resolve(table, "R", targets=rows)
     least = 1.0 / (bench.most_compared() + 1)
     if min(asked) >= least * (1.0 - 1e-9):
         return []

@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
 from canary.membership.association import shadow_is_blind
-from canary.membership.metric import NEURAL, AttackScores, shadow_rows
+from canary.membership.attacks import Attack, AttackScores
+from canary.membership.shadows import shadow_rows
 from canary.models.classifier import GradientFeatures
 from canary.signals.signal_table import SignalTable
 
-__all__ = ["neural_attack", "white_box_attack"]
+__all__ = ["ATTACKS", "NEURAL", "neural_attack", "white_box_attack"]
+
+NEURAL = ("neural", "neural-per-class")
+"""Names of the attacks."""
 
 _FOLDS = 5
 _LEAST = 20
@@ -62,8 +66,7 @@ def neural_attack(
     Returns
     -------
     AttackScores
-        Scores are log-odds of being a member, where members are as common as nonmembers;
-        above 0 is a guess of "member".
+        Scores are log-odds of being a member, where members are as common as nonmembers.
 
     Raises
     ------
@@ -74,20 +77,12 @@ def neural_attack(
 
     Notes
     -----
-    Shokri et al. [1]_ trained a network for each class on the prediction vector, Nasr et al.
-    [2]_ one on the vector and the one-hot class. The vector is given as log-odds of each
-    class, that of the sample's own class first and the others from the likeliest down: sorted
-    entries mean the same in every class, and the own class need not be looked up.
-    The shadow's samples are dealt into five folds; five networks leave out one each, are
-    stopped where their loss on it is least, and their mean log-odds are the score. At most
-    50,000 shadow samples are used, drawn at random.
-
-    References
-    ----------
-    .. [1] Shokri et al., Membership Inference Attacks Against Machine Learning Models, IEEE
-       Symposium on Security and Privacy 2017.
-    .. [2] Nasr, Shokri and Houmansadr, Machine Learning with Membership Privacy using
-       Adversarial Regularization, ACM CCS 2018.
+    Shokri et al. (IEEE S&P 2017) trained a network for each class on the prediction vector, Nasr
+    et al. (ACM CCS 2018) one on the vector and the one-hot class. The vector is given as log-odds,
+    that of the sample's own class first and the others from the most likely down, so that entries
+    mean the same in every class. The shadow's samples are dealt into five folds; five networks
+    leave out one each, are stopped where their loss on it is least, and their mean log-odds are
+    the score. At most 50,000 shadow samples are used, drawn at random.
     """
     if name not in NEURAL:
         raise InputError(
@@ -165,17 +160,11 @@ def white_box_attack(
 
     Notes
     -----
-    Beside what the black-box attack reads: the loss, the norm of the gradient by each
-    parameter tensor, and the gradient by the last weight matrix: the norm of each class's row
-    (its own first, the others from the largest down), and the sizes of the entries of its own
-    row from the largest down: hidden units have no order that two models share. All as
-    logarithms. Nasr et al. [1]_ read whole gradients, by an attacker who knows some of the
-    target's own members and needs no shadow.
-
-    References
-    ----------
-    .. [1] Nasr, Shokri and Houmansadr, Comprehensive Privacy Analysis of Deep Learning, IEEE
-       Symposium on Security and Privacy 2019.
+    Beside what the black-box attack reads, as logarithms: the loss, the norm of the gradient by
+    each parameter tensor, and of that by the last weight matrix the norm of each class's row (its
+    own first, the others from the largest down) and the sizes of the entries of its own row,
+    sorted: hidden units have no order that two models share. Nasr et al. (IEEE S&P 2019) read whole
+    gradients, by an attacker who knows some of the target's own members and needs no shadow.
     """
     for one, found in ((table, features), (shadow, shadow_features)):
         if one.models != 1 or len(found.losses) != one.samples:
@@ -241,20 +230,9 @@ class _Networks:
 def arranged(
     outputs: NDArray[np.float32], label: NDArray[np.int64], entries: int
 ) -> NDArray[np.float32]:
-    """Log-odds of the classes, the label's first and the others from the likeliest down.
+    """Log-odds of the classes, the label's first and the others from the most likely down.
 
-    Parameters
-    ----------
-    outputs : ndarray of float32 of shape (samples, classes)
-        Log-probabilities.
-    label : ndarray of int64 of shape (samples,)
-    entries : int
-        So many at most.
-
-    Returns
-    -------
-    ndarray of float32 of shape (samples, min(entries, classes))
-        Cut off at -30 and 30.
+    Of log-probabilities of shape (samples, classes) the first `entries`, cut off at -30 and 30.
     """
     step = max(_BLOCK // outputs.shape[1], 1)
     parts = [slice(at, at + step) for at in range(0, len(outputs), step)]
@@ -314,3 +292,16 @@ def _kept(table: SignalTable) -> NDArray[np.float32]:
             where=table.source,
         )
     return table.outputs
+
+
+def _score(
+    table: SignalTable, attack: Attack, *, shadow: SignalTable | None, target: int, seed: int
+) -> AttackScores:
+    return neural_attack(table, attack.name, shadow=shadow, target=target, seed=seed)
+
+
+ATTACKS = tuple(
+    Attack(name=name, help=f"networks that read all outputs, {of}", signal="outputs", score=_score)
+    for name, of in zip(NEURAL, ("one for all classes", "one for each class"), strict=True)
+)
+"""The attacks by networks, for `canary.membership.attacks.ATTACKS`."""

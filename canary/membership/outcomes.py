@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from canary.membership.attacks import AttackScores
 from canary.membership.doubts import SURE, View
-from canary.membership.metric import AttackScores
 from canary.signals.definitions import SIGNALS
 from canary.signals.signal_table import SignalTable
 from canary.statistics.roc import Estimate, Roc

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from canary.errors import EstimationError
+from canary.membership.attacks import AttackScores
 from canary.membership.many import ManyScores
-from canary.membership.metric import AttackScores
 from canary.statistics.checks import check_confidence, positive_integer
 from canary.statistics.epsilon import correct_guesses, epsilon_lower_bound
 from canary.statistics.numbers import plural
@@ -99,14 +99,14 @@ def attack_epsilon(
     coins : bool
         Whether for each of these samples by itself a fair coin decided, before training, if
         it went in; and whether the data of reference models were drawn without regard to
-        these coins. Only whoever trained the models can tell; the data do not.
+        these coins. Only those who trained the models know; the data do not show it.
     guesses : int, optional
         How many are guessed, half for either side. All unless given. Fix it before you see
-        the scores, or the bound is none.
+        the scores, or the bound does not hold.
     delta : float
     confidence : float
     attacks : int
-        How many attacks are tried on these coins, if the largest of their bounds is told: each
+        How many attacks are tried on these coins, if the largest of their bounds is reported: each
         bound is then taken at a confidence that allows for the choice (Bonferroni).
 
     Raises
@@ -118,27 +118,12 @@ def attack_epsilon(
 
     Notes
     -----
-    Steinke, Nasr and Jagielski [1]_; `canary.statistics.epsilon` has the bound. It rests on
-    the coins: members and nonmembers that differ by anything else, such as a date, let an
-    attack guess what the model does not tell, and the bound is then none. A split into
-    halves of fixed size is no set of independent coins either; where exactly half are
-    members a note says so.
-
-    The theorem takes all guesses together as what one private mechanism gives for the coins.
-    So a guess may rest on anything that the model says, on chance, and on other models whose
-    data do not depend on the coins. It may not rest on the coins themselves, not even on
-    those of other samples: from a model that says nothing, whoever guesses each coin by the
-    parity of all others is right on every one in half of the runs. Attacks among the models
-    of one table look at the target's members, to compare both kinds with equally many
-    references, and P and RMIA take its nonmembers for their population; those are refused.
-
-    Of equal scores those are guessed first that a fixed random order has first, so that
-    members which stand together in the file do not fall together.
-
-    References
-    ----------
-    .. [1] Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS
-       2023, arXiv:2305.08846.
+    Steinke, Nasr and Jagielski, NeurIPS 2023, arXiv:2305.08846; `canary.statistics.epsilon` has the
+    bound. The theorem takes all guesses together as what one private mechanism gives for the coins.
+    So a guess may rest on anything that the model says, on chance, and on other models whose data
+    do not depend on the coins; not on the coins themselves, not even on those of other samples. A
+    split into halves of fixed size is no set of independent coins; where exactly half are members a
+    note says so. Of equal scores those are guessed first that a fixed random order has first.
     """
     from scipy.stats import binomtest
 

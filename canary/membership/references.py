@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ from canary.membership.matching import kept, random_order
 from canary.membership.repeats import check_references
 from canary.signals.signal_table import SignalTable, check_tied, positions
 
-__all__ = ["Compared", "Kind", "References", "resolve"]
+__all__ = ["Compared", "ComparedWith", "Kind", "References", "resolve"]
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -33,6 +33,14 @@ _FEW = 4
 """Targets for which looking for each by itself is faster than a list for all."""
 
 _SHOWN = 5
+
+
+class ComparedWith(TypedDict, total=False):
+    """What targets are compared with: see `canary.membership.many.attack_models`."""
+
+    references: ArrayLike | None
+    population: ArrayLike | None
+    most: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,10 +118,9 @@ class References:
     def compared(self, part: slice, kind: Kind) -> Compared:
         """The references of a kind with which each target is compared.
 
-        Without the target itself, and without as many others as it takes for members and
-        nonmembers to have equally many: see `canary.membership.matching`. The next ones that
-        are flagged are left out, going round from the target. Of a shadow table all serve, so
-        that nothing depends on who is a member of the target.
+        Without the target itself, and without as many others as it takes for members and nonmembers
+        to have equally many: see `canary.membership.matching`. The next ones that are flagged are
+        left out, going round from the target. Of a shadow table all serve.
         """
         flags = self._flagged(part, kind)
         wanted = self._own_flags(flags).astype(np.int64)
@@ -202,17 +209,9 @@ class References:
         return found
 
     def check(self, name: str, *, inside: bool, least: bool = False) -> None:
-        """An InputError if a sample that is judged has no reference left of a kind.
+        """An InputError if a judged sample has no reference left of a kind that the attack needs.
 
-        Parameters
-        ----------
-        name : str
-            Of the attack.
-        inside : bool
-            Whether references that were trained on the sample are needed, beside those that
-            were not.
-        least : bool
-            Whether such samples can be left away by their number of models.
+        `least` says whether such samples can be left out by their number of models.
         """
         judged = int(self.judged.sum())
         kinds: tuple[Kind, ...] = ("outside", "inside") if inside else ("outside",)
@@ -242,37 +241,27 @@ def resolve(
     table: SignalTable,
     name: str,
     *,
-    targets: ArrayLike | None,
-    shadow: SignalTable | None,
-    references: ArrayLike | None,
-    population: ArrayLike | None,
-    most: int | None = None,
+    targets: ArrayLike | None = None,
+    shadow: SignalTable | None = None,
     aligned: bool = True,
     alone: bool = False,
+    **compared: Unpack[ComparedWith],
 ) -> References:
-    """Check what an attack is given.
+    """Check what an attack is given; the parameters are those of `attack_models`.
 
-    Parameters
-    ----------
-    table, targets, shadow, references, population, most
-        As in `canary.membership.many.attack_models`.
-    name : str
-        Of the attack.
-    aligned : bool
-        Whether the references have to be asked for the very samples of the targets.
-    alone : bool
-        Whether a target needs no references.
+    `aligned` says whether the references have to be asked for the very samples of the targets,
+    `alone` whether a target needs no references.
 
     Raises
     ------
     InputError
         If there is no such model, none to compare with, or the two tables do not fit: other
-        samples, models that belong to another target, or a target among its own references
-        (`canary.membership.repeats.check_references`).
+        samples, models that belong to another target, or a target among its own references.
     """
+    population, most = compared.get("population"), compared.get("most")
     chosen = _rows(targets, table, "targets")
     source = table if shadow is None else shadow
-    rows = _rows(references, source, "references")
+    rows = _rows(compared.get("references"), source, "references")
     own = np.full(len(chosen), -1)
     if shadow is None:
         position = np.full(table.models, -1)
@@ -298,7 +287,7 @@ def resolve(
         _check_losses(one, used)
     repeats = check_references(table, chosen, shadow, rows)
     if shadow is not None and name == "S":  # whose samples may stand in another order
-        beside = shadow if references is None else shadow.select(models=rows)
+        beside = shadow if compared.get("references") is None else shadow.select(models=rows)
         for row in chosen:
             repeats += check_shadow(table, beside, row=int(row))
     if most is not None and most < 1:

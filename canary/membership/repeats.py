@@ -70,22 +70,10 @@ def check_references(
     shadow: SignalTable | None,
     references: NDArray[np.intp],
 ) -> tuple[str, ...]:
-    """What a reader has to know of references that say what a target says.
+    """What a reader has to know of references of `shadow`, or of `table`, that repeat targets.
 
-    Parameters
-    ----------
-    table, targets
-        The models that are attacked: rows of a table.
-    shadow, references
-        The models that they are compared with: rows of a table of shadow models or, if that is
-        None, of `table`, where a target leaves itself out.
-
-    Returns
-    -------
-    tuple of str
-        A note where a reference has the losses of a target and those are too few different
-        ones to tell whether it is the target. A model that gives all samples one loss tells
-        nothing of members, whoever it is.
+    A note where a reference has the losses of a target and those are too few different ones to tell
+    whether it is the target. A model that gives all samples one loss tells nothing of members.
 
     Raises
     ------

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.membership.metric import shadow_samples
+from canary.membership.densities import Known, by_histograms, by_kernels
+from canary.membership.shadows import shadow_samples
 from canary.signals.signal_table import SignalTable
 from canary.statistics.checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, scored_members
@@ -21,13 +22,8 @@ __all__ = [
     "RiskScores",
     "Scale",
     "check_prior",
-    "check_risk_options",
-    "check_two_kinds",
-    "class_ends",
-    "homes",
     "reliability",
     "risk_scores",
-    "scaled",
 ]
 
 Scale = Literal["log", "linear"]
@@ -74,11 +70,12 @@ def risk_scores(
     shadow: SignalTable | None = None,
     target: int = 0,
     prior: float = 0.5,
-    bins: int = BINS,
+    bins: int | None = None,
     scale: Scale = "log",
     least: int = 10,
+    smooth: bool = False,
 ) -> RiskScores:
-    """The privacy risk score of every sample, by histograms of a shadow's modified entropy.
+    """The privacy risk score of every sample, by a shadow's modified entropy.
 
     Parameters
     ----------
@@ -88,13 +85,16 @@ def risk_scores(
     target : int
     prior : float
         Between 0 and 1.
-    bins : int
+    bins : int, optional
         Of the histogram of a class, besides one for infinity; with the classes at most about
-        eight million in all.
+        eight million in all. 5 unless given.
     scale : {"log", "linear"}
-        Bins of equal width in the logarithm, or in the modified entropy itself.
+        Bins of equal width, or a kernel of one width, in the logarithm or in the modified entropy
+        itself.
     least : int
-        Members and nonmembers that a class needs for a histogram of its own.
+        Members and nonmembers that a class needs for a histogram or densities of its own.
+    smooth : bool
+        Kernel densities in place of histograms.
 
     Returns
     -------
@@ -105,50 +105,72 @@ def risk_scores(
     InputError
         As `canary.attack`.
     EstimationError
-        If an option is out of range, or the shadow has no members or no nonmembers.
+        If an option is out of range, bins are given for a smoothed estimate, or the shadow has
+        no members or no nonmembers.
 
     Notes
     -----
     With ``a`` and ``b`` the shares of the shadow's members and nonmembers of class ``y``
-    that fall in the bin of the sample's modified entropy (equation 15 of [1]_), the score
-    is ``prior a / (prior a + (1 - prior) b)`` (equation 12).
+    that fall in the bin of the sample's modified entropy (equation 15 of [1]_), or their
+    densities there, the score is ``prior a / (prior a + (1 - prior) b)`` (equation 12).
 
-    The bins of a class span its finite shadow values. What lies outside belongs to the
+    The bins of a class span its finite shadow values. What is outside belongs to the
     nearest of them, and infinity to a bin of its own. On the logarithmic scale values
     below 1e-10 count as that. A bin without any shadow sample takes the shares of the
     nearest bin that has one; of two as near, of the lower. O(samples + classes bins).
+
+    Densities have a Gaussian kernel of one width for both kinds, so that the score is a weighted
+    share of members among the samples nearby: Silverman's ``0.9 s n^(-1/5)``, with ``n`` the
+    smaller number of the two kinds and ``s^2`` the mean of their squared spreads, each the
+    smaller of standard deviation and quartile distance / 1.349. A hundredth of a sample of each
+    kind is added everywhere, so that in a gap without any the score is the prior.
 
     References
     ----------
     .. [1] Song and Mittal, Systematic Evaluation of Privacy Risks of Machine Learning
        Models, USENIX Security 2021, section 4.1.
     """
-    where = "risk_scores"
-    check_risk_options(prior, scale, least, where)
-    positive_integer(bins, "bins", where, cure="5 bins are usual")
-    _check_cells(table.classes, bins, where)
+    where = "risk scores"
+    check_prior(prior, where)
+    positive_integer(least, "least", where, cure="10 samples are usual")
+    if scale not in ("log", "linear"):
+        raise EstimationError(
+            f"there is no scale {scale!r}", cure='say "log" or "linear"', where=where
+        )
+    if smooth and bins is not None:
+        raise EstimationError(
+            f"bins={bins} and smooth were both given, and smoothed risk scores have no bins",
+            cure="leave one of them out (--bins, --smooth)",
+            where=where,
+        )
+    made = BINS if bins is None else bins
+    positive_integer(made, "bins", where, cure="5 bins are usual")
+    most = _CELLS // (table.classes + 1) - 1
+    if made > most:
+        raise EstimationError(
+            f"bins={made:,} for each of {table.classes:,} classes",
+            cure=f"give at most {most:,}; 5 are usual, and more than samples tell nothing",
+            where=where,
+        )
     values, member, label = shadow_samples(table, RISK_SIGNAL, shadow=shadow, target=target)
-    check_two_kinds(member, where)
-    classes = table.classes
-    home, pooled = homes(member, label, classes, least)
-    logs, queries = (scaled(v, scale) for v in (values, table.signal(RISK_SIGNAL)[target]))
-    low, high = class_ends(logs, label, classes)
-    shares = np.zeros((2, classes + 1, bins + 1))
-    for kind, chosen in enumerate((~member, member)):
-        of = label[chosen]
-        for rows in (of, np.full(len(of), classes)):
-            at = _bin(logs[chosen], rows, low, high, bins)
-            flat = np.bincount(rows * (bins + 1) + at, minlength=(classes + 1) * (bins + 1))
-            shares[kind] += flat.reshape(classes + 1, bins + 1)
-    filled = shares.sum(axis=0) > 0
-    shares /= np.maximum(shares.sum(axis=2, keepdims=True), 1.0)
-    shares = np.take_along_axis(shares, _nearest(filled)[None], axis=2)
-    inside, outside = prior * shares[1], (1.0 - prior) * shares[0]
-    with np.errstate(invalid="ignore"):  # histograms that no sample uses
-        posterior = inside / (inside + outside)
-    rows = home[table.label]
-    scores = posterior[rows, _bin(queries, rows, low, high, bins)]
-    return RiskScores(scores, prior, bins, scale, pooled)
+    if member.all() or not member.any():
+        raise EstimationError(
+            f"all {len(member)} shadow samples are of one kind",
+            cure="give members and nonmembers of the shadow model",
+            where=where,
+        )
+    members = np.bincount(label[member], minlength=table.classes)
+    both = np.minimum(members, np.bincount(label, minlength=table.classes) - members)
+    pooled = both < least
+    rows = np.where(pooled, table.classes, np.arange(table.classes))[table.label]
+    queries = table.signal(RISK_SIGNAL)[target]
+    if scale == "log":
+        values, queries = (np.log(np.maximum(one, _LEAST)) for one in (values, queries))
+    known = Known(values, member, label, table.classes)
+    if smooth:
+        return RiskScores(by_kernels(known, queries, rows, prior=prior), prior, None, scale, pooled)
+    scores = by_histograms(known, queries, rows, prior=prior, bins=made)
+    return RiskScores(scores, prior, made, scale, pooled)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,22 +228,13 @@ def reliability(
 
     Notes
     -----
-    Song and Mittal [1]_, section 4.2.1 and figure 3. Members and nonmembers are weighted so
-    that the share of members is the prior.
-
-    The calibration error is ``sum_b |d_b|``, where ``d_b`` is the sum over bin b of weight
-    times (score - member). It is never below 0 and so lies too high, by chance alone. With
-    ``e`` the errors of ``d``, normal with the covariance of sampling members and nonmembers,
-    ``sum |d + e| <= sum |d| + sum |e|``: the lower end takes the quantile of the last sum
-    (from 10,000 seeded draws) off. And ``sum |d| <= sum |d + e| - sum sign(d_b) e_b``: its
-    variance is at most the sum of the uncentred second moments, whatever the signs, which
-    gives the upper end. To each kind's moments one sample is added in the middle of the
-    bin, so that a bin of one kind only is not taken for certain.
-
-    References
-    ----------
-    .. [1] Song and Mittal, Systematic Evaluation of Privacy Risks of Machine Learning
-       Models, USENIX Security 2021.
+    Song and Mittal (USENIX Security 2021), section 4.2.1 and figure 3. The calibration error is
+    ``sum_b |d_b|``, where ``d_b`` is the sum over bin b of weight times (score - member). With
+    ``e`` the errors of ``d``, normal with the covariance of sampling members and nonmembers, ``sum
+    |d + e| <= sum |d| + sum |e|``: the lower end takes the quantile of the last sum (from 10,000
+    seeded draws) off. And ``sum |d| <= sum |d + e| - sum sign(d_b) e_b``: its variance is at most
+    the sum of the uncentred second moments, which gives the upper end. To each kind's moments one
+    sample is added in the middle of the bin, so that a bin of one kind is not taken for certain.
     """
     where = "reliability"
     check_confidence(confidence, where)
@@ -306,93 +319,3 @@ def check_prior(prior: float, where: str) -> None:
             cure="0.5 says that members are as common as nonmembers",
             where=where,
         )
-
-
-def check_risk_options(prior: float, scale: Scale, least: int, where: str) -> None:
-    """An EstimationError unless the options of risk scores are in range."""
-    check_prior(prior, where)
-    positive_integer(least, "least", where, cure="10 samples are usual")
-    if scale not in ("log", "linear"):
-        raise EstimationError(
-            f"there is no scale {scale!r}", cure='say "log" or "linear"', where=where
-        )
-
-
-def _check_cells(classes: int, bins: int, where: str) -> None:
-    """An EstimationError if the histograms of all classes would not fit into memory."""
-    most = _CELLS // (classes + 1) - 1
-    if bins > most:
-        raise EstimationError(
-            f"bins={bins:,} for each of {classes:,} classes",
-            cure=f"give at most {most:,}; 5 are usual, and more than samples tell nothing",
-            where=where,
-        )
-
-
-def check_two_kinds(member: NDArray[np.bool_], where: str) -> None:
-    """An EstimationError if the shadow has no members or no nonmembers."""
-    if member.all() or not member.any():
-        raise EstimationError(
-            f"all {len(member)} shadow samples are of one kind",
-            cure="give members and nonmembers of the shadow model",
-            where=where,
-        )
-
-
-def homes(
-    member: NDArray[np.bool_], label: NDArray[np.int64], classes: int, least: int
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The distribution that each class uses, and whether it is the one of them all.
-
-    That one stands behind those of the classes, as number `classes`.
-    """
-    members = np.bincount(label[member], minlength=classes)
-    pooled = np.minimum(members, np.bincount(label, minlength=classes) - members) < least
-    return np.where(pooled, classes, np.arange(classes)), pooled
-
-
-def scaled(values: NDArray[np.float64], scale: Scale) -> NDArray[np.float64]:
-    """Modified entropies on the scale of bins and kernels."""
-    return np.log(np.maximum(values, _LEAST)) if scale == "log" else values
-
-
-def class_ends(
-    values: NDArray[np.float64], label: NDArray[np.int64], classes: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Least and largest finite value of each class, and of all behind them."""
-    finite = np.isfinite(values)
-    low, high = np.full(classes + 1, np.inf), np.full(classes + 1, -np.inf)
-    np.minimum.at(low, label[finite], values[finite])
-    np.maximum.at(high, label[finite], values[finite])
-    low[classes], high[classes] = low.min(), high.max()
-    none = ~np.isfinite(low)
-    low[none] = high[none] = 0.0
-    return low, high
-
-
-def _bin(
-    values: NDArray[np.float64],
-    rows: NDArray[np.int64],
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    bins: int,
-) -> NDArray[np.int64]:
-    """The bin of each value in the histogram of its row; `bins` for infinity."""
-    width = high - low
-    steps = bins / np.where(width > 0, width, np.inf)
-    finite = values < np.inf
-    place = (np.where(finite, values, 0.0) - low[rows]) * steps[rows]
-    return np.where(finite, np.clip(place, 0, bins - 1), bins).astype(np.int64)
-
-
-def _nearest(filled: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """For each bin the nearest one of its row with samples, itself if it has any or none has.
-
-    Of two as near the lower. Linear: the last filled bin on the way up, and on the way down.
-    """
-    places = np.arange(filled.shape[1])
-    far = 3 * len(places)
-    below = np.maximum.accumulate(np.where(filled, places, -far), axis=1)
-    above = np.minimum.accumulate(np.where(filled, places, far)[:, ::-1], axis=1)[:, ::-1]
-    nearest = np.where(places - below <= above - places, below, above)
-    return np.where(filled.any(axis=1, keepdims=True), nearest, places)

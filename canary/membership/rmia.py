@@ -18,44 +18,33 @@ References
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
+from canary.membership.attacks import Attack, Tuning
 from canary.membership.references import Compared, References
 from canary.signals.signal_table import SignalTable
 
-__all__ = ["rmia"]
+__all__ = ["ATTACKS", "rmia"]
 
 Floats = NDArray[np.float64]
 
 
-def rmia(bench: References, *, online: bool, gamma: float, a: float) -> Floats:
-    """Scores from 0 to 1, of shape (targets, samples); see the module.
+def rmia(bench: References, tuning: Tuning, *, online: bool) -> Floats:
+    """Scores from 0 to 1, of shape (targets, samples); see the module. O(nK + n log n).
 
-    Parameters
-    ----------
-    bench : References
-        The population of a target are its nonmembers, those that are set aside if any are.
-        All samples are compared with all of them, a population point with itself, too: were
-        it left out, k of n - 1 and k of n would tell nonmembers from members of equal ratios.
-    online : bool
-    gamma : float
-        Above 0.
-    a : float
-        From 0 to 1; offline only.
+    All samples are compared with all points of the population, a point with itself, too: were it
+    left out, k of n - 1 and k of n would tell nonmembers from members of equal ratios.
 
     Raises
     ------
     InputError
-        If gamma or a is out of range, or a target has fewer than two population points.
-
-    Notes
-    -----
-    Where all models give a sample the probability 0 its ratio is 0. A sample that is set
-    aside and that no reference was trained on has for ``Pr`` the mean over the others.
-    O(nK) for the means and O(n log n) for each target.
+        If gamma is not above 0, a is not from 0 to 1, or a target has fewer than two points.
     """
+    gamma, a = tuning.gamma, tuning.a
     if not 0.0 < gamma < np.inf:
         raise InputError(f"gamma must be above 0, got {gamma!r}", cure="2 is usual", where="rmia")
     if not 0.0 <= a <= 1.0:
@@ -102,3 +91,19 @@ def _probabilities(table: SignalTable, rows: NDArray[np.intp], part: slice) -> F
     if "confidence" in table.values:
         return table.values["confidence"][:, part][rows]
     return np.exp(-table.signal("loss")[:, part][rows])
+
+
+ATTACKS = tuple(
+    Attack(
+        name=f"rmia{'' if online else '-offline'}",
+        help=f"the robust attack, {'online' if online else 'offline'}",
+        signal="confidence",
+        judge=partial(rmia, online=online),
+        inside=online,
+        points=True,
+        # Of shares, 1 - alpha of the population have to be dominated.
+        threshold=lambda alpha: 1.0 - alpha - 1e-12,
+    )
+    for online in (True, False)
+)
+"""The robust attacks, for `canary.membership.attacks.ATTACKS`."""

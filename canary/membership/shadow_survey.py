@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.membership.analysis import ClassRisks, possible_class_risks
 from canary.membership.association import check_shadow
+from canary.membership.attacking import attack, named_attacks
 from canary.membership.doubts import doubts_of_pair
 from canary.membership.evaluation import Part, evaluate, evaluate_by
 from canary.membership.guessing import Guesses, leakage, precision_recall
-from canary.membership.metric import ATTACKS, NEURAL, applicable, attack
 from canary.membership.outcomes import contrast, unfit_thresholds
 from canary.membership.privacy import AttackEpsilon, attack_epsilon
-from canary.membership.risk import Reliability, RiskScores, Scale, reliability
-from canary.membership.smoothing import chosen_risk_scores
+from canary.membership.risk import Reliability, RiskScores, Scale, reliability, risk_scores
 from canary.membership.survey import Attacked, OneTargetSurvey, plain, rates_of, table_facts
 from canary.scoring.batcher import Stage
 from canary.signals.output_checks import check_members
@@ -178,7 +177,7 @@ def survey(
         `canary.membership.survey.FPRS` that the number of nonmembers allows.
     confidence : float
     prior, bins, scale, least, smooth
-        Of the risk scores, as in `canary.membership.smoothing.chosen_risk_scores`.
+        Of the risk scores, as in `canary.membership.risk.risk_scores`.
     seed : int
         Of the neural attacks.
     coins : bool
@@ -210,12 +209,12 @@ def survey(
     entropies = all("modified-entropy" in table.values for table in (target, shadow))
     if not entropies:
         notes.append("Losses tell neither correctness nor entropies, nor risk scores")
-    names = _names(target, attacks, shadow=shadow)
-    if attacks.strip() == "all" and entropies and NEURAL[0] not in names:
+    names = named_attacks(target, attacks, shadow=shadow)
+    if attacks.strip() == "all" and entropies and "neural" not in names:
         notes.append("The outputs were not kept, so no network was trained on them")
     risks = trust = classes = None
     if entropies:
-        risks = chosen_risk_scores(
+        risks = risk_scores(
             target,
             shadow=shadow,
             prior=prior,
@@ -280,31 +279,6 @@ def survey(
     doubt, control = contrast(target, shadow)
     said = [one for one in (doubt, control) if one]
     return replace(result, notes=(*result.notes, *said), doubts=() if doubt is None else (doubt,))
-
-
-def _names(table: SignalTable, asked: str, *, shadow: SignalTable | None = None) -> list[str]:
-    """The attacks of a list with commas, or all that the tables allow for ``all``.
-
-    Raises
-    ------
-    InputError
-        If one of them does not exist or its signal is not there.
-    """
-    if asked.strip() == "all":
-        theirs = applicable(table if shadow is None else shadow)
-        return [name for name in applicable(table) if name in theirs]
-    names = [name.strip() for name in asked.split(",")]
-    for name in names:
-        if name in NEURAL:
-            continue  # the attack itself says what it lacks
-        if name not in ATTACKS:
-            raise InputError(
-                f"there is no attack {name!r}",
-                cure=f"name some of {', '.join([*ATTACKS, *NEURAL])}; or all",
-                where="attacks",
-            )
-        table.signal(ATTACKS[name][0])
-    return list(dict.fromkeys(names))
 
 
 def _check_coins(shared: Sequence[str], *, coins: bool, guesses: int | None, delta: float) -> None:

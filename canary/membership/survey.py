@@ -15,8 +15,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from canary.membership.attacks import AttackScores
 from canary.membership.evaluation import Evaluation
-from canary.membership.metric import AttackScores
 from canary.records.versions import versions
 from canary.signals.signal_table import SignalTable
 from canary.statistics.operating import nonmembers_for_lower_end

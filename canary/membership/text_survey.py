@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
+from canary.membership.attacking import attack
 from canary.membership.doubts import SURE
 from canary.membership.evaluation import Evaluation, evaluate
-from canary.membership.metric import TEXT_ATTACKS, attack
 from canary.membership.outcomes import upside_down
 from canary.membership.survey import Attacked, OneTargetSurvey, plain, rates_of
 from canary.membership.words import FOLDS, WordsAlone, words_alone
 from canary.scoring.batcher import Stage
+from canary.signals.text import TEXT_SIGNALS
 from canary.signals.text_measuring import TextTable
 from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import probability
@@ -213,7 +214,7 @@ def survey_texts(
         )
     rates, notes = rates_of(fprs, int((~member).sum()), confidence=confidence)
     chosen = [texts[at] for at in measured.kept.tolist()]
-    names = [name for name in TEXT_ATTACKS if name in table.values]
+    names = [name for name in TEXT_SIGNALS if name in table.values]
     done = stage("attacks", FOLDS + len(names))
     words = words_alone(chosen, member, seed=seed, confidence=confidence, done=done)
     teaching, judged = _halves(member, seed)

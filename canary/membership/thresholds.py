@@ -37,14 +37,12 @@ def learn_thresholds(
     *,
     classes: int,
 ) -> Thresholds:
-    """For each class the threshold with the best balanced accuracy on these samples.
+    """For each class the threshold with the best balanced accuracy on these samples. O(n log n).
 
     Parameters
     ----------
     values : ndarray of float64 of shape (samples,)
-        Higher for what looks like a member. Infinities are values like others: only an
-        equal value reaches a threshold of plus infinity, and every value one of minus
-        infinity.
+        Higher for what looks like a member. Infinities are values like others.
     member : ndarray of bool of shape (samples,)
     label : ndarray of int64 of shape (samples,)
         From 0 to classes - 1.
@@ -60,13 +58,6 @@ def learn_thresholds(
     ------
     EstimationError
         If a value is NaN, or all samples together are of one kind.
-
-    Notes
-    -----
-    Members and nonmembers are counted from the highest value down, all classes in one
-    sorted array: O(n log n) whatever the number of classes. Gains are compared as exact
-    integers, ``tp N - fp M`` with M members and N nonmembers of the class. The class takes
-    the pooled threshold where it has none of its own, so that it is not left out.
     """
     where = "learn_thresholds"
     if np.isnan(values).any():

@@ -107,20 +107,12 @@ def words_alone(
 
     Notes
     -----
-    DeLong's interval takes the scores as given. But other texts would have taught other
-    weights, and each text that is judged teaches the others' judges, so that the AUC of
-    texts of one source moves four tenths more than that. Both the p-value
-    and the interval learn how much from the flags dealt anew within the folds. p is ``(1 +
-    #{as large or larger}) / (permutations + 1)`` [1]_, exact whatever the classifier. The
-    interval is DeLong's, its standard error multiplied by the ratio of the spread of those
-    AUCs to what independent scores would have, ``sqrt((n + m + 1) / (12 n m))``, where that is
-    more than 1, and by Student's quantile in place of the normal one, as few texts of a kind
-    tell its variance badly. The ratio is that without a difference; see `word_scores` for the cost.
-
-    References
-    ----------
-    .. [1] Phipson and Smyth, Permutation P-values should never be zero, Statistical
-       Applications in Genetics and Molecular Biology 9, 2010.
+    p is ``(1 + #{as large or larger}) / (permutations + 1)`` (Phipson and Smyth 2010), flags dealt
+    anew within the folds: exact whatever the classifier. DeLong's interval takes the scores as
+    given, but other texts would have taught other weights. So its standard error is multiplied by
+    the ratio of the spread of the dealt AUCs to what independent scores would have, ``sqrt((n + m +
+    1) / (12 n m))``, where that is more than 1, and by Student's quantile in place of the normal
+    one, as few texts of a kind tell its variance badly.
     """
     where = "words_alone"
     check_confidence(confidence, where)
@@ -186,8 +178,7 @@ def word_scores(
     Returns
     -------
     float64 array of shape (texts,)
-        Rank within its fold, from 0 to 1: scores of different folds are of different
-        classifiers and are not compared as they are.
+        Rank within its fold, from 0 to 1: scores of different folds are not compared.
 
     Raises
     ------
@@ -196,18 +187,12 @@ def word_scores(
 
     Notes
     -----
-    Words (letters, digits and underscores, in lower case) that stand in two texts at least,
-    and of these the 4,096 that stand in most; of words in equally many texts those with the
-    smaller digest. ``1 + log(count)`` of each, rows of length 1;
-    ridge regression of the flag with a penalty of ``|w|**2``, `FOLDS`-fold cross-validation.
-    A text that stands several times teaches once, and all its copies are in one fold. Words
-    are not weighted by their rarity: what tells two sources apart is often common. Texts are
-    taken in an order of their own, so that nothing follows from the order in which they are
-    given, as from files of members first.
-
-    The regression is linear in the flags, so that one factorisation for each fold serves all
-    permutations: O(k^3 + k^2 permutations) for each, with k the smaller of texts and words,
-    4,096 at most.
+    Words (letters, digits and underscores, in lower case) that are in two texts at least, and of
+    these the 4,096 that are in most; ties by digest. ``1 + log(count)`` of each, rows of length 1;
+    ridge regression of the flag with a penalty of ``|w|**2``, `FOLDS`-fold cross-validation. Copies
+    of a text teach once and are in one fold. The order of the texts has no influence. The
+    regression is linear in the flags, so that one factorisation for each fold serves all
+    permutations.
     """
     given = _Texts.of(texts, member, seed)
     ranks, _ = _judged(given, given.member[:, None], done)

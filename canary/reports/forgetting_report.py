@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.membership.forgetting import Forgetting
+from canary.membership.forgetting_result import Forgetting
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
     Axis,

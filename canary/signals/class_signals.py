@@ -43,6 +43,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.signals.definitions import SIGNALS
+
 __all__ = ["Outputs", "Worker", "log_probs_of", "signals_of", "working"]
 
 Outputs = Literal["logits", "probs", "losses"]
@@ -80,26 +82,24 @@ def signals_of(
     labels : ndarray of int64 of shape (samples,)
         From 0 to classes - 1.
     kind : {"logits", "probs", "losses"}
-        What `outputs` holds. Losses are in nats and have only the signals that follow from
-        them: confidence, loss and logit-confidence.
+        What `outputs` holds. Losses are in nats and have only the signals that follow from them.
     worker : Worker
         Blocks of samples go through it.
-
-    Notes
-    -----
-    One exponential and one logarithm per number, O(samples classes); beside the results a
-    block of each thread is held.
     """
     if kind == "losses":
         return _of_losses(outputs.astype(np.float64))
     rule = _of_logits if kind == "logits" else _of_probs
+    added = {name: signal.value for name, signal in SIGNALS.items() if signal.value}
     size = max(_BLOCK // outputs.shape[1], 1)
     slices = [slice(at, at + size) for at in range(0, len(outputs), size)]
 
     def block(part: slice) -> Values:
         # The error state is the thread's own.
         with np.errstate(divide="ignore", over="ignore", under="ignore"):
-            return rule(outputs[part].astype(np.float64), labels[part])
+            values = rule(outputs[part].astype(np.float64), labels[part])
+            for name, value in added.items():
+                values[name] = value(log_probs_of(outputs[part], kind).astype(float), labels[part])
+            return values
 
     done = list(worker(block, slices))
     return {name: np.concatenate([values[name] for values in done]) for name in done[0]}

@@ -1,40 +1,63 @@
-"""The signals of classifiers: what each is called, and which way it points."""
+"""The signals of classifiers by name: what each says, and which way it points.
+
+A new signal is one object with its `value`, added to `SIGNALS`. Attacks by it, the help of the
+command and messages follow.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from canary.registry import Registry
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["SIGNALS", "Signal"]
 
 
 @dataclass(frozen=True)
 class Signal:
-    """A number per model and sample.
+    """A number per model and sample of a classifier.
 
     Parameters
     ----------
     name : str
     sign : int
         1 if it is higher for what looks like a member, -1 if it is lower.
+    help : str
+        What it is, in a line.
     of_losses : bool
         Whether it follows from the loss alone.
+    of_outputs : bool
+        Whether it follows from the outputs; the gradient takes the model.
+    value : callable, optional
+        ``value(log_probs, labels)`` gives it for some samples, of log-probabilities of shape
+        (samples, classes). Those without are measured by `canary.signals.class_signals`.
     """
 
     name: str
-    sign: int
-    of_losses: bool
+    sign: Literal[1, -1]
+    help: str
+    of_losses: bool = False
+    of_outputs: bool = True
+    value: Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]] | None = None
 
 
-SIGNALS: dict[str, Signal] = {
-    signal.name: signal
-    for signal in (
-        Signal("correctness", 1, of_losses=False),
-        Signal("confidence", 1, of_losses=True),
-        Signal("loss", -1, of_losses=True),
-        Signal("logit-confidence", 1, of_losses=True),
-        Signal("entropy", -1, of_losses=False),
-        Signal("modified-entropy", -1, of_losses=False),
-        Signal("gradient-norm", -1, of_losses=False),
-    )
-}
-"""The signals by name; `canary.signals.class_signals` has their formulas."""
+SIGNALS: Registry[Signal] = Registry("signal", group="signals")
+"""The signals of classifiers by name; `canary.signals.class_signals` has their formulas."""
+
+_BUILT_IN: tuple[tuple[str, Any, str, bool], ...] = (
+    ("correctness", 1, "whether the label is the most likely class", False),
+    ("confidence", 1, "the probability of the label", True),
+    ("loss", -1, "minus the logarithm of the confidence", True),
+    ("logit-confidence", 1, "the log-odds of the label", True),
+    ("entropy", -1, "of all probabilities", False),
+    ("modified-entropy", -1, "the entropy with the label taken into account", False),
+    ("gradient-norm", -1, "how far a step of training on the sample would go", False),
+)
+for _name, _sign, _help, _of_losses in _BUILT_IN:
+    SIGNALS.add(_name, Signal(_name, _sign, _help, _of_losses, _name != "gradient-norm"))

@@ -40,8 +40,7 @@ def gradient_features(
     outputs : {"logits", "probs"}
         What it gives.
     batch_size : int, optional
-        Samples at a time. Unless given, so many that their gradients take at most 256 MB and
-        an eighth of what is free, and half where memory runs out all the same.
+        Samples at a time. Unless given, as many as fit: half where memory runs out.
     progress : callable
         Told of samples that are done.
 
@@ -51,11 +50,6 @@ def gradient_features(
         If `model` is no torch module.
     ModelError
         If it cannot take the samples, or has no weight matrix with a row for each class.
-
-    Notes
-    -----
-    The loss is the negative log-probability of the class, in evaluation mode. One forward
-    and one backward pass for each batch.
     """
     adapter: Any = as_classifier(model, outputs)
     if not hasattr(adapter, "gradients"):

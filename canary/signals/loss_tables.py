@@ -34,12 +34,10 @@ class Answers:
     losses : float64 array of shape (models, samples)
         Nats; infinite where the probability is 0.
     correct : float64 array of shape (models,) or None
-        Share of samples that each model classifies rightly; None where losses alone are
-        known.
+        Share of samples that each model classifies rightly, where that is known.
     labels : int64 array of shape (samples,) or (samples, 2), or None
-        By which it is seen that models were asked about the same samples: the labels, or
-        the lines of scored texts and their numbers of tokens. None where an array of losses
-        was given.
+        The labels, or the lines of scored texts and their numbers of tokens: models that were asked
+        about the same samples have the same. None for an array of losses.
     sources : tuple of str
         Where each model's come from.
     """
@@ -61,15 +59,7 @@ class Answers:
 
 
 def answers_of(given: Said, name: str) -> Answers:
-    """The losses that were given, checked.
-
-    Parameters
-    ----------
-    given : path-like, SignalTable, array_like, or list of these
-        Files and tables hold outputs with their labels, or scores of texts, whose loss is
-        the mean over the tokens; arrays hold losses, in nats.
-    name : str
-        What they are, for messages.
+    """The losses that were given, checked; of scores of texts the mean over the tokens.
 
     Raises
     ------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,18 @@ from canary.signals.gradients import gradient_features
 from canary.signals.output_checks import Piece, check_lengths, checked
 from canary.signals.output_files import KINDS, pieces_of
 from canary.signals.signal_table import SignalTable
+from canary.statistics.numbers import plural
 
-__all__ = ["Measurable", "measure", "table_of_file"]
+__all__ = ["Measurable", "measure", "table_of_file", "table_of_files"]
 
 Measurable = Any
 """A torch module, an estimator, a `Classifier`, a function of a part of `x`, or an array."""
 
 _WHERE = "measure"
 _BATCH = 4096
+
+_KEPT = ("loss", "logit-confidence", "confidence", "correctness")
+"""What attacks with many models read, and the accuracy; the rest of a file is let go."""
 
 
 def measure(
@@ -137,7 +142,8 @@ def measure(
             found = gradient_features(model, x, table.label, outputs=outputs)
             table = replace(table, values={**table.values, "gradient-norm": found.norm[None, :]})
         tables.append(table)
-    return _stacked(tables)
+        _check_alike(table, tables[0])
+    return _stacked(tables, _WHERE)
 
 
 def table_of_file(
@@ -238,24 +244,81 @@ def _table(kind: Outputs, pieces: Iterable[Piece], where: str, *, keep: bool) ->
     )
 
 
-def _stacked(tables: list[SignalTable]) -> SignalTable:
-    """Tables of one model each and the same samples as one."""
-    first = tables[0]
-    sizes = {table.classes for table in tables}
-    if len(sizes) > 1:
-        raise InputError(
-            f"models of {' and '.join(map(str, sorted(sizes)))} classes",
-            cure="compare models of the same classes",
-            where=_WHERE,
+def table_of_files(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    done: Callable[[int], object] = lambda files: None,
+) -> SignalTable:
+    """What several models said of the same samples, from a file of each.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        As `canary.signals.output_files.pieces_of` takes them, one or more.
+    done : callable
+        Told of every file that was read.
+
+    Returns
+    -------
+    SignalTable
+        A row for each file, in order, of the signals that attacks with many models read, as far
+        as all files have them. Outputs are read in pieces and let go.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be used, is given twice, or is of other samples or other classes than
+        the first.
+    """
+    places = [Path(path) for path in paths]
+    known: dict[str, Path] = {}
+    for place in places:
+        other = known.setdefault(os.path.realpath(place), place)
+        if other is not place:
+            raise InputError(
+                "is given twice" if other == place else f"is {other}, too",
+                cure="give one file for each model",
+                where=str(place),
+            )
+    tables: list[SignalTable] = []
+    for place in places:
+        table = table_of_file(place)
+        values = {name: value for name, value in table.values.items() if name in _KEPT}
+        tables.append(replace(table, values=values, group=None))
+        _check_alike(table, tables[0])
+        done(1)
+    return _stacked(tables, plural(len(tables), "file"))
+
+
+def _check_alike(table: SignalTable, first: SignalTable) -> None:
+    if table.samples != first.samples:
+        problem = f"has {plural(table.samples, 'sample')}, and {first.source} has {first.samples:,}"
+    elif (table.label != first.label).any():
+        other = np.flatnonzero(table.label != first.label)
+        problem = (
+            f"has other labels than {first.source}: {len(other):,} of {table.samples:,} samples, "
+            f"the first is sample {other[0]}"
         )
+    # Of losses only the classes that occur are known.
+    elif table.classes != first.classes and all("correctness" in t.values for t in (table, first)):
+        problem = f"has outputs of {table.classes} classes, and {first.source} of {first.classes}"
+    else:
+        return
+    cure = "ask every model for the same samples, in the same order, and of the same classes"
+    raise InputError(problem, cure=cure, where=table.source)
+
+
+def _stacked(tables: list[SignalTable], source: str) -> SignalTable:
+    """Tables of one model each and the same samples as one, of the signals that all have."""
+    first = tables[0]
+    names = [name for name in first.values if all(name in table.values for table in tables)]
+    outputs = [table.outputs for table in tables if table.outputs is not None]
     return SignalTable(
-        values={name: np.concatenate([t.values[name] for t in tables]) for name in first.values},
+        values={name: np.concatenate([table.values[name] for table in tables]) for name in names},
         member=np.concatenate([table.member for table in tables]),
         label=first.label,
-        classes=first.classes,
+        classes=max(table.classes for table in tables),
         group=first.group,
-        source=_WHERE,
-        outputs=None
-        if first.outputs is None
-        else np.concatenate([t.outputs for t in tables if t.outputs is not None]),
+        source=source,
+        outputs=np.concatenate(outputs) if outputs else None,
     )

@@ -39,15 +39,7 @@ class Piece:
 def checked(piece: Piece, kind: Outputs, *, first: int, where: str) -> Piece:
     """The piece with labels as int64 and members as bool, once all of it has been checked.
 
-    Parameters
-    ----------
-    piece : Piece
-        Its arrays are equally long.
-    kind : {"logits", "probs", "losses"}
-    first : int
-        Number of the first of these samples, for messages; samples count from 0.
-    where : str
-        The file or function, for messages.
+    `first` is the number of the first of these samples, and `where` the file, for messages.
 
     Raises
     ------
@@ -186,63 +178,52 @@ def _flags(given: NDArray[Any], first: int, where: str) -> NDArray[np.bool_]:
 
 
 def _check_logits(logits: NDArray[Any], first: int, where: str) -> None:
+    half = " (float16 holds nothing above 65,504)" if logits.dtype == np.float16 else ""
     # A maximum is NaN if any number is, and finite if one is and none is infinite.
-    top = logits.max(axis=1)
-    bad = ~np.isfinite(top)
-    if bad.any():
-        half = " (float16 holds nothing above 65,504)" if logits.dtype == np.float16 else ""
-        _refuse(
-            bad,
-            f"have NaN or infinite logits{half}",
-            "look for a diverged model, or save logits as float32; a class may have minus "
-            "infinity, not all",
-            first,
-            where,
-        )
-    if softmaxed(logits):
-        _refuse(
-            np.ones(len(logits), np.bool_),
-            "have logits that are probabilities: all are within 0 and 1, and each row sums to 1",
-            'give them the name probs (outputs="probs"), or take the softmax out',
-            first,
-            where,
-        )
+    _refuse(
+        ~np.isfinite(logits.max(axis=1)),
+        f"have NaN or infinite logits{half}",
+        "look for a diverged model, or save logits as float32; a class may have minus "
+        "infinity, not all",
+        first,
+        where,
+    )
+    _refuse(
+        np.full(len(logits), softmaxed(logits)),
+        "have logits that are probabilities: all are within 0 and 1, and each row sums to 1",
+        'give them the name probs (outputs="probs"), or take the softmax out',
+        first,
+        where,
+    )
 
 
 def _check_probs(probs: NDArray[Any], labels: NDArray[np.int64], first: int, where: str) -> None:
     with np.errstate(invalid="ignore"):
         total = probs.sum(axis=1, dtype=np.float64)
-    bad = np.isnan(total)
-    if bad.any():
-        _refuse(bad, "have NaN probabilities", "look for a diverged model", first, where)
+    percent = bool((np.abs(total - 100.0) <= 100 * _SUM_TOLERANCE).all())
+    _refuse(np.isnan(total), "have NaN probabilities", "look for a diverged model", first, where)
     # NaN and the infinities are out by here or by the next two.
     bad = ~(np.abs(total - 1.0) <= _SUM_TOLERANCE)
-    if bad.any():
-        at = int(bad.argmax())
-        percent = bool((np.abs(total - 100.0) <= 100 * _SUM_TOLERANCE).all())
+    _refuse(
+        bad,
+        f"have probabilities that do not sum to one (the first to {total[bad.argmax()]:.6g})",
+        "divide them by 100: they are percentages"
+        if percent
+        else "give them the name logits if they are, or apply the softmax",
+        first,
+        where,
+    )
+    negative = probs.min(axis=1) < 0
+    _refuse(negative, "have negative probabilities", "apply the softmax", first, where)
+    if probs.dtype == np.float16:
         _refuse(
-            bad,
-            f"have probabilities that do not sum to one (the first to {total[at]:.6g})",
-            "divide them by 100: they are percentages"
-            if percent
-            else "give them the name logits if they are, or apply the softmax",
+            probs[np.arange(len(labels)), labels] == 0,
+            "have the probability 0 for their own label, in float16, which holds nothing "
+            "below 3e-8: their loss is lost",
+            "save logits, or probabilities as float32",
             first,
             where,
         )
-    bad = probs.min(axis=1) < 0
-    if bad.any():
-        _refuse(bad, "have negative probabilities", "apply the softmax", first, where)
-    if probs.dtype == np.float16:
-        bad = probs[np.arange(len(labels)), labels] == 0
-        if bad.any():
-            _refuse(
-                bad,
-                "have the probability 0 for their own label, in float16, which holds nothing "
-                "below 3e-8: their loss is lost",
-                "save logits, or probabilities as float32",
-                first,
-                where,
-            )
 
 
 def _check_losses(losses: NDArray[Any], first: int, where: str) -> None:
@@ -252,22 +233,23 @@ def _check_losses(losses: NDArray[Any], first: int, where: str) -> None:
             cure="do not average over samples",
             where=where,
         )
-    bad = ~(losses >= 0)
-    if bad.any():
-        _refuse(
-            bad,
-            "have losses that are NaN or negative",
-            "give -log of the probability of the label, in nats",
-            first,
-            where,
-        )
+    _refuse(
+        ~(losses >= 0),
+        "have losses that are NaN or negative",
+        "give -log of the probability of the label, in nats",
+        first,
+        where,
+    )
 
 
 def _refuse(bad: NDArray[np.bool_], what: str, cure: str, first: int, where: str) -> None:
-    found = np.flatnonzero(bad)
-    shown = ", ".join(str(first + at) for at in found[:_SHOWN])
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    plural = "s" if len(found) > 1 else ""
+    """An InputError that names samples, if any is bad."""
+    samples = first + np.flatnonzero(bad)
+    if not len(samples):
+        return
+    shown = ", ".join(map(str, samples[:_SHOWN]))
+    more = f" and {len(samples) - _SHOWN} more" if len(samples) > _SHOWN else ""
+    plural = "s" if len(samples) > 1 else ""
     raise InputError(f"sample{plural} {shown}{more} {what}", cure=cure, where=where)
 
 

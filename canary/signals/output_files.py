@@ -59,13 +59,8 @@ def pieces_of(
 ) -> tuple[Outputs, Iterator[Piece]]:
     """What kind of outputs a file holds, and its samples piece by piece, not yet checked.
 
-    Parameters
-    ----------
-    path : path-like
-        Its ending says what it is: ``.npz``, ``.parquet`` or ``.csv``.
-    members : bool
-        Whether the file must say which samples are members. If not, what it says of them is
-        left alone, and none is one.
+    The ending says what it is: ``.npz``, ``.parquet`` or ``.csv``. Without `members`, what the file
+    says of them is left alone, and none is one.
 
     Raises
     ------

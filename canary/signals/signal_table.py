@@ -191,17 +191,9 @@ def numbers_there(models: int, missing: Mapping[int, str]) -> tuple[int, ...]:
 
 
 def check_tied(references: SignalTable, target: SignalTable, *, row: int = 0) -> None:
-    """Refuse reference models that belong to other data or to another target.
+    """Refuse reference models that belong to other data than the target's, or to another target.
 
-    Nothing is said of tables whose origin is not known.
-
-    Parameters
-    ----------
-    references : SignalTable
-        Of the reference, distilled or leave-one-out models.
-    target : SignalTable
-    row : int
-        The model of `target` that is attacked.
+    Nothing is said of tables whose origin is not known; `row` is the model of `target` in question.
 
     Raises
     ------

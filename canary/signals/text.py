@@ -51,43 +51,20 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.models.language_model import ROUNDING_NATS, FloatArray
-from canary.signals.definitions import Signal
+from canary.registry import Registry
 
-__all__ = [
-    "TEXT_SIGNALS",
-    "TokenPrices",
-    "compressed_bytes",
-    "difference",
-    "lowest",
-    "ratio",
-    "standardised",
-    "total_zlib",
-]
+__all__ = ["TEXT_SIGNALS", "PricedTexts", "TextSignal", "TokenPrices", "lowest", "standardised"]
 
 Floats = NDArray[np.float64]
-
-TEXT_SIGNALS: dict[str, Signal] = {
-    name: Signal(name, sign, of_losses=name in ("loss", "total-loss"))
-    for name, sign in (
-        ("loss", -1),
-        ("total-loss", -1),
-        ("zlib", -1),
-        ("total-zlib", -1),
-        ("lower-case", -1),
-        ("reference", -1),
-        ("min-k", 1),
-        ("min-k++", 1),
-        ("neighbourhood", -1),
-    )
-}
-"""The signals of texts by name, and which way each points."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +86,17 @@ class TokenPrices:
     means: FloatArray | None = None
     deviations: FloatArray | None = None
 
+    def of(self, texts: NDArray[np.int64]) -> TokenPrices:
+        """The prices of some of the texts, in their order."""
+        chosen = np.repeat(np.isin(np.arange(len(self.counts)), texts), self.counts)
+        parts = (
+            None if part is None else part[chosen]
+            for part in (self.log_probs, self.means, self.deviations)
+        )
+        log_probs, means, deviations = parts
+        assert log_probs is not None
+        return TokenPrices(log_probs, self.counts[texts], means, deviations)
+
     @property
     def totals(self) -> Floats:
         """Total loss of each text in nats, shape (texts,); 0 where no token is priced."""
@@ -127,7 +115,7 @@ class TokenPrices:
 
 
 def lowest(values: FloatArray, counts: NDArray[np.int64], *, share: float) -> Floats:
-    """Mean of the lowest `share` of the values of each text, of one at least.
+    """Mean of the lowest `share` of the values of each text, of one at least. One sort.
 
     Parameters
     ----------
@@ -136,16 +124,7 @@ def lowest(values: FloatArray, counts: NDArray[np.int64], *, share: float) -> Fl
     counts : int64 array of shape (texts,)
         Values of each text, at least one.
     share : float
-        More than 0, at most 1. Of n values ``floor(share n)`` are taken, to within
-        rounding.
-
-    Returns
-    -------
-    float64 array of shape (texts,)
-
-    Notes
-    -----
-    One sort: O(total log total).
+        More than 0, at most 1. Of n values ``floor(share n)`` are taken, to within rounding.
     """
     starts = np.cumsum(counts) - counts
     text = np.repeat(np.arange(len(counts)), counts)
@@ -165,25 +144,149 @@ def standardised(prices: TokenPrices) -> Floats:
     return (prices.log_probs.astype(np.float64) - prices.means) / spread
 
 
-def compressed_bytes(texts: Sequence[str]) -> Floats:
-    """Bytes of each text in UTF-8, compressed by zlib at its usual level."""
-    return np.array([len(zlib.compress(text.encode())) for text in texts], np.float64)
+@dataclass(frozen=True, eq=False)
+class PricedTexts:
+    """What models said of the texts that are kept: what signals are made of.
+
+    Parameters
+    ----------
+    texts : list of str
+    prices : TokenPrices
+        By the model that is attacked, a token or more of each text.
+    share : float
+        Of the tokens that min-k and min-k++ look at.
+    ask : callable
+        ``ask("lower case")`` and ``ask("reference model")`` give the prices of the texts in
+        lower case, and by the reference model.
+    rewrite : callable
+        Gives the loss per token of each rewritten copy of the texts, NaN for a copy without one.
+    """
+
+    texts: list[str] = field(repr=False)
+    prices: TokenPrices
+    share: float
+    ask: Callable[[str], TokenPrices]
+    rewrite: Callable[[], Sequence[Floats]]
+
+    @cached_property
+    def totals(self) -> Floats:
+        """Total loss of each text in nats."""
+        return self.prices.totals
+
+    @cached_property
+    def losses(self) -> Floats:
+        """Loss per token of each text in nats."""
+        return self.prices.losses
+
+    @cached_property
+    def compressed(self) -> Floats:
+        """Bytes of each text in UTF-8, compressed by zlib at its usual level."""
+        return np.array([len(zlib.compress(text.encode())) for text in self.texts], np.float64)
+
+    @cached_property
+    def lower_case(self) -> TokenPrices:
+        """The prices of the texts in lower case."""
+        return self.ask("lower case")
+
+    @cached_property
+    def reference(self) -> Floats:
+        """Total loss of each text by the reference model, in nats."""
+        return self.ask("reference model").totals
+
+    @cached_property
+    def copies(self) -> Floats:
+        """Mean loss of the rewritten copies of each text that have one; NaN where none has."""
+        losses = np.stack(self.rewrite())
+        there = ~np.isnan(losses)
+        sums = np.where(there, losses, 0.0).sum(axis=0)
+        return np.where(there.any(axis=0), sums / np.maximum(there.sum(axis=0), 1), np.nan)
 
 
-def total_zlib(totals: Floats, sizes: Floats) -> Floats:
-    """Bits that the model needs for each text, per bit that zlib needs."""
-    return totals / (8.0 * math.log(2) * sizes)
+@dataclass(frozen=True)
+class TextSignal:
+    """A number per model and text.
+
+    Parameters
+    ----------
+    name : str
+    sign : int
+        1 if it is higher for what looks like a member, -1 if it is lower.
+    help : str
+        What it is, in a line.
+    value : callable
+        Gives it for all texts, of what the model said of them.
+    needs : {"", "moments", "reference", "masked"}
+        What it takes beside the model: that it tells the distribution of each token; a
+        reference model; a masked one.
+    """
+
+    name: str
+    sign: Literal[1, -1]
+    help: str
+    value: Callable[[PricedTexts], Floats]
+    needs: Literal["", "moments", "reference", "masked"] = ""
 
 
-def difference(ours: Floats, theirs: Floats) -> Floats:
+TEXT_SIGNALS: Registry[TextSignal] = Registry("attack on texts", group="text_signals")
+"""The signals of texts by name, each of which is an attack."""
+
+
+def _difference(ours: Floats, theirs: Floats) -> Floats:
     """``ours - theirs``; 0 where both are infinite or one is not there (NaN)."""
     with np.errstate(invalid="ignore"):
-        found = ours - theirs
-    return np.where(np.isnan(found), 0.0, found)
+        apart = ours - theirs
+    return np.where(np.isnan(apart), 0.0, apart)
 
 
-def ratio(ours: Floats, theirs: Floats) -> Floats:
+def _ratio(ours: Floats, theirs: Floats) -> Floats:
     """``ours / theirs``; 1 where both are infinite, or 0, or one is not there (NaN)."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = ours / theirs
-    return np.where(np.isnan(found), 1.0, found)
+        ratio = ours / theirs
+    return np.where(np.isnan(ratio), 1.0, ratio)
+
+
+for _signal in (
+    TextSignal("loss", -1, "nats per token", lambda of: of.losses),
+    TextSignal("total-loss", -1, "nats of the whole text", lambda of: of.totals),
+    TextSignal("zlib", -1, "loss per byte under zlib", lambda of: of.losses / of.compressed),
+    TextSignal(
+        "total-zlib",
+        -1,
+        "bits by the model per bit by zlib",
+        lambda of: of.totals / (8.0 * math.log(2) * of.compressed),
+    ),
+    TextSignal(
+        "lower-case",
+        -1,
+        "loss, per loss in lower case",
+        lambda of: _ratio(of.losses, of.lower_case.losses),
+    ),
+    TextSignal(
+        "reference",
+        -1,
+        "loss less that of a reference model",
+        lambda of: _difference(of.totals, of.reference) / of.prices.counts,
+        needs="reference",
+    ),
+    TextSignal(
+        "min-k",
+        1,
+        "mean of the lowest log-probabilities",
+        lambda of: lowest(of.prices.log_probs, of.prices.counts, share=of.share),
+    ),
+    TextSignal(
+        "min-k++",
+        1,
+        "the same, standardised at each place",
+        lambda of: lowest(standardised(of.prices), of.prices.counts, share=of.share),
+        needs="moments",
+    ),
+    TextSignal(
+        "neighbourhood",
+        -1,
+        "loss less that of rewritten copies",
+        lambda of: _difference(of.losses, of.copies),
+        needs="masked",
+    ),
+):
+    TEXT_SIGNALS.add(_signal.name, _signal)

@@ -29,10 +29,8 @@ class Texts:
     member : ndarray of bool of shape (texts,)
     lines : ndarray of int64 of shape (texts,)
         The line of each in its file, from 1.
-    sources : tuple of Path
-        The files of members and of nonmembers.
-    digests : tuple of str
-        SHA-256 of each file.
+    sources, digests : tuple of Path, tuple of str
+        The files of members and of nonmembers, and the SHA-256 of each.
     notes : tuple of str
     """
 
@@ -63,18 +61,10 @@ def read_texts(
     *,
     column: str = "text",
 ) -> Texts:
-    """The texts of two JSONL files.
+    """The texts of two JSONL files, one JSON object on each line.
 
-    A text of the members' file that stands among the nonmembers, too, is a member: it is
-    left out there, and a note counts such texts. Texts that a file holds several times
-    stay; a note counts them.
-
-    Parameters
-    ----------
-    members, nonmembers : path-like
-        One JSON object on each line; blank lines hold none.
-    column : str
-        The column of the texts.
+    A text of the members' file that is among the nonmembers, too, is a member: it is left out
+    there, and a note counts such texts, and those that a file holds several times.
 
     Raises
     ------

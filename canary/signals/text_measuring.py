@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -16,33 +16,24 @@ from canary.errors import InputError
 from canary.models.english import note_on_english, note_on_vocabulary
 from canary.models.language_model import LanguageModel, TellsMoments
 from canary.models.loading import load
-from canary.records.fields import brief
 from canary.records.sealing import sealed
-from canary.records.shards import Run, Series, open_run
+from canary.records.shards import open_run
 from canary.scoring.batcher import Stage
 from canary.scoring.identity import identity_of
-from canary.signals.neighbours import Rewriter, mean_of, rewritten
 from canary.signals.output_checks import check_lengths, check_members
 from canary.signals.sample_overlap import digests
 from canary.signals.signal_table import SignalTable
-from canary.signals.text import (
-    TEXT_SIGNALS,
-    TokenPrices,
-    compressed_bytes,
-    difference,
-    lowest,
-    ratio,
-    standardised,
-    total_zlib,
-)
-from canary.signals.text_pricing import Priced, Pricer
+from canary.signals.text import TEXT_SIGNALS, PricedTexts
+from canary.signals.text_passes import Passes, Rewriter
+from canary.signals.text_pricing import Priced, Pricer, compared_beside, pricer_beside
 from canary.statistics.numbers import plural
-from canary.tokens.tokenizer import Encoding
 
 __all__ = ["TextTable", "measure_texts", "text_signals_of"]
 
 _WHERE = "measure_texts"
-_FLOATS = np.dtype("<f8")
+
+_MODELS = {"reference": "reference= or --reference MODEL", "masked": "masked= or --masked MODEL"}
+"""How the models are named that a signal needs beside the one that is attacked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,24 +77,16 @@ def text_signals_of(asked: str, *, reference: bool, masked: bool) -> list[str] |
     """
     if asked.strip() == "all":
         return None
-    names = list(dict.fromkeys(name.strip() for name in asked.split(",")))
+    names = TEXT_SIGNALS.names(asked, where="attacks")
+    there = {"reference": reference, "masked": masked}
     for name in names:
-        if name not in TEXT_SIGNALS:
+        needs = TEXT_SIGNALS[name].needs
+        if not there.get(needs, True):
             raise InputError(
-                f"there is no attack {brief(name)} on texts",
-                cure=f"name some of {', '.join(TEXT_SIGNALS)}; or all",
+                f"the attack {name} needs a second model",
+                cure=f"name it: {_MODELS[needs]}",
                 where="attacks",
             )
-        for needs, there, flag in (
-            ("reference", reference, "--reference"),
-            ("neighbourhood", masked, "--masked"),
-        ):
-            if name == needs and not there:
-                raise InputError(
-                    f"the attack {name} needs a second model",
-                    cure=f"name it: {name.replace('neighbourhood', 'masked')}= or {flag} MODEL",
-                    where="attacks",
-                )
     return names
 
 
@@ -190,9 +173,8 @@ def measure_texts(
 
     Notes
     -----
-    One pass over the texts, a second in lower case, one of the reference model, and one for
-    each rewritten copy, which are by far the most costly. Memory holds all texts, their
-    tokens and a number for each token (three with min-k++).
+    One pass over the texts, a second in lower case, one of the reference model, and one for each
+    rewritten copy. Memory holds all texts, and a number for each token (three with min-k++).
     """
     _check_share(share, "share", "of the tokens, such as 0.2")
     _check_share(masked_share, "masked_share", "of the words, such as 0.15")
@@ -201,79 +183,80 @@ def measure_texts(
             f"neighbours={neighbours}, at least 1 was expected", cure="give 10", where=_WHERE
         )
     names = text_signals_of(signals, reference=reference is not None, masked=masked is not None)
-    _check_texts(texts)
-    flags = _flags(member, len(texts))
-    place = places or (lambda at: f"text {at}")
+    flags = _checked(texts, member)
+    place = places or (lambda text: f"text {text}")
     # Whatever can be refused is refused before the first long pass.
     seam = load(model)
     sizes: dict[str, Any] = {"window": window, "overlap": overlap, "batch_size": batch_size}
     pricer = Pricer(seam, start_token=start_token, context=context, **sizes)
     notes: list[str] = []
     if names is None:
-        names = _possible(
-            seam, reference=reference is not None, masked=masked is not None, notes=notes
-        )
+        given = {"reference": reference, "masked": masked}
+        missing = {name for name, second in given.items() if second is None}
+        if not isinstance(seam, TellsMoments):
+            missing.add("moments")
+            notes.append(
+                "min-k++ is left out: the model tells nothing of the tokens that a text does not "
+                "have"
+            )
+        names = [name for name, signal in TEXT_SIGNALS.items() if signal.needs not in missing]
+    needs = {TEXT_SIGNALS[name].needs for name in names}
     encodings = pricer.encode(texts, place)
-    second = named = theirs = losses_beside = None
-    if "reference" in names:
+    second = named = theirs = None
+    if "reference" in needs:
         second = _second(reference, seam)
         named = start_token if reference_start_token is None else reference_start_token or None
-        theirs = _pricer_of(second, named, context=context, **sizes)
-        _check_comparable(pricer, encodings, theirs, theirs.encode(texts, place), notes)
-    rewriter = _rewriter(masked) if "neighbourhood" in names else None
+        theirs = pricer_beside(second, named, context=context, **sizes)
+        notes += compared_beside(pricer, encodings, theirs, theirs.encode(texts, place))
+    rewriter = _rewriter(masked) if "masked" in needs else None
+    settings = {
+        "neighbours": neighbours,
+        "masked_share": masked_share,
+        "window": pricer.window,
+        "overlap": pricer.overlap,
+        "start_token": start_token,
+        "reference_start_token": named,
+        "context": context,
+    }
 
     with ExitStack() as held:
         run = None
         if parts is not None:
-            identity = {
-                "task": "membership text",
-                "texts": sha256(b"".join(digests(texts))).hexdigest(),
-                **identity_of(seam),
-                "signals": ", ".join(names),
-                "start token": start_token,
-                "context": context,
-                "window": pricer.window,
-                "overlap": pricer.overlap,
-                **_identity_beside(second, named),
-                **_identity_of_copies(rewriter, neighbours, masked_share, seed),
-            }
+            asked = {**settings, "signals": ", ".join(names), "seed": seed}
+            identity = _identity(texts, seam, second, rewriter, asked)
             run = held.enter_context(open_run(parts, identity))
+
         ours = pricer.price(
             encodings,
             stage=stage,
             name="texts",
-            moments="min-k++" in names,
+            moments="moments" in needs,
             shards=None if run is None else run.series("texts"),
         )
         kept = np.flatnonzero((ours.prices.counts > 0) & np.array([bool(text) for text in texts]))
-        _check_kept(flags, kept, notes)
-        prices = _taken(ours.prices, kept)
-        chosen = _Chosen(
-            [texts[at] for at in kept.tolist()], lambda at: place(int(kept[at])), stage, run
-        )
+        notes += _left_out(flags, kept)
+        chosen = [texts[at] for at in kept.tolist()]
 
-        totals, losses = prices.totals, prices.losses
-        values = {"loss": losses, "total-loss": totals, **_of_prices(names, prices, chosen, share)}
-        if "lower-case" in names:
-            lowered = [text.lower() for text in chosen.texts]
-            values["lower-case"] = ratio(losses, chosen.price(pricer, lowered, "lower case").losses)
-        if theirs is not None:
-            beside = chosen.price(theirs, chosen.texts, "reference model")
-            losses_beside = beside.totals / prices.counts
-            values["reference"] = difference(totals, beside.totals) / prices.counts
-        if rewriter is not None:
-            copies = chosen.copies(
-                pricer, rewriter, count=neighbours, share=masked_share, seed=seed
-            )
-            values["neighbourhood"] = difference(losses, mean_of(copies))
-    _note_prices(notes, pricer, ours, totals)
+        passes = Passes(
+            chosen,
+            lambda text: place(int(kept[text])),
+            stage,
+            run,
+            pricer,
+            theirs,
+            rewriter,
+            {**settings, "seed": seed},
+        )
+        priced = PricedTexts(chosen, ours.prices.of(kept), share, passes.ask, passes.rewrite)
+        values = {name: TEXT_SIGNALS[name].value(priced) for name in names}
+    notes += _of_prices(pricer, ours, priced.totals)
     for one in (seam, second):
         if one is not None:
-            said = (ask(one, results="attacks") for ask in (note_on_vocabulary, note_on_english))
-            notes.extend(note for note in said if note)
+            said = (note(one, results="attacks") for note in (note_on_vocabulary, note_on_english))
+            notes += [note for note in said if note]
     return TextTable(
         table=SignalTable(
-            values={name: values[name][None, :] for name in names},
+            values={name: value[None, :] for name, value in values.items()},
             member=flags[kept][None, :],
             label=np.zeros(len(kept), np.int64),
             classes=1,
@@ -281,133 +264,62 @@ def measure_texts(
             of_texts=True,
         ),
         kept=kept,
-        tokens=prices.counts,
+        tokens=priced.prices.counts,
         settings={
+            **settings,
             "model": seam.facts.to_dict(),
             "reference": None if second is None else second.facts.to_dict(),
             "masked": None if rewriter is None else dict(rewriter.facts),
-            "neighbours": neighbours,
-            "masked_share": masked_share,
             "share": share,
-            "window": pricer.window,
-            "overlap": pricer.overlap,
-            "start_token": start_token,
-            "reference_start_token": named,
-            "context": context,
             "batch_size": batch_size,
         },
         notes=tuple(notes),
-        beside=losses_beside,
+        beside=None if second is None else priced.reference / priced.prices.counts,
     )
 
 
-@dataclass(frozen=True)
-class _Chosen:
-    """The texts that are kept, where each stands, who is told of progress, and what is kept."""
-
-    texts: list[str] = field(repr=False)
-    place: Callable[[int], str]
-    stage: Stage
-    run: Run | None
-
-    def series(self, name: str) -> Series | None:
-        """The shards of a pass, if they are kept."""
-        return None if self.run is None else self.run.series(name.replace(" ", "-"))
-
-    def price(
-        self, pricer: Pricer, versions: list[str], name: str, *, keep: bool = True
-    ) -> TokenPrices:
-        """The prices of a version of each text."""
-        encodings = pricer.encode(versions, self.place)
-        shards = self.series(name) if keep else None
-        return pricer.price(encodings, stage=self.stage, name=name, shards=shards).prices
-
-    def copies(
-        self, pricer: Pricer, rewriter: Rewriter, *, count: int, share: float, seed: int
-    ) -> list[NDArray[np.float64]]:
-        """The losses of rewritten copies of each text.
-
-        They are kept pass by pass: a copy that is rewritten again need not be the same to the
-        last word on every device, and no text is kept.
-        """
-        shards = self.series("copies")
-        found = [] if shards is None else [np.frombuffer(one.body, _FLOATS) for one in shards]
-        made = rewritten(
-            rewriter,
-            self.texts,
-            count=count,
-            begin=len(found),
-            share=share,
-            seed=seed,
-            stage=self.stage,
-        )
-        for number, copy in enumerate(made, len(found) + 1):
-            found.append(self.price(pricer, copy, f"copies {number}", keep=False).losses)
-            if shards is not None:
-                shards.append({"copies": number}, found[-1].astype(_FLOATS).tobytes())
-        return found
-
-
-def _identity_beside(reference: LanguageModel | None, start_token: str | None) -> dict[str, Any]:
-    """The reference model's part of the identity of a run."""
-    if reference is None:
-        return {"reference": None}
-    mine = {
-        f"reference {name}": value
-        for name, value in identity_of(reference).items()
-        if not name.startswith("version")
-    }
-    return {**mine, "reference start token": start_token}
-
-
-def _identity_of_copies(
-    rewriter: Rewriter | None, neighbours: int, share: float, seed: int
+def _identity(
+    texts: Sequence[str],
+    model: LanguageModel,
+    reference: LanguageModel | None,
+    rewriter: Rewriter | None,
+    settings: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The part of the rewritten copies in the identity of a run."""
-    if rewriter is None:
-        return {"masked": None}
+    """What a run that goes on has to have in common with the one that was stopped."""
+    beside: dict[str, Any] = {"reference": None}
+    if reference is not None:
+        theirs = identity_of(reference).items()
+        beside = {f"reference {k}": v for k, v in theirs if not k.startswith("version")}
+        beside["reference start token"] = settings["reference_start_token"]
+    copies: dict[str, Any] = {"masked": None}
+    if rewriter is not None:
+        copies = {"masked": dict(rewriter.facts), "masked share": settings["masked_share"]}
+        copies |= {name: settings[name] for name in ("neighbours", "seed")}
     return {
-        "masked": dict(rewriter.facts),
-        "neighbours": neighbours,
-        "masked share": share,
-        "seed": seed,
+        "task": "membership text",
+        "texts": sha256(b"".join(digests(texts))).hexdigest(),
+        **identity_of(model),
+        "signals": settings["signals"],
+        "start token": settings["start_token"],
+        **{name: settings[name] for name in ("context", "window", "overlap")},
+        **beside,
+        **copies,
     }
 
 
-def _of_prices(
-    names: list[str], prices: TokenPrices, chosen: _Chosen, share: float
-) -> dict[str, NDArray[np.float64]]:
-    """The signals that follow from the prices and the texts."""
-    values = {}
-    if {"zlib", "total-zlib"} & set(names):
-        compressed = compressed_bytes(chosen.texts)
-        values["zlib"] = prices.losses / compressed
-        values["total-zlib"] = total_zlib(prices.totals, compressed)
-    if "min-k" in names:
-        values["min-k"] = lowest(prices.log_probs, prices.counts, share=share)
-    if "min-k++" in names:
-        values["min-k++"] = lowest(standardised(prices), prices.counts, share=share)
-    return values
-
-
-def _check_texts(texts: Sequence[str]) -> None:
-    odd = next((at for at, text in enumerate(texts) if not isinstance(text, str)), None)
-    if odd is None and not isinstance(texts, str):
-        return
-    given = "one text" if odd is None else f"text {odd} as {type(texts[odd]).__name__}"
-    raise InputError(
-        f"a sequence of texts was expected, got {given}", cure="give a list of str", where=_WHERE
-    )
-
-
-def _flags(member: ArrayLike, texts: int) -> NDArray[np.bool_]:
-    given = np.asarray(member)
-    if given.dtype.kind not in "biuf" or not np.isin(given, (0, 1)).all():
-        raise InputError(
-            "member must hold true and false, or 1 and 0", cure="mark each text", where=_WHERE
-        )
-    flags: NDArray[np.bool_] = given.astype(np.bool_)
-    check_lengths({"texts": texts, "member": len(flags)}, _WHERE)
+def _checked(texts: Sequence[str], member: ArrayLike) -> NDArray[np.bool_]:
+    """The flags, once texts are known to be texts of both kinds."""
+    odd = [at for at, text in enumerate(texts) if not isinstance(text, str)]
+    if odd or isinstance(texts, str):
+        given = f"text {odd[0]} as {type(texts[odd[0]]).__name__}" if odd else "one text"
+        problem = f"a sequence of texts was expected, got {given}"
+        raise InputError(problem, cure="give a list of str", where=_WHERE)
+    marks = np.asarray(member)
+    if marks.dtype.kind not in "biuf" or not np.isin(marks, (0, 1)).all():
+        problem = "member must hold true and false, or 1 and 0"
+        raise InputError(problem, cure="mark each text", where=_WHERE)
+    flags = marks.astype(np.bool_)
+    check_lengths({"texts": len(texts), "member": len(flags)}, _WHERE)
     check_members(flags, _WHERE)
     return flags
 
@@ -441,71 +353,24 @@ def _rewriter(masked: Any) -> Rewriter:
     return load_masked(masked)
 
 
-def _possible(
-    model: LanguageModel, *, reference: bool, masked: bool, notes: list[str]
-) -> list[str]:
-    """All signals that the models allow; notes say why others are missing."""
-    left = set()
-    if not isinstance(model, TellsMoments):
-        left.add("min-k++")
-        notes.append(
-            "min-k++ is left out: the model tells nothing of the tokens that a text does not have"
-        )
-    if not reference:
-        left.add("reference")
-    if not masked:
-        left.add("neighbourhood")
-    return [name for name in TEXT_SIGNALS if name not in left]
-
-
-def _pricer_of(reference: LanguageModel, start_token: str | None, **options: Any) -> Pricer:
-    """The pricer of the reference model; what is wrong with its start token is said to be its."""
-    try:
-        return Pricer(reference, start_token=start_token, **options)
-    except InputError as error:
-        if start_token is None:
-            raise
-        raise InputError(
-            error.problem,
-            cure=f"{error.cure}; that of the reference model is named by reference_start_token "
-            "(--reference-start-token), '' for none",
-            where="reference",
-        ) from error
-
-
-def _taken(prices: TokenPrices, kept: NDArray[np.int64]) -> TokenPrices:
-    """The prices of some of the texts, in their order."""
-    if len(kept) == len(prices.counts):
-        return prices
-    chosen = np.zeros(len(prices.counts), np.bool_)
-    chosen[kept] = True
-    tokens = np.repeat(chosen, prices.counts)
-    return TokenPrices(
-        prices.log_probs[tokens],
-        prices.counts[kept],
-        None if prices.means is None else prices.means[tokens],
-        None if prices.deviations is None else prices.deviations[tokens],
-    )
-
-
-def _check_kept(flags: NDArray[np.bool_], kept: NDArray[np.int64], notes: list[str]) -> None:
-    """Refuse texts of which nothing is left; say how many are left out."""
-    left = len(flags) - len(kept)
-    if left:
-        notes.append(
-            f"{plural(left, 'text')} without a priced token {'is' if left == 1 else 'are'} left "
-            "out: empty, or one token that nothing stands before"
-        )
+def _left_out(flags: NDArray[np.bool_], kept: NDArray[np.int64]) -> list[str]:
+    """How many texts are left out; an InputError where nothing is left."""
     if not len(kept):
         raise InputError(
             "no text has a priced token", cure="name the start token (--start-token)", where=_WHERE
         )
     check_members(flags[kept], _WHERE)
+    left = len(flags) - len(kept)
+    if not left:
+        return []
+    return [
+        f"{plural(left, 'text')} without a priced token {'is' if left == 1 else 'are'} left "
+        "out: empty, or one token that nothing stands before"
+    ]
 
 
-def _note_prices(
-    notes: list[str], pricer: Pricer, ours: Priced, totals: NDArray[np.float64]
-) -> None:
+def _of_prices(pricer: Pricer, ours: Priced, totals: NDArray[np.float64]) -> list[str]:
+    notes = []
     if ours.windowed:
         notes.append(
             f"{plural(ours.windowed, 'text')} of more than {pricer.window} tokens "
@@ -517,35 +382,4 @@ def _note_prices(
             f"{plural(int(np.isinf(totals).sum()), 'text')} had a token of probability 0: the "
             "loss is infinite"
         )
-
-
-def _check_comparable(
-    ours: Pricer,
-    encodings: list[Encoding],
-    theirs: Pricer,
-    others: list[Encoding],
-    notes: list[str],
-) -> None:
-    """Refuse a reference that prices other parts of the texts; say so if it has other tokens."""
-    if all(one.ids == other.ids for one, other in zip(encodings, others, strict=True)):
-        return
-    bare = [
-        name
-        for name, pricer, given in (
-            ("target", ours, encodings),
-            ("reference model", theirs, others),
-        )
-        if pricer.bare(given)
-    ]
-    if bare:
-        raise InputError(
-            f"the reference model has another tokenizer, and the {bare[0]} has no price for the "
-            "first token of a text: the two would be compared on different parts of it",
-            cure="name what stood before each text in training, with start_token (--start-token) "
-            "and reference_start_token (--reference-start-token)",
-            where="reference",
-        )
-    notes.append(
-        "The reference model has another tokenizer: what is compared is the loss of each whole "
-        "text, per token of the attacked model"
-    )
+    return notes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from canary.signals.text import TokenPrices
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tokenizer import Encoding
 
-__all__ = ["Priced", "Pricer"]
+__all__ = ["Priced", "Pricer", "compared_beside", "pricer_beside"]
 
 _BLOCK = 1 << 16
 """Tokens that are priced between two shards."""
@@ -97,22 +98,13 @@ class Pricer:
     ) -> Priced:
         """The prices of the tokens of each text, block by block.
 
-        Parameters
-        ----------
-        encodings : sequence of Encoding
-        stage : Stage
-        name : str
-            Of the stage.
-        moments : bool
-            Whether the distributions are told as well.
-        shards : Series, optional
-            Where finished blocks are kept; those that are there are not priced again. The
-            blocks are the same with and without.
+        `moments` says whether the distributions are wanted as well. In `shards` finished blocks are
+        kept; those that are there are not priced again.
 
         Raises
         ------
         UnsupportedError
-            If the model tells no log-probabilities of texts, or no moments.
+            If the model gives no log-probabilities of texts, or no moments.
         """
         parts: list[tuple[int, ...]] = []
         starts: list[int] = []
@@ -228,3 +220,49 @@ def _sizes(
             where="overlap",
         )
     return size, shared
+
+
+def pricer_beside(reference: LanguageModel, start_token: str | None, **options: Any) -> Pricer:
+    """The pricer of the reference model; what is wrong with its start token is said to be its."""
+    try:
+        return Pricer(reference, start_token=start_token, **options)
+    except InputError as error:
+        if start_token is None:
+            raise
+        raise InputError(
+            error.problem,
+            cure=f"{error.cure}; that of the reference model is named by reference_start_token "
+            "(--reference-start-token), '' for none",
+            where="reference",
+        ) from error
+
+
+def compared_beside(
+    ours: Pricer,
+    encodings: list[Encoding],
+    theirs: Pricer,
+    others: list[Encoding],
+) -> list[str]:
+    """Refuse a reference that prices other parts of the texts; say so if it has other tokens."""
+    if all(one.ids == other.ids for one, other in zip(encodings, others, strict=True)):
+        return []
+    bare = [
+        name
+        for name, pricer, given in (
+            ("target", ours, encodings),
+            ("reference model", theirs, others),
+        )
+        if pricer.bare(given)
+    ]
+    if bare:
+        raise InputError(
+            f"the reference model has another tokenizer, and the {bare[0]} has no price for the "
+            "first token of a text: the two would be compared on different parts of it",
+            cure="name what stood before each text in training, with start_token (--start-token) "
+            "and reference_start_token (--reference-start-token)",
+            where="reference",
+        )
+    return [
+        "The reference model has another tokenizer: what is compared is the loss of each whole "
+        "text, per token of the attacked model"
+    ]

@@ -23,7 +23,7 @@ from data import DATASETS
 
 import canary
 from canary.errors import CanaryError, InputError
-from canary.membership.metric import AttackScores
+from canary.membership.attacks import AttackScores
 from canary.membership.neural import white_box_attack
 from canary.signals.gradients import gradient_features
 from canary.signals.signal_table import SignalTable

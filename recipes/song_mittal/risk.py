@@ -28,7 +28,6 @@ from canary.errors import CanaryError
 from canary.membership.analysis import by_risk, class_risks, sensitivity
 from canary.membership.guessing import leakage, precision_recall, risk_at
 from canary.membership.risk import RiskScores, reliability, risk_scores
-from canary.membership.smoothing import smooth_risk_scores
 from canary.signals.signal_table import SignalTable
 from canary.statistics.correlation import Correlation, correlation
 
@@ -56,7 +55,7 @@ class Judged:
 def judged(target: SignalTable, shadow: SignalTable) -> Judged:
     """Risk scores by bins and without, and what the network says (its log-odds as chances)."""
     risks = risk_scores(target, shadow=shadow)
-    smooth = smooth_risk_scores(target, shadow=shadow)
+    smooth = risk_scores(target, shadow=shadow, smooth=True)
     network = expit(canary.attack(target, "neural", shadow=shadow).scores)
     own = {"risk": risks.scores, "smooth": smooth.scores, "network": network}
     return Judged(target, risks, own)

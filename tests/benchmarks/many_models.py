@@ -21,9 +21,11 @@ import numpy as np
 import scipy.stats
 from spread import peak_mib, spread
 
+from canary.membership.attacks import with_many_models
 from canary.membership.many import attack_models
-from canary.membership.many_attacks import MANY
 from canary.signals.signal_table import SignalTable
+
+MANY = tuple(with_many_models())
 
 
 def made(rng, models, samples, classes):

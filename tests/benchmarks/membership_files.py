@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 from spread import peak_mib
 
+from canary.membership.risk import risk_scores
 from canary.membership.shadow_survey import survey
-from canary.membership.smoothing import smooth_risk_scores
 from canary.signals.measuring import measure
 
 ROWS = 10_000
@@ -58,7 +58,7 @@ def work(folder) -> None:
     target, shadow = (measure(folder / f"{name}.npz") for name in ("target", "shadow"))
     read = time.perf_counter() - began[0], time.process_time() - began[1]
     survey(target, shadow)
-    smooth_risk_scores(target, shadow=shadow)
+    risk_scores(target, shadow=shadow, smooth=True)
     print(
         json.dumps(
             {

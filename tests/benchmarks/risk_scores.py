@@ -20,7 +20,6 @@ from scipy.optimize import isotonic_regression
 from scipy.stats import loggamma, norm
 
 from canary.membership.risk import risk_scores
-from canary.membership.smoothing import smooth_risk_scores
 from canary.signals.signal_table import SignalTable
 
 
@@ -72,7 +71,9 @@ METHODS = {
         )
         for bins in (5, 10, 20)
     },
-    "kernel": lambda target, shadow: smooth_risk_scores(target, shadow=shadow, least=1).scores,
+    "kernel": lambda target, shadow: (
+        risk_scores(target, shadow=shadow, least=1, smooth=True).scores
+    ),
     "isotonic": isotonic,
 }
 

@@ -21,7 +21,7 @@ import time
 import numpy as np
 from spread import spread
 
-from canary.membership.metric import attack
+from canary.membership.attacking import attack
 from canary.signals.measuring import measure
 from canary.statistics.roc import roc
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -44,14 +43,6 @@ def test_numbers_are_those_of_the_function(command, words):
     assert "p is 0.33 at the least" in outcome.err
 
 
-def test_page_is_one_file_with_the_answer(command, words, drawn):
-    assert command(*words).code == 0
-    page = Path("found/report.html").read_text()
-    assert "Not forgotten" in page
-    assert page.count("<svg ") == 2
-    assert not re.search(r"https?://|<script|mathdefault", page)
-
-
 def test_a_file_named_twice_is_refused_by_its_name(command, words):
     outcome = command(*words, "--calibration", "one.npz")
     assert outcome.code == 2
@@ -74,13 +65,6 @@ def test_sets_that_share_samples_are_refused(command, words):
     assert "nowhere.npy: cannot be read" in refused.err
 
 
-def test_outputs_are_not_inputs(command, words):
-    Path("found").mkdir()
-    Path("target.npz").rename("found/report.html")
-    Path("target.npz").symlink_to("found/report.html")
-    assert command(*words).code == 2
-
-
 def test_no_answer_is_told_from_an_answer_by_exit_code(command, words):
     """A query model that knows nothing decides nothing, and a build must see it."""
     labels = np.load("query.npz")["labels"]
@@ -93,21 +77,3 @@ def test_no_answer_is_told_from_an_answer_by_exit_code(command, words):
     assert outcome.document["answer"] == "undecided"
     assert outcome.code == 3
     assert Path("found/report.html").exists()
-
-
-def test_models_that_answer_alike_are_an_answer(command, words):
-    labels = np.load("query.npz")["labels"]
-    rng = np.random.default_rng(6)
-    others = []
-    for number in range(20):
-        logits = rng.normal(size=(300, 4))
-        logits[np.arange(300), labels] += 1
-        np.savez(f"other{number}.npz", logits=logits, labels=labels)
-        others += ["--calibration", f"other{number}.npz"]
-    outcome = command(
-        *("forgotten", "--query-model", "query.npz", "--target", "other0.npz", *others[2:]),
-        *("--out", "found", "--json"),
-    )
-    assert outcome.document["answer"] == "undecided"
-    assert outcome.document["alike"]
-    assert outcome.code == 0

@@ -44,18 +44,18 @@ from canary.formats.kinds import KINDS
 from canary.gate.checks import Statistic, check
 from canary.gate.planning import plan
 from canary.gate.verdict import Policy
+from canary.membership.attacks import with_many_models
 from canary.membership.forgetting import forgotten
-from canary.membership.many_attacks import MANY_ATTACKS
 from canary.membership.models_survey import LEVELS, survey_models
-from canary.membership.risk import BINS, Scale
+from canary.membership.risk import BINS, Scale, risk_scores
 from canary.membership.shadow_survey import survey
-from canary.membership.smoothing import chosen_risk_scores
 from canary.membership.survey import FPRS
 from canary.membership.text_survey import survey_texts
 from canary.models.torch_support import dtype_named
 from canary.reports.plotting import Kind
 from canary.scoring.score_job import score_file
 from canary.search.shortest import STOPS
+from canary.signals.text import TEXT_SIGNALS
 from canary.signals.text_files import read_texts
 from canary.signals.text_measuring import measure_texts
 from canary.statistics.tails import Rule
@@ -89,7 +89,7 @@ SHARED = [
     (deciding.check, check),
     (deciding.plan, plan),
     (membership_commands.attack, survey),
-    (membership_commands.risk, chosen_risk_scores),
+    (membership_commands.risk, risk_scores),
     (forgetting_command.forgotten, forgotten),
     (many_models.models, survey_models),
     (text_membership.text, measure_texts),
@@ -160,7 +160,7 @@ def test_defaults_are_those_of_the_functions(cli, api):
         assert default == theirs[name].default, name
 
 
-def test_choices_are_those_of_the_functions():
+def test_choices_are_those_of_the_functions(command):
     assert set(get_args(MethodName)) == set(method_names(p_values=True))
     assert set(get_args(ExposureMethodName)) == set(method_names())
     stop = inspect.signature(extract_command.extract, eval_str=True).parameters["stop"].annotation
@@ -173,9 +173,10 @@ def test_choices_are_those_of_the_functions():
     assert get_args(many_models.RuleName) == get_args(Rule)
     levels = inspect.signature(many_models.models).parameters["levels"].default
     assert tuple(map(float, levels.split(","))) == LEVELS
-    (told,) = (one.help for one in COMMANDS["membership models"].params if one.name == "attacks")
-    able = [name for name, kind in MANY_ATTACKS.items() if not kind.own]
-    assert told.partition(";")[0].split(", ") == able
+    able = [name for name, kind in with_many_models().items() if not kind.own]
+    for name, listed in (("models", able), ("text", [*TEXT_SIGNALS])):
+        shown = command("membership", name, "--help").out
+        assert f"--attacksNAME,NAME,...{','.join(listed)};" in "".join(shown.split())
     for name, option, default in (
         ("membership attack", "--fpr", FPRS),
         ("membership attack", "--bins", (BINS,)),

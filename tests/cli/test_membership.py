@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import stat
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +12,9 @@ from classifiers import save_outputs
 from pyarrow import csv
 
 import canary
-from canary.membership.analysis import class_risks
-from canary.membership.metric import NEURAL, applicable
+from canary.membership.attacking import applicable
+from canary.membership.neural import NEURAL
 from canary.membership.privacy import attack_epsilon
-from canary.membership.risk import risk_scores
 
 METRIC = "correctness,modified-entropy,entropy-one-threshold"
 """Attacks that train no network, which takes seconds."""
@@ -64,47 +61,6 @@ def test_attack_gives_the_numbers_of_the_functions(command, pair):
     risks = [one["risk"] for one in found["risk"]["most_at_risk"]]
     assert risks == sorted(risks, reverse=True)
     assert len(risks) == 20
-
-
-@pytest.mark.parametrize("name", ["attack", "risk"])
-def test_bins_of_smoothed_scores_are_refused(command, pair, name):
-    outcome = command("membership", name, *pair, "--bins", "7", "--smooth", "--out", "r.pq")
-    assert outcome.code == 2
-    assert "bins=7 and smooth were both given" in outcome.err
-
-
-def test_smoothed_scores_guesses_and_leakage_are_told(command, pair):
-    options = ("--attacks", "correctness", "--smooth", "--out", "report", "--json")
-    outcome = command("membership", "attack", *pair, *options)
-    assert outcome.code == 0, outcome.err
-    found = outcome.document["risk"]
-    assert found["bins"] is None
-    assert found["calibration_error"]["lower"] <= found["calibration_error"]["value"]
-    assert [one["threshold"] for one in found["thresholds"]] == [1, 0.9, 0.8, 0.7, 0.6, 0.5]
-    assert found["thresholds"][0]["precision"] is None  # a smoothed score is never 1
-    assert found["thresholds"][-1]["precision"]["value"] > 0.6
-    assert [one["prior"] for one in found["leakage"]] == [0.1, 0.3, 0.5, 0.7, 0.9]
-    assert found["leakage"][2]["leakage"]["lower"] > 0
-    page = Path("report/report.html").read_text()
-    assert "by a Gaussian kernel on a logarithmic scale" in page
-    assert "Guesses by the risk score" in page
-    outcome = command("membership", "risk", *pair, "--smooth", "--out", "risk.parquet", "--json")
-    assert outcome.document["bins"] is None
-    inside = outcome.document["mean_risk_of_members"]
-    assert inside == pytest.approx(0.5 + found["leakage"][2]["leakage"]["value"])
-
-
-def test_page_is_one_file_with_the_answer_and_the_figures(command, pair, drawn):
-    assert command("membership", "attack", *pair, "--attacks", METRIC, "--out", "report").code == 0
-    files = [Path("report", name) for name in ("report.html", "membership.json")]
-    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}  # they name members
-    page = files[0].read_text()
-    assert "Whoever has a similar model tells members" in page
-    assert page.count("<svg ") == 4
-    assert not re.search(r"https?://|<script|mathdefault", page)
-    assert {"0.1 %", "1 %", "10 %", "100 %"} <= set(re.findall(r"<text[^>]*>([^<]+)</text>", page))
-    for heading in ("Attacks", "Risk of single samples", "Members most at risk", "Classes most"):
-        assert heading in page
 
 
 def test_coins_bound_epsilon_and_the_choice_among_attacks_is_paid_for(command, pair):
@@ -181,73 +137,6 @@ def test_coins_of_samples_that_the_shadow_knows_are_refused(command, pair):
     assert outcome.document["notes"][0].startswith("50 samples of the shadow")
 
 
-def test_a_target_that_is_its_own_shadow_is_refused(command, pair):
-    words = ("--target", "target.npz", "--shadow", "target.npz")
-    for name, out in (("attack", "report"), ("risk", "risk.parquet")):
-        outcome = command("membership", name, *words, "--out", out)
-        assert outcome.code == 2
-        assert "they are of one model" in outcome.err
-        assert not Path(out).exists()
-
-
-def test_risk_stands_beside_the_generalization_error_of_classes(command, pair):
-    words = ("membership", "attack", *pair, "--attacks", "correctness", "--out", "report", "--json")
-    found = command(*words).document["risk"]["class_generalization"]
-    target, shadow = (canary.measure(f"{name}.npz") for name in ("target", "shadow"))
-    expected = class_risks(target, risk_scores(target, shadow=shadow))
-    assert found["rank_correlation"]["value"] == expected.correlation.rank.value
-    assert [row["class"] for row in found["classes"]] == expected.classes.tolist()
-    page = Path("report/report.html").read_text()
-    assert "Over 5 classes the mean risk of the members and the generalization error" in page
-    assert f"class {expected.classes[-1]}" in page
-    outcome = command("membership", "risk", *pair, "--out", "risk.parquet", "--json")
-    assert outcome.document["class_generalization"] == found
-    assert "have a rank correlation of" in outcome.err
-
-
-def test_too_few_classes_have_no_correlation(command, pair):
-    rng = np.random.default_rng(0)
-    for name in ("target", "shadow"):
-        labels = rng.integers(0, 3, 300)
-        np.savez(
-            name, logits=rng.normal(size=(300, 3)), labels=labels, member=rng.random(300) < 0.5
-        )
-    outcome = command("membership", "risk", *pair, "--out", "risk.parquet", "--json")
-    assert outcome.document["class_generalization"] is None
-    assert "rank correlation" not in outcome.err
-
-
-def test_nothing_to_tell_is_said(command, pair):
-    save_outputs(Path("target.npz"), 1, gap=0.0)
-    save_outputs(Path("shadow.npz"), 2, gap=0.0)
-    words = ("--attacks", METRIC, "--force", "--out", "report", "--json")
-    outcome = command("membership", "attack", *pair, *words)
-    assert outcome.document["told_apart"] is False
-    assert (
-        "None of 3 attacks was shown to tell members from others better than a coin does"
-        in outcome.err
-    )
-    assert "Members were not told" in Path("report/report.html").read_text()
-    one = command("membership", "attack", *pair, "--attacks", "correctness", *words[2:])
-    said = "The attack correctness was not shown to tell members from others better than a coin"
-    assert said in one.err
-
-
-def test_losses_alone_serve(command, pair):
-    for name in ("target", "shadow"):
-        with np.load(f"{name}.npz") as held:
-            arrays = {key: held[key] for key in ("labels", "member")}
-        losses = canary.measure(f"{name}.npz").signal("loss")[0]
-        np.savez(f"{name}.npz", losses=losses, **arrays)
-    outcome = command("membership", "attack", *pair, "--out", "report", "--json")
-    assert outcome.code == 0, outcome.err
-    assert len(outcome.document["attacks"]) == 6
-    assert outcome.document["risk"] is None
-    refused = command("membership", "risk", *pair, "--out", "risk.parquet")
-    assert (refused.code, Path("risk.parquet").exists()) == (2, False)
-    assert "there is no signal 'modified-entropy'" in refused.err
-
-
 def test_groups_are_evaluated(command, pair):
     with np.load("target.npz") as held:
         np.savez("grouped.npz", group=np.where(held["labels"] < 2, "<a>", "b"), **held)
@@ -284,19 +173,10 @@ def test_risk_writes_what_the_ending_says(command, pair):
         assert "let the name end with .parquet, .pq or .csv" in outcome.err
 
 
-def test_risk_says_how_far_scores_are_from_what_they_claim(command, pair):
-    outcome = command("membership", "risk", *pair, "--out", "risk.parquet", "--json")
-    error = outcome.document["calibration_error"]
-    said = f"{error['value']:.3f} away from that ({error['lower']:.3f} to {error['upper']:.3f} at"
-    assert said in outcome.err
-    assert command("membership", "attack", *pair, "--attacks", "loss", "--out", "r").code == 0
-    assert said in Path("r/report.html").read_text()
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--attacks", "lira"), "--attacks: there is no attack 'lira'; name some of correctness"),
+        (("--attacks", "lira"), "--attacks: there is no attack 'lira'; "),
         (("--fpr", "much"), "--fpr: expected rates with commas between them, got 'much'"),
         (("--fpr", "0.00001"), "--fpr: a false positive rate of 1e-05 cannot be seen"),
         (("--prior", "2"), "--prior: prior must lie between 0 and 1, got 2.0"),
@@ -317,32 +197,3 @@ def test_bad_options_leave_nothing_behind(command, pair, options, words):
     assert outcome.code == 2
     assert words in outcome.err
     assert not Path("report").exists()
-
-
-def test_a_shadow_of_losses_serves_the_attack_on_losses_regression(command, pair):
-    """It was refused for a signal that the risk scores need and nobody had asked for."""
-    table = canary.measure("shadow.npz")
-    np.savez(
-        "losses.npz", losses=table.signal("loss")[0], labels=table.label, member=table.member[0]
-    )
-    words = ("--target", "target.npz", "--shadow", "losses.npz", "--attacks", "loss")
-    outcome = command("membership", "attack", *words, "--out", "report", "--json")
-    assert outcome.code == 0, outcome.err
-    assert outcome.document["risk"] is None
-    assert "nor risk scores" in outcome.err
-
-
-def test_members_of_one_kind_are_refused(command, pair):
-    with np.load("target.npz") as held:
-        arrays = {**held, "member": np.ones_like(held["member"])}
-    np.savez("ones.npz", **arrays)
-    for words in (("attack", "--out", "report"), ("risk", "--out", "risk.parquet")):
-        outcome = command("membership", *words, "--target", "ones.npz", *pair[2:])
-        assert outcome.code == 2
-        assert "ones.npz: all 2000 samples are members; give samples of both kinds" in outcome.err
-
-
-def test_what_is_read_is_not_written(command, pair):
-    outcome = command("membership", "risk", *pair, "--out", "shadow.npz")
-    assert outcome.code == 2
-    assert "is read by this command" in outcome.err

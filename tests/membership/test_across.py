@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from many_models import null_of, random_table, table_of
+from many_models import null_of, random_table
 
 import canary
 from canary.membership.aggregate import (
@@ -16,7 +16,7 @@ from canary.membership.aggregate import (
     sample_auc,
 )
 from canary.membership.diagnostics import null_losses, scatter
-from canary.membership.many import LOSS_TESTS, ManyScores, attack_models, loss_thresholds
+from canary.membership.many import ManyScores, attack_models, loss_thresholds
 
 
 @pytest.fixture(params=[False, True], ids=["smooth", "ties"])
@@ -89,7 +89,7 @@ def test_rates_are_those_of_guesses(table):
     assert (np.diff(found.fpr) >= 0).all()
 
 
-@pytest.mark.parametrize("name", list(LOSS_TESTS))
+@pytest.mark.parametrize("name", list("SPRDL"))
 def test_losses_behind_a_threshold_oracle(table, name):
     own = name in ("D", "L")
     one = table.select(models=[5]) if own else table
@@ -122,10 +122,3 @@ def test_margins_are_losses_less_thresholds(table):
         assert (margin[~finite] == np.inf).all()
     aside = scatter(table, ("S", "P"), alpha=0.3, population=range(30))
     assert aside.margins.shape == (2, 30)
-
-
-def test_infinite_losses_have_margins():
-    loss = np.array([[np.inf, 0.0, 1.0], [np.inf, 0.0, 1.0], [1.0, 1.0, np.inf]])
-    table = table_of(loss, np.zeros((3, 3)), [0, 0, 0])
-    found = scatter(table, ("R", "S"), alpha=0.9, rule="linear")
-    assert not np.isnan(found.margins).any()

@@ -162,16 +162,3 @@ def test_feature_distances_in_pieces_oracle(monkeypatch):
         distance = [math.dist(points[row], points[i]) for i in others]
         assert found.nearest[row] == pytest.approx(min(distance))
         assert found.mean[row] == pytest.approx(np.mean(distance))
-
-
-@pytest.mark.parametrize(
-    ("features", "label", "words"),
-    [
-        ([[1.0, math.nan]], [0], "a feature is NaN or infinite"),
-        ([1.0, 2.0], [0, 1], r"features of shape \(2,\)"),
-        ([[1.0], [2.0]], [0], r"labels of \(1,\)"),
-    ],
-)
-def test_refused_features(features, label, words):
-    with pytest.raises(InputError, match=words):
-        feature_distances(features, label)

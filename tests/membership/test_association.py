@@ -101,22 +101,6 @@ def test_other_samples_pass_whatever_their_flags():
     assert canary.attack(both[0], "loss", shadow=both[1]).blind
 
 
-def test_losses_of_few_values_are_no_sign_of_the_same_samples_degenerate():
-    """Ties have no order: two models that are always right have the same losses."""
-    labels = np.zeros(N, np.int64)
-    flags = np.arange(N) < N // 2
-    both = [
-        canary.measure(
-            np.random.default_rng(seed).integers(0, 2, N) * 0.5,
-            y=labels,
-            member=flags,
-            outputs="losses",
-        )
-        for seed in (1, 2)
-    ]
-    assert associated(*both) is None
-
-
 @pytest.mark.parametrize("models", [2, 16])
 def test_models_of_one_table(models):
     """Each sample in half of the models: the others tell; by coins they do not."""

@@ -56,21 +56,6 @@ def test_models_that_do_alike_on_both_are_hardly_ever_noted():
     assert noted <= 5  # 1 expected; 6 and more have a chance of 0.06 %
 
 
-def test_swapped_flags_are_seen_where_accuracy_does_not_decide():
-    """All are right, members and nonmembers; only the losses differ."""
-    member = np.arange(400) < 200
-    losses = np.random.default_rng(4).exponential(np.where(member, 0.01, 0.2))
-    values = {"correctness": np.ones((1, 400)), "loss": losses[None]}
-
-    def of(flags):
-        return SignalTable(values, flags[None], np.arange(400) % 2, 2)
-
-    assert swapped_flags(of(member), "target") == ()
-    (note,) = swapped_flags(of(~member), "target")
-    assert note.startswith("The target is surer on nonmembers than on members")
-    assert "confidences in place of losses" not in note
-
-
 def test_attacks_upside_down_are_hardly_ever_noted_of_noise():
     rng = np.random.default_rng(5)
     member = np.arange(200) < 100

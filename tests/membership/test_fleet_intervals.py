@@ -112,29 +112,6 @@ def test_attacks_are_covered_coverage(name, models):
     assert tpr >= 0.9
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["R", "P", "lira-online-fixed", "rmia"])
-def test_the_spread_over_targets_is_no_standard_error(name):
-    """For online LiRA on 8 models it is too small, since targets share their references.
-
-    With ``-rP`` it prints both errors, divided by the standard deviation over 100 fleets.
-    """
-    spread, means, jackknife = [], [], []
-    for seed in range(100):
-        found = over_fleets(fleet(seed, 8, 300), name)
-        areas = [curve.auc().value for curve in found.curves]
-        spread.append(np.std(areas, ddof=1) / np.sqrt(8))
-        means.append(found.auc.value)
-        jackknife.append(found.auc_error)
-    true = np.std(means, ddof=1)
-    by_spread, by_jackknife = np.mean(spread) / true, np.sqrt(np.mean(np.square(jackknife))) / true
-    said = f"spread over targets {by_spread:.2f}, jackknife {by_jackknife:.2f} of the true one"
-    print(f"standard error of {name}: {said}")  # noqa: T201
-    assert by_jackknife > 0.85
-    if name == "lira-online-fixed":
-        assert by_spread < 0.8
-
-
 def test_over_fleets_input():
     table = random_table(np.random.default_rng(0), models=6)
     for options, words in (

@@ -19,9 +19,11 @@ from scipy.stats import binom, norm
 import canary
 from canary.errors import InputError
 from canary.membership.aggregate import Spread, evaluate_models, rates, sample_auc
+from canary.membership.attacks import with_many_models
 from canary.membership.diagnostics import growth
 from canary.membership.many import attack_models
-from canary.membership.many_attacks import MANY
+
+MANY = tuple(with_many_models())
 
 D, S, T = 1.5, 1.0, 2.0
 BEST = norm.cdf(D / (S * math.sqrt(2)))
@@ -212,36 +214,6 @@ def test_more_models_find_more_theory(world):
     assert points.what == "population points"
     assert points.samples == 2000  # none of the points is judged, at any size
     assert points.auc[1].mean == pytest.approx(POOLED, abs=0.03)
-
-
-def test_growth_of_targets_with_models_of_their_own(world):
-    """Of two targets with a table each: the mean of both alone, on what both can judge."""
-    target, shadow = world
-    rows = np.arange(shadow.models)
-    own = [shadow.select(models=rows[part::2]) for part in (0, 1)]
-    first = np.random.default_rng(0).permutation(500)[:2]
-    judged = ~own[0].member[first].all(axis=0) & ~own[1].member[first].all(axis=0)
-    found = growth(target, "D", [2, 100], targets=[0, 1], shadow=own, seed=0)
-    assert found.samples == judged.sum() < (~own[0].member[first].all(axis=0)).sum()
-    few, parts = target.select(samples=judged), [one.select(samples=judged) for one in own]
-    alone = [
-        growth(few, "D", [2, 100], targets=[row], shadow=parts[row], seed=0).auc for row in (0, 1)
-    ]
-    for place in (0, 1):
-        mean = (alone[0][place].mean + alone[1][place].mean) / 2
-        assert found.auc[place].mean == pytest.approx(mean)
-
-
-@pytest.mark.parametrize("name", [name for name in MANY if name not in "DL"])
-def test_equal_losses_among_others_tell_nothing_degenerate(name):
-    """Nine of ten samples are easy for every model, as of a network that generalizes."""
-    rng = np.random.default_rng(4)
-    easy = rng.random(4000) < 0.9
-    losses = np.where(easy, 0.0, rng.exponential(1, (8, 4000)))
-    table = table_of(losses, halves(rng, 8, 4000))
-    for rule in ("empirical", "linear", "gaussian") if name in "SPR" else ("empirical",):
-        across = evaluate_models(attack_models(table, name, rule=rule))
-        assert across.auc.mean == pytest.approx(0.5, abs=0.02), rule
 
 
 def test_growth_of_noise_theory():

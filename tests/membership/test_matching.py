@@ -116,14 +116,6 @@ def test_scores_that_are_no_ranks_need_a_split_without_regard_to_the_samples():
     assert all(abs(auc - 0.5) < 0.03 for auc, _ in without_regard.values())
 
 
-def test_what_the_number_of_references_told():
-    """Without the target alone, halves with a model missing are far from 0.5."""
-    member = no_signal.members("one missing", 8, 12_000, 0)
-    table = no_signal.table_of(member, "continuous", 0.0, 0)
-    assert abs(no_signal.target_only(table, "lira-online", {}) - 0.5) > 0.05
-    assert abs(no_signal.matched(table, "lira-online", {}) - 0.5) < 0.01
-
-
 @pytest.mark.parametrize("split", ["halves", "coins"])
 def test_nothing_is_lost_where_the_counts_agree_theory(split):
     """With 31 others the best test is near, whether or not others are left out."""

@@ -52,12 +52,6 @@ def test_levels_of_r_end_where_its_references_do_theory(seldom):
     assert "at a level below 0.25: so few models say no more" in note
 
 
-def test_the_gaussian_rule_has_no_least_level():
-    table = random_table(np.random.default_rng(0), models=8, samples=60)
-    found = survey_models(table, attacks="R", rule="gaussian", alphas=[1e-9])
-    assert silent(found) == []
-
-
 @pytest.mark.parametrize(
     ("missing", "said"), [({3: "NaN"}, "1 model is missing"), ({1: "", 2: ""}, "2 models are")]
 )
@@ -65,15 +59,6 @@ def test_models_that_are_missing_are_counted(missing, said):
     table = replace(random_table(np.random.default_rng(0)), missing=missing, numbers=())
     (note,) = survey_models(table, attacks="P", fprs=[0.5], targets=[3]).notes
     assert note.startswith(said)
-
-
-@pytest.mark.parametrize(("again", "said"), [(1, "1 model has"), (2, "2 models have")])
-def test_models_that_say_the_same_are_counted(again, said):
-    rng = np.random.default_rng(0)
-    loss = (rng.random((8, 40)) < 0.4).astype(float)
-    loss[1 : 1 + again] = loss[0]
-    found = survey_models(table_of(loss, halves(rng, 8, 40)), attacks="P")
-    assert any(note.startswith(f"{said} the losses of another") for note in found.notes)
 
 
 @pytest.mark.slow
@@ -108,16 +93,6 @@ def surveyed(logits, labels, member):
 def test_models_of_sound_files_are_not_doubted():
     logits, labels, member = learned(0)
     assert surveyed(logits, labels, member) == ()
-
-
-def test_labels_of_other_samples_are_doubted_for_each_model():
-    logits, labels, member = learned(1)
-    (note,) = surveyed(logits, np.roll(labels, 1), member)
-    assert note.startswith("The model 0 is right on")
-    assert note.endswith("That holds for 8 of 8 models")
-    logits[3] = logits[3][::-1]
-    (note,) = surveyed(logits, labels, member)
-    assert note.startswith("The model 3 is right on")
 
 
 def test_swapped_flags_of_all_models_are_noted():

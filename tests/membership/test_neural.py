@@ -79,22 +79,6 @@ def test_a_network_for_each_class_where_classes_differ():
     )
 
 
-def test_a_class_that_the_target_has_not():
-    target, shadow = table(12, samples=200, classes=3), table(13, samples=400, classes=3)
-    here = target.label != 1
-    assert target.outputs is not None
-    rest = canary.measure(
-        target.outputs[0][here],
-        y=target.label[here],
-        member=target.member[0][here],
-        outputs="logits",
-        keep_outputs=True,
-    )
-    whole, part = (canary.attack(t, "neural-per-class", shadow=shadow) for t in (target, rest))
-    np.testing.assert_allclose(part.scores, whole.scores[here], atol=1e-4)
-    assert part.notes == ()
-
-
 def test_nothing_to_learn_gives_nothing_away_theory():
     target, shadow = table(2, second=0.0), table(3, second=0.0)
     found = canary.evaluate(
@@ -128,47 +112,6 @@ def test_stopped_where_the_held_out_loss_is_least():
     assert (
         np.logaddexp(0, np.where(member[rest], -odds, odds)).mean() < 0.74
     )  # 0.78 after the last epoch
-
-
-def test_kinds_weigh_the_same_however_many_there_are():
-    rng = np.random.default_rng(8)
-    member = np.arange(1000) < 100
-    x = (rng.normal(size=(1000, 1)) + 2 * member[:, None]).astype(np.float32)
-    order = rng.permutation(1000)
-    found = train_attackers(x, member, learn=[order[:800]], held_out=[order[800:]], seed=0)
-    called = found.logits(x, slice(0, 1)) > 0
-    # The best boundary lies half-way: 84 % of either kind, not 40 % of members.
-    assert 0.7 < called[member].mean() < 0.95
-    assert 0.7 < (~called[~member]).mean() < 0.95
-
-
-def test_features_that_the_shadow_never_moved_say_nothing():
-    rng = np.random.default_rng(14)
-    member = np.arange(400) % 2 == 0
-    x = rng.normal(size=(400, 2)).astype(np.float32)
-    x[:, 0] += 2 * member
-    x[:, 1] = 3
-    order = rng.permutation(400)
-    found = train_attackers(x, member, learn=[order[:300]], held_out=[order[300:]], seed=0)
-    moved = x + np.array([0, 1], np.float32)
-    nets = slice(0, 1)
-    np.testing.assert_array_equal(found.logits(moved, nets), found.logits(x, nets))
-    far, farther = (x + np.array([shift, 0], np.float32) for shift in (1e3, 1e6))
-    np.testing.assert_array_equal(found.logits(far, nets), found.logits(farther, nets))
-
-
-def test_networks_do_not_see_each_others_samples():
-    rng = np.random.default_rng(9)
-    member = np.arange(400) % 2 == 0
-    x = rng.normal(size=(400, 2)).astype(np.float32)
-    x[:200, 0] += np.where(member[:200], 2, -2)
-    x[200:, 1] += np.where(member[200:], -2, 2)
-    halves = [np.arange(0, 160), np.arange(200, 360)]
-    rest = [np.arange(160, 200), np.arange(360, 400)]
-    found = train_attackers(x, member, learn=halves, held_out=rest, seed=0)
-    for number, half in enumerate(rest):
-        right = (found.logits(x[half], slice(number, number + 1)) > 0) == member[half]
-        assert right.mean() > 0.9
 
 
 def features(made, seed, *, gap):

@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from many_models import halves, random_table, table_of
+from many_models import halves, table_of
 
 import canary
 from canary.errors import EstimationError, InputError
+from canary.membership.attacks import with_many_models
 from canary.membership.many import attack_models
-from canary.membership.many_attacks import MANY
 from canary.membership.privacy import attack_epsilon
 from canary.membership.repeats import Repeat, repeated_models
 from canary.signals.signal_table import Origin
+
+MANY = tuple(with_many_models())
 
 A, B, C = np.random.default_rng(0).exponential(size=(3, 50))
 
@@ -25,14 +27,6 @@ def test_a_model_that_stands_twice_is_found_in_one_place_and_in_two():
     assert found == Repeat(("models", 0), ("models", 2), certain=True)
     (found,) = repeated_models({"query": np.stack([A, B]), "calibration": np.stack([C, B])})
     assert found == Repeat(("query", 1), ("calibration", 1), certain=True)
-
-
-def test_places_that_may_hold_one_model_are_named_by_who_asks():
-    losses = {"query": np.stack([A, B]), "target": B[None]}
-    assert len(repeated_models(losses)) == 1
-    assert repeated_models(losses, may_be_one={("query", "target")}) == []
-    twice = {"query": np.stack([B, B]), "target": B[None]}
-    assert len(repeated_models(twice, may_be_one={("query", "target")})) == 1
 
 
 def test_few_different_losses_leave_it_open():
@@ -99,24 +93,6 @@ def test_a_target_is_known_by_its_fingerprint():
     assert attack_models(table, "R", targets=[1], shadow=other).notes == ()
 
 
-def test_shadows_of_s_in_another_order_or_beside_others_are_seen():
-    table = noise()
-    order = np.random.default_rng(1).permutation(300)
-    one, others = alone(table)
-    with pytest.raises(InputError, match="300 samples of the shadow .* they are of one model"):
-        attack_models(one, "S", shadow=one.select(samples=order))
-    assert attack_models(one, "S", shadow=others.select(samples=order)).blind
-    shadow = replace(
-        one.select(samples=order),
-        values={
-            "loss": np.where(np.arange(300) < 60, one.signal("loss")[0, order], 9.5 + order)[None]
-        },
-    )
-    some = attack_models(one, "S", shadow=shadow)
-    assert not some.blind
-    assert some.notes[0].startswith("60 samples of the shadow have the outputs and the label")
-
-
 def test_no_bound_follows_from_a_shadow_that_may_hold_the_target():
     """Two models of hard labels may be equal, or be one: then the scores are not blind."""
     table = noise()
@@ -130,13 +106,3 @@ def test_no_bound_follows_from_a_shadow_that_may_hold_the_target():
         attack_epsilon(found, one.member[0], coins=True)
     equal = replace(table, values={"loss": np.full((8, 300), 0.3)})
     assert attack_models(equal.select(models=[0]), "S", shadow=equal.select()).notes == ()
-
-
-@pytest.mark.parametrize("name", ["loss", "lira-online-fixed", "R", "S"])
-def test_nothing_is_found_in_noise_by_the_same_table_read_again_regression(name):
-    """It gave an AUC of 0.645, and an epsilon of 0.29 at least."""
-    given = random_table(np.random.default_rng(0), models=8, samples=300)
-    rng = np.random.default_rng(1)
-    noisy = replace(given, values={"loss": rng.exponential(1, given.member.shape)})
-    with pytest.raises(InputError, match="are one model|are of one model"):
-        canary.attack(noisy.select(models=[0]), name, shadow=noisy.select())

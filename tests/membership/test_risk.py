@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from canary.errors import EstimationError
-from canary.membership.risk import _nearest, reliability, risk_scores
+from canary.membership.densities import nearest_filled
+from canary.membership.risk import reliability, risk_scores
 from canary.signals.signal_table import SignalTable
 
 
@@ -96,7 +97,7 @@ def test_nearest_bin_with_samples_against_all_distances_oracle():
         places = np.arange(filled.shape[1])
         far = np.where(filled[:, None, :], 0, 2 * len(places))
         distance = np.abs(places[:, None] - places[None, :]) + far
-        np.testing.assert_array_equal(_nearest(filled), distance.argmin(axis=2))
+        np.testing.assert_array_equal(nearest_filled(filled), distance.argmin(axis=2))
 
 
 def test_many_bins_take_memory_of_their_number_and_too_many_are_refused():
@@ -172,22 +173,6 @@ def test_scores_of_any_kind_have_a_reliability_golden():
     np.testing.assert_allclose(found.share, [0.025 / 0.7, 0.075 / 0.3])
     found = reliability([0.0, 1.0], np.array([False, True]), bins=1)
     assert found.calibration_error.value == 0.0
-
-
-@pytest.mark.parametrize(
-    ("scores", "options", "words"),
-    [
-        ([0.5, 1.5], {}, "scores lie from 0.5 to 1.5"),
-        ([0.5, math.nan], {}, "1 of 2 scores are NaN"),
-        ([0.5, 0.5, 0.5], {}, r"scores of shape \(3,\) for members of shape \(2,\)"),
-        ([0.5, 0.5], {"prior": 0}, "prior must lie between 0 and 1"),
-        ([0.5, 0.5], {"bins": 0}, "bins must be a positive integer"),
-        ([0.5, 0.5], {"confidence": 1}, "confidence must lie between"),
-    ],
-)
-def test_reliability_refused_input(scores, options, words):
-    with pytest.raises(EstimationError, match=words):
-        reliability(scores, np.array([True, False]), **options)
 
 
 @pytest.mark.parametrize("slope", [1.0, 0.6])

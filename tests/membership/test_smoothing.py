@@ -7,9 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from canary.errors import EstimationError
 from canary.membership.risk import reliability, risk_scores
-from canary.membership.smoothing import smooth_risk_scores
 from canary.signals.signal_table import SignalTable
 
 
@@ -34,7 +32,7 @@ def test_nearer_to_the_known_posterior_than_histograms_theory(wide):
     for _ in range(10):
         shadow, _ = known(rng, 100, wide=wide)
         target, posterior = known(rng, 2000, wide=wide)
-        found = smooth_risk_scores(target, shadow=shadow)
+        found = risk_scores(target, shadow=shadow, smooth=True)
         ours.append(np.abs(found.scores - posterior).mean())
         histograms.append(np.abs(risk_scores(target, shadow=shadow).scores - posterior).mean())
     assert np.mean(ours) < 0.05
@@ -45,7 +43,7 @@ def test_calibrated_where_the_posterior_is_known_theory():
     rng = np.random.default_rng(1)
     shadow, _ = known(rng, 50_000, wide=2.0)
     target, posterior = known(rng, 50_000, wide=2.0)
-    risks = smooth_risk_scores(target, shadow=shadow)
+    risks = risk_scores(target, shadow=shadow, smooth=True)
     assert np.abs(risks.scores - posterior).mean() < 0.01
     found = reliability(risks, target.member[0])
     assert found.rmse < 0.03
@@ -81,7 +79,7 @@ def test_the_grid_against_sums_over_all_samples_oracle(prior):
     shadow, _ = known(rng, 200, wide=2.0)
     shadow.values["modified-entropy"][0, :300:50] = math.inf
     target, _ = known(rng, 50, wide=4.0)
-    found = smooth_risk_scores(target, shadow=shadow, prior=prior)
+    found = risk_scores(target, shadow=shadow, prior=prior, smooth=True)
     expected = [slow(target, shadow, row, prior) for row in range(100)]
     np.testing.assert_allclose(found.scores, expected, atol=0.01)
 
@@ -92,46 +90,12 @@ def test_infinity_and_gaps_golden():
     values = [*np.exp(np.linspace(0, 0.1, 11)), math.inf, *np.exp(np.linspace(99.9, 100, 9))]
     shadow = table([*values, *[math.inf] * 3], np.arange(24) < 12)
     target = table([math.inf, math.exp(50), 1e-5, 1e200], [1, 0, 1, 0])
-    found = smooth_risk_scores(target, shadow=shadow, prior=0.5).scores
+    found = risk_scores(target, shadow=shadow, prior=0.5, smooth=True).scores
     np.testing.assert_allclose(found[:2], [0.25, 11 / 20], atol=0.01)
     assert found[2] > 0.99
     assert found[3] < 0.01
     # Without infinite ones in the shadow, infinity is the largest value.
     shadow = table(np.exp(np.arange(24.0)), np.arange(24) < 12)
     target = table([math.inf, math.exp(23)], [1, 0])
-    found = smooth_risk_scores(target, shadow=shadow).scores
+    found = risk_scores(target, shadow=shadow, smooth=True).scores
     assert found[0] == found[1] < 0.1
-
-
-def test_values_that_are_all_alike_degenerate():
-    shadow = table(np.zeros(40), np.arange(40) < 10)
-    found = smooth_risk_scores(table([0.0, 3.0], [1, 0]), shadow=shadow)
-    np.testing.assert_allclose(found.scores, 0.5)
-
-
-def test_small_classes_are_pooled_and_others_not():
-    rng = np.random.default_rng(3)
-    big, _ = known(rng, 100)
-    values = np.append(big.values["modified-entropy"][0], [1.0, 2.0])
-    shadow = table(values, [*big.member[0], 1, 0], [0] * 200 + [1, 1], 3)
-    target = table([0.5] * 3, [1, 0, 1], [0, 1, 2], 3)
-    found = smooth_risk_scores(target, shadow=shadow)
-    assert found.pooled.tolist() == [False, True, True]
-    assert found.bins is None
-    assert found.scores[1] == found.scores[2] != found.scores[0]
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"prior": 1.0}, "prior must lie between 0 and 1"),
-        ({"least": 0}, "least must be a positive integer"),
-        ({"scale": "root"}, "there is no scale"),
-    ],
-)
-def test_refused_input(options, words):
-    shadow = table([1, 2], [1, 0])
-    with pytest.raises(EstimationError, match=words):
-        smooth_risk_scores(shadow, shadow=shadow, **options)
-    with pytest.raises(EstimationError, match="of one kind"):
-        smooth_risk_scores(shadow, shadow=table([1, 2], [1, 1]))

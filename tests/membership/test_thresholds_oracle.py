@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canary.errors import EstimationError
 from canary.membership.thresholds import learn_thresholds
 
 NUMBER = st.sampled_from([-math.inf, -1.0, 0.0, 0.5, 1.0, 2.0, math.inf])
@@ -42,32 +40,9 @@ def test_every_threshold_was_tried(rows):
         np.testing.assert_equal(found.values[one], best_by_trying(values[chosen], member[chosen]))
 
 
-def test_nobody_where_no_threshold_beats_a_coin():
-    found = learn_thresholds(
-        np.array([1.0, 1.0, 0.0, 2.0]),
-        np.array([True, False, True, False]),
-        np.array([0, 0, 1, 1]),
-        classes=2,
-    )
-    assert np.isnan(found.values).all()
-    assert not found.pooled.any()
-
-
 def test_ties_are_called_together():
     # 3 members and 1 nonmember share the value 1: all four, or nobody.
     values = np.array([1.0, 1.0, 1.0, 1.0, 0.0])
     member = np.array([True, True, True, False, False])
     found = learn_thresholds(values, member, np.zeros(5, int), classes=1)
     assert found.values.tolist() == [1.0]
-
-
-@pytest.mark.parametrize(
-    ("values", "member", "words"),
-    [
-        ([1.0, math.nan], [True, False], "1 of 2 values are NaN"),
-        ([1.0, 2.0], [True, True], "of one kind"),
-    ],
-)
-def test_refused(values, member, words):
-    with pytest.raises(EstimationError, match=words):
-        learn_thresholds(np.array(values), np.array(member), np.zeros(2, int), classes=1)

@@ -76,11 +76,6 @@ def test_logits_of_minus_infinity_are_probability_zero():
     assert found["logit-confidence"].tolist() == [math.inf, -math.inf, 0]
 
 
-def test_ties_of_the_likeliest_go_to_the_first():
-    for kind in ("logits", "probs"):
-        assert of(kind, [[0.5, 0.5]] * 2, [0, 1])["correctness"].tolist() == [1, 0]
-
-
 def test_losses_by_hand():
     found = of("losses", [LN(4), 0, math.inf], [0, 0, 0])
     assert set(found) == {name for name, signal in SIGNALS.items() if signal.of_losses}

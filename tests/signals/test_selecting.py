@@ -49,13 +49,6 @@ def test_rows_keep_their_numbers_in_the_fleet(table):
     assert some.select(models=[0, 2]).numbers == (0, 4)
 
 
-def test_other_samples_are_other_data(table):
-    assert table.select(models=[1]).origin.data == "data"
-    some, same = (table.select(samples=[0, 3]) for _ in range(2))
-    assert some.origin.data == same.origin.data != "data"
-    assert table.select(samples=[3, 0]).origin.data != some.origin.data
-
-
 @pytest.mark.parametrize("given", [[3], [-1], [], [0.5], [[0]], [True, False], np.zeros(3, bool)])
 def test_what_is_no_row_input(table, given):
     with pytest.raises(InputError, match="here: models .* of a table that has 3; give positions"):

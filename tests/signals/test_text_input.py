@@ -39,12 +39,6 @@ def test_texts_without_a_priced_token_are_left_out():
     assert found.notes[0].startswith("3 texts without a priced token are left out: empty, or one")
 
 
-def test_one_token_behind_a_start_token_stays():
-    found = measure_texts(STARTED, ["a", "", "b"], [True, True, False])
-    assert found.kept.tolist() == [0, 2]
-    assert found.notes[0].startswith("1 text without a priced token is left out")
-
-
 def test_nothing_left_is_refused():
     with pytest.raises(InputError, match=r"no text has a priced token; name the start token"):
         measure_texts(MODEL, ["a", "b"], [True, False])
@@ -55,7 +49,7 @@ def test_nothing_left_is_refused():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"signals": "lira"}, "there is no attack 'lira' on texts; name some of loss, total-loss"),
+        ({"signals": "lira"}, "there is no attack on texts 'lira'; There is: loss, total-loss"),
         ({"signals": "reference"}, r"needs a second model; name it: reference= or --reference"),
         ({"share": 0.0}, "share=0.0, more than 0 and at most 1 was expected"),
         ({"share": float("nan")}, "share=nan"),
@@ -64,13 +58,6 @@ def test_nothing_left_is_refused():
 def test_options(options, words):
     with pytest.raises(InputError, match=words):
         measure_texts(MODEL, ["ab", "ba"], [True, False], **options)
-
-
-def test_lengths_and_sides():
-    with pytest.raises(InputError, match="differ in length: texts 2, member 1"):
-        measure_texts(MODEL, ["ab", "ba"], [True])
-    with pytest.raises(InputError, match="all 2 samples are members"):
-        measure_texts(MODEL, ["ab", "ba"], [True, True])
 
 
 def test_texts_are_texts():
@@ -140,11 +127,6 @@ def test_start_tokens_of_two_models():
     assert found.notes[-1].startswith("The reference model has another tokenizer: what is compared")
 
 
-def test_the_reference_is_another_model():
-    with pytest.raises(InputError, match="the reference model is the model that is attacked"):
-        measure_texts(MODEL, ["bb", "ab"], [True, False], reference=MODEL)
-
-
 def test_files_are_read_with_their_lines():
     write_texts("in.jsonl", ["ab", "ba"])
     Path("out.jsonl").write_text('\n{"text": "bb"}\n\n{"text": "aa"}\n')
@@ -190,9 +172,3 @@ def test_bad_files(body, words):
     Path("out.jsonl").write_text(body)
     with pytest.raises(CorpusError, match=words):
         read_texts("in.jsonl", "out.jsonl")
-
-
-def test_no_file():
-    write_texts("in.jsonl", ["ab"])
-    with pytest.raises(CorpusError, match="nowhere.jsonl"):
-        read_texts("in.jsonl", "nowhere.jsonl")

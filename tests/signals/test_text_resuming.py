@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from texts_and_models import letters_model
@@ -142,22 +140,3 @@ def test_shards_of_other_blocks_are_refused(small_blocks, monkeypatch, tmp_path)
     monkeypatch.setattr(text_pricing, "_BLOCK", 2 * BLOCK)
     with pytest.raises(RecordError, match="holds other blocks of texts"):
         measured(parts=tmp_path / "parts")
-
-
-def test_progress_is_of_what_is_left(small_blocks, tmp_path):
-    told = {}
-
-    def stage(name, total):
-        told[name] = [total, 0]
-
-        def done(tokens):
-            told[name][1] += tokens
-
-        return done
-
-    measured(signals="loss", reference=None, stage=stage)
-    tokens = sum(len(text) - 1 for text in TEXTS)
-    assert told == {"texts": [tokens, tokens]}
-    for _ in range(2):
-        measured(signals="loss", reference=None, stage=stage, parts=Path(tmp_path / "parts"))
-    assert told == {"texts": [0, 0]}

@@ -8,7 +8,6 @@ from small_models import build
 
 from canary.errors import InputError
 from canary.scoring.texts import score
-from canary.scoring.windows import windows
 from canary.signals.text_measuring import measure_texts
 
 SHORT = "the code"
@@ -37,21 +36,6 @@ def test_each_token_is_priced_once_oracle(window, overlap, length):
     wanted = (bits[::2] - bits[1::2]).sum() * np.log(2)
     assert found.tokens.tolist() == [length - 1, len(SHORT) - 1]
     assert found.table.signal("total-loss")[0, 0] == pytest.approx(wanted, rel=1e-4)
-
-
-@pytest.mark.parametrize("overlap", [1, 3, 7])
-@pytest.mark.parametrize("length", range(9, 30))
-def test_no_window_prices_nothing(length, overlap):
-    parts = list(windows(tuple(range(length)), limit=8, overlap=overlap))
-    priced = [part[start:] for part, start in parts]
-    assert all(priced)
-    assert [token for part in priced for token in part] == list(range(1, length))
-
-
-def test_windows_are_said():
-    found = measure_texts(build("gpt2"), [text_of(90), SHORT], [True, False], signals="loss")
-    assert "1 text of more than 64 tokens was priced in windows that share 32 tokens" in found.notes
-    assert (found.settings["window"], found.settings["overlap"]) == (64, 32)
 
 
 def test_a_model_of_any_length_needs_no_windows():

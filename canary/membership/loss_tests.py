@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
+from canary.membership.attacks import Attack, Tuning
 from canary.membership.moments import (
     LEAST_VARIANCE,
     Moments,
@@ -44,6 +45,7 @@ from canary.membership.moments import (
 from canary.membership.references import References
 from canary.statistics.tails import (
     Rule,
+    bits_needed,
     gaussian_evidence,
     gaussian_quantile,
     quantile_place,
@@ -51,7 +53,7 @@ from canary.statistics.tails import (
     rank_quantile,
 )
 
-__all__ = ["by_class", "by_model", "by_sample", "row_ranks"]
+__all__ = ["ATTACKS", "by_class", "by_model", "by_sample", "row_ranks"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -60,24 +62,12 @@ Nth = Callable[[Ints], Floats]
 last."""
 
 
-def by_sample(bench: References, rule: Rule, alpha: float | None) -> Floats:
-    """Attacks R, D and L.
+def by_sample(bench: References, tuning: Tuning) -> Floats:
+    """Attacks R, D and L, of shape (targets, samples). O(nK log K).
 
-    Parameters
-    ----------
-    bench : References
-    rule : Rule
-    alpha : float or None
-        The level at which thresholds are wanted, in nats of loss; None for evidence.
-
-    Returns
-    -------
-    ndarray of float64 of shape (targets, samples)
-
-    Notes
-    -----
-    With K references and n samples O(nK log K) time, and O(nK) memory for the result.
+    With a level in the tuning these are thresholds in nats of loss, without one evidence in bits.
     """
+    rule, alpha = tuning.rule, tuning.alpha
     result = np.empty((len(bench.targets), bench.table.samples))
     common = common_variance(bench, "outside")
     for part in bench.parts():
@@ -97,9 +87,9 @@ def by_sample(bench: References, rule: Rule, alpha: float | None) -> Floats:
     return result
 
 
-def by_model(bench: References, rule: Rule, alpha: float | None) -> Floats:
+def by_model(bench: References, tuning: Tuning) -> Floats:
     """Attack P; parameters and result as of `by_sample`. O(n log n) for each target."""
-    table = bench.table
+    table, rule, alpha = bench.table, tuning.rule, tuning.alpha
     result = np.empty((len(bench.targets), table.samples))
     everything = slice(0, table.samples)
     for i, row in enumerate(bench.targets):
@@ -137,7 +127,7 @@ def by_model(bench: References, rule: Rule, alpha: float | None) -> Floats:
     return result
 
 
-def by_class(bench: References, rule: Rule, alpha: float | None) -> Floats:
+def by_class(bench: References, tuning: Tuning) -> Floats:
     """Attack S; parameters and result as of `by_sample`.
 
     Raises
@@ -150,7 +140,7 @@ def by_class(bench: References, rule: Rule, alpha: float | None) -> Floats:
     The losses of a class are sorted once for all targets; those of the target itself are
     skipped where it is judged. O(nK log(nK)), and memory for one class at a time.
     """
-    table, source = bench.table, bench.source
+    table, source, rule, alpha = bench.table, bench.source, tuning.rule, tuning.alpha
     result = np.empty((len(bench.targets), table.samples))
     usable = np.ones(source.samples, np.bool_)
     if source is table and bench.population is not None:
@@ -194,17 +184,9 @@ def by_class(bench: References, rule: Rule, alpha: float | None) -> Floats:
 
 
 def row_ranks(null: Floats, values: Floats) -> Ints:
-    """How many of a row of `null` are at most each of that row of `values`.
+    """How many of a row of `null` are at most each of its `values`.
 
-    Parameters
-    ----------
-    null : ndarray of float64 of shape (rows, size)
-        Each row ascending, filled up with NaN.
-    values : ndarray of float64 of shape (rows, count)
-
-    Notes
-    -----
-    A binary search in all rows at once, O(log size) for each value.
+    The rows ascend, filled up with NaN. A binary search in all at once, O(log size) for each value.
     """
     rows, size = null.shape
     width = 1 << size.bit_length()
@@ -233,14 +215,9 @@ def _ranked(
 
 
 def _nth_of_rows(null: Floats, less: Floats) -> Nth:
-    """Order statistics of rows without numbers of theirs.
+    """Order statistics of ascending rows filled up with NaN, without the numbers `less` of each.
 
-    Parameters
-    ----------
-    null : ndarray of float64 of shape (rows, size)
-        Each row ascending, filled up with NaN.
-    less : ndarray of float64 of shape (depth, rows, count)
-        Numbers that are missing, ascending along the first axis; NaN for none.
+    Those ascend along the first axis and are NaN for none.
     """
     rows, last = np.arange(len(null))[:, None], null.shape[1] - 1
 
@@ -322,3 +299,31 @@ def _class_gaussians(
     for (columns, _, _), one in zip(nulls, found, strict=True):
         seen = logits_of(bench.table, bench.targets, columns)
         result[:, columns] = _gaussian(seen, one, lambda: common, alpha)
+
+
+ATTACKS = tuple(
+    Attack(
+        name=name,
+        help=f"the loss against losses of {null}",
+        signal="loss",
+        judge=judge,
+        threshold=bits_needed,
+        others=name != "P",
+        outside=judge is by_sample,
+        points=name == "P",
+        own=own,
+    )
+    for name, judge, null, own in (
+        ("S", by_class, "shadow models on samples of the class", ""),
+        ("P", by_model, "the target on population points", ""),
+        ("R", by_sample, "reference models on the sample", ""),
+        ("D", by_sample, "distilled models", "models that were distilled from the target"),
+        (
+            "L",
+            by_sample,
+            "models without the sample",
+            "models that were trained on the target's data without one sample each",
+        ),
+    )
+)
+"""The attacks of Ye et al., for `canary.membership.attacks.ATTACKS`."""

@@ -1,0 +1,160 @@
+"""The attacks by name: what each reads, which models it needs, and the function that scores.
+
+A new attack is one `Attack`, added to `ATTACKS` by whoever imports this module, or by an entry
+point of the group ``canary.attacks``. A new signal brings its attacks with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.registry import Registry
+from canary.signals.definitions import SIGNALS
+
+if TYPE_CHECKING:
+    from canary.membership.references import References
+    from canary.signals.signal_table import SignalTable
+    from canary.statistics.tails import Rule
+
+__all__ = ["ATTACKS", "Attack", "AttackScores", "Thresholding", "Tuning", "with_many_models"]
+
+Thresholding = Literal["class", "one"]
+"""A threshold for each class, or one for all."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttackScores:
+    """What an attack says of each sample of its target.
+
+    Parameters
+    ----------
+    name, signal : str
+    scores : ndarray of float64 of shape (samples,)
+        Higher for what looks more like a member.
+    guess : ndarray of bool of shape (samples,), or None
+        Whether the attack calls the sample a member, by what it learned on the shadow. None
+        where there was none to learn from.
+    thresholds : ndarray of float64 of shape (classes,) or (1,), or None
+        In units of the signal; NaN calls nobody a member. None for an attack that has
+        none.
+    notes : tuple of str
+        What a reader has to know.
+    blind : bool
+        Whether the scores were made without a look at who is a member of the target: not by
+        a shadow that holds samples of the target, or whose split goes with the target's.
+    """
+
+    name: str
+    signal: str
+    scores: NDArray[np.float64]
+    guess: NDArray[np.bool_] | None
+    thresholds: NDArray[np.float64] | None
+    notes: tuple[str, ...]
+    blind: bool
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Options of attacks with many models.
+
+    Parameters
+    ----------
+    rule : {"empirical", "linear", "gaussian"}
+        Of the quantile, for S, P, R, D and L.
+    alpha : float or None
+        Of those, the level at which thresholds in nats are wanted in place of scores.
+    gamma, a : float
+        Of RMIA.
+    """
+
+    rule: Rule = "empirical"
+    alpha: float | None = None
+    gamma: float = 2.0
+    a: float = 0.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """An attack: what it reads and needs, and who scores.
+
+    Parameters
+    ----------
+    name : str
+    help : str
+        What it does, in a line.
+    signal : str
+        What it reads of each model: a signal, or ``outputs``.
+    score : callable, optional
+        ``score(table, attack, shadow=, target=, seed=)`` gives the `AttackScores` of one target
+        by what its shadow teaches.
+    thresholds : {"class", "one"} or None
+        How many thresholds it learns on the shadow.
+    judge : callable, optional
+        Of an attack with many models: ``judge(references, tuning)`` gives scores of shape
+        (targets, samples).
+    others : bool
+        Of those, whether it takes models beside the target.
+    outside, inside : bool
+        Whether each sample needs some that were not trained on it, and some that were.
+    points : bool
+        Whether it takes population points of the target.
+    threshold : callable or None
+        The score from which on a sample is called a member, of a level; None if it has none.
+    own : str
+        The models of each target's own that it needs; empty for none.
+    """
+
+    name: str
+    help: str
+    signal: str
+    score: Callable[..., AttackScores] | None = None
+    thresholds: Thresholding | None = None
+    judge: Callable[[References, Tuning], NDArray[np.float64]] | None = None
+    others: bool = True
+    outside: bool = True
+    inside: bool = False
+    points: bool = False
+    threshold: Callable[[float], float] | None = None
+    own: str = ""
+
+    def reads(self, table: SignalTable) -> bool:
+        """Whether a table has what it reads."""
+        return self.signal in table.values or (
+            self.signal == "outputs" and table.outputs is not None
+        )
+
+
+class _Attacks(Registry[Attack]):
+    """The attacks by signals, then those of the modules of this package, then all others."""
+
+    _modules = ("neural", "loss_tests", "lira", "rmia")
+
+    def add(self, name: str, thing: Attack) -> Attack:
+        self._load()
+        return super().add(name, thing)
+
+    def _load(self) -> None:
+        added, self._things = self._things, {}
+        metric = import_module("canary.membership.metric")
+        for signal in SIGNALS.values():
+            self._things |= {attack.name: attack for attack in metric.attacks_by(signal)}
+        for module in self._modules:
+            attacks = import_module(f"canary.membership.{module}").ATTACKS
+            self._things |= {attack.name: attack for attack in attacks}
+        self._things |= added
+        super()._load()
+
+
+ATTACKS: Registry[Attack] = _Attacks("attack", group="attacks")
+"""The attacks on classifiers by name. Those on texts are `canary.signals.text.TEXT_SIGNALS`."""
+
+
+def with_many_models() -> dict[str, Attack]:
+    """The attacks that compare a target with many models."""
+    return {name: attack for name, attack in ATTACKS.items() if attack.judge is not None}

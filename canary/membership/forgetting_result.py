@@ -1,0 +1,224 @@
+"""What a comparison of models on a query set says: is it forgotten?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.records.record import to_plain
+from canary.records.versions import versions
+from canary.statistics.distances import lies_lower
+from canary.statistics.numbers import probability
+from canary.statistics.roc import Estimate
+
+__all__ = ["LEVEL", "Forgetting"]
+
+Answer = Literal["forgotten", "not forgotten", "undecided"]
+Floats = NDArray[np.float64]
+
+LEVEL = 0.05
+"""At and below which a p-value counts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Forgetting:
+    """How the target compares with models that know the query set and models that do not.
+
+    Parameters
+    ----------
+    rho : float
+        Equation 4: the target's distance from the query model over that of the calibration
+        models; means where there are several. By the paper's rule the query set is
+        forgotten from 1 on.
+    lower, upper : float
+        Its interval; `upper` is infinite where the denominator may be 0.
+    confidence : float
+    target : float
+        Distance of the target from the query model (equation 2).
+    calibration : float64 array of shape (calibration models,)
+        Distance of each calibration model from the query model (equation 3).
+    retrained : float64 array of shape (retrained models,) or None
+        The same of models retrained without the query set.
+    floor : float or None
+        Mean distance of the query models from each other: what a target would have that was
+        trained on the query set alone. None with one of them.
+    p : float
+        ``(1 + #{calibration models as close as the target, or closer}) / (K + 1)``: the
+        p-value of "the target is to the query set as a calibration model is".
+    p_unlike : float or None
+        The same of "the target answers as the calibration models do", in any direction: by
+        its mean distance from them, among theirs from each other and from it. None with fewer
+        than two calibration models.
+    auc : Estimate or None
+        A membership attack beside it: the chance that the target's loss is lower on a sample
+        of the query set than on one that it never saw. None unless these were given.
+    losses : dict of str to float64 array of shape (models, samples)
+        Of query, target, calibration and, if given, retrained models, for figures.
+    chance : float
+        Distance that equal distributions exceed in one of twenty cases, for this many
+        samples.
+    resamples, seed : int
+    notes : tuple of str
+        What speaks against the answer.
+    """
+
+    rho: float
+    lower: float
+    upper: float
+    confidence: float
+    target: float
+    calibration: Floats
+    retrained: Floats | None
+    floor: float | None
+    p: float
+    p_unlike: float | None
+    auc: Estimate | None
+    losses: dict[str, Floats]
+    chance: float
+    resamples: int
+    seed: int
+    notes: tuple[str, ...]
+
+    @property
+    def samples(self) -> int:
+        """Samples of the query set."""
+        return int(self.losses["target"].shape[1])
+
+    @property
+    def forgotten(self) -> bool:
+        """The paper's rule: whether rho is at least 1."""
+        return self.rho >= 1.0
+
+    @property
+    def answer(self) -> Answer:
+        """The paper's rule for the whole interval: forgotten, not forgotten, or undecided.
+
+        Where the target knows the query set better than the query model does, it is as far from
+        that model on the other side, and has not forgotten.
+        """
+        if self.upper < 1.0 or self.surpasses:
+            return "not forgotten"
+        return "forgotten" if self.lower >= 1.0 else "undecided"
+
+    @cached_property
+    def surpasses(self) -> bool:
+        """Whether the target's losses are below those of most query models, beyond chance."""
+        target = self.losses["target"][0]
+        lower = [lies_lower(target, query) for query in self.losses["query"]]
+        return self.target > self.chance and 2 * sum(lower) > len(lower)
+
+    @property
+    def unlike(self) -> bool:
+        """Whether it counts as forgotten and yet stands out from the calibration models."""
+        return self.p_unlike is not None and self.p_unlike <= LEVEL and self.forgotten
+
+    @property
+    def alike(self) -> bool:
+        """Whether nothing tells the target from the calibration models, though they are enough.
+
+        For a target that never saw the query set rho is 1 up to chance, and no number of samples
+        decides on which side; that it is among the calibration models is what can be shown. It
+        takes 19 of them, and no membership attack that finds something.
+        """
+        enough = 1 / (len(self.calibration) + 1) <= LEVEL
+        within = self.p_unlike is not None and min(self.p, self.p_unlike) > LEVEL
+        return self.answer != "not forgotten" and enough and within and not self.remembered
+
+    @property
+    def remembered(self) -> bool:
+        """Whether it does not count as not forgotten, and yet the membership attack finds it.
+
+        A model that was made worse for all samples can be as far from the query model as one that
+        never saw the query set, and still know it better than samples of its kind. A query set
+        that is easier than these looks the same.
+        """
+        return self.answer != "not forgotten" and self.auc is not None and self.auc.lower > 0.5
+
+    @property
+    def unproven(self) -> bool:
+        """Whether it counts as not forgotten, and the membership attack finds nothing.
+
+        The distance falls also for a target that was trained on other data of the query
+        set's own kind, if the calibration models were not.
+        """
+        return self.answer == "not forgotten" and self.auc is not None and self.auc.lower <= 0.5
+
+    def summary(self) -> str:
+        """The answer in three sentences at most."""
+        if self.surpasses:
+            return (
+                "The target has not forgotten the query set: its losses on it are even lower than "
+                f"those of the query model. rho is {self.rho:.2f}, but takes distances in either "
+                "direction, and says nothing here."
+            )
+        upper = f"{self.upper:.2f}" if math.isfinite(self.upper) else "no upper end"
+        number, closer = len(self.calibration), int((self.calibration <= self.target).sum())
+        which = (
+            f"Of {number} calibration models {closer or 'none'} {'is' if closer <= 1 else 'are'}"
+        )
+        if number == 1:
+            which = f"The one calibration model is{'' if closer else ' not'}"
+        rule = {
+            "forgotten": "By the paper's rule the target has forgotten the query set",
+            "not forgotten": "By the paper's rule the target has not forgotten the query set",
+            "undecided": "The paper's rule does not decide whether the query set is forgotten",
+        }[self.answer]
+        p_unlike = probability(self.p_unlike or 0.0)
+        attack = ""
+        if self.auc is not None:
+            attack = f"AUC {self.auc.value:.2f}, {self.auc.lower:.2f} to {self.auc.upper:.2f}"
+        last = ""
+        if self.remembered:
+            last = (
+                " But its losses on the query set are lower than on samples that it never saw "
+                f"({attack}): unless the set is easier than these, something is left of it."
+            )
+        elif self.unlike:
+            last = (
+                f" But it does not answer as they do either (p = {p_unlike}): one that never saw "
+                "the query set would."
+            )
+        elif self.alike:
+            last = (
+                f" In no direction does it stand out from them (p = {p_unlike}): it answers as a "
+                "model that never saw the query set."
+            )
+        elif self.unproven:
+            last = (
+                " But its losses on the query set are not seen to be lower than on samples that it "
+                f"never saw ({attack}): training on other data like the query set would do that."
+            )
+        return (
+            f"{rule}: rho is {self.rho:.2f} ({self.lower:.2f} to {upper}), and 1 is the limit. "
+            f"{which} as close to the query model as the target: p = {probability(self.p)}.{last}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data, without the losses; no upper end is None."""
+        names: tuple[str, ...] = (
+            "rho",
+            "lower",
+            "confidence",
+            "answer",
+            "unlike",
+            "alike",
+            "remembered",
+            "unproven",
+        )
+        names += ("p", "p_unlike", "target", "calibration", "retrained", "floor", "auc", "samples")
+        return {
+            **{
+                name: to_plain(getattr(self, name))
+                for name in (*names, "resamples", "seed", "notes")
+            },
+            "upper": self.upper if math.isfinite(self.upper) else None,
+            "forgotten_by_the_rule": self.forgotten,
+            "chance_distance": self.chance,
+            "query_models": len(self.losses["query"]),
+            "versions": versions(),
+        }

@@ -1,0 +1,113 @@
+"""A new attack, or a new signal, is one object: the command, its help and errors know it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import canary
+from canary.errors import InputError
+from canary.membership.attacks import ATTACKS, Attack, AttackScores, with_many_models
+from canary.membership.many import attack_models
+from canary.signals.definitions import SIGNALS, Signal
+from canary.signals.text import TEXT_SIGNALS, TextSignal
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture
+def added(monkeypatch):
+    """Adds to a registry for the time of a test."""
+
+    def add(registry, thing):
+        len(registry)  # whose own are there first
+        monkeypatch.setattr(registry, "_things", {**registry._things})
+        if registry is SIGNALS:
+            len(ATTACKS)
+            monkeypatch.setattr(ATTACKS, "_things", {**ATTACKS._things})
+        return registry.add(thing.name, thing)
+
+    return add
+
+
+def files(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    rng = np.random.default_rng(0)
+    for name in ("target.npz", "shadow.npz"):
+        labels, member = rng.integers(0, 3, 200), rng.random(200) < 0.5
+        logits = rng.normal(size=(200, 3)) + 3 * np.eye(3)[labels] * member[:, None]
+        np.savez(folder / name, logits=logits, labels=labels, member=member)
+    return [*("--target", "target.npz", "--shadow", "shadow.npz", "--out", "out", "--json")]
+
+
+def reads_nothing(table, attack, *, shadow, target, seed):
+    scores = np.arange(float(table.samples))
+    return AttackScores(attack.name, attack.signal, scores, scores > 0, None, (), blind=True)
+
+
+def test_an_attack(added, command, tmp_path, monkeypatch):
+    added(ATTACKS, Attack(name="place", help="by place", signal="loss", score=reads_nothing))
+    words = files(tmp_path, monkeypatch)
+    said = command("membership", "attack", *words, "--attacks", "place").document
+    assert [one["name"] for one in said["attacks"]] == ["place"]
+    assert "place" in command("membership", "attack", "--help").out
+    wrong = command("membership", "attack", *words, "--force", "--attacks", "plaice")
+    assert "did you mean place?" in wrong.err
+
+
+def test_an_attack_with_many_models(added, command):
+    def judge(references, tuning):
+        return -references.table.signal("loss")[references.targets]
+
+    added(ATTACKS, Attack(name="plain", help="the loss", signal="loss", judge=judge, outside=False))
+    table = canary.measure(
+        [np.arange(1.0, 5.0), np.arange(4.0, 0.0, -1.0)],
+        y=[0, 0, 1, 1],
+        member=[[1, 0, 1, 0], [0, 1, 0, 1]],
+        outputs="losses",
+    )
+    np.testing.assert_array_equal(attack_models(table, "plain").scores, -table.signal("loss"))
+    assert "plain" in command("membership", "models", "--help").out
+
+
+def test_a_signal(added, command, tmp_path, monkeypatch):
+    def margin(log_probs, labels):
+        return log_probs[np.arange(len(labels)), labels] - np.sort(log_probs, axis=1)[:, -2]
+
+    added(SIGNALS, Signal("margin", 1, "above the second class", value=margin))
+    words = files(tmp_path, monkeypatch)
+    said = command("membership", "attack", *words, "--attacks", "margin").document
+    assert said["attacks"][0]["auc"]["value"] > 0.8
+    assert "margin" in command("membership", "attack", "--help").out
+    with pytest.raises(InputError, match="did you mean margin"):
+        canary.attack(canary.measure("target.npz"), "margn")
+
+
+def test_a_signal_of_texts(added, command):
+    added(TEXT_SIGNALS, TextSignal("length", -1, "of the text", lambda of: of.totals * 0 + 1))
+    assert "length" in command("membership", "text", "--help").out
+    with pytest.raises(InputError, match="did you mean length"):
+        TEXT_SIGNALS.names("lenth", where="attacks")
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("membership.md", [name for name, one in ATTACKS.items() if one.thresholds != "one"]),
+        ("membership-text.md", list(TEXT_SIGNALS)),
+        ("many-models.md", with_many_models()),
+    ],
+)
+def test_the_guides_have_a_row_for_each(page, names):
+    rows = (DOCS / page).read_text(encoding="utf-8").partition("| attack |")[2].partition("\n\n")[0]
+    there = {name for row in rows.splitlines() for name in re.findall(r"`([^`]+)`", row[:60])}
+    many = page.startswith("many")
+    wanted = {
+        name.removesuffix("-fixed")
+        for name in names
+        if name not in ATTACKS or many is bool(ATTACKS[name].judge)
+    }
+    assert wanted <= there
