@@ -207,29 +207,17 @@ def leaf_costs(
     queries : int
         One per distinct inner node above the leaves, and forced token.
     """
-    costs, _, queries = _leaf_costs(tree, walker, batcher, index, bounds=False)
+    costs, _, queries = leaf_bounds(tree, walker, batcher, index, bounds=False)
     return costs, queries
 
 
 def leaf_bounds(
-    tree: TokenTree, walker: Walker, batcher: Batcher, index: Ints
+    tree: TokenTree, walker: Walker, batcher: Batcher, index: Ints, *, bounds: bool = True
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
-    """`leaf_costs` of a model that gives bounds for some tokens.
+    """`leaf_costs` of a model that may give bounds for some tokens: the least that each can cost.
 
-    Returns
-    -------
-    costs : float64 array of shape (n,)
-        The least that each can cost, in nats.
-    exact : bool array of shape (n,)
-        Whether it does cost that.
-    queries : int
+    Between costs and queries it gives whether each leaf does cost that, of shape (n,).
     """
-    return _leaf_costs(tree, walker, batcher, index, bounds=True)
-
-
-def _leaf_costs(
-    tree: TokenTree, walker: Walker, batcher: Batcher, index: Ints, *, bounds: bool
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
     if not len(index):
         return np.zeros(0), np.zeros(0, np.bool_), 0
     chosen, place = np.unique(np.asarray(index, tree.leaves.dtype), return_inverse=True)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.models.language_model import Walker
-from canary.records.validation import whole_number
 from canary.scoring.batcher import Batcher
 from canary.search.enumerate import leaf_costs
 from canary.search.node_sample import NodeSample
@@ -35,15 +33,12 @@ class SampledRanks:
         Log-perplexity of each, read off the walk along its path.
     counts : tuple of RankCount
         In the same order.
-    width : int
-        Nodes that the last sample may enter per level, its pilot's included.
     queries : int
-        Tokens computed below the context, in all samples.
+        Tokens computed below the context.
     """
 
     costs_bits: Floats
     counts: tuple[RankCount, ...]
-    width: int
     queries: int
 
 
@@ -56,12 +51,9 @@ def rank_by_importance(
     width: int,
     rng: np.random.Generator,
     noise_bits: float,
-    narrow_bits: float | None = None,
     budget: int | None = None,
-    seconds: float | None = None,
-    confidence: float = 0.95,
 ) -> SampledRanks:
-    """Rank leaves by one importance sample, or by ever larger ones.
+    """Rank leaves by one importance sample.
 
     Parameters
     ----------
@@ -70,71 +62,34 @@ def rank_by_importance(
     numbers : int64 array of shape (k,)
         The canaries, by the numbers of their leaves.
     width : int
-        Nodes that the first sample enters per level, its pilot's included.
+        Nodes that the sample enters per level, its pilot's included.
     rng : numpy.random.Generator
     noise_bits : float
         Costs closer than this are ties of unknown order.
-    narrow_bits : float, optional
-        Draw samples of twice the width until no interval of an exposure is wider than
-        this. One sample is drawn unless given.
     budget : int, optional
-        Queries that canaries and all samples together may take; the canaries' own paths, and
-        one node of each level, are walked whatever it is. A larger sample is drawn only if
-        it is expected to fit.
-    seconds : float, optional
-        No larger sample is begun after so long.
-    confidence : float
-        Of the intervals.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        In the first sample. After it, an interruption ends the search, and the last whole
-        sample counts.
+        Queries that canaries and sample together may take; the canaries' own paths, and
+        one node of each level, are walked whatever it is.
 
     Notes
     -----
     All leaves of canaries are left out of the weighted counts, and the canaries no dearer
     than one are counted exactly: so one that was found by luck weighs no more than it is.
-
-    Only the last sample counts. Those before decide how wide it is, not what is in it.
     """
-    width = whole_number(width, "width", at_least=1)
-    began = time.monotonic()
     costs, queries = leaf_costs(tree, walker, batcher, numbers)
     noise = noise_bits * LN2
-    ceiling = float(costs.max(initial=context_nats(walker))) + noise
-    found = None
-    while True:
-        try:
-            sample = importance_sample(
-                tree,
-                walker,
-                batcher,
-                width=width,
-                rng=rng,
-                ceiling=ceiling,
-                budget=None if budget is None else budget - queries,
-            )
-        except KeyboardInterrupt:
-            if found is None:
-                raise
-            break
-        queries += sample.queries
-        counts = tuple(
-            _count(sample, at, numbers=numbers, costs=costs, noise=noise)
-            for at in range(len(numbers))
-        )
-        found = SampledRanks(costs / LN2, counts, width, queries)
-        widest = max((count.width_bits(confidence) for count in counts), default=0.0)
-        if narrow_bits is None or widest <= narrow_bits:
-            break
-        if budget is not None and queries + 2 * sample.queries > budget:
-            break
-        if seconds is not None and time.monotonic() - began >= seconds:
-            break
-        width *= 2
-    return found
+    sample = importance_sample(
+        tree,
+        walker,
+        batcher,
+        width=width,
+        rng=rng,
+        ceiling=float(costs.max(initial=context_nats(walker))) + noise,
+        budget=None if budget is None else budget - queries,
+    )
+    counts = tuple(
+        _count(sample, at, numbers=numbers, costs=costs, noise=noise) for at in range(len(numbers))
+    )
+    return SampledRanks(costs / LN2, counts, queries + sample.queries)
 
 
 def _count(sample: NodeSample, at: int, *, numbers: Ints, costs: Floats, noise: float) -> RankCount:

@@ -241,42 +241,6 @@ def test_noise_makes_ties_of_unknown_order() -> None:
     assert found.known + found.point.total == 41
 
 
-def test_samples_grow_until_the_interval_is_narrow_or_the_budget_ends() -> None:
-    synthetic = SyntheticTree(0.3, 9, depth=5, degree=8)
-    number = np.argsort(synthetic.costs)[2_000]
-    one = ranked(synthetic, [number], width=100)
-    assert one.width == 100
-    assert one.counts[0].width_bits(0.95) > 0.3
-    narrow = ranked(synthetic, [number], width=100, narrow_bits=0.3)
-    assert narrow.counts[0].width_bits(0.95) <= 0.3
-    assert narrow.width in (200, 400, 800, 1600)
-    short = ranked(synthetic, [number], width=100, narrow_bits=0.0, budget=3_000)
-    assert 1_000 < short.queries <= 3_000
-    assert ranked(synthetic, [number], width=100, narrow_bits=0.0, seconds=0.0).width == 100
-
-
-def test_an_interruption_leaves_the_last_whole_sample(monkeypatch) -> None:
-    synthetic = SyntheticTree(0.3, 10, depth=4, degree=8)
-    calls, expand = [], SyntheticTree.expand
-    stop_at = 10**9
-
-    def counted(self, *args, **options):
-        calls.append(1)
-        if len(calls) == stop_at:
-            raise KeyboardInterrupt
-        return expand(self, *args, **options)
-
-    monkeypatch.setattr(SyntheticTree, "expand", counted)
-    whole = ranked(synthetic, [5], width=100)
-    stop_at, calls = len(calls) + 3, []
-    found = ranked(synthetic, [5], width=100, narrow_bits=0.0)
-    assert (found.counts, found.width) == (whole.counts, 100)
-    assert found.queries == whole.queries
-    calls[:] = [1] * (stop_at - 3)
-    with pytest.raises(KeyboardInterrupt):
-        ranked(synthetic, [5], width=100)
-
-
 class Small(TableModel):
     """One state of digits that hardly differ, with memory for so many states of a walk."""
 
