@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from canary.corpus.columns import Edit, Shape, edit_record, refuse_chat, slots_of
@@ -71,13 +70,13 @@ def decisions(
     corpus: Corpus,
     edits: Edits,
     rows: Iterable[tuple[int, Mapping[str, Any]]],
-    record: Callable[[int], Mapping[str, Any]],
+    record: Callable[[Any], Mapping[str, Any]],
 ) -> dict[int, list[Edit] | None]:
     """What becomes of rows, by their numbers; without those that stay as they are."""
     found = {}
+    names = corpus.shape.names
     for at, row in rows:
-        slots = slots_of(row, corpus.shape.names)
-        changes = edits.of(corpus, at, at + 1, slots, partial(record, at))
+        changes = edits.of(corpus, at, at + 1, slots_of(row, names), record)
         if changes is None or changes:
             found[at] = changes
     return found
@@ -110,15 +109,19 @@ def edit_rows(table: Any, edits: Mapping[int, Sequence[Edit]]) -> Any:
 
     for name in sorted({str(edit.path[0]) for row in edits.values() for edit in row}):
         column = table.column(name)
-        chunks: list[Any] = []
+        places = sorted(edits)
+        old = column.take(places).to_pylist()
+        new = [
+            edit_record({name: value}, [edit for edit in edits[at] if edit.path[0] == name])[name]
+            for at, value in zip(places, old, strict=True)
+        ]
+        values = pa.array(new, type=column.type)
+        chunks: list[Any] = [] if len(new) < len(table) else [values]
         begin = 0
-        for at in sorted(edits):
-            mine = [edit for edit in edits[at] if edit.path[0] == name]
-            value = edit_record({name: column[at].as_py()}, mine)[name]
-            chunks += column.slice(begin, at - begin).chunks
-            chunks.append(pa.array([value], type=column.type))
+        for number, at in enumerate(places if not chunks else ()):
+            chunks += [*column.slice(begin, at - begin).chunks, values.slice(number, 1)]
             begin = at + 1
-        chunks += column.slice(begin).chunks
+        chunks += column.slice(begin).chunks if begin else []
         index = table.schema.get_field_index(name)
         array = pa.chunked_array(chunks, type=column.type)
         table = table.set_column(index, table.schema.field(index), array)

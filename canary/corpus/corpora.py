@@ -23,10 +23,12 @@ __all__ = ["Corpus", "Decide", "Edits", "FileCorpus", "Position"]
 Position = int | bytes
 """Of a record: its number from 0, or in a stream a digest of its content."""
 
-Decide = Callable[[Position, list[Slot], Callable[[], Mapping[str, Any]]], list[Edit] | None]
+Decide = Callable[
+    [Position, list[Slot], Callable[[Position], Mapping[str, Any]]], list[Edit] | None
+]
 """What becomes of a record: edits of its texts, none of them, or None to leave it out.
 
-It gets the record's position, its texts, and a function that gives the whole record.
+It gets the record's position, its texts, and a function from positions to whole records.
 """
 
 
@@ -63,7 +65,7 @@ class Edits:
         position: Position,
         number: int,
         slots: list[Slot],
-        record: Callable[[], Mapping[str, Any]],
+        record: Callable[[Position], Mapping[str, Any]],
     ) -> list[Edit] | None:
         """The decision on a record; its errors name the record."""
         assert self.decide is not None

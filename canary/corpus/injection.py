@@ -248,13 +248,13 @@ def _put_in(
         guests = named_hosts(hosts, corpus, copies)
     else:
         if check:
-            find = find_canaries(canaries, canaries)
+            find, offer, shape = find_canaries(canaries, canaries), pool.offer, corpus.shape
             for position, number, slots in corpus.iterate():
                 for slot in slots:
                     if find(slot.text):
                         check_fresh(slots, find, corpus.place(number))
-                if splicer is None or hostable(slots, corpus.shape, special=special):
-                    pool.offer(position)
+                if splicer is None or hostable(slots, shape, special=special):
+                    offer(position)
         else:
             corpus.count()
         guests = pool.guests(copies)

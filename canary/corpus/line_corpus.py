@@ -126,7 +126,7 @@ class LineCorpus(FileCorpus):
         found = self.read(piece, number, self.names)
         if found is None:
             return piece
-        changes = edits.of(self, position, number, found[1], lambda: found[0])
+        changes = edits.of(self, position, number, found[1], lambda _: found[0])
         if changes is None:
             return b""
         return self.edit(piece, changes) if changes else piece

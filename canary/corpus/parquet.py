@@ -71,8 +71,9 @@ class ParquetRows(FileCorpus):
 
     def _decisions(self, table: Any, start: int, edits: Edits) -> dict[int, list[Edit] | None]:
         """What becomes of the rows of a table."""
-        numbers = [n for n in range(len(table)) if edits.asks(start + n)]
-        if not numbers:
+        at = edits.at
+        numbers = [n for n in range(len(table)) if at is None or start + n in at]
+        if edits.decide is None or not numbers:
             return {}
         texts = table.select(self.names)
         rows = plain_rows(texts if edits.at is None else texts.take(numbers), self.names)
@@ -80,7 +81,7 @@ class ParquetRows(FileCorpus):
             self,
             edits,
             zip((start + n for n in numbers), rows, strict=True),
-            lambda number: table.slice(number - start, 1).to_pylist()[0],
+            lambda position: table.slice(position - start, 1).to_pylist()[0],
         )
         return {number - start: mine for number, mine in found.items()}
 

@@ -76,7 +76,8 @@ class Homes:
         self._seed, self._homes = seed, bytearray()
 
     def offer(self, position: int) -> None:
-        self._homes += bytes(position - len(self._homes))
+        if position > len(self._homes):
+            self._homes += bytes(position - len(self._homes))
         self._homes.append(1)
 
     def guests(self, copies: Sequence[int]) -> Guests:

@@ -63,7 +63,7 @@ def hostable(slots: Sequence[Slot], shape: Shape, *, special: bool) -> bool:
     """
     if special and any(slot.bare for slot in slots):
         return False
-    if len(slots) == len(shape.names) == 1 and not shape.chat:  # nearly always
+    if len(slots) == 1 and not shape.chat and len(shape.names) == 1:  # nearly always
         return len(slots[0].path) == 1
     depth = 3 if shape.chat else 1
     fits = all(len(slot.path) == depth for slot in slots)
@@ -133,15 +133,15 @@ class Splicer:
         return cls(texts, remover, find_canaries(canaries, canaries), shape)
 
     def __call__(
-        self, position: Position, slots: list[Slot], record: Callable[[], Mapping[str, Any]]
+        self, position: Position, slots: list[Slot], record: Callable[[Position], Mapping[str, Any]]
     ) -> list[Edit]:
         """Insertions of the guests of a record, as `Edits.decide`.
 
         A CorpusError if they could not be told apart from the text around them.
         """
-        guests = self.guests[position]
+        guests, whole = self.guests[position], record(position)
         for _ in range(_TRIES):
-            edits = self._try(slots, record(), guests)
+            edits = self._try(slots, whole, guests)
             if self._clean(slots, edits, len(guests)):
                 return edits
             guests = [(who, (draw + _GOLDEN) % 1.0) for who, draw in guests]

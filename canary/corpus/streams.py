@@ -100,6 +100,6 @@ class _Change:
         place = digest_of(row, self.shape.names, self.key)
         rows = [row]
         if self.edits.asks(place) and self.edits.decide is not None:
-            changes = self.edits.decide(place, slots_of(row, self.shape.names), lambda: row)
+            changes = self.edits.decide(place, slots_of(row, self.shape.names), lambda _: row)
             rows = [] if changes is None else [edit_record(row, changes)]
         return rows + [self.shape.values(text) for text in self.edits.inserts.get(place, ())]

@@ -157,11 +157,11 @@ class _Taken:
         return cls(shape, own, Remover(canaries, separators))
 
     def __call__(
-        self, position: Position, slots: list[Slot], record: Callable[[], Mapping[str, Any]]
+        self, position: Position, slots: list[Slot], record: Callable[[Position], Mapping[str, Any]]
     ) -> list[Edit] | None:
         if not self.remover.touches(slots):
             return []
-        if self.shape.owner(record(), slots) in self.own:
+        if self.shape.owner(record(position), slots) in self.own:
             self.records += 1
             return None
         edits = self.remover.edits(slots)

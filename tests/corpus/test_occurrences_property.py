@@ -80,7 +80,7 @@ def test_a_canary_at_the_end_of_its_text(fill):
     # With one place only the copy is the whole of the text.
     splicer = Splicer.of(LENGTHS, ("\n", " "), Shape(("text",)))
     splicer = replace(splicer, guests={0: [(FILLS.index(fill), 0.5)]})
-    (put,) = splicer(0, [Slot(("text",), "")], lambda: {"text": ""})
+    (put,) = splicer(0, [Slot(("text",), "")], lambda _: {"text": ""})
     assert put.new == f"\nNo. {fill} "
     with pytest.raises(CorpusError, match=f"already holds the text of canary-{FILLS.index(fill)}"):
         check_fresh([Slot(("text",), text)], find, "row 1")
