@@ -19,7 +19,6 @@ from canary.corpus.consistency import (
     check_canaries,
     check_counts,
     check_formats,
-    check_room,
     check_texts,
 )
 from canary.errors import FormatError, InputError, OutputError, RecordError
@@ -345,7 +344,12 @@ def generate(
     injected = left_out = 0
     for position, space in enumerate(spaces):
         space.check_prefix_free()  # nothing could rank them after training
-        check_room(space, len(counts))
+        if len(counts) > space.size:
+            raise FormatError(
+                f"the space of {space.text!r} has {space.size:,} fills, "
+                f"but {len(counts):,} canaries and controls were asked for",
+                cure="use a longer hole, or ask for fewer",
+            )
         for copies, fill in zip(counts, space.sample(len(counts), rng=rng), strict=True):
             if copies:
                 injected += 1

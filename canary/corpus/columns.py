@@ -24,7 +24,6 @@ __all__ = [
     "copies_in",
     "edit_record",
     "edit_text",
-    "edited_slots",
     "empty_texts",
     "is_chat",
     "refuse_chat",
@@ -220,14 +219,6 @@ def edit_text(text: str, edits: Iterable[Edit]) -> str:
     for edit in sorted(edits, key=lambda edit: edit.start, reverse=True):
         text = text[: edit.start] + edit.new + text[edit.stop :]
     return text
-
-
-def edited_slots(slots: Iterable[Slot], edits: Sequence[Edit]) -> list[Slot]:
-    """The slots with all `edits` of their texts made."""
-    return [
-        Slot(slot.path, edit_text(slot.text, [e for e in edits if e.path == slot.path]))
-        for slot in slots
-    ]
 
 
 def edit_record(record: Mapping[str, Any], edits: Sequence[Edit]) -> dict[str, Any]:

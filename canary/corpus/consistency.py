@@ -19,7 +19,6 @@ __all__ = [
     "check_counts",
     "check_formats",
     "check_not_empty",
-    "check_room",
     "check_texts",
 ]
 
@@ -178,13 +177,3 @@ def check_counts(repetitions: Sequence[int], per_repetition: int, controls: int)
             cure=f"ask for 1 to {MAX_COPIES:,} canaries and controls",
         )
     return [number for number in copies for _ in range(per_repetition)] + [0] * controls
-
-
-def check_room(space: Format, count: int) -> None:
-    """A FormatError unless the space has so many fills."""
-    if count > space.size:
-        raise FormatError(
-            f"the space of {space.text!r} has {space.size:,} fills, "
-            f"but {count:,} canaries and controls were asked for",
-            cure="use a longer hole, or ask for fewer",
-        )

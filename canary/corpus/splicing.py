@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,9 +92,9 @@ class Remover:
         """Whether there is a canary in the slots, between separators or not."""
         return any(self._left(slot.text) for slot in slots)
 
-    def check_clean(self, slots: Sequence[Slot]) -> None:
-        """Refuse the slots of a stripped record with a canary in them, by a CorpusError."""
-        for name in self._left.count(slot.text for slot in slots):
+    def check_clean(self, texts: Iterable[str]) -> None:
+        """Refuse the texts of a stripped record with a canary in them, by a CorpusError."""
+        for name in self._left.count(texts):
             raise CorpusError(
                 f"still holds {name}, which stands neither alone nor between the separators",
                 cure="name the separators with which it was spliced in",

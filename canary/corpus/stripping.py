@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.columns import Column, Edit, Shape, Slot, edited_slots
+from canary.corpus.columns import Column, Edit, Shape, Slot, edit_text
 from canary.corpus.corpora import Edits, Position
 from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
 from canary.corpus.lines import Progress, regular_size
@@ -165,7 +165,8 @@ class _Taken:
             self.records += 1
             return None
         edits = self.remover.edits(slots)
-        self.remover.check_clean(edited_slots(slots, edits))
+        texts = (edit_text(s.text, [e for e in edits if e.path == s.path]) for s in slots)
+        self.remover.check_clean(texts)
         self.cuts += len(edits)
         return edits
 

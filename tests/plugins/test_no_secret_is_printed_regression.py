@@ -138,7 +138,7 @@ def test_inner_function():
     from canary.corpus.splicing import Remover
 
     for _, _, slots in open_corpus("unsafe.jsonl", "text").iterate():
-        Remover(ONE, ("", "")).check_clean(slots)
+        Remover(ONE, ("", "")).check_clean(slot.text for slot in slots)
 
 
 def test_compared():
