@@ -23,6 +23,7 @@ from canary.statistics.exposure_result import SKEW_NORMAL, Exposure
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
 from canary.statistics.pvalues import CombinedP
+from canary.statistics.shown import Shown, picked
 
 __all__ = [
     "CANARY_SET",
@@ -159,8 +160,8 @@ class FormatResult(Record):
             raise ValueError(f"has {self.space_size} candidates")
 
 
-@dataclass(frozen=True)
-class Audit(Document, kind=KIND, schema=SCHEMA, cure="run canary audit again"):
+@dataclass(frozen=True, repr=False)
+class Audit(Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit again"):
     """Exposure of every canary of a set under one model.
 
     Parameters
@@ -194,6 +195,13 @@ class Audit(Document, kind=KIND, schema=SCHEMA, cure="run canary audit again"):
     extractions: tuple[Extraction, ...] = ()
     start: StartChoice | None = None
     file: str = field(default="", compare=False)
+
+    def _table(self) -> list[dict[str, Any]]:
+        return [
+            picked(c, "id", "format", "repetitions", "px_bits")
+            | picked(c.exposure, "bits", "lower_bits", "upper_bits", "p_value")
+            for c in self.canaries
+        ]
 
     def __post_init__(self) -> None:
         hidden = tuple(extraction.hidden() for extraction in self.extractions)

@@ -9,6 +9,7 @@ from typing import Any
 
 from canary.records.record import Record
 from canary.statistics.numbers import clean
+from canary.statistics.shown import Shown, picked
 from canary.tokens.arrays import is_certified
 
 __all__ = ["Candidate", "Completion", "Extraction"]
@@ -81,8 +82,8 @@ class Completion:
     queries: int
 
 
-@dataclass(frozen=True)
-class Extraction(Record, written=(..., "proven", "random_guesses")):
+@dataclass(frozen=True, repr=False)
+class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
     """The likeliest candidates of a format under a model, and how surely.
 
     Parameters
@@ -144,6 +145,11 @@ class Extraction(Record, written=(..., "proven", "random_guesses")):
     settings: Mapping[str, Any]
     completions: tuple[Completion, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def _table(self) -> list[dict[str, Any]]:
+        names = ("canary", "px_bits", "proven", "found_after")
+        ends = ("exposure_lower_bits", "exposure_upper_bits")
+        return [picked(candidate, *names, *ends) for candidate in self.candidates]
 
     @property
     def proven(self) -> bool:

@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from canary.audits.audit_result import median_bits
 from canary.corpus.consistency import MAX_COPIES
 from canary.errors import RecordError
 from canary.records.record import Document
 from canary.statistics.exposure_result import UNIFORM_DRAWS, Exposure
+from canary.statistics.numbers import bits, count, plural
+from canary.statistics.shown import Shown, picked
 
 __all__ = ["PASSED_AT_THE_END", "History", "Loss", "Moment", "WatchedCanary", "WatchedFormat"]
 
@@ -141,8 +144,8 @@ def _exposures_in(moment: Mapping[str, Any], about: Sequence[tuple[float, int]])
     return moment
 
 
-@dataclass(frozen=True)
-class History(Document, kind=KIND, schema=SCHEMA, cure="restore the file as it was written"):
+@dataclass(frozen=True, repr=False)
+class History(Shown, Document, kind=KIND, schema=SCHEMA, cure="restore the file as it was written"):
     """Exposure of a set of canaries at many steps of one training.
 
     Parameters
@@ -186,6 +189,30 @@ class History(Document, kind=KIND, schema=SCHEMA, cure="restore the file as it w
     stopped_at: int | None = None
     stop_reason: str | None = None
     batches: Mapping[str, Any] = field(default_factory=dict)
+
+    def summary(self) -> str:
+        """How often exposure was measured, and its medians at the last step."""
+        measured = f"exposure measured {plural(len(self.measured), 'time')}"
+        if not self.measured:
+            return measured
+        last = self.measured[-1]
+        lines = [f"{measured}, last at step {count(last.step)}"]
+        for copies, places in self.groups().items():
+            median, bound = median_bits([last.exposures[at] for at in places])
+            name = plural(copies, "copy", "copies") if copies else "controls"
+            lines.append(f"{name}: median {'at least ' if bound else ''}{bits(median)} bits")
+        return "\n".join(lines)
+
+    def _table(self) -> list[dict[str, Any]]:
+        return [
+            {"step": moment.step, "epoch": moment.epoch, "px_bits": px}
+            | picked(canary, "id", "format", "repetitions")
+            | picked(found, "bits", "lower_bits", "upper_bits")
+            for moment in self.measured
+            for canary, px, found in zip(
+                self.canaries, moment.px_bits, moment.exposures, strict=True
+            )
+        ]
 
     @property
     def measured(self) -> tuple[Moment, ...]:

@@ -29,6 +29,7 @@ from canary.records.overwrite_guard import kind_there
 from canary.records.record import Record
 from canary.records.sealing import sealed
 from canary.records.validation import flag, of_kind, whole_number
+from canary.statistics.shown import Shown, picked
 
 __all__ = ["Canary", "CanarySet", "canary_set", "generate"]
 
@@ -43,7 +44,7 @@ _COINS = int.from_bytes(b"coins", "big")
 
 
 @dataclass(frozen=True, repr=False)
-class CanarySet:
+class CanarySet(Shown):
     """Canaries and controls, with the formats they are drawn from; holds secrets.
 
     No canary's text occurs within another's, so that occurrences can be counted and a
@@ -73,6 +74,14 @@ class CanarySet:
     canaries: tuple[Canary, ...]
     seed: int
     natural: bool = False
+
+    def summary(self) -> str:
+        """How many canaries and controls, of which formats; no secret."""
+        formats = ", ".join(format.masked for format in self.formats)
+        return f"{repr(self)[1:-1]}\n{formats}"
+
+    def _table(self) -> list[dict[str, Any]]:
+        return [picked(canary, "id", "format", "repetitions") for canary in self.canaries]
 
     @sealed
     def __post_init__(self) -> None:

@@ -17,6 +17,7 @@ from canary.errors import InputError
 from canary.records.record import Document, Record
 from canary.records.sealing import sealed
 from canary.statistics.numbers import clean, plural
+from canary.statistics.shown import Shown
 
 __all__ = ["KIND", "SCHEMA", "Count", "Verification", "verify"]
 
@@ -61,9 +62,14 @@ class Count(Record, sparse=True):
         return self.found == self.expected and self.intact in (None, self.found)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verification(
-    Document, kind=KIND, schema=SCHEMA, written=("ok", ...), cure="run canary verify --json again"
+    Shown,
+    Document,
+    kind=KIND,
+    schema=SCHEMA,
+    written=("ok", ...),
+    cure="run canary verify --json again",
 ):
     """Occurrences of every canary of a set in a corpus.
 
@@ -102,6 +108,9 @@ class Verification(
     follows: str = ""
     others: int = 0
     file: str = field(default="", compare=False)
+
+    def _table(self) -> list[dict[str, Any]]:
+        return [vars(count) for count in self.canaries]
 
     @property
     def ok(self) -> bool:

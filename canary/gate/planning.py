@@ -17,12 +17,13 @@ from canary.records.validation import real_number, some, whole_number
 from canary.statistics.checks import check_confidence, exact_size, positive_integer
 from canary.statistics.numbers import bits, plural
 from canary.statistics.power import canaries_for, evidence_power, limit_power, smallest_seen
+from canary.statistics.shown import Shown
 
 __all__ = ["GatePlan", "plan"]
 
 
-@dataclass(frozen=True)
-class GatePlan(Record):
+@dataclass(frozen=True, repr=False)
+class GatePlan(Shown, Record):
     """What an audit of so many canaries could show.
 
     Exposures are medians over all canaries with one number of copies, in bits.
@@ -80,6 +81,9 @@ class GatePlan(Record):
     passed: float | None
     canaries_for_evidence: int | None
     canaries_for_verdict: int | None
+
+    def _table(self) -> list[dict[str, Any]]:
+        return [vars(self)]
 
     def summary(self) -> str:
         """The plan in sentences, one per line."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from canary.audits.audit_result import CanaryResult
 from canary.records.record import to_plain
 from canary.statistics.numbers import clean
+from canary.statistics.shown import Shown, picked
 
 __all__ = [
     "EXIT_CODES",
@@ -117,8 +118,8 @@ class Finding:
         return clean(f"{self.sentence}; {self.cure}" if self.cure else self.sentence)
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(Shown):
     """The verdict of the gate. It is true only if the model passed.
 
     Parameters
@@ -136,6 +137,10 @@ class Verdict:
     findings: tuple[Finding, ...]
     undecided: Policy = "fail"
     notes: tuple[str, ...] = ()
+
+    def _table(self) -> list[dict[str, Any]]:
+        names = ("outcome", "check", "subject", "limit", "value", "lower", "upper")
+        return [picked(finding, *names) for finding in self.findings]
 
     @property
     def outcome(self) -> Outcome:

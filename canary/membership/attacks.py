@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.registry import Registry
 from canary.signals.definitions import SIGNALS
+from canary.statistics.shown import Shown
 
 if TYPE_CHECKING:
     from canary.membership.references import References
@@ -28,8 +29,8 @@ Thresholding = Literal["class", "one"]
 """A threshold for each class, or one for all."""
 
 
-@dataclass(frozen=True, eq=False)
-class AttackScores:
+@dataclass(frozen=True, eq=False, repr=False)
+class AttackScores(Shown):
     """What an attack says of each sample of its target.
 
     Parameters
@@ -57,6 +58,15 @@ class AttackScores:
     thresholds: NDArray[np.float64] | None
     notes: tuple[str, ...]
     blind: bool
+
+    def summary(self) -> str:
+        """Its name, and how many samples it scored."""
+        lines = [f"{self.name}: scores of {len(self.scores):,} samples by {self.signal}"]
+        return "\n".join([*lines, *self.notes])
+
+    def _table(self) -> dict[str, Any]:
+        columns: dict[str, Any] = {"score": self.scores}
+        return columns if self.guess is None else columns | {"guess": self.guess}
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import InputError
 from canary.membership.attacks import AttackScores
 from canary.statistics.roc import Estimate, OperatingPoint, Roc, balanced_accuracy, roc
+from canary.statistics.shown import Shown
 
 __all__ = ["Evaluation", "Part", "evaluate", "evaluate_by"]
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation(Shown):
     """What an attack reaches.
 
     Parameters
@@ -37,6 +38,19 @@ class Evaluation:
     confidence: float
     auc: Estimate
     accuracy: Estimate | None
+
+    def summary(self) -> str:
+        """Its AUC, and the balanced accuracy of its guesses."""
+        known = {"AUC": self.auc, "balanced accuracy": self.accuracy}
+        said = [
+            f"{name} {one.value:.3f} ({one.lower:.3f} to {one.upper:.3f})"
+            for name, one in known.items()
+            if one is not None
+        ]
+        return f"{self.name or 'scores'}: {', '.join(said)}"
+
+    def _table(self) -> dict[str, Any]:
+        return {"false_positive_rate": self.roc.fpr, "true_positive_rate": self.roc.tpr}
 
     @property
     def advantage(self) -> Estimate | None:

@@ -15,6 +15,7 @@ from canary.records.versions import versions
 from canary.statistics.distances import lies_lower
 from canary.statistics.numbers import probability
 from canary.statistics.roc import Estimate
+from canary.statistics.shown import Shown
 
 __all__ = ["LEVEL", "Forgetting"]
 
@@ -25,8 +26,8 @@ LEVEL = 0.05
 """At and below which a p-value counts."""
 
 
-@dataclass(frozen=True, eq=False)
-class Forgetting:
+@dataclass(frozen=True, eq=False, repr=False)
+class Forgetting(Shown):
     """How the target compares with models that know the query set and models that do not.
 
     Parameters
@@ -83,6 +84,17 @@ class Forgetting:
     resamples: int
     seed: int
     notes: tuple[str, ...]
+
+    def _table(self) -> list[dict[str, Any]]:
+        mean = float(self.calibration.mean())
+        groups = {"target": np.array([self.target]), "calibration": self.calibration}
+        if self.retrained is not None:
+            groups["retrained"] = self.retrained
+        return [
+            {"model": name, "distance": float(distance), "rho": float(distance) / mean}
+            for name, distances in groups.items()
+            for distance in distances
+        ]
 
     @property
     def samples(self) -> int:

@@ -63,6 +63,10 @@ class AttackedModels:
         """Of the attack."""
         return self.scores.name
 
+    def rates_found(self) -> dict[float, Estimate]:
+        """The mean true positive rate at each false positive rate that was asked for."""
+        return {some[0].asked_fpr: tpr for some, tpr in zip(self.points, self.tpr, strict=True)}
+
     def auc_at(self, confidence: float) -> Estimate:
         """The mean AUC with an interval of another confidence."""
         if self.over is not None:
@@ -122,7 +126,7 @@ class AttackedModels:
         }
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ModelsSurvey(Survey[AttackedModels]):
     """What attacks on models by each other found; see `Survey`.
 

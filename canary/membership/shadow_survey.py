@@ -32,7 +32,7 @@ KIND = "canary membership"
 _MOST = 20
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ShadowSurvey(OneTargetSurvey):
     """What attacks on a target by a shadow found; see `Survey`.
 

@@ -21,6 +21,7 @@ from canary.records.versions import versions
 from canary.signals.signal_table import SignalTable
 from canary.statistics.operating import nonmembers_for_lower_end
 from canary.statistics.roc import Estimate, OperatingPoint, check_rate
+from canary.statistics.shown import Shown
 
 __all__ = [
     "FPRS",
@@ -46,6 +47,8 @@ class Reached(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    def rates_found(self) -> dict[float, Estimate]: ...
 
     def auc_at(self, confidence: float) -> Estimate: ...
 
@@ -79,6 +82,10 @@ class Attacked:
         """Balanced accuracy of the attack's guesses."""
         assert self.evaluation.accuracy is not None
         return self.evaluation.accuracy
+
+    def rates_found(self) -> dict[float, Estimate]:
+        """The true positive rate at each false positive rate that was asked for."""
+        return {point.asked_fpr: point.tpr for point in self.points}
 
     def auc_at(self, confidence: float) -> Estimate:
         """The AUC with an interval of another confidence."""
@@ -120,8 +127,8 @@ class Surest:
     attacks: int
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Survey(Generic[One]):
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Survey(Shown, Generic[One]):
     """What attacks found. Whoever shows a survey needs to know no more than this of it.
 
     Parameters
@@ -141,6 +148,25 @@ class Survey(Generic[One]):
     seed: int = 0
     notes: tuple[str, ...]
     doubts: tuple[str, ...] = ()
+
+    def summary(self) -> str:
+        """Whether members can be told, by which attack, and what a reader has to know."""
+        told = {True: "members can be told", False: "members were not told", None: "undecided"}
+        best, number = self.corrected(), len(self.attacked)
+        line = (
+            f"{told[self.told_apart()]}: the strongest of {number} attacks, {self.strongest.name}, "
+            f"reaches {best.value:.3f} ({best.lower:.3f} to {best.upper:.3f}; a coin 0.5)"
+        )
+        return "\n".join([line, *self.notes])
+
+    def _table(self) -> list[dict[str, Any]]:
+        rows = []
+        for one in self.attacked:
+            auc = one.auc_at(self.confidence)
+            row = {"attack": one.name, "auc": auc.value, "lower": auc.lower, "upper": auc.upper}
+            rates = {f"tpr_at_fpr_{fpr:g}": tpr.value for fpr, tpr in one.rates_found().items()}
+            rows.append(row | rates)
+        return rows
 
     @cached_property
     def strongest(self) -> One:

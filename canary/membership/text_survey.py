@@ -37,7 +37,7 @@ _CONTROL = (
 )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class TextSurvey(OneTargetSurvey):
     """What attacks on texts found; see `Survey`.
 

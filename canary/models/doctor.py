@@ -19,6 +19,7 @@ from canary.models.loading import load
 from canary.models.whole_reading import TOKENS_BY_DEFAULT, reading
 from canary.records.record import Record
 from canary.records.validation import named_start, whole_number
+from canary.statistics.shown import Shown
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
 
@@ -28,8 +29,8 @@ _LOADS = "it can be loaded"
 _FORMAT = "the code is {digit:4}"
 
 
-@dataclass(frozen=True)
-class Examination(Record, written=("model", "sound", "findings")):
+@dataclass(frozen=True, repr=False)
+class Examination(Shown, Record, written=("model", "sound", "findings")):
     """What the checks of a model found.
 
     Parameters
@@ -42,6 +43,13 @@ class Examination(Record, written=("model", "sound", "findings")):
 
     model: str
     findings: tuple[Finding, ...]
+
+    def summary(self) -> str:
+        """A line for each check, and what to do."""
+        return str(self)
+
+    def _table(self) -> list[dict[str, Any]]:
+        return [finding.to_dict() for finding in self.findings]
 
     @property
     def sound(self) -> bool:

@@ -96,7 +96,7 @@ def _known(result: Any) -> type:
 
 
 def _called(result: Any) -> str:
-    return f"what is a {type(result).__name__}"
+    return f"a value of the type {type(result).__name__}"
 
 
 _Blocks = Callable[[Any], Iterator[Block | Section]]

@@ -93,12 +93,9 @@ def plot_file(
     result: Any,
     path: str | os.PathLike[str],
     *,
-    kind: Kind = "exposure",
-    format: int = 0,
-    copies: int | None = None,
-    skew_normal: bool = False,
     labels: Sequence[str] | None = None,
     test_losses: Sequence[float | None] | None = None,
+    **options: Any,
 ) -> Path:
     """Write what `plot` draws as a file for print, on white, in our own style.
 
@@ -106,6 +103,8 @@ def plot_file(
     ----------
     path : path-like
         Its ending says which: ``.svg``, ``.pdf``, or ``.png`` with 300 dots per inch.
+    **options
+        The other parameters of `plot`.
 
     Returns
     -------
@@ -120,10 +119,6 @@ def plot_file(
         If the ending is another one.
     OutputError
         If the file cannot be written. What was there before is left as it was.
-
-    Notes
-    -----
-    The other parameters are those of `plot`.
     """
     target = Path(path)
     ending = target.suffix[1:].lower()
@@ -133,8 +128,7 @@ def plot_file(
             cure="let the name end with .svg, .png or .pdf",
             where=str(target),
         )
-    options = PlotOptions(kind, format, copies, skew_normal)
-    figure = _figure(result, options, labels=labels, test_losses=test_losses)
+    figure = _figure(result, PlotOptions(**options), labels=labels, test_losses=test_losses)
     atomic_write(target, file_of(figure, ending), replaces=FIGURES)
     return target
 

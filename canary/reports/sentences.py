@@ -46,15 +46,7 @@ _LABELS: dict[Verdict, str] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What an audit says.
-
-    Parameters
-    ----------
-    verdict : str
-        ``"memorized"``, ``"undecided"``, ``"not found"``, ``"suspect"`` or ``"nothing"``.
-    sentence : str
-        The answer, one sentence in plain text.
-    """
+    """What an audit says: the verdict, and one sentence in plain text."""
 
     verdict: Verdict
     sentence: str
@@ -67,27 +59,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class Group:
-    """The canaries of one number of copies, seen together.
-
-    Parameters
-    ----------
-    repetitions : int
-        Copies in the corpus.
-    size : int
-        Canaries in the group.
-    median_bits : float
-        Median exposure, as `canary.audits.audit_result.median_bits` has it.
-    bound : bool
-        Whether the median is only a lower bound.
-    exact : bool
-        Whether every rank was counted.
-    """
+    """The canaries of one number of copies, seen together."""
 
     repetitions: int
     size: int
     median_bits: float
-    bound: bool
-    exact: bool
+    bound: bool  # whether the median is only a lower bound
+    exact: bool  # whether every rank was counted
 
 
 def strongest(audit: Audit) -> Group | None:

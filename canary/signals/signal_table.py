@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.records.fields import brief
+from canary.statistics.numbers import plural
+from canary.statistics.shown import Shown
 
 __all__ = ["Origin", "SignalTable", "check_tied", "numbers_there", "positions"]
 
@@ -44,8 +46,8 @@ class Origin:
         return Origin(data, tuple(self.models[row] for row in rows), self.target)
 
 
-@dataclass(frozen=True, eq=False)
-class SignalTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class SignalTable(Shown):
     """What models gave for samples.
 
     Parameters
@@ -87,6 +89,23 @@ class SignalTable:
     of_texts: bool = False
     outputs: NDArray[np.float32] | None = None
     numbers: tuple[int, ...] = ()
+
+    def summary(self) -> str:
+        """How many samples and models, and which signals."""
+        models = f" of {plural(self.models, 'model')}" if self.models > 1 else ""
+        return (
+            f"{plural(self.samples, 'sample')}{models}, {int(self.member.sum()):,} members; "
+            f"signals: {', '.join(self.values)}"
+        )
+
+    def _table(self) -> dict[str, Any]:
+        columns = {
+            "model": np.repeat(self.numbers, self.samples),
+            "sample": np.tile(np.arange(self.samples), self.models),
+            "label": np.tile(self.label, self.models),
+            "member": self.member.ravel(),
+        }
+        return columns | {name: value.ravel() for name, value in self.values.items()}
 
     def __post_init__(self) -> None:
         shapes = {value.shape for value in self.values.values()} | {self.member.shape}

@@ -60,9 +60,9 @@ class Weather:
 
 
 def test_a_kind_of_result_is_one_builder_and_one_figure(tmp_path):
-    with pytest.raises(InputError, match="no report of what is a Weather"):
+    with pytest.raises(InputError, match="no report of a value of the type Weather"):
         canary.report(Weather(7.5), tmp_path / "w.html")
-    with pytest.raises(InputError, match="no figure of what is a Weather"):
+    with pytest.raises(InputError, match="no figure of a value of the type Weather"):
         canary.plot(Weather(7.5))
 
     @report_of.register(Weather)

@@ -77,17 +77,6 @@ def test_the_answer_golden(audits, made, plain):
     )
 
 
-def test_without_losses_the_ends_are_told_golden(audits, made):
-    text = Page(made("without losses")).text("style")
-    found = re.search(
-        r"with 64 copies, least in B \((.*?) bits\) and most in A \((.*?) bits\)", text
-    )
-    assert float(found[1]) < 3.0
-    assert float(found[2]) > 15.0
-    assert "Utility is not compared here" in text
-    assert "Pareto" not in text
-
-
 def test_bounds_of_the_curve_are_marked_golden(audits, plain):
     audit = audits["draws"]
     lost = [

@@ -33,16 +33,6 @@ def test_every_group_has_a_place_and_a_median_golden(audits):
     assert narrow.count("≥ 12.4") == 2
 
 
-def test_copies_that_were_only_planned_are_called_so(audits):
-    planned = replace(audits["draws"], settings={"canaries_in_corpus": False})
-    for wide in (True, False):
-        found = words(draw_exposure(planned, 0, wide=wide))
-        assert any("copies planned, none put in" in w for w in found if w)
-        assert not any("copies in the corpus" in w for w in found if w)
-    assert "16 planned" in words(draw_histogram(planned, 0))
-    assert "16 copies" not in words(draw_histogram(planned, 0))
-
-
 def test_every_canary_is_a_point_golden(audits):
     # Markers of one group are one collection; 8 canaries in each of 4 groups, 16 controls.
     audit = audits["enumerated"]

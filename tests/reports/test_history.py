@@ -63,26 +63,6 @@ def test_the_page_says_what_was_found_and_what_it_took(plain):
     assert "Most of the training's time 5 %" in text
 
 
-@pytest.mark.parametrize(
-    ("own", "training", "words"),
-    [
-        (0.3, 100.0, "0.3 % of the training"),
-        (99.0, 100.0, "99 % of the training"),
-        (300.0, 100.0, "3.0 times the training's"),
-        (1234.0, 1.0, "1,234 times the training's"),
-    ],
-)
-def test_what_it_took_where_nothing_was_left_out(own, training, words, plain):
-    history = make_history(broken=(2,))
-    history = replace(
-        history, asked=len(history.moments), own_seconds=own, training_seconds=training
-    )
-    text = Page(render(history)).text("style")
-    assert f"Time taken {words}" in text
-    assert "5 times of 6 steps that were asked for" in text
-    assert "the others" not in text
-
-
 def test_every_name_of_the_narrow_figure_is_within_it():
     history = make_history()
     more = tuple(

@@ -51,15 +51,6 @@ def test_deterministic_after_a_round_trip(audits, pages, tmp_path):
     assert render(Audit.load(tmp_path / "audit.json")) == pages["two formats"]
 
 
-def test_the_readers_own_matplotlib_style_does_not_matter(audits, pages):
-    import matplotlib as mpl
-
-    own = {"font.size": 30, "svg.fonttype": "path", "svg.hashsalt": "other", "axes.grid": True}
-    with mpl.rc_context({**own, "xtick.direction": "in"}):
-        assert render(audits["one canary"]) == pages["one canary"]
-        assert mpl.rcParams["font.size"] == 30
-
-
 def test_hostile_text_is_only_text(pages):
     page = Page(pages["hostile"])
     text = page.text("style")
@@ -170,24 +161,6 @@ def test_a_rejected_curve_is_marked_in_every_row(audits):
     text = Page(html).text("style")
     assert "failed its test against 10,000 draws" in text
     assert "skew-normal curve (failed its test)" in text
-
-
-@pytest.mark.parametrize(
-    ("certificate", "words"),
-    [
-        ("certified: all 100 fills were encoded", "yes: all 100 fills were encoded"),
-        (
-            "not certified: one token per character, sampled on 9 fills",
-            "very likely: one token per character, sampled on 9 fills",
-        ),
-        (None, "not recorded"),
-    ],
-)
-def test_completeness_golden(audits, certificate, words, plain):
-    audit = audits["one canary"]
-    formats = (replace(audit.formats[0], certificate=certificate),)
-    html = render(replace(audit, formats=formats))
-    assert f"<dt>Every candidate counted once</dt><dd>{words}</dd>" in html
 
 
 def test_notes_of_the_audit_stand_at_the_top_once(audits, pages, plain):

@@ -12,7 +12,6 @@ from canary.errors import InputError
 from canary.membership.aggregate import evaluate_models
 from canary.membership.diagnostics import NullLosses, growth, null_losses, scatter
 from canary.membership.many import attack_models
-from canary.reports.plotting import plot_file
 
 
 @pytest.fixture
@@ -84,12 +83,6 @@ def test_scatter_golden(table, axes):
     outside, inside = (np.array(line.get_data()) for line in axes.get_lines()[:2])
     np.testing.assert_array_equal(inside, found.margins[:, found.member])
     np.testing.assert_array_equal(outside, found.margins[:, ~found.member])
-
-
-def test_files_are_the_same_again(table, tmp_path):
-    found = scatter(table, ("S", "P"), alpha=0.3)
-    one, two = (plot_file(found, tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
-    assert one == two
 
 
 def test_what_cannot_share_axes_input(table, axes):

@@ -111,14 +111,6 @@ def test_svg_needs_no_font_and_is_no_markup(pair, tmp_path):
     assert not tags & {"text", "script", "image", "metadata"}
 
 
-def test_the_readers_own_style_does_not_matter(pair, tmp_path):
-    import matplotlib as mpl
-
-    one = plot_file(pair, tmp_path / "1.svg").read_bytes()
-    with mpl.rc_context({"font.size": 30, "axes.facecolor": "black"}):
-        assert plot_file(pair, tmp_path / "2.svg").read_bytes() == one
-
-
 @pytest.mark.parametrize(
     ("names", "options", "message"),
     [

@@ -139,10 +139,3 @@ def test_explained_names_findings_canaries_and_what_to_do():
     passed = explained(check(exact({1: [2.0] * 8}), max_exposure_bits=10)).split("\n")
     assert passed[0] == "canary: passed"
     assert passed[1].startswith("- passed: the median exposure")
-
-
-def test_explained_and_repr_show_no_control_characters():
-    said = explained(nasty()) + repr(nasty())
-    assert "\x1b" not in said
-    assert "\x00" not in said
-    assert repr(nasty()).count("\n") == 0
