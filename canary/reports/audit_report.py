@@ -22,7 +22,7 @@ from canary.reports.document import (
     Tile,
     prose,
 )
-from canary.reports.exposure_figures import exposure_figure, group_name, histogram_figure
+from canary.reports.exposure_figures import exposure_figure, group_name, groups_of, histogram_figure
 from canary.reports.extractions import MODEL_ARGUMENTS, extraction_blocks, extraction_sentence
 from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, curve_verdict, strongest
 from canary.reports.wording import (
@@ -144,7 +144,7 @@ def exposure(audit: Audit) -> Iterator[Block]:
             EXPOSURE_COLUMNS,
             [
                 exposure_cells(group[0].repetitions, [c.exposure for c in group])
-                for group in _by_copies(mine)
+                for group in groups_of(audit, at).values()
             ],
         )
         caption = _exposure_caption(audit, priced, mine)
@@ -199,7 +199,7 @@ def candidates(audit: Audit) -> Iterator[Block]:
         table = Table(
             "Log-perplexities, in bits",
             ("Of", "Number", "Smallest", "Median", "Largest"),
-            [_candidate_cells(priced.histogram), *map(_px_cells, _by_copies(mine))],
+            [_candidate_cells(priced.histogram), *map(_px_cells, groups_of(audit, at).values())],
         )
         caption = said_in_one(
             "audit.candidates.caption",
@@ -215,11 +215,6 @@ def candidates(audit: Audit) -> Iterator[Block]:
 def _format_heading(audit: Audit, at: int) -> Iterator[Heading]:
     if len(audit.formats) > 1:
         yield Heading(prose(f"Format {at + 1}: `{{format}}`", format=audit.formats[at].masked))
-
-
-def _by_copies(mine: Sequence[CanaryResult]) -> list[list[CanaryResult]]:
-    numbers = sorted({c.repetitions for c in mine})
-    return [[c for c in mine if c.repetitions == n] for n in numbers]
 
 
 def _px_cells(group: Sequence[CanaryResult]) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ __all__ = [
     "exposure_axis",
     "exposure_figure",
     "group_name",
+    "groups_of",
     "histogram_figure",
     "places_of",
 ]
@@ -68,7 +69,7 @@ def audit_figure(audit: Audit, options: PlotOptions) -> Figure:
 
 def exposure_figure(audit: Audit, at: int) -> Figure:
     """Exposure against number of copies for one format, every canary a point."""
-    groups = _groups(audit, at)
+    groups = groups_of(audit, at)
     marks, y = exposure_axis(math.log2(audit.formats[at].space_size))
     places, widths = places_of(list(groups))
     few = len(groups) <= _CATEGORIES
@@ -95,7 +96,7 @@ def exposure_figure(audit: Audit, at: int) -> Figure:
 
 def histogram_figure(audit: Audit, at: int) -> Figure:
     """Log-perplexities of one format's candidates, its canaries as ticks below."""
-    groups, priced = _groups(audit, at), audit.formats[at]
+    groups, priced = groups_of(audit, at), audit.formats[at]
     names = list(groups)
     rows = [
         mark(
@@ -297,7 +298,8 @@ def _histogram_words(priced: FormatResult, px: Sequence[float]) -> str:
     return f"{text}."
 
 
-def _groups(audit: Audit, at: int) -> dict[int, list[CanaryResult]]:
+def groups_of(audit: Audit, at: int) -> dict[int, list[CanaryResult]]:
+    """The canaries of one format by number of copies, ascending; 0 holds the controls."""
     mine = [c for c in audit.canaries if c.format == at]
     numbers = sorted({c.repetitions for c in mine})
     return {n: [c for c in mine if c.repetitions == n] for n in numbers}

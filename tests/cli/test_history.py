@@ -16,14 +16,6 @@ def file(tmp_path, monkeypatch):
     return "canary_history.json"
 
 
-def test_report_and_plot_show_it(file, command):
-    found = command("report", file, "--out", "page.html", "--json")
-    assert (found.code, found.document["out"]) == (0, "page.html")
-    assert "Exposure while net was trained" in Path("page.html").read_text()
-    assert command("plot", file, "--out", "figure.svg", "--skew-normal").code == 0
-    assert Path("figure.svg").read_text().startswith("<?xml")
-
-
 def test_it_is_shown_alone(file, command):
     found = command("report", file, file, "--out", "page.html")
     assert found.code == 2

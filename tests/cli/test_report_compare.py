@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from command_line import shows_secret
 
-from canary.audits.audit_result import Audit
 from canary.audits.auditing import audit
 from canary.corpus.canaries import CanarySet, generate
 from canary.reports.losses import measured_losses
@@ -72,11 +71,6 @@ def test_measured_losses_are_those_of_the_scores(command, audited):
     # The models bear one name, so the files name the audits.
     assert "<td>a/audit.json</td>" in html
     assert "<td>b/audit.json</td>" in html
-
-
-def test_one_audit_given_twice(command, audited):
-    assert command("report", audited[0], audited[0], "--out", "c.html").code == 0
-    assert "A and B are audits of the same weights." in Path("c.html").read_text()
 
 
 def test_figures_as_files(command, audited):
@@ -160,12 +154,3 @@ def test_nothing_that_is_read_is_written(command, audited):
             assert done.code == 2
             assert "is read by this command" in done.err
             assert Path(out).read_bytes() == before
-
-
-def test_figure_of_another_kind_input(command, audited):
-    done = command("plot", audited[0], "--out", "f.jpg")
-    assert done.code == 2
-    assert "error: f.jpg: figures are not written as '.jpg'; let the name end with" in done.err
-    assert command("plot", audited[0], "--kind", "pie", "--out", "f.svg").code == 2
-    assert command("plot", "--out", "f.svg").code == 2
-    assert Audit.load(audited[0]).canaries
