@@ -111,7 +111,7 @@ def rocs_figure(group: Sequence[Across], order: Sequence[str] = ()) -> Figure:
     return Figure(
         "roc",
         f"True against false positive rate of each attack{over}. Areas under the curves, {areas}.",
-        [_roc_panel(marks, least, ", mean over targets" if several else "")],
+        [_roc_panel(marks, least, ", mean over targets" if several else "", legend="best")],
     )
 
 
@@ -277,13 +277,15 @@ _FIGURES: dict[type, Callable[[Any], Figure]] = {
 }
 
 
-def _roc_panel(marks: Sequence[Mark], least: float, mean: str = "") -> Panel:
+def _roc_panel(
+    marks: Sequence[Mark], least: float, mean: str = "", *, legend: str = "lower right"
+) -> Panel:
     """Both axes as rates on logarithmic scales from `least` to 1, in per cent."""
     powers = range(int(np.ceil(np.log10(least))), 1)
     ticks = {10.0**k: f"{100 * 10.0**k:g} %" for k in powers}
     x = Axis(_FPR, limits=(least, 1), ticks=ticks, log=True)
     y = Axis(f"members called members{mean}", limits=(least, 1.15), ticks=ticks, log=True)
-    return Panel(marks, x, y, legend="lower right")
+    return Panel(marks, x, y, legend=legend)
 
 
 def _coin(least: float) -> Mark:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from canary.membership.aggregate import Agreement
+from canary.membership.aggregate import Across, Agreement
 from canary.membership.models_result import AttackedModels, ModelsSurvey
 from canary.reports.attack_figures import growth_figure, rocs_figure
 from canary.reports.builders import PlotOptions, figure_of, report_of, section
@@ -54,7 +54,7 @@ def models_report(found: ModelsSurvey) -> Report:
 @figure_of.register
 def plotted(found: ModelsSurvey, _: PlotOptions) -> Figure:
     """That of `canary.plot`."""
-    return _roc_figure(found)
+    return rocs_figure(_curves(found))
 
 
 def _sentence(found: ModelsSurvey) -> str:
@@ -110,15 +110,17 @@ def attacks(found: ModelsSurvey) -> Iterator[Block]:
         these="this model" if targets == 1 else "these models",
     )
     yield Note(note)
-    yield replace(_roc_figure(found), caption=said_in_one("survey.roc", alone=targets == 1))
+    yield replace(
+        rocs_figure(_curves(found)), caption=said_in_one("survey.roc", alone=targets == 1)
+    )
 
 
-def _roc_figure(found: ModelsSurvey) -> Figure:
-    """Of more attacks than there are colours, the strongest."""
+def _curves(found: ModelsSurvey) -> list[Across]:
+    """Those that are drawn: of more attacks than there are colours, the strongest."""
     chosen = [one.across for one in found.attacked]
     if len(chosen) > len(SERIES):
         chosen.sort(key=lambda one: -one.auc.mean)
-    return rocs_figure(chosen[: len(SERIES)])
+    return chosen[: len(SERIES)]
 
 
 def _cells(one: AttackedModels) -> tuple[str, ...]:
@@ -151,7 +153,7 @@ def growth(found: ModelsSurvey) -> Iterator[Block]:
     fewest = plural(min(one.samples for one in grown), "sample")
     columns = ("Attack", *(plural(size, "model") for size in sizes), "Samples")
     yield replace(
-        growth_figure(grown, [one.name for one in found.attacked]),
+        growth_figure(grown, [one.name for one in _curves(found)]),
         caption=said_in_one("models.growth.caption", targets=targets, fewest=fewest),
         table=Table("AUC by number of models", columns, rows),
     )
