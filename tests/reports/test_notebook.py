@@ -10,13 +10,13 @@ from gate_audits import exact, extraction
 from histories import make_history
 
 import canary
+from canary import attack
 from canary.corpus.canaries import generate
 from canary.corpus.verification import Count, Verification
 from canary.gate.checks import check
 from canary.gate.planning import plan
 from canary.membership.evaluation import evaluate
 from canary.membership.forgetting import forgotten
-from canary.membership.metric import attack
 from canary.membership.shadow_survey import survey
 from canary.models.doctor import Examination
 from canary.models.finding import Finding
