@@ -47,18 +47,6 @@ if TYPE_CHECKING:
     from canary.audits.audit_result import Audit
     from canary.scoring.batcher import Stage
 
-__all__ = [
-    "FILES",
-    "FULL",
-    "CharacterLSTM",
-    "Settings",
-    "build",
-    "characters",
-    "prose",
-    "run",
-    "train",
-]
-
 START = "\n"
 """Stands before and after every sentence in training, so the audit begins there, too."""
 

@@ -24,23 +24,6 @@ expected, and how to mend it.
 
 from __future__ import annotations
 
-__all__ = [
-    "CanaryError",
-    "CorpusError",
-    "EstimationError",
-    "FormatError",
-    "InputError",
-    "MissingExtraError",
-    "ModelError",
-    "NotFiniteError",
-    "OutOfMemory",
-    "OutputError",
-    "RecordError",
-    "RequestsSpentError",
-    "ServerError",
-    "UnsupportedError",
-]
-
 
 class CanaryError(Exception):
     """Base of everything that canary raises on purpose.

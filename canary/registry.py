@@ -9,8 +9,6 @@ from typing import Generic, TypeVar
 
 from canary.errors import CanaryError, InputError
 
-__all__ = ["Registry"]
-
 Thing = TypeVar("Thing")
 
 

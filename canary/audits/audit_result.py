@@ -25,17 +25,6 @@ from canary.statistics.histogram import Histogram
 from canary.statistics.pvalues import CombinedP
 from canary.statistics.shown import Shown, picked
 
-__all__ = [
-    "CANARY_SET",
-    "Audit",
-    "CanaryResult",
-    "FormatResult",
-    "largest_bits",
-    "median_bits",
-    "noted",
-    "smallest_bits",
-]
-
 KIND = "canary audit"
 SCHEMA = 1
 

@@ -35,8 +35,6 @@ from canary.scoring.identity import identity_of
 from canary.scoring.requests import announce
 from canary.tokens.normalization_check import check_kept_apart
 
-__all__ = ["audit", "audit_with", "exposure", "exposure_with"]
-
 _CONTROLS_STREAM = 0x6374726C  # keeps controls apart from what else is drawn from the seed
 _CONTROLS = 16  # of each format, for natural secrets, which bring none
 

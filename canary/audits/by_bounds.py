@@ -14,8 +14,6 @@ from canary.statistics.exposure_result import RANK
 from canary.statistics.histogram import HistogramBuilder
 from canary.tokens.tree import check_certified
 
-__all__ = ["Bounds"]
-
 
 class Bounds(Method):
     """Branch and bound below the context; nothing is priced as a whole row.

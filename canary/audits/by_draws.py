@@ -14,8 +14,6 @@ from canary.statistics.exposure_result import UNIFORM_DRAWS
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.histogram import HistogramBuilder
 
-__all__ = ["UniformDraws", "drawing_cost", "drawn_indices", "measure_draws"]
-
 _STREAM = 0x64726177  # keeps draws apart from the canaries of the same seed
 
 

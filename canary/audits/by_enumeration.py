@@ -14,8 +14,6 @@ from canary.search.ranking import rank_all
 from canary.statistics.exposure_result import ENUMERATION
 from canary.statistics.exposures import exposure_by_rank
 
-__all__ = ["Enumeration"]
-
 
 class Enumeration(Method):
     """Every candidate is priced, along the token tree or, where there is none, row by row."""

@@ -13,8 +13,6 @@ from canary.search.sampled import rank_by_importance
 from canary.statistics.exposure_result import IMPORTANCE
 from canary.statistics.importance import exposure_by_importance
 
-__all__ = ["Importance", "sample"]
-
 _STREAM = 0x77656967
 
 

@@ -23,15 +23,6 @@ from canary.statistics.exposure_result import IMPORTANCE, RANK, RANK_AND_DRAWS, 
 from canary.statistics.exposures import exposure_by_bounds, exposure_by_bounds_and_draws
 from canary.statistics.numbers import plural
 
-__all__ = [
-    "FEW_HITS",
-    "Rank",
-    "RankAndDraws",
-    "beside_importance",
-    "exposures_by_bounds",
-    "queries_to_rank",
-]
-
 FEW_HITS = 50
 """With fewer draws as likely as a canary, importance draws say more of its rank."""
 

@@ -11,8 +11,6 @@ from canary.audits.question import Question
 from canary.statistics.exposure_result import SKEW_NORMAL, Exposure
 from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
 
-__all__ = ["SkewNormal", "curve"]
-
 _STREAM = 0x63757276
 
 

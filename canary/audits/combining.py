@@ -9,8 +9,6 @@ from canary.audits.audit_result import Audit, CanaryResult
 from canary.statistics.exposure_result import UNIFORM_DRAWS, Exposure
 from canary.statistics.pvalues import CombinedP, fisher
 
-__all__ = ["combined_p", "least_p", "only_draws"]
-
 
 def combined_p(group: Sequence[CanaryResult]) -> CombinedP | None:
     """Fisher's p-value over some canaries of one audit; None if there are none.

@@ -18,8 +18,6 @@ from canary.records.validation import whole_number
 from canary.scoring.batcher import Batcher
 from canary.search.completion import complete
 
-__all__ = ["BEAM", "check_known", "completed", "completions"]
-
 BEAM = 10
 """Width of a beam unless one is given."""
 

@@ -10,8 +10,6 @@ from canary.audits.audit_result import Audit
 from canary.records.fields import brief
 from canary.statistics.numbers import count, plural
 
-__all__ = ["Design", "Space", "differences"]
-
 
 @dataclass(frozen=True)
 class Space:

@@ -24,8 +24,6 @@ from canary.records.validation import AUTO, of_kind
 from canary.scoring.batcher import Stage
 from canary.search.shortest import MOST_OPEN, Stop
 
-__all__ = ["extract", "extract_with", "with_extractions"]
-
 _MOST_DRAWS = 1_024  # to check the start token by
 
 

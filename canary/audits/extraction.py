@@ -12,8 +12,6 @@ from canary.statistics.numbers import clean
 from canary.statistics.shown import Shown, picked
 from canary.tokens.arrays import is_certified
 
-__all__ = ["Candidate", "Completion", "Extraction"]
-
 _STOPPED = {
     "proof": "the proof was complete",
     "memory": "the frontier was cut short to keep memory bounded",

@@ -27,8 +27,6 @@ from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, shortest_le
 from canary.statistics.units import LN2
 from canary.tokens.misread import misread
 
-__all__ = ["SearchOptions", "canaries_of", "search_format"]
-
 _BROKEN_OFF = ("interrupted", "requests")
 _CHECKED = 4  # candidates that are priced as whole rows, too
 _NOTHING_TO_COMPLETE = (

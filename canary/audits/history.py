@@ -19,8 +19,6 @@ from canary.statistics.exposure_result import UNIFORM_DRAWS, Exposure
 from canary.statistics.numbers import bits, count, plural
 from canary.statistics.shown import Shown, picked
 
-__all__ = ["PASSED_AT_THE_END", "History", "Loss", "Moment", "WatchedCanary", "WatchedFormat"]
-
 PASSED_AT_THE_END = "the limit was passed when the training had ended"
 """How `History.stop_reason` begins where there was nothing left to stop."""
 

@@ -17,8 +17,6 @@ from canary.statistics.exposure_result import Exposure
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
 
-__all__ = ["Cost", "Measured", "Method", "Unfit"]
-
 
 @dataclass(frozen=True, eq=False)
 class Cost:

@@ -16,8 +16,6 @@ from canary.errors import InputError, UnsupportedError
 from canary.records.validation import one_of
 from canary.registry import Registry
 
-__all__ = ["METHODS", "check_method", "choose", "method_names"]
-
 METHODS: Registry[Method] = Registry("method", group="methods")
 """All methods. Those that answer ``"auto"`` are tried in this order."""
 

@@ -22,8 +22,6 @@ from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.misread import misread
 from canary.tokens.tree import TokenTree, check_certified, compile_tree
 
-__all__ = ["Question", "Sizes", "longest", "questions_of"]
-
 _SEARCH_CURE = "name a format whose candidates this tokenizer makes a tree of, or guess another"
 
 # Keeps these draws apart from the canaries and from the other draws of the same seed.

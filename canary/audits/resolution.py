@@ -9,8 +9,6 @@ import numpy as np
 
 from canary.audits.audit_result import Audit
 
-__all__ = ["COARSE", "coarsest", "spread_bits"]
-
 COARSE = 0.1
 """Noise from this share of the candidates' standard deviation on is too coarse for a verdict.
 

@@ -26,8 +26,6 @@ from canary.statistics.pvalues import fisher
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.starts import shown_before, usual_first
 
-__all__ = ["LEVEL", "started", "with_rivals"]
-
 LEVEL = 0.01
 """How often a model that learned nothing has a rival, at most."""
 

@@ -12,8 +12,6 @@ from canary.records.versions import versions
 from canary.scoring.batcher import Progress, Stage
 from canary.tokens.candidates import CandidateEncoder
 
-__all__ = ["AuditOptions", "RunOptions", "Running"]
-
 
 class Running(TypedDict, total=False):
     """The fields of `RunOptions` as keyword arguments."""

@@ -18,8 +18,6 @@ from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.extrapolation import skew_normal_bits
 from canary.tokens.candidates import CandidateEncoder
 
-__all__ = ["Sample", "SampleResult"]
-
 Floats = NDArray[np.float64]
 
 

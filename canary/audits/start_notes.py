@@ -10,8 +10,6 @@ from canary.records.validation import AUTO
 from canary.statistics.numbers import plural
 from canary.tokens.starts import shell_word, shown_before, shown_start, start_flag
 
-__all__ = ["RivalStart", "StartChoice", "TriedStart"]
-
 Why = Literal["asked", "tokenizer", "alone", "evidence", "unpriced"]
 
 _MOST_NAMED = 4

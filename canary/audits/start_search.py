@@ -22,8 +22,6 @@ from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.starts import USUAL_STARTS, own_start, possible_starts
 from canary.tokens.tokenizer import Encoding
 
-__all__ = ["ORDINARY", "choose_start", "start_for"]
-
 ORDINARY = (
     "The meeting was moved to Thursday because the main hall is being painted.",
     "She opened the window and listened to the rain for a while.",

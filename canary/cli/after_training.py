@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from canary.audits.audit_result import Audit
     from canary.audits.history import History
 
-__all__ = ["audit", "demo", "exposure", "plot", "report", "score"]
-
 
 @takes_model_options
 def score(

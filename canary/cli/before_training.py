@@ -35,8 +35,6 @@ from canary.errors import CorpusError, OutputError
 from canary.records.fields import brief
 from canary.statistics.numbers import plural
 
-__all__ = ["discover", "generate", "inject", "strip", "verify"]
-
 _CONTROLS_ALONE = (
     "note: the set has controls alone, so no canary is in the training data and no audit of it can "
     "decide anything: draw a set with canaries"

@@ -26,8 +26,6 @@ from canary.cli.named_help import WithNames
 from canary.cli.outputs import check_paths
 from canary.cli.standard_streams import results_alone
 
-__all__ = ["app"]
-
 app = typer.Typer(
     rich_markup_mode=None, add_completion=False, context_settings={"max_content_width": 100}
 )

@@ -18,17 +18,6 @@ from canary.cli.standard_streams import stdout_closed, tell, write_result
 from canary.errors import OutputError
 from canary.statistics.numbers import clean
 
-__all__ = [
-    "EVERY",
-    "Bars",
-    "check_stdout",
-    "emit",
-    "emit_lines",
-    "resumable",
-    "say",
-    "show_table",
-]
-
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 

@@ -19,8 +19,6 @@ from canary.cli.terminal_tables import show_notes
 from canary.errors import InputError
 from canary.statistics.numbers import plural
 
-__all__ = ["check", "plan"]
-
 PolicyName = Literal["pass", "fail"]
 StatisticName = Literal["median", "maximum"]
 

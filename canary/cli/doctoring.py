@@ -14,8 +14,6 @@ from canary.errors import ModelError
 if TYPE_CHECKING:
     from canary.models.doctor import Examination
 
-__all__ = ["doctor"]
-
 _REFUSED = 2
 
 

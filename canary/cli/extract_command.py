@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from canary.audits.extraction import Extraction
     from canary.formats.format import Format
 
-__all__ = ["extract"]
-
 
 @finds_start
 def extract(

@@ -15,8 +15,6 @@ from typing import get_type_hints
 from canary import __version__
 from canary.errors import CanaryError
 
-__all__ = ["by_flags", "write_log"]
-
 _LED = re.compile(r"(?:[a-z ]+: )?((?:each of )?)(\w+)(?= must be )")
 """How `canary.records.validation` begins a message: with an argument in Python."""
 

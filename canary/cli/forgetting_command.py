@@ -14,8 +14,6 @@ from canary.cli.outputs import check_outputs
 from canary.cli.terminal_tables import show_report
 from canary.errors import InputError
 
-__all__ = ["forgotten"]
-
 _FILE = (
     "An .npz, Parquet or CSV file with logits (or probs, or losses) and labels, or a .jsonl file "
     "that canary score wrote"

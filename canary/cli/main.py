@@ -21,8 +21,6 @@ from types import FrameType
 # What takes time to import is imported in `run`, where Ctrl-C is understood already.
 from canary.cli.standard_streams import drop, flush_stdout, tell
 
-__all__ = ["run"]
-
 USAGE, UNFORESEEN, PIPE_CLOSED = 2, 70, 141
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -20,8 +20,6 @@ from canary.statistics.checks import check_confidence
 if TYPE_CHECKING:
     from canary.signals.signal_table import SignalTable
 
-__all__ = ["RuleName", "models"]
-
 RuleName = Literal["empirical", "linear", "gaussian"]
 
 

@@ -16,15 +16,6 @@ from canary.errors import InputError
 from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import plural
 
-__all__ = [
-    "Confidence",
-    "Fprs",
-    "ReportFolder",
-    "attack",
-    "numbers_of",
-    "risk",
-]
-
 ScaleName = Literal["log", "linear"]
 
 _FILE = "An .npz, Parquet or CSV file with logits (or probs, or losses), labels and member (0 or 1)"

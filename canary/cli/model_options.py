@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from canary.models.language_model import LanguageModel
     from canary.workers.cluster import RayWorkers
 
-__all__ = ["ModelOptions", "finds_start", "takes_model_options"]
-
 
 @dataclass(frozen=True)
 class ModelOptions:

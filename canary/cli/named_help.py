@@ -7,8 +7,6 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-__all__ = ["WithNames"]
-
 
 def _shadow_attacks() -> list[str]:
     from canary.membership.attacks import ATTACKS

@@ -11,39 +11,6 @@ import typer
 from canary.errors import InputError
 from canary.records.fields import brief
 
-__all__ = [
-    "Beside",
-    "Budget",
-    "CanaryFile",
-    "Column",
-    "Columns",
-    "ContextText",
-    "Corpus",
-    "Draws",
-    "DtypeName",
-    "ExposureMethod",
-    "ExposureMethodName",
-    "FigureName",
-    "FileFormat",
-    "FileFormatName",
-    "Force",
-    "Json",
-    "Method",
-    "MethodName",
-    "Model",
-    "Seed",
-    "Separators",
-    "StartTexts",
-    "TokenizerPath",
-    "beside_of",
-    "columns_of",
-    "decodable",
-    "lines_of",
-    "separators_of",
-    "whole_numbers",
-    "written",
-]
-
 MethodName = Literal["auto", "rank", "enumeration", "sampling", "importance"]
 ExposureMethodName = Literal["auto", "rank", "enumeration", "sampling", "importance", "skew-normal"]
 FileFormatName = Literal["jsonl", "csv", "tsv", "text", "parquet"]

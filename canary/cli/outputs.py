@@ -13,16 +13,6 @@ from canary.errors import InputError, OutputError
 from canary.records.files import check_writable
 from canary.records.overwrite_guard import kind_there
 
-__all__ = [
-    "Output",
-    "audit_in",
-    "check_name",
-    "check_outputs",
-    "check_paths",
-    "factory_file",
-    "model_files",
-]
-
 Output = tuple[Path, Collection[str]]
 """A file that will be written, and the kinds of which it may replace one."""
 

@@ -10,8 +10,6 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import TextIO
 
-__all__ = ["drop", "flush_stdout", "results_alone", "stdout_closed", "tell", "write_result"]
-
 STDOUT, STDERR = 1, 2
 
 

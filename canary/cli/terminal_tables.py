@@ -12,8 +12,6 @@ from canary.statistics.numbers import bits_or_bound, count, probability
 if TYPE_CHECKING:
     from canary.audits.audit_result import CanaryResult
 
-__all__ = ["show_exposures", "show_notes", "show_report"]
-
 
 def show_report(result: Any) -> None:
     """What there is to say about a result: notes, its short form, the answer."""

@@ -21,8 +21,6 @@ from canary.cli.options import Column, Force, Json, Model, Seed, decodable
 from canary.cli.outputs import check_outputs, factory_file, model_files
 from canary.cli.terminal_tables import show_report
 
-__all__ = ["text"]
-
 _FILE = "A JSONL file, one JSON object on each line, of texts"
 
 

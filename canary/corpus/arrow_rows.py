@@ -9,8 +9,6 @@ from canary.corpus.columns import Edit, Shape, edit_record, refuse_chat, slots_o
 from canary.corpus.corpora import Corpus, Edits
 from canary.errors import CorpusError
 
-__all__ = ["decisions", "edit_rows", "own_rows", "plain_rows", "shape_in"]
-
 
 def shape_in(
     schema: Any, names: tuple[str, ...], beside: tuple[tuple[str, str], ...], where: str

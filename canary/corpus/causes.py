@@ -13,8 +13,6 @@ from canary.corpus.discovery import Search
 from canary.corpus.occurrences import Finder
 from canary.statistics.numbers import plural
 
-__all__ = ["MOST_OTHERS", "Others", "likely_causes"]
-
 MOST_OTHERS = 1000
 """Texts of the formats that are not of the set: no more are looked for."""
 

@@ -14,22 +14,6 @@ from typing import Any
 
 from canary.errors import CorpusError, InputError
 
-__all__ = [
-    "Column",
-    "Edit",
-    "Shape",
-    "Slot",
-    "check_beside",
-    "column_names",
-    "copies_in",
-    "edit_record",
-    "edit_text",
-    "empty_texts",
-    "is_chat",
-    "refuse_chat",
-    "slots_of",
-]
-
 Column = str | Sequence[str]
 """The name of a column of texts or chats, or the names of the two columns of a pair."""
 

@@ -12,16 +12,6 @@ from canary.formats.syntax import place
 from canary.records.record import Record
 from canary.records.validation import whole_number
 
-__all__ = [
-    "MAX_COPIES",
-    "Canary",
-    "check_canaries",
-    "check_counts",
-    "check_formats",
-    "check_not_empty",
-    "check_texts",
-]
-
 MAX_COPIES = 10_000_000
 """Copies that a set may ask for in all."""
 

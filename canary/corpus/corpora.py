@@ -18,8 +18,6 @@ from canary.corpus.columns import Edit, Shape, Slot
 from canary.corpus.lines import Progress, Watch, regular_size
 from canary.errors import CorpusError
 
-__all__ = ["Corpus", "Decide", "Edits", "FileCorpus", "Position"]
-
 Position = int | bytes
 """Of a record: its number from 0, or in a stream a digest of its content."""
 

@@ -16,8 +16,6 @@ from canary.corpus.line_corpus import LineCorpus, Record
 from canary.corpus.lines import decode, end_of_line
 from canary.errors import CorpusError
 
-__all__ = ["CsvRows", "TsvRows"]
-
 _LONGEST = 1 << 28
 """Bytes of one record beyond which a quote was surely never closed."""
 

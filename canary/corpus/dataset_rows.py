@@ -12,8 +12,6 @@ from canary.corpus.columns import Edit, Slot, slots_of
 from canary.corpus.corpora import Corpus, Edits, Position
 from canary.errors import CorpusError, UnsupportedError
 
-__all__ = ["DatasetRows"]
-
 _BATCH = 1000
 
 

@@ -17,8 +17,6 @@ from canary.formats.automaton import Automaton
 from canary.formats.format import Format
 from canary.records.sealing import sealed
 
-__all__ = ["Search", "discover"]
-
 _LOOK = 24
 """Characters of a fill by whose classes places are found; the automaton decides."""
 

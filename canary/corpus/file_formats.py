@@ -23,8 +23,6 @@ from canary.records.files import atomic_writer
 from canary.records.overwrite_guard import CORPORA
 from canary.registry import Registry
 
-__all__ = ["FILE_FORMATS", "SPLIT", "file_format_of", "new_file", "open_corpus", "replace_split"]
-
 FILE_FORMATS: Registry[type[FileCorpus]] = Registry("file format", group="corpora")
 """Formats of corpora in files, by name."""
 

@@ -20,8 +20,6 @@ from canary.corpus.splicing import Splicer, check_mode, check_separators, hostab
 from canary.errors import InputError
 from canary.records.sealing import sealed
 
-__all__ = ["inject", "inject_file"]
-
 D = TypeVar("D")
 """Whatever is injected into; it comes back as what it was."""
 

@@ -12,8 +12,6 @@ from canary.corpus.line_corpus import LineCorpus, Record
 from canary.corpus.lines import decode
 from canary.errors import CorpusError
 
-__all__ = ["JsonLines"]
-
 # Numbers are not needed, and int() refuses thousands of digits, which JSON allows.
 _DECODER = json.JSONDecoder(parse_int=float)
 

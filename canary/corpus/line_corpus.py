@@ -16,8 +16,6 @@ from canary.corpus.corpora import Edits, FileCorpus, Position
 from canary.corpus.lines import end_of_line, lines_of, place, read_chunks
 from canary.errors import CorpusError
 
-__all__ = ["LineCorpus", "Record"]
-
 Record = tuple[Mapping[str, Any], list[Slot]]
 """All columns of a record, and its texts in those that were asked for."""
 

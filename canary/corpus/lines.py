@@ -12,18 +12,6 @@ from canary.corpus.compression import READ_ERRORS, compression_of, open_reader
 from canary.errors import CorpusError
 from canary.records.overwrite_guard import kind_there
 
-__all__ = [
-    "Progress",
-    "Watch",
-    "decode",
-    "end_of_line",
-    "lines_of",
-    "place",
-    "read_chunks",
-    "regular_size",
-    "unreadable",
-]
-
 Progress = Callable[[int, int], object]
 """Called now and then with the bytes done and the bytes to do in all."""
 

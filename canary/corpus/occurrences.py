@@ -8,8 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from canary.corpus.canaries import Canary, CanarySet
 
-__all__ = ["Finder", "find_canaries"]
-
 
 class Finder:
     """Finds every occurrence of groups of keys, which have names; no key is within another.

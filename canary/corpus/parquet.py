@@ -13,8 +13,6 @@ from canary.corpus.corpora import Edits, FileCorpus, Position
 from canary.corpus.lines import unreadable
 from canary.errors import CorpusError, OutputError
 
-__all__ = ["ParquetRows"]
-
 _PART = 1 << 25
 """Bytes of a part, uncompressed; smaller row groups are read as one."""
 

@@ -14,16 +14,6 @@ from canary.records.document import load_document
 from canary.records.overwrite_guard import kind_there
 from canary.records.record import Document
 
-__all__ = [
-    "Placements",
-    "check_drawn",
-    "check_fresh",
-    "check_not_injected",
-    "check_same_set",
-    "is_injected",
-    "manifest_of",
-]
-
 KIND = "canary placements"
 SCHEMA = 1
 

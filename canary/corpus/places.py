@@ -16,8 +16,6 @@ from canary.corpus.streams import StreamRows, digest_of
 from canary.errors import CorpusError, InputError
 from canary.records.validation import whole_number
 
-__all__ = ["Guests", "Homes", "allot", "arrange", "named_hosts", "pool_for"]
-
 Guests = Mapping[Position, list[tuple[int, float]]]
 """By place, ascending where places have an order: whose copies go there, and a draw for each."""
 

@@ -9,8 +9,6 @@ from canary.corpus.line_corpus import LineCorpus, Record
 from canary.corpus.lines import decode, end_of_line
 from canary.errors import CorpusError
 
-__all__ = ["PlainText"]
-
 _COLUMN = "text"
 
 

@@ -15,8 +15,6 @@ from canary.corpus.places import Guests
 from canary.corpus.surroundings import Copies
 from canary.errors import CorpusError, InputError
 
-__all__ = ["Remover", "Splicer", "boundaries", "check_mode", "check_separators", "hostable"]
-
 MODES = ("record", "splice")
 
 # The end of a sentence with its closing quotes and the space after it, or of a line.

@@ -21,8 +21,6 @@ from canary.records.sealing import sealed
 if TYPE_CHECKING:
     from datasets import IterableDataset
 
-__all__ = ["StreamRows"]
-
 
 class StreamRows(Corpus):
     """The rows of a `datasets.IterableDataset`, which is rewritten as it is read.

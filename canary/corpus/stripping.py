@@ -19,8 +19,6 @@ from canary.corpus.streams import StreamRows
 from canary.errors import CorpusError, InputError
 from canary.records.sealing import sealed
 
-__all__ = ["Stripped", "strip", "strip_file"]
-
 D = TypeVar("D")
 
 

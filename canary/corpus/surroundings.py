@@ -15,8 +15,6 @@ from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tokenizer import Encoding
 
-__all__ = ["Copies", "OwnTokens"]
-
 _MOST = 1_000
 """Characters before a copy that are looked at."""
 _SAME = 0.9

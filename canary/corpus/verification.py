@@ -19,8 +19,6 @@ from canary.records.sealing import sealed
 from canary.statistics.numbers import clean, plural
 from canary.statistics.shown import Shown
 
-__all__ = ["KIND", "SCHEMA", "Count", "Verification", "verify"]
-
 KIND = "canary verify"
 SCHEMA = 1
 

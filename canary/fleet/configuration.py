@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import InputError
 from canary.records.differences import Difference
 
-__all__ = ["checked_labels", "model_key", "print_of", "refusal"]
-
 _SHOWN = 60
 _CODE = "its code or what it captures"
 

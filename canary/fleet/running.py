@@ -35,8 +35,6 @@ from canary.workers.jobs import Lost, Plain, Workers
 from canary.workers.local import Here
 from canary.workers.naming import check_importable, described, plain
 
-__all__ = ["Fleet"]
-
 _WHERE = "Fleet"
 _SHOWN = 5
 

@@ -14,16 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 
-__all__ = [
-    "Drawn",
-    "Split",
-    "halves",
-    "leave_one_out",
-    "soft_labelled",
-    "subsets",
-    "with_and_without",
-]
-
 _TRADES = 5
 """Per model; after that many the rows of two models agree as often as independent ones."""
 

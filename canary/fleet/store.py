@@ -21,8 +21,6 @@ from canary.records.shards import KIND, MANIFEST, SCHEMA, Run, Series, Shard
 from canary.signals.signal_table import Origin, SignalTable, numbers_there
 from canary.workers.jobs import Plain
 
-__all__ = ["Kept", "TrainedOn", "checkpoint_path", "table_of_folder"]
-
 _FLEET = "fleet"
 _BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, AttributeError)
 """Raised by a file that is damaged (RecordError is a ValueError), or holds something else."""

@@ -13,8 +13,6 @@ import torch
 from canary.errors import InputError
 from canary.workers.digests import digest
 
-__all__ = ["difference"]
-
 _OF_WEIGHTS = frozenset({"_parameters", "_buffers", "_modules", "_flat_weights"})
 """Attributes of modules that hold weights, buffers and modules, which are compared as such."""
 

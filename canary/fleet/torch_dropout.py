@@ -15,8 +15,6 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from canary.errors import UnsupportedError
 
-__all__ = ["Draws", "with_own_dropout"]
-
 _CHANNELS: dict[type[_DropoutNd], bool] = {
     torch.nn.Dropout: False,
     torch.nn.Dropout1d: True,

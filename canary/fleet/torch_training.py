@@ -26,8 +26,6 @@ from canary.fleet.torch_dropout import with_own_dropout
 from canary.fleet.training import Trained, TrainingTask
 from canary.models.torch_support import inference, input_device, pick_device, viewed
 
-__all__ = ["TorchTraining", "trained_module"]
-
 _PROBED = 8
 """Samples by which it is seen whether a module looks at its batch as a whole."""
 

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Trained", "Training", "TrainingTask"]
-
 
 @dataclass(frozen=True, eq=False)
 class TrainingTask:

@@ -16,8 +16,6 @@ from canary.signals.measuring import measure
 from canary.workers.jobs import Plain
 from canary.workers.naming import imported
 
-__all__ = ["train_and_measure"]
-
 _RETURN = (
     "let it return outputs, a torch module, or a function that gives outputs (of an estimator, its "
     "predict_proba)"

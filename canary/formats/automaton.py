@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from canary.errors import FormatError
 from canary.formats.limits import check_size
 
-__all__ = ["Automaton", "minimal"]
-
 _Row = tuple[bool, list[int], tuple[str, ...], list[int], dict[str, int]]
 """Whether a state is final, and of its edges: texts before, characters, targets, places."""
 

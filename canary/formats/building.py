@@ -17,15 +17,6 @@ from canary.formats.automaton import Automaton, minimal
 from canary.formats.limits import MAX_ALL_EDGES, MAX_EDGES, Meter, check_size, too_large
 from canary.formats.nfa import Nfa, determinize
 
-__all__ = [
-    "any_of",
-    "checked",
-    "concatenate",
-    "from_texts",
-    "literal",
-    "repeated",
-]
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 S = TypeVar("S", bound=Hashable)

@@ -10,8 +10,6 @@ from canary.errors import FormatError
 from canary.formats.automaton import Automaton
 from canary.formats.building import any_of, checked, concatenate, from_texts, literal, repeated
 
-__all__ = ["COUNTRIES", "NETWORKS", "credit_card", "iban"]
-
 NETWORKS: Mapping[str, tuple[int, tuple[range, ...]]] = {
     "amex": (15, (range(34, 35), range(37, 38))),
     "diners": (14, (range(36, 37), range(38, 40), range(300, 306))),

@@ -19,8 +19,6 @@ from canary.formats.sampling import draw_indices
 from canary.formats.syntax import Hole, Literal, parse, place
 from canary.records.sealing import sealed
 
-__all__ = ["Format"]
-
 _BULLET = "•"
 _LONGEST_MASK = 16
 

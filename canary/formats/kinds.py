@@ -18,8 +18,6 @@ from canary.formats.patterns import from_pattern
 from canary.formats.syntax import Hole, Literal, parse, place
 from canary.registry import Registry
 
-__all__ = ["KINDS", "Kind", "compile_pieces", "english", "register"]
-
 Words = Callable[[], Automaton]
 """Gives the word list of the format at hand."""
 

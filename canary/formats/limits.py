@@ -8,19 +8,6 @@ from contextvars import ContextVar
 
 from canary.errors import FormatError
 
-__all__ = [
-    "MAX_ALL_EDGES",
-    "MAX_BITS",
-    "MAX_EDGES",
-    "MAX_HOLES",
-    "MAX_PATTERN",
-    "MAX_STEPS",
-    "Meter",
-    "check_size",
-    "in_all",
-    "too_large",
-]
-
 MAX_EDGES = 500_000
 """Edges that a hole may need."""
 

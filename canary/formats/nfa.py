@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from canary.formats.automaton import Automaton, minimal
 from canary.formats.limits import MAX_EDGES, Meter
 
-__all__ = ["Nfa", "determinize"]
-
 
 class Nfa:
     """An acyclic automaton under construction; state 0 is the start.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import greenery
     from greenery.rxelems import Mult
 
-__all__ = ["from_pattern"]
-
 _SURROGATES = range(0xD800, 0xE000)
 _OUTSIDE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|([$^])|\(\?P<([^>]*)>", re.DOTALL)
 """Escapes, classes, and what is looked for outside them: anchors, names of groups."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["draw_indices"]
-
 
 def draw_indices(size: int, count: int, *, rng: np.random.Generator) -> list[int]:
     """Draw `count` different integers from ``0 .. size - 1``, uniformly.

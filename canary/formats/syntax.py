@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from canary.errors import FormatError
 from canary.formats.limits import MAX_HOLES
 
-__all__ = ["Hole", "Literal", "parse", "place"]
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -12,8 +12,6 @@ from canary.errors import FormatError, InputError
 from canary.formats.format import Format
 from canary.formats.syntax import Hole, parse
 
-__all__ = ["read_words", "with_words"]
-
 
 def read_words(path: str | os.PathLike[str]) -> list[str]:
     """The words of a UTF-8 text file, separated by spaces or lines, repeats left out.

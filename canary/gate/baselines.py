@@ -20,8 +20,6 @@ from canary.gate.verdict import Standing
 from canary.records.fields import brief
 from canary.records.record import Document, Record
 
-__all__ = ["KIND", "Baseline", "Kept", "Measured"]
-
 KIND = "canary baseline"
 
 _DIGITS = 4

@@ -39,8 +39,6 @@ from canary.records.validation import (
 from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import count, plural
 
-__all__ = ["Statistic", "check", "new_baseline"]
-
 Statistic = Literal["median", "maximum"]
 
 _MEDIAN_CONFIDENCE = 0.9

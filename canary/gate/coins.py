@@ -15,8 +15,6 @@ from canary.statistics.checks import positive_integer
 from canary.statistics.epsilon import correct_guesses, epsilon_lower_bound
 from canary.statistics.numbers import plural
 
-__all__ = ["EpsilonBound", "epsilon_bound", "within_epsilon"]
-
 
 @dataclass(frozen=True)
 class EpsilonBound(Record):

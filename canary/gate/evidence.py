@@ -14,8 +14,6 @@ from canary.records.validation import as_real
 from canary.statistics.numbers import plural, probability
 from canary.statistics.pvalues import holm
 
-__all__ = ["check_level", "evidence"]
-
 
 def check_level(level: float) -> float:
     """A limit on p-values, if it is one.

@@ -15,8 +15,6 @@ from canary.statistics.medians import agreeing, canaries_to_decide, median_inter
 from canary.statistics.numbers import bits, count, plural, probability
 from canary.statistics.power import draws_to_tell
 
-__all__ = ["check_limit", "group_name", "largest", "medians", "within_reach"]
-
 _MISS = 0.025  # of intervals at 95 %, at one end
 _CERTAIN = (ENUMERATION, RANK)
 

@@ -12,8 +12,6 @@ from canary.gate.exposure_limit import share
 from canary.gate.verdict import Finding, Outcome, Standing
 from canary.statistics.numbers import clean, plural
 
-__all__ = ["extracted"]
-
 _ROUNDING_BITS = 1e-9
 
 LEVEL = 0.01

@@ -19,8 +19,6 @@ from canary.statistics.numbers import bits, plural
 from canary.statistics.power import canaries_for, evidence_power, limit_power, smallest_seen
 from canary.statistics.shown import Shown
 
-__all__ = ["GatePlan", "plan"]
-
 
 @dataclass(frozen=True, repr=False)
 class GatePlan(Shown, Record):

@@ -12,8 +12,6 @@ from canary.gate.verdict import Finding, Outcome, Standing, Verdict
 from canary.records.fields import brief
 from canary.statistics.numbers import clean, count, plural, probability
 
-__all__ = ["CONTROLS_LEVEL", "controls", "doubts_before", "groups_of", "in_training", "lost_in"]
-
 CONTROLS_LEVEL = 0.001
 """Controls that look learned at this level make an audit unfit for a verdict."""
 

@@ -19,8 +19,6 @@ from canary.statistics.permutation import (
     least_in_pairs,
 )
 
-__all__ = ["MODEL_LEVEL", "PROCEDURE_LEVEL", "SEEDS", "more_than"]
-
 MODEL_LEVEL = 0.01
 """Two models differ if the permutations of their canaries say so at this level."""
 

@@ -11,18 +11,6 @@ from canary.records.record import to_plain
 from canary.statistics.numbers import clean
 from canary.statistics.shown import Shown, picked
 
-__all__ = [
-    "EXIT_CODES",
-    "KIND",
-    "SCHEMA",
-    "Check",
-    "Finding",
-    "Outcome",
-    "Policy",
-    "Standing",
-    "Verdict",
-]
-
 KIND = "canary verdict"
 SCHEMA = 1
 

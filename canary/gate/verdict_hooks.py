@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from canary.gate.verdict import Verdict
 
-__all__ = ["listening", "tell"]
-
 _LISTENERS: list[Callable[[Verdict], object]] = []
 
 

@@ -16,20 +16,6 @@ from canary.statistics.checks import check_confidence
 from canary.statistics.roc import Estimate, roc
 from canary.statistics.tails import check_level
 
-__all__ = [
-    "ALPHAS",
-    "Across",
-    "Agreement",
-    "Rates",
-    "SampleAuc",
-    "Spread",
-    "agreement",
-    "evaluate_models",
-    "mean_estimate",
-    "rates",
-    "sample_auc",
-]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

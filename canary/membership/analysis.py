@@ -13,17 +13,6 @@ from canary.signals.signal_table import SignalTable
 from canary.statistics.checks import check_confidence, real_array
 from canary.statistics.correlation import Correlation, correlation, differ_enough
 
-__all__ = [
-    "ClassRisks",
-    "FeatureDistances",
-    "RiskBand",
-    "by_risk",
-    "class_risks",
-    "feature_distances",
-    "possible_class_risks",
-    "sensitivity",
-]
-
 _LEAST = 1e-10
 _LEAST_OF_CLASS = 10
 _NUMBERS = 1 << 24

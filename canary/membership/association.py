@@ -17,8 +17,6 @@ from canary.membership.sharing import check_two_models, shared_rows
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 
-__all__ = ["Association", "associated", "check_shadow", "shadow_is_blind"]
-
 Flags = NDArray[np.bool_]
 
 _CHANCE = 1e-3

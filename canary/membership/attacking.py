@@ -10,8 +10,6 @@ from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS
 from canary.statistics.tails import check_level
 
-__all__ = ["applicable", "attack", "named_attacks"]
-
 
 def applicable(table: SignalTable) -> list[str]:
     """Names of the attacks by a shadow that read what the table has."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from canary.signals.signal_table import SignalTable
     from canary.statistics.tails import Rule
 
-__all__ = ["ATTACKS", "Attack", "AttackScores", "Thresholding", "Tuning", "with_many_models"]
-
 Thresholding = Literal["class", "one"]
 """A threshold for each class, or one for all."""
 

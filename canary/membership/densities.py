@@ -12,8 +12,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Known", "by_histograms", "by_kernels"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

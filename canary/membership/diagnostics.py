@@ -16,8 +16,6 @@ from canary.membership.references import resolve
 from canary.signals.signal_table import SignalTable, positions
 from canary.statistics.tails import Rule
 
-__all__ = ["Growth", "NullLosses", "Scatter", "growth", "null_losses", "scatter"]
-
 Floats = NDArray[np.float64]
 
 

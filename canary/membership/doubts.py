@@ -21,8 +21,6 @@ from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate, Roc, roc
 from canary.statistics.shares import clopper_pearson, difference_interval
 
-__all__ = ["CHECKS", "SURE", "View", "doubts", "doubts_of_models", "doubts_of_pair"]
-
 SURE = 0.999
 """Confidence with which a note is given, for all models of a table together."""
 

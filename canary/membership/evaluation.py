@@ -14,8 +14,6 @@ from canary.membership.attacks import AttackScores
 from canary.statistics.roc import Estimate, OperatingPoint, Roc, balanced_accuracy, roc
 from canary.statistics.shown import Shown
 
-__all__ = ["Evaluation", "Part", "evaluate", "evaluate_by"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation(Shown):

@@ -16,8 +16,6 @@ from canary.statistics.checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, Roc
 from canary.statistics.tails import Rule
 
-__all__ = ["FEWEST", "OverFleets", "groups_of", "over_fleets"]
-
 FEWEST = 4
 """Models that an interval over fleets needs."""
 

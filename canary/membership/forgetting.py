@@ -40,8 +40,6 @@ from canary.statistics.distances import (
 from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate
 
-__all__ = ["KIND", "SCHEMA", "forgotten"]
-
 KIND = "canary forgetting"
 SCHEMA = 1
 

@@ -17,8 +17,6 @@ from canary.statistics.numbers import probability
 from canary.statistics.roc import Estimate
 from canary.statistics.shown import Shown
 
-__all__ = ["LEVEL", "Forgetting"]
-
 Answer = Literal["forgotten", "not forgotten", "undecided"]
 Floats = NDArray[np.float64]
 

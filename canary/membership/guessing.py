@@ -14,16 +14,6 @@ from canary.statistics.checks import check_confidence, real_array
 from canary.statistics.roc import Estimate, scored_members
 from canary.statistics.shares import clopper_pearson
 
-__all__ = [
-    "PRIORS",
-    "RISK_THRESHOLDS",
-    "Guesses",
-    "Leakage",
-    "leakage",
-    "precision_recall",
-    "risk_at",
-]
-
 RISK_THRESHOLDS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 """Thresholds on risk scores in table 6 of Song and Mittal."""
 

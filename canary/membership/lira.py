@@ -28,8 +28,6 @@ from canary.membership.moments import Moments, common_variance, logits_of, momen
 from canary.membership.references import References
 from canary.statistics.tails import bits_needed, gaussian_evidence
 
-__all__ = ["ATTACKS", "lira"]
-
 Floats = NDArray[np.float64]
 
 

@@ -53,8 +53,6 @@ from canary.statistics.tails import (
     rank_quantile,
 )
 
-__all__ = ["ATTACKS", "by_class", "by_model", "by_sample", "row_ranks"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Nth = Callable[[Ints], Floats]

@@ -17,8 +17,6 @@ from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate, roc
 from canary.statistics.tails import Rule, check_level, check_rule
 
-__all__ = ["ManyScores", "attack_models", "loss_thresholds"]
-
 Floats = NDArray[np.float64]
 
 

@@ -32,8 +32,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["kept", "random_order"]
-
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 

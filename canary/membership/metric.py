@@ -13,8 +13,6 @@ from canary.signals.definitions import SIGNALS, Signal
 from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS
 
-__all__ = ["attacks_by", "by_threshold"]
-
 
 def attacks_by(signal: Signal) -> tuple[Attack, ...]:
     """The attacks by a signal: with a threshold for each class, and with one for all.

@@ -15,8 +15,6 @@ from canary.signals.signal_table import SignalTable
 from canary.statistics.checks import positive_integer
 from canary.statistics.numbers import plural
 
-__all__ = ["ALL", "MANY_MODELS", "Needs", "chosen_attacks", "left_out_safely"]
-
 Flags = NDArray[np.bool_]
 
 ALL = ("S", "P", "R", "lira-online", "lira-offline", "rmia")

@@ -19,8 +19,6 @@ from canary.signals.signal_table import SignalTable
 from canary.statistics.roc import Estimate, OperatingPoint
 from canary.statistics.tails import Rule
 
-__all__ = ["KIND", "AttackedModels", "ModelsSurvey"]
-
 KIND = "canary membership models"
 
 _MOST = 20

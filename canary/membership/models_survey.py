@@ -36,8 +36,6 @@ from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate
 from canary.statistics.tails import Rule, check_level, check_rule
 
-__all__ = ["LEVELS", "survey_models"]
-
 LEVELS = (0.01, 0.1, 0.3)
 """Levels at which decisions are made unless others are asked for."""
 

@@ -13,18 +13,6 @@ from canary.errors import InputError
 from canary.membership.references import Compared, Kind, References
 from canary.signals.signal_table import SignalTable
 
-__all__ = [
-    "LEAST_VARIANCE",
-    "MOST",
-    "Moments",
-    "common_variance",
-    "logits_of",
-    "loss_of_logit",
-    "moments",
-    "pooled_variance",
-    "without_rounding",
-]
-
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 

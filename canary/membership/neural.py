@@ -16,8 +16,6 @@ from canary.membership.shadows import shadow_rows
 from canary.models.classifier import GradientFeatures
 from canary.signals.signal_table import SignalTable
 
-__all__ = ["ATTACKS", "NEURAL", "neural_attack", "white_box_attack"]
-
 NEURAL = ("neural", "neural-per-class")
 """Names of the attacks."""
 

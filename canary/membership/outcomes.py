@@ -12,8 +12,6 @@ from canary.signals.definitions import SIGNALS
 from canary.signals.signal_table import SignalTable
 from canary.statistics.roc import Estimate, Roc
 
-__all__ = ["contrast", "odd_models", "positive_control", "unfit_thresholds", "upside_down"]
-
 
 def unfit_thresholds(
     attacked: Sequence[tuple[AttackScores, Roc]], shadow: SignalTable

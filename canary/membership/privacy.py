@@ -16,8 +16,6 @@ from canary.statistics.epsilon import correct_guesses, epsilon_lower_bound
 from canary.statistics.numbers import plural
 from canary.statistics.roc import scored_members
 
-__all__ = ["AttackEpsilon", "attack_epsilon"]
-
 _UNBELIEVABLE = 1e-6
 
 

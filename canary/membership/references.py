@@ -16,8 +16,6 @@ from canary.membership.matching import kept, random_order
 from canary.membership.repeats import check_references
 from canary.signals.signal_table import SignalTable, check_tied, positions
 
-__all__ = ["Compared", "ComparedWith", "Kind", "References", "resolve"]
-
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -13,8 +13,6 @@ from canary.errors import InputError
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 
-__all__ = ["Repeat", "check_references", "repeated_models"]
-
 _GRADED = 8
 """Different losses, neither 0 nor infinite, that two models do not share at all samples."""
 

@@ -15,17 +15,6 @@ from canary.signals.signal_table import SignalTable
 from canary.statistics.checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, scored_members
 
-__all__ = [
-    "BINS",
-    "RISK_SIGNAL",
-    "Reliability",
-    "RiskScores",
-    "Scale",
-    "check_prior",
-    "reliability",
-    "risk_scores",
-]
-
 Scale = Literal["log", "linear"]
 
 BINS = 5

@@ -28,8 +28,6 @@ from canary.membership.attacks import Attack, Tuning
 from canary.membership.references import Compared, References
 from canary.signals.signal_table import SignalTable
 
-__all__ = ["ATTACKS", "rmia"]
-
 Floats = NDArray[np.float64]
 
 

@@ -26,8 +26,6 @@ from canary.signals.signal_table import SignalTable
 from canary.statistics.checks import check_confidence
 from canary.statistics.roc import Estimate, balanced_accuracy
 
-__all__ = ["KIND", "ShadowSurvey", "class_risk_fields", "risk_columns", "survey"]
-
 KIND = "canary membership"
 _MOST = 20
 

@@ -10,8 +10,6 @@ from canary.membership.association import associated, check_shadow
 from canary.membership.repeats import check_references
 from canary.signals.signal_table import SignalTable
 
-__all__ = ["samples_of", "shadow_rows", "shadow_samples"]
-
 Samples = tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]
 
 

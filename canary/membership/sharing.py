@@ -12,8 +12,6 @@ from canary.errors import InputError
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 
-__all__ = ["SharedRows", "check_two_models", "row_marks", "shared_rows"]
-
 _SURE = 1e-3
 """Chance of so many rows in both files, if they repeat as those within the files do."""
 

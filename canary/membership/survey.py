@@ -23,19 +23,6 @@ from canary.statistics.operating import nonmembers_for_lower_end
 from canary.statistics.roc import Estimate, OperatingPoint, check_rate
 from canary.statistics.shown import Shown
 
-__all__ = [
-    "FPRS",
-    "SCHEMA",
-    "Attacked",
-    "OneTargetSurvey",
-    "Surest",
-    "Survey",
-    "plain",
-    "point_fields",
-    "rates_of",
-    "table_facts",
-]
-
 SCHEMA = 1
 
 FPRS = (0.001, 0.01, 0.1)
@@ -46,11 +33,14 @@ class Reached(Protocol):
     """An attack and what it reaches."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Of the attack."""
 
-    def rates_found(self) -> dict[float, Estimate]: ...
+    def rates_found(self) -> dict[float, Estimate]:
+        """True positive rates by the false positive rates that were asked for."""
 
-    def auc_at(self, confidence: float) -> Estimate: ...
+    def auc_at(self, confidence: float) -> Estimate:
+        """The area under its ROC, with an interval at this confidence."""
 
 
 One = TypeVar("One", bound=Reached)

@@ -23,8 +23,6 @@ from canary.statistics.checks import check_confidence
 from canary.statistics.numbers import probability
 from canary.statistics.roc import Estimate, balanced_accuracy, roc
 
-__all__ = ["KIND", "TextSurvey", "survey_texts"]
-
 KIND = "canary membership text"
 
 _MOST = 20

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from canary.errors import EstimationError
 
-__all__ = ["Thresholds", "learn_thresholds"]
-
 
 @dataclass(frozen=True, eq=False)
 class Thresholds:

@@ -22,16 +22,6 @@ from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, Roc, roc
 
-__all__ = [
-    "FOLDS",
-    "LEVEL",
-    "PERMUTATIONS",
-    "WordsAlone",
-    "check_enough_texts",
-    "word_scores",
-    "words_alone",
-]
-
 FOLDS = 5
 """Parts of the texts, each of which is judged by what the others teach."""
 

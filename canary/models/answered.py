@@ -28,17 +28,6 @@ from canary.models.language_model import (
     Walker,
 )
 
-__all__ = [
-    "checked_context",
-    "checked_expansion",
-    "checked_moments",
-    "checked_scores",
-    "no_log_probs",
-    "not_finite",
-    "not_normalised",
-    "under_watch",
-]
-
 _CURE = "give what canary.models.language_model says; canary.models.conformance checks it"
 _FLOATS = (np.float32, np.float64)
 

@@ -10,8 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-__all__ = ["Attackers", "train_attackers"]
-
 _HIDDEN = (64, 32)
 _RATE = 1e-3
 _DECAY = 1e-2

@@ -28,8 +28,6 @@ from canary.models.language_model import (
 )
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = ["HoldsNothing", "RowModel", "RowWalker", "WithinWalker"]
-
 
 class HoldsNothing:
     """The part of a walker that has to do with held states, for one that holds none."""

@@ -27,8 +27,6 @@ from canary.models.torch_model import TorchModel, WholeRowWalker
 from canary.models.torch_support import inference
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = ["CausalModel"]
-
 
 class CausalModel(TorchModel):
     """A `transformers` causal language model behind the language-model seam.

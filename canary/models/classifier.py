@@ -13,8 +13,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Classifier", "GradientFeatures"]
-
 
 @runtime_checkable
 class Classifier(Protocol):

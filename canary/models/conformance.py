@@ -31,8 +31,6 @@ from canary.models.noise import rounding
 from canary.models.probing import chain_log_probs, nodes_of, opened, random_rows, row_table
 from canary.statistics.units import LN2
 
-__all__ = ["CHECKS", "TOKENS", "WHOLE_VOCABULARY", "worst_nats"]
-
 _CONTEXT, _BELOW = 5, 6
 TOKENS = _CONTEXT + _BELOW
 """Tokens of the longest row that a check asks for."""

@@ -23,8 +23,6 @@ from canary.statistics.shown import Shown
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
 
-__all__ = ["Examination", "doctor", "examine", "unloadable"]
-
 _LOADS = "it can be loaded"
 _FORMAT = "the code is {digit:4}"
 

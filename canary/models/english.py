@@ -12,15 +12,6 @@ from canary.models.language_model import LanguageModel, Rows
 from canary.models.table_model import TableModel
 from canary.statistics.units import LN2
 
-__all__ = [
-    "SENTENCES",
-    "English",
-    "english_rows",
-    "note_on_english",
-    "note_on_vocabulary",
-    "price_english",
-]
-
 SENTENCES = (
     "The meeting was moved to the afternoon because the train from the coast was late.",
     "She put the keys on the table, opened the window and looked at the garden.",

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from canary.errors import InputError, ModelError
 from canary.models.classifier import Classifier
 
-__all__ = ["EstimatorClassifier", "as_classifier"]
-
 
 class EstimatorClassifier:
     """An estimator with scikit-learn's interface: `predict_proba` and `classes_`.

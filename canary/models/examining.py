@@ -31,8 +31,6 @@ from canary.models.probing import nodes_of, opened, random_rows, row_table
 from canary.models.whole_reading import reading
 from canary.statistics.units import LN2
 
-__all__ = ["believed", "examined", "notes_on_model", "notes_on_reading"]
-
 _ROWS, _TEXTS = 8, 16
 _AT_ONCE = 1 << 12
 _EARLY = 3  # checks of conformance that explain what the others find

@@ -10,8 +10,6 @@ from canary.errors import ModelError, OutOfMemory, ServerError
 from canary.models.language_model import LanguageModel
 from canary.records.record import Record
 
-__all__ = ["Check", "Finding", "Verdict", "fine", "noted", "refused", "unchecked"]
-
 Verdict = Literal["fine", "noted", "refused", "not checked", "not loaded"]
 
 

@@ -18,8 +18,6 @@ from canary.models.state_cache import SlabWalker, Slots
 from canary.models.torch_model import Distributions, context_read
 from canary.models.torch_support import SlabPlaces, computing, slab_capacity
 
-__all__ = ["Decoder", "KeyValueWalker", "bytes_per_row"]
-
 
 class Decoder(Protocol):
     """The part of a decoder that walking needs; logits are those after each token."""

@@ -26,8 +26,6 @@ from canary.tokens.fast import as_tokenizer, read_tokenizer
 if TYPE_CHECKING:
     from canary.workers.cluster import RayWorkers
 
-__all__ = ["load"]
-
 
 def load(
     source: Any,

@@ -20,8 +20,6 @@ from canary.models.weight_digest import fingerprint
 from canary.models.weight_files import check_weights
 from canary.tokens.fast import FastTokenizer
 
-__all__ = ["MaskedModel", "draw", "load_masked"]
-
 _TOKENS = 4096
 _BYTES_PER_LOGIT = 12
 _MARKS = ("Ġ", "▁")  # what stands before the first piece of a word

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from canary.records.record import Record
 from canary.statistics.units import LN2
 
-__all__ = ["ROUNDING_NATS", "Memory", "ModelFacts"]
-
 ROUNDING_NATS = 1e-4
 """So far above 0 may rounding bring a log-probability, or the log of a sum of probabilities.
 

@@ -18,8 +18,6 @@ from canary.models.language_model import FloatArray, Ints, LanguageModel, ModelF
 from canary.models.probing import chain_log_probs, random_rows, row_table
 from canary.statistics.units import LN2
 
-__all__ = ["EPSILON", "remeasure_noise", "rounding", "with_measured_noise"]
-
 _SAFETY = 4.0
 _ROWS, _TOKENS = 32, 24
 # Of the effect of dropping the prefix: what held states may change, and what a batch may

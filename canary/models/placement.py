@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["divided", "rows_below"]
-
 Ints = NDArray[np.int64]
 
 _RUN = 8

@@ -14,15 +14,6 @@ from canary.models.weight_files import base_of, check_weights, has_tokenizer
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "first_line",
-    "load_pretrained",
-    "pretrained_tokenizer",
-    "read_module",
-    "tokenizer_of",
-    "wrap_pretrained",
-]
-
 
 def load_pretrained(
     source: str,

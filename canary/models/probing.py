@@ -19,8 +19,6 @@ from canary.models.language_model import (
     Walker,
 )
 
-__all__ = ["chain_log_probs", "nodes_of", "opened", "random_rows", "row_table"]
-
 _ROOMY = 2**24
 
 

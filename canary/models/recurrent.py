@@ -24,8 +24,6 @@ from canary.models.torch_model import Distributions, TorchModel, context_read
 from canary.models.torch_support import SlabPlaces, inference, slab_capacity
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = ["RecurrentModel"]
-
 _ROWS = 3
 """Of the probe: a batch of the size of a number of layers could pass by accident."""
 

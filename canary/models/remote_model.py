@@ -33,8 +33,6 @@ from canary.records.versions import versions
 from canary.tokens.tokenizer import Tokenizer
 from canary.workers.ray_actors import Call, KeepingWorkers
 
-__all__ = ["SpreadModel", "spread_over"]
-
 Ints = NDArray[np.int64]
 
 

@@ -23,8 +23,6 @@ from canary.models.language_model import (
 )
 from canary.records.versions import versions
 
-__all__ = ["KeptModel"]
-
 
 @dataclass(frozen=True, eq=False)
 class _Open:

@@ -16,8 +16,6 @@ from canary.models.language_model import LanguageModel
 from canary.models.noise import EPSILON
 from canary.models.probing import chain_log_probs, random_rows, row_table
 
-__all__ = ["horizon", "length_limit", "reuse_is_right"]
-
 _PREFIX, _BELOW, _SIBLINGS = 16, 6, 3
 _TOLERANCE = 1e-3  # of the effect of dropping the prefix
 _ROUNDINGS = 8  # of a log-probability, where the dtype is coarser than that

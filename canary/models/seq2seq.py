@@ -22,8 +22,6 @@ from canary.models.shared_context import KeysAndValues
 from canary.models.torch_support import inference
 from canary.tokens.tokenizer import Encoding, Tokenizer
 
-__all__ = ["Seq2SeqModel", "TargetTokenizer"]
-
 
 class TargetTokenizer:
     """A tokenizer that puts the decoder's start token before every text.

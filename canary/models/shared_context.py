@@ -14,8 +14,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["NAME", "KeysAndValues", "attend", "sharing"]
-
 NAME = "canary_shared_context"
 
 KeysAndValues = list[tuple[torch.Tensor, torch.Tensor]]

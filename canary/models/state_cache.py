@@ -18,9 +18,6 @@ from numpy.typing import NDArray
 from canary.errors import OutOfMemory
 from canary.models.language_model import Children, Expansion, FloatArray, IntArray, Ints, Nodes
 
-__all__ = ["NONE", "NextTokens", "SlabWalker", "Slots"]
-
-
 NONE = -1
 """No slot, no parent, no handle."""
 

@@ -30,8 +30,6 @@ from canary.models.language_model import (
 from canary.models.state_cache import NONE, SlabWalker, Slots
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = ["TableModel"]
-
 
 class TableModel:
     """Next-token distributions at the states of an automaton over tokens.

@@ -19,8 +19,6 @@ from canary.models.torch_support import free_bytes, inference, input_device
 from canary.models.weight_digest import fingerprint
 from canary.statistics.softmaxed import softmaxed
 
-__all__ = ["TorchClassifier"]
-
 _SUM_TOLERANCE = 1e-3
 _SHARE = 8
 """Of the free memory, gradients of a batch take at most one such part: vmap holds copies."""

@@ -42,16 +42,6 @@ from canary.models.torch_support import (
 from canary.models.weight_digest import fingerprint
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "Distributions",
-    "TorchModel",
-    "WholeRowWalker",
-    "context_read",
-    "token_log_probs",
-    "token_moments",
-]
-
-
 _FAR = -1e6
 """Nats of a probability that is 0 in float32, and whose square is not infinite."""
 

@@ -16,22 +16,6 @@ from canary.errors import InputError, ModelError, OutOfMemory
 from canary.models.language_model import Ints
 from canary.statistics.softmaxed import softmaxed
 
-__all__ = [
-    "SlabPlaces",
-    "computing",
-    "devices_of",
-    "dtype_at_work",
-    "dtype_named",
-    "free_bytes",
-    "inference",
-    "input_device",
-    "offloaded",
-    "pick_device",
-    "refuse_softmax",
-    "slab_capacity",
-    "viewed",
-]
-
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 

@@ -15,8 +15,6 @@ import torch
 
 from canary.models.torch_support import offloaded
 
-__all__ = ["fingerprint"]
-
 _PLAIN = (type(None), bool, int, float, str, torch.dtype)
 
 # Where a model lies, who wrote it and how it is run; results say those that matter themselves.

@@ -12,8 +12,6 @@ from typing import Any
 
 from canary.errors import ModelError
 
-__all__ = ["base_of", "check_weights", "has_tokenizer", "read_config"]
-
 _CONFIG, _ADAPTER = "config.json", "adapter_config.json"
 _INDEX, _WEIGHTS = ".safetensors.index.json", ".safetensors"
 _LAYERS = (

@@ -20,8 +20,6 @@ from canary.statistics.units import LN2
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.starts import shown_start, usual_first
 
-__all__ = ["TOKENS_BY_DEFAULT", "reading"]
-
 TOKENS_BY_DEFAULT = 256
 """Tokens of the rows of `canary doctor`, where the model takes so many."""
 

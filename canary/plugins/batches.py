@@ -19,8 +19,6 @@ from canary.statistics.numbers import count, plural
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tokenizer import Encoding, Tokenizer
 
-__all__ = ["BatchReader"]
-
 IGNORED = -100
 """The label of a token that the loss leaves out, in torch and `transformers`."""
 

@@ -19,8 +19,6 @@ from canary.records.files import make_folder
 from canary.records.sealing import sealed
 from canary.tokens.fast import as_tokenizer
 
-__all__ = ["HISTORY_FILE", "ExposureCallback"]
-
 HISTORY_FILE = "canary_history.json"
 """Name of the history in the Trainer's output folder, and in each of its checkpoints."""
 

@@ -6,8 +6,6 @@ from canary.audits.history import History
 from canary.plugins.share import TimeShare
 from canary.statistics.numbers import plural
 
-__all__ = ["why_fewer", "why_never"]
-
 
 def why_never(history: History, time: TimeShare, *, step: int) -> str:
     """Why there are no numbers at all in a training that ended at `step`."""

@@ -15,8 +15,6 @@ from canary.audits.history import PASSED_AT_THE_END, History, Loss, Moment
 from canary.errors import OutputError, RecordError
 from canary.plugins.share import TimeShare
 
-__all__ = ["HistoryLog"]
-
 _log = logging.getLogger("canary.plugins.monitor")
 
 _SAME_SETTINGS = ("draws", "seed", "start_token", "context")

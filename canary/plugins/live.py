@@ -15,8 +15,6 @@ import torch
 
 from canary.errors import UnsupportedError
 
-__all__ = ["Listener", "any_process", "finish_queued", "first_process", "undisturbed", "unwrapped"]
-
 _PARTS = ("_parameters", "_buffers", "_modules")  # of a module, in its dict of names
 
 

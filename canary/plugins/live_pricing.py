@@ -27,8 +27,6 @@ from canary.tokens.normalization_check import check_kept_apart
 from canary.tokens.starts import possible_starts
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = ["LivePricer", "Measured"]
-
 _STREAM = 0x6D6F6E69  # keeps the draws apart from the canaries of the same seed
 _COARSE = ("bfloat16", "float16")  # arithmetic whose noise is measured at every moment
 _TRIED = 16  # rows by which the first measurement is estimated

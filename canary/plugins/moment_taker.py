@@ -15,8 +15,6 @@ from canary.plugins.starting import MomentStart, WatchedStart
 from canary.plugins.stopping import StopRule
 from canary.tokens.starts import shown_start
 
-__all__ = ["MomentTaker"]
-
 
 @dataclass(eq=False)
 class MomentTaker:

@@ -52,8 +52,6 @@ from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.misread import misread
 
-__all__ = ["Every", "ExposureMonitor"]
-
 Every = int | Literal["epoch"]
 """Steps between two measurements, or the end of each epoch."""
 

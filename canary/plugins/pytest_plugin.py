@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from canary.gate.baselines import Baseline
     from canary.gate.verdict import Verdict
 
-__all__ = ["MARKER", "canary_audit", "canary_baseline"]
-
 MARKER = "canary_audit"
 """Set on every test that uses the fixture of this name."""
 
@@ -40,6 +38,7 @@ _SHARE = pytest.StashKey[tuple[Path | None, bytes]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that writes baselines."""
     group = parser.getgroup("canary", "memorization")
     group.addoption(
         "--canary-update",
@@ -49,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker, and the folder that workers share."""
     config.addinivalue_line(
         "markers",
         f"{MARKER}: audits a model (set by canary on tests with the fixture canary_audit)",
@@ -78,6 +78,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the folder that workers shared."""
     folder, _ = config.stash.get(_SHARE, (None, b""))
     if folder is not None and not hasattr(config, "workerinput"):
         shutil.rmtree(folder, ignore_errors=True)
@@ -85,6 +86,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that audit a model."""
     for item in items:
         if _FIXTURE in getattr(item, "fixturenames", ()):
             item.add_marker(MARKER)

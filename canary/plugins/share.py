@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from canary.errors import InputError
 from canary.records.validation import real_number
 
-__all__ = ["TimeShare"]
-
 _REMEMBERED = 3
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from canary.audits.audit_result import Audit
     from canary.corpus.canaries import CanarySet
 
-__all__ = ["SharedAudits"]
-
 _NEUTRAL = ("parts", "stage")
 """Options that change nothing in the result."""
 

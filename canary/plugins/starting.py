@@ -19,8 +19,6 @@ from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.starts import possible_starts, shown_start
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = ["MomentStart", "WatchedStart"]
-
 _WITHIN = "other text"  # before a canary; or a token that is no start
 
 

@@ -12,8 +12,6 @@ from canary.plugins.live_pricing import LivePricer
 from canary.statistics.exposure_result import Exposure
 from canary.statistics.numbers import plural
 
-__all__ = ["StopRule"]
-
 
 @dataclass(frozen=True)
 class StopRule:

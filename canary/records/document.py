@@ -19,8 +19,6 @@ from canary.errors import RecordError
 from canary.records.fields import brief
 from canary.records.files import atomic_write
 
-__all__ = ["dump_document", "kind_of", "load_document", "render_document"]
-
 # Only an escape can bring one: there is none in UTF-8.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 

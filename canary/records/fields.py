@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from canary.errors import RecordError
 
-__all__ = ["brief", "text_field"]
-
 
 def brief(value: object, limit: int = 40) -> str:
     """`value` as Python writes it, its middle left out where it is long."""

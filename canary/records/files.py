@@ -22,16 +22,6 @@ from typing import IO
 from canary.errors import OutputError
 from canary.records.overwrite_guard import check_replaceable
 
-__all__ = [
-    "alone",
-    "atomic_write",
-    "atomic_writer",
-    "check_kind",
-    "check_writable",
-    "folder_made",
-    "make_folder",
-]
-
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _SECONDS = 2.0  # that another writer may take; short files take none
 _PAUSE = 0.01

@@ -15,21 +15,6 @@ from pathlib import Path
 
 from canary.errors import OutputError
 
-__all__ = [
-    "COMPRESSED",
-    "CORPORA",
-    "FIGURES",
-    "JSON_LINES",
-    "JUNIT",
-    "MARKDOWN",
-    "MODEL_PART",
-    "PAGES",
-    "PARQUET",
-    "WEIGHTS",
-    "check_replaceable",
-    "kind_there",
-]
-
 JSON_LINES, PARQUET, COMPRESSED = "JSON Lines", "Parquet", "compressed text"
 WEIGHTS, MODEL_PART = "weights of a model", "part of a model"
 JUNIT, MARKDOWN = "JUnit XML", "the Markdown of a verdict"

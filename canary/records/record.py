@@ -42,8 +42,6 @@ from canary.records.document import dump_document, load_document
 from canary.records.fields import brief
 from canary.records.sealing import sealed
 
-__all__ = ["Document", "Extended", "Infinite", "Record", "to_plain"]
-
 _CURE = "restore the file as it was written, or generate it again"
 
 # What checks and upgrades of data raise that are not as they expect.

@@ -17,8 +17,6 @@ from typing import ParamSpec, TypeVar
 
 from canary.errors import CanaryError
 
-__all__ = ["cut_frames", "sealed"]
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

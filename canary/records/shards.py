@@ -33,20 +33,6 @@ from canary.records.differences import Difference, differences
 from canary.records.document import dump_document, kind_of, load_document
 from canary.records.files import atomic_write, atomic_writer, check_kind, folder_made, make_folder
 
-__all__ = [
-    "KIND",
-    "MANIFEST",
-    "SCHEMA",
-    "Pace",
-    "Run",
-    "Series",
-    "Shard",
-    "discard_run",
-    "finished_pieces",
-    "open_run",
-    "publish",
-]
-
 MANIFEST = "manifest.json"
 """In the folder of a run: what it is."""
 

@@ -18,21 +18,6 @@ import numpy as np
 from canary.errors import InputError
 from canary.records.fields import brief
 
-__all__ = [
-    "as_real",
-    "check_running",
-    "file_path",
-    "flag",
-    "function",
-    "of_kind",
-    "one_of",
-    "one_or_more",
-    "real_number",
-    "some",
-    "text",
-    "whole_number",
-]
-
 T = TypeVar("T")
 
 AUTO = "auto"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-__all__ = ["versions"]
-
 _PACKAGES = ("canary-lm", "torch", "transformers", "tokenizers", "numpy", "scipy")
 
 

@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from canary.membership.text_survey import TextSurvey
     from canary.statistics.roc import Roc
 
-__all__ = [
-    "curves_of",
-    "growth_figure",
-    "losses_figure",
-    "risk_counts",
-    "risks_figure",
-    "roc_figure",
-    "rocs_figure",
-    "scatter_figure",
-]
-
 Floats = NDArray[np.float64]
 
 _MOST_POINTS = 300

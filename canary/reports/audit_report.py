@@ -46,8 +46,6 @@ from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
 from canary.statistics.numbers import bits, bits_or_bound, count, plural, probability
 
-__all__ = ["audit_report"]
-
 _NBSP = "\N{NO-BREAK SPACE}"
 _NOTHING = "There is no canary to show."
 _OF_EVIDENCE = ("memorized", "undecided", "not found")

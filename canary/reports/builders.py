@@ -15,8 +15,6 @@ from canary.errors import InputError
 from canary.registry import Registry
 from canary.reports.document import Block, Figure, Report, Section, Text
 
-__all__ = ["Kind", "PlotOptions", "figure_of", "report_of", "section", "sections_of"]
-
 _HOMES = {
     "Audit": "audit_report",
     "Comparison": "comparison_report",

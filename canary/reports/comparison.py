@@ -14,19 +14,6 @@ from canary.records.fields import brief
 from canary.statistics.exposure_result import Exposure
 from canary.statistics.numbers import plural
 
-__all__ = [
-    "Comparison",
-    "Point",
-    "Strategy",
-    "compare",
-    "exposures_of",
-    "front",
-    "has_curves",
-    "median_of",
-    "names_of",
-    "points",
-]
-
 _MOST_NATS = 1e6  # a token; no model that computes at all does worse
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

@@ -40,8 +40,6 @@ from canary.reports.sentences import UNLEARNED_95_BITS
 from canary.reports.wording import copies_cell
 from canary.statistics.numbers import bits, clean, count, plural
 
-__all__ = ["colour_of", "copies_of", "exposures_figure", "in_order", "utility_figure"]
-
 _MARKERS = "osD^vPX*"
 _LABEL_CHARACTERS = 48
 

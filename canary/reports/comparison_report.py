@@ -50,8 +50,6 @@ from canary.reports.wording import (
 from canary.reports.words import said, said_in_one
 from canary.statistics.numbers import bits, count, plural, probability
 
-__all__ = ["comparison_report"]
-
 _PANELS = 4
 """Most numbers of copies that one drawing of utility shows."""
 

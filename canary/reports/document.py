@@ -11,27 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = [
-    "Axis",
-    "Block",
-    "Bullets",
-    "Facts",
-    "Figure",
-    "Heading",
-    "Mark",
-    "Note",
-    "Panel",
-    "Report",
-    "Section",
-    "Span",
-    "Table",
-    "Text",
-    "Tile",
-    "mark",
-    "prose",
-    "words_of",
-]
-
 
 class Span(NamedTuple):
     """Some words, and how they stand out: ``code``, ``em``, ``strong``, ``sub``, or a colour."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from canary.reports.document import Axis, Figure, Panel
 
-__all__ = ["draw_on", "file_of", "load_matplotlib", "svg_of"]
-
 _WIDE = (9.6, 4.5)  # inches for a desk; text keeps its size in points
 _NARROW = (4.4, 4.4)  # for a phone
 _PRINTED = (6.9, 4.2)  # the width of a printed page

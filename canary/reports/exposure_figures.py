@@ -22,21 +22,6 @@ from canary.reports.sentences import UNLEARNED_95_BITS
 from canary.statistics.histogram import Histogram, joined
 from canary.statistics.numbers import bits, count, plural
 
-__all__ = [
-    "DASHED",
-    "DOTTED",
-    "SPARSE",
-    "check_format",
-    "colour_of_copies",
-    "copies_axis",
-    "exposure_axis",
-    "exposure_figure",
-    "group_name",
-    "groups_of",
-    "histogram_figure",
-    "places_of",
-]
-
 DASHED, DOTTED, SPARSE = (0, (5, 3)), (0, (1, 2)), (0, (1, 2.5))
 """Of lines: a limit, a mark, and what is open upwards."""
 

@@ -16,8 +16,6 @@ from canary.tokens.starts import start_flag
 if TYPE_CHECKING:
     from canary.audits.audit_result import Audit
 
-__all__ = ["MODEL_ARGUMENTS", "extract_command", "extraction_blocks", "extraction_sentence"]
-
 MODEL_ARGUMENTS = "model_arguments"
 """The setting of an audit that says how the command line names its model, where it is known."""
 

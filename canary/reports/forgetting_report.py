@@ -30,8 +30,6 @@ from canary.reports.wording import software
 from canary.reports.words import said, said_in_one
 from canary.statistics.numbers import count, probability
 
-__all__ = ["forgetting_figure", "forgetting_report"]
-
 _TONES = {"forgotten": "not-found", "not forgotten": "memorized", "undecided": "undecided"}
 _MOST_POINTS = 150
 _LEAST_LOSS = 1e-6

@@ -44,8 +44,6 @@ from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.numbers import bits, count, plural
 from canary.tokens.starts import shown_start
 
-__all__ = ["GroupLine", "group_lines", "history_figure", "history_report"]
-
 _MOST_ROWS = 200
 _MOST_FAILURES = 5
 _MOST_MARKERS = 60

@@ -13,8 +13,6 @@ from canary.errors import InputError
 from canary.scoring.score_files import Scores, read_scores
 from canary.statistics.units import LN2
 
-__all__ = ["measured_losses"]
-
 
 def measured_losses(paths: Sequence[str | os.PathLike[str]]) -> list[float]:
     """Mean loss per token of each file that ``canary score`` wrote, in nats.

@@ -19,8 +19,6 @@ from canary.reports.document import (
 )
 from canary.statistics.numbers import clean
 
-__all__ = ["markdown_of"]
-
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 # GitHub, GitLab and their like read these in plain text: @name, #1, GH-1, !1, addresses, e-mail.
 _CALLS = re.compile(

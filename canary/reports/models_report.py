@@ -30,8 +30,6 @@ from canary.reports.words import said_in_one
 from canary.statistics.numbers import count, plural
 from canary.statistics.roc import OperatingPoint
 
-__all__ = ["models_report"]
-
 _MOST_ROWS = 20
 
 

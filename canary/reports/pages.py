@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from canary.reports.document import Figure, Report, Text
 
-__all__ = ["page_of", "report", "shown"]
-
 _TAGS = ("code", "em", "strong", "sub")
 
 

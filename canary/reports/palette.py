@@ -8,23 +8,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = [
-    "BAND",
-    "CONTROL",
-    "CURVE",
-    "DARK",
-    "FILL",
-    "GRID",
-    "INK",
-    "LIGHT",
-    "MUTED",
-    "PAPER",
-    "SERIES",
-    "STEPS",
-    "declarations",
-    "with_variables",
-]
-
 INK, MUTED, PAPER = "#1b2530", "#56626f", "#ffffff"
 GRID, FILL, BAND = "#e4e8ec", "#c9d3dd", "#eef2f5"
 CONTROL, CURVE = "#6b7785", "#b3261f"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from canary.reports.document import Figure
 
-__all__ = ["FILE_KINDS", "plot", "plot_file"]
-
 FILE_KINDS = ("svg", "png", "pdf")
 """Endings of the files that `plot_file` writes."""
 

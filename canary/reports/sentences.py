@@ -14,16 +14,6 @@ from canary.statistics.numbers import bits, copies, count, odds, one_in, plural,
 if TYPE_CHECKING:
     from canary.statistics.extrapolation import SkewNormalFit
 
-__all__ = [
-    "LEVEL",
-    "UNLEARNED_95_BITS",
-    "Answer",
-    "Group",
-    "answer",
-    "curve_verdict",
-    "strongest",
-]
-
 LEVEL = 0.01
 """A p-value at or below this counts as evidence."""
 

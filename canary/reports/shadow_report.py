@@ -30,8 +30,6 @@ from canary.reports.words import said_in_one
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import count, plural
 
-__all__ = ["calibration_sentence", "class_risk_sentence", "epsilon_sentence", "shadow_report"]
-
 _MOST_ROWS = 20
 _HIGH_RISK = 0.9
 

@@ -13,23 +13,6 @@ from canary.reports.words import said_in_one
 from canary.statistics.numbers import count
 from canary.statistics.roc import Estimate
 
-__all__ = [
-    "attack_cells",
-    "attack_columns",
-    "brackets",
-    "ended",
-    "ends_of",
-    "in_lines",
-    "interval_of",
-    "measured_blocks",
-    "percent_of",
-    "rate_columns",
-    "short_of",
-    "surest_tiles",
-    "survey_report",
-    "undecided",
-]
-
 _LABELS = {True: "Members can be told", False: "Members were not told", None: "Undecided"}
 
 

@@ -28,8 +28,6 @@ from canary.reports.survey_words import (
 from canary.reports.words import said, said_in_one
 from canary.statistics.numbers import count, probability
 
-__all__ = ["texts_report"]
-
 _DOUBTED = {
     True: "Members can be told, and not by the model alone",
     False: "Members were not told by the model",

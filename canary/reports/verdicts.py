@@ -16,8 +16,6 @@ from canary.reports.document import Block, Report, Section, Table
 from canary.reports.markdown import markdown_of
 from canary.statistics.numbers import bits, bits_between, clean, plural
 
-__all__ = ["explained", "junit", "markdown", "verdict_report", "write_junit", "write_markdown"]
-
 _MOST_ROWS = 25
 _FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML has no such characters
 

@@ -13,18 +13,6 @@ from canary.statistics.exposure_result import ENUMERATION, RANK, UNIFORM_DRAWS, 
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.numbers import bits, count, plural
 
-__all__ = [
-    "EXPOSURE_COLUMNS",
-    "bound_or_bits",
-    "copies_cell",
-    "exposure_cells",
-    "facts_in_words",
-    "format_facts",
-    "percent",
-    "settings_in_words",
-    "software",
-]
-
 EXPOSURE_COLUMNS = ("Copies", "Canaries", "Median", "Smallest", "Largest")
 """Of `exposure_cells`."""
 

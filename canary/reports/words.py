@@ -8,8 +8,6 @@ from pathlib import Path
 
 from canary.reports.document import Span, prose
 
-__all__ = ["said", "said_in_one"]
-
 _FLAG = re.compile(r"\[(not )?(\w+)\] ")
 
 

@@ -39,8 +39,6 @@ from canary.records.validation import whole_number
 from canary.scoring.batches import BatchLoop
 from canary.scoring.request_checks import check_nodes, check_rows
 
-__all__ = ["Batcher", "Progress", "Stage", "row_sums"]
-
 Progress = Callable[[int], None]
 """Called with the number of tokens that were just computed.
 

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from canary.errors import OutOfMemory
 
-__all__ = ["BatchLoop", "BatchTuner"]
-
 T = TypeVar("T")
 
 _PAYS = 1.04

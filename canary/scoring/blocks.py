@@ -11,8 +11,6 @@ from canary.corpus.jsonl import JsonLines
 from canary.corpus.lines import Progress, place, unreadable
 from canary.errors import CorpusError
 
-__all__ = ["Block", "Meter", "Watch", "read_blocks"]
-
 _CHARACTERS = 2**18
 _TEXTS = 2**12
 _HASH_BYTES = 2**20

@@ -7,8 +7,6 @@ from typing import Any
 from canary.models.language_model import LanguageModel
 from canary.records.versions import versions
 
-__all__ = ["identity_of"]
-
 
 def identity_of(model: LanguageModel) -> dict[str, Any]:
     """The model's part of the identity of a run, under names for people.

@@ -9,8 +9,6 @@ import numpy as np
 from canary.errors import InputError
 from canary.models.language_model import Children, Nodes, Rows
 
-__all__ = ["check_nodes", "check_rows"]
-
 
 def check_rows(rows: Rows, vocabulary: int) -> None:
     """Refuse rows whose arrays do not fit together, or that hold no token of the model.

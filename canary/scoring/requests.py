@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from canary.models.language_model import LanguageModel
 
-__all__ = ["announce"]
-
 
 def announce(model: LanguageModel, rows: Callable[[], int], *, at_most: int = 0) -> None:
     """Tell a model that is asked row by row over a network how many are to come.

@@ -13,8 +13,6 @@ from canary.models.classifier import Classifier
 from canary.models.language_model import ROUNDING_NATS
 from canary.scoring.batches import BatchLoop
 
-__all__ = ["class_log_probs", "in_batches"]
-
 Progress = Callable[[int], object]
 """Called with the number of samples that were just done."""
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError, RecordError
 
-__all__ = ["Scores", "read_scores"]
-
 _CURE = "name a file that canary score wrote"
 
 

@@ -30,8 +30,6 @@ from canary.scoring.windows import encode_placed, windows
 from canary.statistics.units import LN2
 from canary.tokens.candidates import CandidateEncoder
 
-__all__ = ["ScoredFile", "parts_of", "score_file"]
-
 _SERIES = "scores"
 _SHARD_BYTES = 2**24
 _SHARD_SECONDS = 2.0

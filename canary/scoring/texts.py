@@ -18,8 +18,6 @@ from canary.statistics.units import LN2
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tokenizer import Encoding
 
-__all__ = ["score", "score_encodings"]
-
 
 @sealed
 def score(

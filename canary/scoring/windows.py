@@ -8,8 +8,6 @@ from canary.errors import CorpusError, ModelError
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tokenizer import Encoding
 
-__all__ = ["encode_placed", "windows"]
-
 # Of one text: its tokens take up to 350 bytes each while they are made.
 _MOST_CHARACTERS = 4_000_000
 

@@ -23,8 +23,6 @@ from canary.search.step import Frontier, Step, at_once, expand, joined, root_fro
 from canary.statistics.units import LN2
 from canary.tokens.tree import TokenTree
 
-__all__ = ["BoundedWalk"]
-
 _MOST_PARKED = 2**20  # about 100 bytes each
 _AGAIN_BITS = 1.0
 

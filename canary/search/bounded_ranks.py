@@ -15,8 +15,6 @@ from canary.search.enumerate import leaf_bounds
 from canary.search.pricing import Pricer
 from canary.statistics.units import LN2
 
-__all__ = ["BoundedRanks", "rank_by_bounds"]
-
 
 @dataclass(frozen=True, eq=False)
 class BoundedRanks:

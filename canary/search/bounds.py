@@ -14,8 +14,6 @@ from canary.search.rank_counter import Limits
 from canary.tokens.token_graph import exact_counts
 from canary.tokens.tree import LARGEST, LEAF, TokenTree
 
-__all__ = ["RankBounds", "bounds_by_place", "most_leaves", "tokens_below"]
-
 Ints = NDArray[np.int64]
 
 

@@ -18,8 +18,6 @@ from sortedcontainers import SortedDict
 from canary.models.language_model import Walker
 from canary.search.step import Frontier
 
-__all__ = ["WIDTH_NATS", "OpenNodes"]
-
 Ints = NDArray[np.int64]
 
 WIDTH_NATS = 0.5

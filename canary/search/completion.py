@@ -13,8 +13,6 @@ from canary.scoring.batcher import Batcher
 from canary.search.step import Frontier, Step, at_once, expand, joined, root_frontier
 from canary.tokens.tree import TokenTree
 
-__all__ = ["Completed", "complete"]
-
 
 @dataclass(frozen=True)
 class Completed:

@@ -13,8 +13,6 @@ from canary.records.shards import Series
 from canary.scoring.batcher import Batcher
 from canary.search.pricing import FILLS_AT_ONCE, FLOATS, Priced, Pricer, resumed
 
-__all__ = ["Draws", "draw"]
-
 
 @dataclass(frozen=True, eq=False)
 class Draws:

@@ -23,8 +23,6 @@ from canary.search.step import (
 from canary.tokens.branches import branches
 from canary.tokens.tree import TokenTree
 
-__all__ = ["Leaves", "enumerate_leaves", "leaf_bounds", "leaf_costs"]
-
 Ints = NDArray[np.int64]
 
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Edges", "Guide", "guide_from"]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

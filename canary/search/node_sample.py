@@ -12,8 +12,6 @@ from canary.search.bounds import most_leaves
 from canary.statistics.importance import ImportanceCount, count_deviation
 from canary.statistics.units import LN2
 
-__all__ = ["UNIFORM", "NodeSample"]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

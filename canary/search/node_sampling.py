@@ -31,8 +31,6 @@ from canary.search.step import (
 )
 from canary.tokens.tree import TokenTree
 
-__all__ = ["importance_sample", "sample_nodes"]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

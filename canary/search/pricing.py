@@ -25,18 +25,6 @@ from canary.tokens.observed_trees import list_tree
 from canary.tokens.tokenizer import Encoding
 from canary.tokens.tree import TokenTree, leaf_numbers
 
-__all__ = [
-    "FILLS_AT_ONCE",
-    "FLOATS",
-    "ListedRows",
-    "Priced",
-    "Pricer",
-    "check_agreement",
-    "price_rows",
-    "resumed",
-    "walk_memory",
-]
-
 Floats = NDArray[np.float64]
 
 FILLS_AT_ONCE = 2**12

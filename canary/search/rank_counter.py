@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from canary.statistics.histogram import Histogram, HistogramBuilder
 
-__all__ = ["Census", "CensusResult", "Limits"]
-
 Ints = NDArray[np.int64]
 
 

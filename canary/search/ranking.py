@@ -18,9 +18,6 @@ from canary.search.pricing import FILLS_AT_ONCE, Priced, Pricer, resumed
 from canary.search.rank_counter import Census, CensusResult
 from canary.statistics.units import LN2
 
-__all__ = ["Ranking", "rank_all"]
-
-
 Ints = NDArray[np.int64]
 
 _BATCHES_PER_RANGE = 256

@@ -17,8 +17,6 @@ from canary.statistics.importance import RankCount
 from canary.statistics.units import LN2
 from canary.tokens.tree import TokenTree
 
-__all__ = ["SampledRanks", "rank_by_importance"]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

@@ -20,8 +20,6 @@ from canary.search.buckets import OpenNodes
 from canary.search.step import Step, at_once, expand, root_frontier
 from canary.tokens.tree import LEAF, TokenTree
 
-__all__ = ["MOST_OPEN", "STOPS", "Shortest", "Stop", "Stopped", "shortest_leaves"]
-
 Ints = NDArray[np.int64]
 Stop = Literal["proof", "paper"]
 Stopped = Literal["proof", "memory", "paper", "budget", "seconds", "requests", "interrupted"]

@@ -13,17 +13,6 @@ from canary.models.language_model import Children, Nodes, Walker
 from canary.scoring.batcher import Batcher
 from canary.tokens.tree import LEAF, TokenTree
 
-__all__ = [
-    "MOST_CHILDREN",
-    "Frontier",
-    "Step",
-    "at_once",
-    "context_nats",
-    "expand",
-    "joined",
-    "root_frontier",
-]
-
 Ints = NDArray[np.int64]
 
 MOST_CHILDREN = 2**20

@@ -45,8 +45,6 @@ from numpy.typing import NDArray
 
 from canary.signals.definitions import SIGNALS
 
-__all__ = ["Outputs", "Worker", "log_probs_of", "signals_of", "working"]
-
 Outputs = Literal["logits", "probs", "losses"]
 """What a classifier gave: logits or probabilities of shape (samples, classes), or losses."""
 

@@ -14,8 +14,6 @@ from canary.models.estimator_classifier import as_classifier
 from canary.scoring.samples import in_batches
 from canary.signals.output_checks import check_lengths
 
-__all__ = ["gradient_features"]
-
 _WHERE = "gradient_features"
 
 

@@ -17,8 +17,6 @@ from canary.signals.measuring import table_of_file
 from canary.signals.signal_table import SignalTable
 from canary.statistics.units import LN2
 
-__all__ = ["Answers", "Said", "answers_of", "check_same_samples"]
-
 Said = Any
 """A path of a file of outputs or (``.jsonl``) of scores that ``canary score`` wrote, a
 `SignalTable`, an array of losses of shape (samples,) or (models, samples), or a list of

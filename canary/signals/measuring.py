@@ -21,8 +21,6 @@ from canary.signals.output_files import KINDS, pieces_of
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 
-__all__ = ["Measurable", "measure", "table_of_file", "table_of_files"]
-
 Measurable = Any
 """A torch module, an estimator, a `Classifier`, a function of a part of `x`, or an array."""
 

@@ -13,8 +13,6 @@ from canary.records.fields import brief
 from canary.signals.class_signals import Outputs
 from canary.statistics.softmaxed import softmaxed
 
-__all__ = ["Piece", "check_lengths", "check_members", "checked"]
-
 _SUM_TOLERANCE = 1e-3
 _SHOWN = 3
 

@@ -27,8 +27,6 @@ from canary.errors import InputError
 from canary.signals.class_signals import Outputs
 from canary.signals.output_checks import Piece, check_lengths
 
-__all__ = ["KINDS", "pieces_of"]
-
 KINDS: tuple[Outputs, ...] = ("logits", "probs", "losses")
 """Names of outputs; of several in a file the first is read."""
 

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["digests", "shared_samples"]
-
 
 def digests(samples: Iterable[Any]) -> list[bytes]:
     """A hash of each sample: of its text, or of its numbers with their shape and type.

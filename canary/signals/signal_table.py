@@ -16,8 +16,6 @@ from canary.records.fields import brief
 from canary.statistics.numbers import plural
 from canary.statistics.shown import Shown
 
-__all__ = ["Origin", "SignalTable", "check_tied", "numbers_there", "positions"]
-
 
 @dataclass(frozen=True)
 class Origin:

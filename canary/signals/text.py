@@ -62,8 +62,6 @@ from numpy.typing import NDArray
 from canary.models.language_model import ROUNDING_NATS, FloatArray
 from canary.registry import Registry
 
-__all__ = ["TEXT_SIGNALS", "PricedTexts", "TextSignal", "TokenPrices", "lowest", "standardised"]
-
 Floats = NDArray[np.float64]
 
 

@@ -16,8 +16,6 @@ from canary.errors import CorpusError
 from canary.scoring.blocks import Watch, read_blocks
 from canary.statistics.numbers import plural
 
-__all__ = ["Texts", "read_texts"]
-
 
 @dataclass(frozen=True, eq=False)
 class Texts:

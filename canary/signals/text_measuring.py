@@ -28,8 +28,6 @@ from canary.signals.text_passes import Passes, Rewriter
 from canary.signals.text_pricing import Priced, Pricer, compared_beside, pricer_beside
 from canary.statistics.numbers import plural
 
-__all__ = ["TextTable", "measure_texts", "text_signals_of"]
-
 _WHERE = "measure_texts"
 
 _MODELS = {"reference": "reference= or --reference MODEL", "masked": "masked= or --masked MODEL"}

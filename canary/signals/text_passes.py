@@ -14,8 +14,6 @@ from canary.scoring.batcher import Stage
 from canary.signals.text import TokenPrices
 from canary.signals.text_pricing import Pricer
 
-__all__ = ["REWRITING", "Passes", "Rewriter"]
-
 REWRITING = "rewriting"
 """With what the names of stages begin that count texts, and not tokens."""
 

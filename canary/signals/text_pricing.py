@@ -19,8 +19,6 @@ from canary.signals.text import TokenPrices
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tokenizer import Encoding
 
-__all__ = ["Priced", "Pricer", "compared_beside", "pricer_beside"]
-
 _BLOCK = 1 << 16
 """Tokens that are priced between two shards."""
 

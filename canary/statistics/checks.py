@@ -12,15 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import EstimationError
 from canary.records.fields import brief
 
-__all__ = [
-    "LARGEST_BITS",
-    "check_confidence",
-    "exact_size",
-    "finite_array",
-    "positive_integer",
-    "real_array",
-]
-
 LARGEST_BITS = 1e100
 """Beyond it no log-perplexity is one, and squares and sums would leave float64."""
 

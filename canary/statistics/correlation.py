@@ -12,8 +12,6 @@ from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, real_array
 from canary.statistics.roc import Estimate
 
-__all__ = ["Correlation", "correlation", "differ_enough"]
-
 _FEWEST = 4
 
 

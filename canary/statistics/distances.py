@@ -12,16 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import EstimationError
 from canary.statistics.checks import real_array
 
-__all__ = [
-    "Distance",
-    "chance_distance",
-    "ks_distance",
-    "lies_lower",
-    "ratio_interval",
-    "resampled_distance",
-    "resamples",
-]
-
 Floats = NDArray[np.float64]
 
 _NUMBERS = 1 << 21

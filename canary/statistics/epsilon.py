@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, positive_integer, real_array
 
-__all__ = ["correct_guesses", "epsilon_lower_bound", "guessing_p_value"]
-
 _MOST_EPSILON = 700.0
 _STEPS = 60
 

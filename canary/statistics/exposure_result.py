@@ -8,17 +8,6 @@ from typing import Annotated
 
 from canary.records.record import Infinite, Record
 
-__all__ = [
-    "ENUMERATION",
-    "IMPORTANCE",
-    "MOST_BITS",
-    "RANK",
-    "RANK_AND_DRAWS",
-    "SKEW_NORMAL",
-    "UNIFORM_DRAWS",
-    "Exposure",
-]
-
 ENUMERATION = "enumeration"
 """The method that prices every candidate of the space."""
 

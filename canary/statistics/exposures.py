@@ -30,13 +30,6 @@ from canary.statistics.exposure_result import (
 )
 from canary.statistics.shares import clopper_pearson
 
-__all__ = [
-    "exposure_by_bounds",
-    "exposure_by_bounds_and_draws",
-    "exposure_by_draws",
-    "exposure_by_rank",
-]
-
 
 def exposure_by_rank(
     rank: SupportsIndex, *, lower: SupportsIndex, upper: SupportsIndex, space_size: SupportsIndex

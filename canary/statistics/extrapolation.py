@@ -25,13 +25,6 @@ from canary.statistics.skewfit import FEWEST, fit_skew_normal, refit_skew_normal
 from canary.statistics.skewnormal import SkewNormal, log_integral
 from canary.statistics.units import LN2
 
-__all__ = [
-    "REJECTION_LEVEL",
-    "SkewNormalFit",
-    "exposure_by_skew_normal",
-    "skew_normal_bits",
-]
-
 REJECTION_LEVEL = 0.01
 """A curve whose Kolmogorov-Smirnov p-value is at or below this is rejected.
 

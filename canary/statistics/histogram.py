@@ -12,8 +12,6 @@ from canary.errors import EstimationError
 from canary.records.record import Record
 from canary.statistics.checks import LARGEST_BITS
 
-__all__ = ["Histogram", "HistogramBuilder", "joined"]
-
 _MOST_BINS = 4096
 _LEAST_WIDTH = 2.0**-64
 _EXACT = 2.0**52  # bins from 0 whose numbers and edges are exact

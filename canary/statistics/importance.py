@@ -20,8 +20,6 @@ from canary.statistics.checks import check_confidence, exact_size
 from canary.statistics.exposure_result import IMPORTANCE, RANK_AND_DRAWS, Exposure
 from canary.statistics.exposures import exposure_by_bounds, exposure_by_bounds_and_draws
 
-__all__ = ["ImportanceCount", "RankCount", "count_deviation", "exposure_by_importance"]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

@@ -33,14 +33,6 @@ from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, real_array
 from canary.statistics.units import LN2
 
-__all__ = [
-    "MedianInterval",
-    "agreeing",
-    "canaries_to_decide",
-    "median_interval",
-    "wrong_side",
-]
-
 _MOST_CANARIES = 4_096
 
 

@@ -10,19 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from canary.statistics.exposure_result import Exposure
 
-__all__ = [
-    "bits",
-    "bits_between",
-    "bits_or_bound",
-    "clean",
-    "copies",
-    "count",
-    "odds",
-    "one_in",
-    "plural",
-    "probability",
-]
-
 # U+202A to U+202E and U+2066 to U+2069 reorder the text around them, and so do the marks.
 _BIDI = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x061C, 0x200E, 0x200F}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -8,8 +8,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["nonmembers_for_lower_end", "tpr_interval"]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from canary.errors import EstimationError
 from canary.records.fields import brief
 
-__all__ = ["larger_in_groups", "larger_in_pairs", "least_in_groups", "least_in_pairs"]
-
 Floats = NDArray[np.float64]
 
 PERMUTATIONS = 99_999

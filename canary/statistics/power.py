@@ -23,15 +23,6 @@ from canary.statistics.medians import agreeing
 from canary.statistics.units import LN2
 from canary.statistics.urn import MOST, MOST_DRAWS, urn_critical
 
-__all__ = [
-    "canaries_for",
-    "draws_to_tell",
-    "evidence_power",
-    "limit_power",
-    "shift_of",
-    "smallest_seen",
-]
-
 Floats = NDArray[np.float64]
 
 _REACH = 8.0

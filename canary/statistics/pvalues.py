@@ -19,8 +19,6 @@ from canary.records.record import Record
 from canary.statistics.checks import positive_integer, real_array
 from canary.statistics.urn import MOST, MOST_DRAWS, urn_tails
 
-__all__ = ["CombinedP", "fisher", "fisher_tails", "holm"]
-
 Floats = NDArray[np.float64]
 
 

@@ -14,8 +14,6 @@ from canary.errors import EstimationError
 from canary.statistics.checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, roc, scored_members
 
-__all__ = ["Over", "Resampled", "resampled"]
-
 Over = Literal["samples", "models", "both"]
 """What is drawn again."""
 

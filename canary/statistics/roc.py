@@ -18,16 +18,6 @@ from canary.statistics.checks import check_confidence, real_array
 from canary.statistics.operating import tpr_interval
 from canary.statistics.shares import clopper_pearson, difference_interval
 
-__all__ = [
-    "Estimate",
-    "OperatingPoint",
-    "Roc",
-    "balanced_accuracy",
-    "check_rate",
-    "roc",
-    "scored_members",
-]
-
 _HALVINGS = 50
 
 

@@ -7,8 +7,6 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["clopper_pearson", "difference_interval"]
-
 
 def clopper_pearson(
     hits: ArrayLike, trials: int, tail: float

@@ -8,8 +8,6 @@ from typing import Any
 
 from canary.statistics.numbers import clean
 
-__all__ = ["Shown", "picked"]
-
 _MOST_CHARACTERS = 100
 _MOST_ROWS = 20
 

@@ -17,8 +17,6 @@ from canary.errors import EstimationError
 from canary.statistics.checks import finite_array
 from canary.statistics.skewnormal import SkewNormal
 
-__all__ = ["FEWEST", "fit_skew_normal", "refit_skew_normal"]
-
 Floats = NDArray[np.float64]
 
 FEWEST = 20

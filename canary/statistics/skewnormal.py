@@ -17,8 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from canary.records.record import Infinite, Record
 from canary.statistics.units import LN2
 
-__all__ = ["SkewNormal", "log_integral"]
-
 Floats = NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)

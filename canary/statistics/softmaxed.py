@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["softmaxed"]
-
 _TOLERANCE, _STRICT, _COARSE = 1e-3, 1e-5, 2e-2
 _FEW_ROWS, _FEW_CLASSES = 3, 10
 

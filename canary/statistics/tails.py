@@ -35,18 +35,6 @@ from numpy.typing import NDArray
 from canary.errors import EstimationError
 from canary.records.fields import brief
 
-__all__ = [
-    "Rule",
-    "bits_needed",
-    "check_level",
-    "check_rule",
-    "gaussian_evidence",
-    "gaussian_quantile",
-    "quantile_place",
-    "rank_evidence",
-    "rank_quantile",
-]
-
 Rule = Literal["empirical", "linear", "gaussian"]
 
 Floats = NDArray[np.float64]

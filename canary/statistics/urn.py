@@ -15,8 +15,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MOST", "MOST_DRAWS", "urn_critical", "urn_tails"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

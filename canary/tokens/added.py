@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from canary.formats.automaton import Automaton
 from canary.tokens.pattern import OddTextError, UnknownRuleError
 
-__all__ = ["Cut", "between", "find_cuts", "occurs", "without_head"]
-
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Range = tuple[int, int]

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from canary.tokens.token_graph import END, TokenGraph
 
-__all__ = ["LEAF", "MISSING", "NOT_CERTIFIED", "Texts", "TokenTree", "compress", "is_certified"]
-
 Ints = NDArray[np.int64]
 
 LEAF = -1

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from canary.tokens.machine import NEVER, Table, check_size
 from canary.tokens.pattern import UnknownRuleError
 
-__all__ = ["bpe_machine"]
-
 Symbols = tuple[str, ...]
 Ranks = Mapping[tuple[str, str], int]
 Ints = NDArray[np.int64]

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from canary.tokens.arrays import LEAF, TokenTree
 
-__all__ = ["branches"]
-
 Ints = NDArray[np.int64]
 
 

@@ -10,8 +10,6 @@ from canary.formats.format import Format
 from canary.records.validation import AUTO, named_start
 from canary.tokens.tokenizer import Encoding, Tokenizer
 
-__all__ = ["CandidateEncoder"]
-
 
 @dataclass(frozen=True)
 class CandidateEncoder:

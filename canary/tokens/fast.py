@@ -12,9 +12,6 @@ from typing import Any
 from canary.errors import InputError, ModelError
 from canary.tokens.tokenizer import Encoding, Tokenizer
 
-__all__ = ["FastTokenizer", "as_tokenizer", "flat", "read_tokenizer"]
-
-
 # Normalizers that may write several characters as fewer.
 _JOINING = {"Replace", "NFC", "NFKC", "Precompiled", "StripAccents", "BertNormalizer"}
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from canary.tokens.pattern import UnknownRuleError
 
-__all__ = ["MAX_TOKENS", "NEVER", "Machine", "Table", "check_size"]
-
 NEVER = -1
 
 MAX_TOKENS = 8_192

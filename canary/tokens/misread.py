@@ -10,8 +10,6 @@ from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import FastTokenizer
 from canary.tokens.tokenizer import Encoding
 
-__all__ = ["misread"]
-
 # How special tokens are written: `<|name|>`, `<s>`, `[INST]` and their like.
 _SPECIAL = re.compile(
     r"<\|[^|<>\s]{1,40}\|>"

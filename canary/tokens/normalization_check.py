@@ -12,8 +12,6 @@ from canary.formats.automaton import Automaton
 from canary.formats.format import Format
 from canary.tokens.candidates import CandidateEncoder
 
-__all__ = ["check_kept_apart"]
-
 
 def check_kept_apart(format: Format, encoder: CandidateEncoder) -> None:
     """Refuse a format two of whose fills become one when the tokenizer replaces characters.

@@ -14,8 +14,6 @@ from canary.tokens.arrays import NOT_CERTIFIED, TokenTree, compress
 from canary.tokens.token_graph import TokenGraph, exact_counts, graph_of
 from canary.tokens.tokenizer import Encoding
 
-__all__ = ["character_tree", "list_tree"]
-
 Row = tuple[int, ...]
 
 

@@ -18,17 +18,6 @@ import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-__all__ = [
-    "MATCH",
-    "OddTextError",
-    "Pattern",
-    "UnknownRuleError",
-    "class_of",
-    "parse",
-    "runs",
-    "single",
-]
-
 MATCH = 0
 """The instruction at which a match is complete."""
 

@@ -18,8 +18,6 @@ from canary.tokens.fast import FastTokenizer, flat
 from canary.tokens.pattern import OddTextError, Pattern, UnknownRuleError, parse, runs, single
 from canary.tokens.scanner import Level
 
-__all__ = ["Rules", "cut_symbol", "read_rules"]
-
 Spec = Mapping[str, Any]
 
 # What ByteLevel cuts by when it is not told otherwise.

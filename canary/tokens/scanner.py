@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 
 from canary.tokens.pattern import MATCH, Pattern
 
-__all__ = ["FRESH", "Level", "Outcome", "Scanner"]
-
 _MATCHED, _BETWEEN = 1, 0
 
 Part = tuple[tuple[int, ...], frozenset[int], int] | None

@@ -10,17 +10,6 @@ from canary.records.validation import NONE
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tokenizer import Encoding, Tokenizer
 
-__all__ = [
-    "USUAL_STARTS",
-    "own_start",
-    "possible_starts",
-    "shell_word",
-    "shown_before",
-    "shown_start",
-    "start_flag",
-    "usual_first",
-]
-
 _NEWLINE = "\n"
 USUAL_STARTS = (
     "<|endoftext|>",

@@ -13,8 +13,6 @@ from canary.tokens.pattern import OddTextError, UnknownRuleError
 from canary.tokens.rules import Rules, cut_symbol
 from canary.tokens.scanner import Scanner, State
 
-__all__ = ["TextGraph"]
-
 Ints = NDArray[np.int64]
 
 _MAX_EDGES = 1_000_000

@@ -11,16 +11,6 @@ from numpy.typing import NDArray
 
 from canary.tokens.pattern import UnknownRuleError
 
-__all__ = [
-    "END",
-    "MAX_EDGES",
-    "MOST_PATHS",
-    "TokenGraph",
-    "exact_counts",
-    "graph_of",
-    "too_large",
-]
-
 Ints = NDArray[np.int64]
 K = TypeVar("K")
 

@@ -13,8 +13,6 @@ from canary.tokens.pattern import UnknownRuleError
 from canary.tokens.textgraph import TextGraph
 from canary.tokens.token_graph import END, MAX_EDGES, MOST_PATHS, TokenGraph, graph_of, too_large
 
-__all__ = ["Symbols", "spellings", "token_graph"]
-
 Ints = NDArray[np.int64]
 Symbols = tuple[str, ...]
 

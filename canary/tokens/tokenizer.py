@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Encoding", "Tokenizer"]
-
 
 @dataclass(frozen=True)
 class Encoding:

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from canary.tokens.machine import NEVER, check_size
 
-__all__ = ["UnigramMachine"]
-
 Ints = NDArray[np.int64]
 Symbols = tuple[str, ...]
 Rivals = frozenset[tuple[Symbols, float]]

@@ -15,8 +15,6 @@ import numpy as np
 
 from canary.tokens.machine import NEVER, Table, check_size
 
-__all__ = ["word_machine", "wordpiece_machine"]
-
 Symbols = tuple[str, ...]
 Begun = tuple[int, Symbols]
 """The beginning of a longer token: of which of the two kinds, and its text."""

@@ -15,8 +15,6 @@ from typing import Any
 from canary.errors import InputError, MissingExtraError, ServerError
 from canary.workers.jobs import Lost, Plain, Task, groups
 
-__all__ = ["RayWorkers", "deaths", "told"]
-
 _PATIENCE = 10.0
 """Seconds to wait for an address to answer."""
 

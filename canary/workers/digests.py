@@ -33,8 +33,6 @@ import numpy as np
 
 from canary.errors import InputError
 
-__all__ = ["digest", "library"]
-
 _OF_A_PLACE = re.compile("__(file|name|doc|spec|loader|package|path|cached|builtins)__")
 """Global variables that say where a module lies."""
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Lost", "Plain", "Task", "Workers", "groups"]
-
 Plain = Mapping[str, Any]
 """Plain data under names."""
 

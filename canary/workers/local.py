@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from canary.errors import InputError
 from canary.workers.jobs import Lost, Plain, Task, groups
 
-__all__ = ["Here"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Here:

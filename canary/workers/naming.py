@@ -17,8 +17,6 @@ from typing import Any
 from canary.errors import InputError
 from canary.workers.digests import digest
 
-__all__ = ["check_importable", "described", "imported", "plain"]
-
 
 def plain(value: Any, where: str) -> Any:
     """`value` as JSON would give it back, if it is plain data.

@@ -12,8 +12,6 @@ from canary.errors import ServerError
 from canary.workers.cluster import RayWorkers, deaths, told
 from canary.workers.jobs import Plain
 
-__all__ = ["Call", "KeepingWorkers"]
-
 _AHEAD = 2
 """Calls that wait or run at one worker: it has the next when it is done with one."""
 

@@ -9,6 +9,7 @@ what they return; mkdocstrings sets their docstrings. A test compares both with 
 
 from __future__ import annotations
 
+import ast
 import builtins
 import importlib
 import inspect
@@ -106,9 +107,22 @@ def documented(page: Path) -> set[str]:
             found.add(name)
             continue
         chosen = re.search(r"members: \[(.*)\]", options)
-        names = chosen[1].split(", ") if chosen else module.__all__
+        names = chosen[1].split(", ") if chosen else public(module)
         found |= {f"{name}.{member}" for member in names}
     return found
+
+
+def public(module: Any) -> list[str]:
+    """The functions, classes and constants of a module whose names have no underscore in front."""
+    names: list[str] = []
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.append(node.target.id)
+    return [name for name in names if not name.startswith("_")]
 
 
 def returned() -> list[type]:

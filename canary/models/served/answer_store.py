@@ -24,8 +24,6 @@ from canary.errors import RecordError
 from canary.records.files import make_folder
 from canary.records.shards import open_run
 
-__all__ = ["Answers", "open_answers"]
-
 Floats = NDArray[np.float64]
 
 _KEY_BYTES, _COUNT_BYTES = 32, 4

@@ -33,8 +33,6 @@ from canary.models.served.endpoint import Endpoint
 from canary.models.served.wire import read_json
 from canary.records.fields import brief
 
-__all__ = ["Client", "RefusedError", "most_bytes"]
-
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _ABSENT = frozenset({404, 405, 501})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0

@@ -18,8 +18,6 @@ from canary.models.served.top_k_model import LikeliestModel
 from canary.models.served.verified_cache import Asking
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = ["open_endpoint"]
-
 
 def open_endpoint(endpoint: Endpoint, tokenizer: Tokenizer | None) -> LanguageModel:
     """The model at an endpoint, after a handshake.

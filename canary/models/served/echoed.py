@@ -11,8 +11,6 @@ from canary.models.language_model import Context, FloatArray, Memory, ModelFacts
 from canary.models.served.verified_cache import Asking, Row
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = ["EchoedModel", "ServedModel"]
-
 _FREE_BYTES = 2**30
 
 

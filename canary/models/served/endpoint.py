@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 from canary.errors import InputError
 from canary.records.validation import real_number, whole_number
 
-__all__ = ["Endpoint", "is_url"]
-
 _MOST_TOP = 100
 
 

@@ -37,8 +37,6 @@ from canary.records.fields import brief
 from canary.statistics.units import LN2
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = ["Agreed", "Probe", "check_aligned_at", "model_served", "shake_hands"]
-
 _TOP = 5
 _EACH = 2  # next tokens that are tried after each probe
 _FEWEST = 3

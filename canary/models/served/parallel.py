@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
-__all__ = ["in_parallel"]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

@@ -20,8 +20,6 @@ from canary.models.answered import not_finite
 from canary.models.served.token_texts import Texts
 from canary.models.served.wire import Choice, completion, read_choice
 
-__all__ = ["Floats", "Manner", "log_probs_of"]
-
 Floats = NDArray[np.float64]
 
 _EXCESS = 1e-2

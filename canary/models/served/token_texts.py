@@ -13,8 +13,6 @@ from canary.models.served.wire import token_number
 from canary.tokens.fast import FastTokenizer
 from canary.tokens.tokenizer import Tokenizer
 
-__all__ = ["Texts", "bare"]
-
 _PROBES, _PROBE_TOKENS, _TRIES = 4, 12, 200
 _POOL = 256
 _LOST = "\N{REPLACEMENT CHARACTER}"

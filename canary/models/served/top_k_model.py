@@ -22,8 +22,6 @@ from canary.models.served.echoed import ServedModel
 from canary.models.served.request_format import log_probs_of
 from canary.models.served.verified_cache import Asking
 
-__all__ = ["LikeliestModel"]
-
 
 class LikeliestModel(ServedModel):
     """Expands nodes, each with a request of its own for the tokens that may come next."""

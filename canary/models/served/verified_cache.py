@@ -14,8 +14,6 @@ from canary.models.served.parallel import in_parallel
 from canary.models.served.request_format import Floats
 from canary.models.served.wire import PATH
 
-__all__ = ["Asking", "Row"]
-
 _BLOCK = 64
 
 Row = tuple[int, ...]

@@ -11,8 +11,6 @@ from typing import Any
 
 from canary.errors import ServerError
 
-__all__ = ["PATH", "Choice", "completion", "read_choice", "read_json", "token_number"]
-
 PATH = "/completions"
 
 _MOST = 1e-3  # rounding may lift a log-probability above 0 by so little
