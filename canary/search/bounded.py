@@ -199,9 +199,7 @@ class BoundedWalk:
         O(k n) for n open nodes.
         """
         state = self._with_bounds(self._state)
-        lower, rank, upper = (
-            np.empty_like(values) for values in (state.lower, state.rank, state.upper)
-        )
+        lower, rank, upper = map(np.empty_like, (state.lower, state.rank, state.upper))
         lower[self._order], rank[self._order] = state.lower, state.rank
         upper[self._order] = state.upper
         exact = np.zeros(len(lower), np.bool_)
@@ -210,11 +208,9 @@ class BoundedWalk:
 
     def close(self) -> None:
         """Let go of all states that are held; the walk does not go on after it."""
-        for level in self._state.levels:
-            self._release(level.parents)
-            self._release(level.frontier.handles)
-        for part in self._state.parked:
-            self._release(part.handles)
+        levels = self._state.levels
+        open_nodes = [*(level.frontier for level in levels), *self._state.parked]
+        self._release(*(level.parents for level in levels), *(part.handles for part in open_nodes))
 
     def _next_pass(self, state: _State) -> _State:
         """The canaries of the pass that ended are done with; the next one begins."""
@@ -227,8 +223,7 @@ class BoundedWalk:
             unsure[new] = state.found[3, new] > 0
             state = replace(state, lower=lower, rank=rank, upper=upper, exact=done, unsure=unsure)
         if done == len(self._limits):
-            for part in state.parked:
-                self._release(part.handles)
+            self._release(*(part.handles for part in state.parked))
             return replace(state, parked=(), pinned=0)
         if self._limits[done] > state.ceiling:
             return self._anew(state)
@@ -248,8 +243,7 @@ class BoundedWalk:
 
     def _anew(self, state: _State) -> _State:
         """From the root again, with what is certain kept and what was found forgotten."""
-        for part in state.parked:
-            self._release(part.handles)
+        self._release(*(part.handles for part in state.parked))
         top = float(self._limits[-1])
         next_one = float(self._limits[state.exact])
         return replace(
@@ -378,9 +372,10 @@ class BoundedWalk:
                 upper[at] = min(upper[at], 1 + others)
         return replace(state, lower=lower, rank=rank, upper=upper)
 
-    def _release(self, handles: Ints) -> None:
-        if len(handles) and handles.max() >= 0:
-            self._walker.release(handles)
+    def _release(self, *several: Ints) -> None:
+        for handles in several:
+            if len(handles) and handles.max() >= 0:
+                self._walker.release(handles)
 
 
 def _by_length(nodes: Frontier, parents: Ints) -> tuple[_Due, ...]:
