@@ -11,8 +11,8 @@ import typer
 from canary.errors import InputError
 from canary.records.fields import brief
 
-MethodName = Literal["auto", "rank", "enumeration", "sampling", "importance"]
-ExposureMethodName = Literal["auto", "rank", "enumeration", "sampling", "importance", "skew-normal"]
+METHODS = ("auto", "rank", "enumeration", "sampling", "importance")
+"""Those of this package, for the help; `canary.audits.method_choice` has all of them."""
 FileFormatName = Literal["jsonl", "csv", "tsv", "text", "parquet"]
 FigureName = Literal["exposure", "histogram", "utility"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
@@ -147,11 +147,32 @@ _METHODS = (
     "on no draws (those are priced for the curve and the histogram); importance draws what is "
     "likely more often, and weights it"
 )
-Method = Annotated[MethodName, typer.Option("--method", help=f"{_METHODS}.")]
+
+
+def _known(param: typer.CallbackParam, value: str) -> str:
+    """The name of a method, if there is one; also of another package's."""
+    from canary.audits.method_choice import check_method
+
+    try:
+        check_method(value)
+    except InputError as error:
+        error.where = param.opts[0]
+        raise
+    return value
+
+
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method", metavar=f"<{'|'.join(METHODS)}>", callback=_known, help=f"{_METHODS}."
+    ),
+]
 ExposureMethod = Annotated[
-    ExposureMethodName,
+    str,
     typer.Option(
         "--method",
+        metavar=f"<{'|'.join(METHODS)}|skew-normal>",
+        callback=_known,
         help=f"{_METHODS}; skew-normal reads exposure off a curve fitted to draws, without a "
         "p-value.",
     ),

@@ -140,10 +140,12 @@ def _models(now: Measured, before: Measured, seed: int) -> Finding:
         test,
         least,
         level=MODEL_LEVEL,
-        told=f"{who}, {how}",
-        few="more canaries would do (--per-repetition)",
-        more="it speaks of these two models; of the way of training only three seeds or more of "
-        "each can (give several audits)",
+        phrases=(
+            f"{who}, {how}",
+            "more canaries would do (--per-repetition)",
+            "it speaks of these two models; of the way of training only three seeds or more of "
+            "each can (give several audits)",
+        ),
     )
 
 
@@ -161,9 +163,11 @@ def _procedures(now: Sequence[Measured], before: Sequence[Measured], seed: int) 
         test,
         least_in_groups([(len(now), len(before))]),
         level=PROCEDURE_LEVEL,
-        told=f"{len(now)} seeds against {len(before)}",
-        few="more seeds would do",
-        more="look for what changed in the training",
+        phrases=(
+            f"{len(now)} seeds against {len(before)}",
+            "more seeds would do",
+            "look for what changed in the training",
+        ),
     )
 
 
@@ -174,10 +178,10 @@ def _finding(
     least: float,
     *,
     level: float,
-    told: str,
-    few: str,
-    more: str,
+    phrases: tuple[str, str, str],
 ) -> Finding:
+    """The finding of a test of values; `phrases` say how it was made, and give both cures."""
+    told, few, more = phrases
     value = test(_middle, _middle)
     lead = _mean(now, _middle) - _mean(before, _middle)
     words = f"{abs(lead):.1f} bits {'more' if lead >= 0 else 'less'} than in the baseline"

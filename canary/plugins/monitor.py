@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import time
 import warnings
@@ -11,55 +10,34 @@ import weakref
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, SupportsFloat, Unpack
+from typing import Any, Unpack
 
 from canary.audits.history import History, Moment
 from canary.audits.run_options import Running, RunOptions
 from canary.corpus.canaries import CanarySet, canary_set
-from canary.errors import (
-    CanaryError,
-    InputError,
-    ModelError,
-    NotFiniteError,
-    OutputError,
-    RecordError,
-)
+from canary.errors import CanaryError, ModelError, NotFiniteError, OutputError, RecordError
 from canary.plugins.coverage_notes import why_fewer, why_never
 from canary.plugins.history_log import HistoryLog
-from canary.plugins.live import (
-    any_process,
-    finish_queued,
-    first_process,
-    undisturbed,
-    unwrapped,
-)
+from canary.plugins.live import any_process, finish_queued, first_process, undisturbed, unwrapped
 from canary.plugins.live_pricing import LivePricer
 from canary.plugins.moment_taker import MomentTaker
+from canary.plugins.safety_stop import SafetyStop
+from canary.plugins.schedule import Every, Schedule, loss_of, steps_of
 from canary.plugins.share import TimeShare
 from canary.plugins.starting import WatchedStart
 from canary.plugins.stopping import StopRule
-from canary.records.fields import brief
 from canary.records.sealing import sealed
-from canary.records.validation import (
-    AUTO,
-    file_path,
-    real_number,
-    some,
-    whole_number,
-)
+from canary.records.validation import AUTO, file_path, real_number, whole_number
 from canary.records.versions import versions
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.misread import misread
 
-Every = int | Literal["epoch"]
-"""Steps between two measurements, or the end of each epoch."""
-
 _log = logging.getLogger(__name__)
 
 _UNFINISHED = (
-    "stop_above_bits was given, and finish was never called: what the training came to at its "
-    "end was not measured; call finish behind the last step, or audit the model (canary audit)"
+    "stop_above_bits was given, and finish was never called: the end of the training was not "
+    "measured; call finish behind the last step, or audit the model (canary audit)"
 )
 
 
@@ -95,8 +73,7 @@ class ExposureMonitor:
         Where the history is saved after every measurement, and by `finish`.
     strict : bool
         Raise an error where the model's numbers are not finite, memory runs out or the history
-        cannot be saved. Else the moment records the reason, or a warning tells it, and the
-        training goes on.
+        cannot be saved. Else the reason is recorded or warned of, and the training goes on.
     clock : callable
         Seconds, for tests.
     **run
@@ -145,17 +122,14 @@ class ExposureMonitor:
         **run: Unpack[Running],
     ) -> None:
         canary_set(canaries)
-        if not isinstance(every, str) or every != "epoch":
-            cure = "give a number of steps, or 'epoch'"
-            every = whole_number(every, "every", at_least=1, cure=cure)
-        steps, marks = _steps(steps, "steps"), _steps(marks, "marks")
+        self._schedule = Schedule(every, steps)
+        marks = steps_of(marks, "marks")
         draws = whole_number(draws, "draws", at_least=1)
         options = RunOptions(**run)
         if stop_above_bits is not None:
             cure = "give bits, or leave it out"
             stop_above_bits = real_number(stop_above_bits, "stop_above_bits", cure=cure)
         self._time = TimeShare(share, clock)
-        self._every, self._steps = every, frozenset(steps)
         self._strict = strict
         self._tokenizer = as_tokenizer(tokenizer)
         asked = options.start_token
@@ -164,20 +138,19 @@ class ExposureMonitor:
         for note in dict.fromkeys(n for f in canaries.formats for n in misread(encoder, f)):
             _log.warning("%s", note)
         drawn = LivePricer(canaries, self._tokenizer, options, draws=draws)
-        self._rule = None if stop_above_bits is None else StopRule.of(stop_above_bits, drawn)
+        rule = None if stop_above_bits is None else StopRule.of(stop_above_bits, drawn)
         # Also at the end of the process.
         self._unfinished = weakref.finalize(self, _log.warning, _UNFINISHED)
-        if self._rule is None:
+        if rule is None:
             self._unfinished.detach()
         self._latest: Any = None
-        self._step, self._epoch = 0, 0.0
         settings = {
             "draws": draws,
             "seed": options.seed,
             "start_token": asked,
             "context": options.context,
-            "every": every,
-            "steps": steps,
+            "every": self._schedule.every,
+            "steps": self._schedule.steps,
             "share": share,
             "stop_above_bits": stop_above_bits,
             "marks": marks,
@@ -188,7 +161,8 @@ class ExposureMonitor:
         begun = History(drawn.canaries, drawn.formats, (), (), {}, settings, 0.0, 0.0, 0)
         self._kept = HistoryLog(begun, self._time, place)
         self._start = WatchedStart(options, canaries, self._tokenizer, self._kept.tell)
-        self._taker = MomentTaker(drawn, self._start, self._rule, self._time, self._kept, strict)
+        self._taker = MomentTaker(drawn, self._start, rule, self._time, self._kept, strict)
+        self._stop = None if rule is None else SafetyStop(rule, self._taker)
 
     @property
     def history(self) -> History:
@@ -209,8 +183,7 @@ class ExposureMonitor:
     def start(self, model: Any) -> None:
         """Begin to count the training's time, and find out whether the model can be measured.
 
-        Optional: `step` does so at its first call, so that the time of the step before it
-        is not counted.
+        Optional: `step` does so at its first call, and the step before it is not timed.
 
         Raises
         ------
@@ -223,7 +196,7 @@ class ExposureMonitor:
         """
         module = unwrapped(model)
         if not first_process():
-            if self._rule is not None:
+            if self._stop is not None:
                 self._start.listen(model)
             return
         self._latest = model
@@ -234,18 +207,13 @@ class ExposureMonitor:
     def see(self, batch: Any, *, training: bool = True) -> None:
         """Read a batch of the training: what stands before the canaries, and what is wrong.
 
-        Only needed where the forwards of the model are not heard (see the notes above). The
-        forwards are not read any more after the first call.
+        Only needed where forwards are not heard (see the notes above); they are read no more then.
 
-        Parameters
-        ----------
-        batch : Mapping, or array or tensor of int of shape (rows, tokens)
-            As `canary.plugins.batches.BatchReader.see`.
-        training : bool
-            Whether the batch is trained on.
+        `batch` is a mapping, or an array or tensor of int of shape (rows, tokens), as for
+        `canary.plugins.batches.BatchReader.see`; `training` says whether it is trained on.
         """
         self._start.stop_listening()
-        if first_process() or self._rule is not None:
+        if first_process() or self._stop is not None:
             self._start.reader.see(batch, training=training)
 
     @sealed
@@ -273,10 +241,7 @@ class ExposureMonitor:
         last : bool
             Measure whatever step it is, if the share of time allows it.
 
-        Returns
-        -------
-        Moment or None
-            None where nothing was measured.
+        The moment is returned, or None where nothing was measured.
 
         Raises
         ------
@@ -286,21 +251,12 @@ class ExposureMonitor:
         ModelError, UnsupportedError
             As `start`; for numbers that are not finite only where `strict`.
         """
-        if step is not None:
-            step = whole_number(step, "step", at_least=0, cure="give the steps done, or leave out")
-        if epoch is not None:
-            epoch = real_number(epoch, "epoch", cure="give the epochs done, or leave it out")
-        elif self._every == "epoch":
-            raise InputError(
-                "every epoch was asked for, and the epoch is not known",
-                cure="give it with each step (epoch=), or ask for every so many steps",
-            )
+        step, epoch = self._schedule.check(step, epoch)
         if loss is not None:
-            self._kept.losses.append(_number(loss))
-        self._step = self._step + 1 if step is None else step
-        due = self._due(epoch) or last
+            self._kept.losses.append(loss_of(loss))
+        due = self._schedule.advance(step, epoch) or last
         moment, above, failure = self._take(model, epoch, due=due, last=last)
-        if first_process() or self._rule is not None:
+        if first_process() or self._stop is not None:
             self._start.listen(model)
         if due:
             self._agree(above, ended=last)
@@ -323,9 +279,11 @@ class ExposureMonitor:
         with self._time.own():
             if due:
                 try:
-                    whatever = last and self._rule is not None
+                    whatever = last and self._stop is not None
                     module = unwrapped(model)
-                    moment, above = self._taker.take(module, self._step, epoch, whatever=whatever)
+                    moment, above = self._taker.take(
+                        module, self._schedule.step, epoch, whatever=whatever
+                    )
                     if moment is not None:
                         self._kept.keep(moment, self._start.to_dict())
                 except CanaryError as error:
@@ -348,13 +306,9 @@ class ExposureMonitor:
         """Let the model go and save the history; say what was not measured, and why.
 
         With `stop_above_bits` the last step is measured first, if it was not, whatever `share`
-        says. Call it when the training is over. A training that goes on after all may be
-        measured further.
+        says. A training that goes on after all may be measured further.
 
-        Returns
-        -------
-        History
-            As the property; of several processes only the first saves and warns.
+        Of several processes only the first saves and warns.
 
         Raises
         ------
@@ -366,16 +320,15 @@ class ExposureMonitor:
             If the history cannot be saved.
         """
         self._unfinished.detach()
-        failure: CanaryError | None = None
-        above = None
-        if first_process() and self._rule is not None:
+        stop, failure, above = self._stop, None, None
+        if first_process() and stop is not None:
             try:
-                above = self._measure_the_end()
+                above = stop.at_the_end(self._latest, self._schedule.step)
             except CanaryError as error:
                 failure = error
         self._agree(above, ended=True)
-        if self._rule is not None:
-            unseen = self._unseen()  # asked in all processes, whatever failed in the first
+        if stop is not None:
+            unseen = stop.unseen()  # asked in all processes, whatever failed in the first
             failure = failure or unseen
         self.pause()
         self._kept.see(self._start.to_dict())
@@ -388,12 +341,12 @@ class ExposureMonitor:
             if not history.measured:
                 _log.warning(
                     "exposure was never measured: %s",
-                    why_never(history, self._time, step=self._step),
+                    why_never(history, self._time, step=self._schedule.step),
                 )
             elif len(history.measured) < history.asked:
                 _log.warning("%s", why_fewer(history, self._time))
             self._kept.tell(self._start.findings)
-        if self._rule is not None and any_process(failure is not None) and failure is None:
+        if stop is not None and any_process(failure is not None) and failure is None:
             failure = ModelError(
                 "the first process could not measure the end of the training",
                 cure="see its error",
@@ -402,51 +355,18 @@ class ExposureMonitor:
             raise failure
         return history
 
-    def _measure_the_end(self) -> str | None:
-        """Measure the last step, if it was not; which canaries are above the limit there.
-
-        Raises
-        ------
-        CanaryError
-            If that cannot be done, or says nothing of the model that was trained.
-        """
-        rule, above = self._rule, None
-        assert rule is not None
-        done = self.history.moments[-1:]
-        if not (done and done[0].step == self._step and done[0].reason is None):
-            if self._latest is None:
-                raise rule.not_called()
-            with self._time.own():
-                module = unwrapped(self._latest)
-                moment, above = self._taker.take(module, self._step, None, whatever=True)
-                assert moment is not None
-                self._kept.keep(moment, self._start.to_dict(), save=False)
-            if moment.reason is not None:
-                raise rule.unmeasured(moment)
-        if len(moments := self.history.measured) > 1 and len({m.px_bits for m in moments}) == 1:
-            raise rule.unchanged(len(moments))
-        return above
-
-    def _unseen(self) -> CanaryError | None:
-        """The error of a stop that watched a training without canaries, in all processes."""
-        assert self._rule is not None
-        reader = self._start.reader
-        read = any_process(reader.findable and reader.batches > 0)
-        seen = any_process(reader.injected or self._kept.seen_before)
-        return None if seen or not read or self.passed else self._rule.unseen()
-
     def _agree(self, above: str | None, *, ended: bool) -> None:
         """Stop in all processes if the limit was passed in the first."""
-        if self._rule is None or not any_process(above is not None) or self.passed:
+        if self._stop is None or not any_process(above is not None) or self.passed:
             return
         self._unfinished.detach()
-        self._kept.stop(self._step, above, ended=ended)
+        self._kept.stop(self._schedule.step, above, ended=ended)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain data for a checkpoint, with which a later training goes on."""
         return {
-            "step": self._step,
-            "epoch": self._epoch,
+            "step": self._schedule.step,
+            "epoch": self._schedule.epoch,
             "losses": list(self._kept.losses),
             "history": self.history.to_dict(),
         }
@@ -475,28 +395,4 @@ class ExposureMonitor:
     def resume(self, history: History, *, step: int, epoch: float | None = None) -> None:
         """Go on from a history at a step; as `load_state_dict`."""
         self._kept.resume(history, step=step)
-        self._step, self._epoch = step, epoch or 0.0
-
-    def _due(self, epoch: float | None) -> bool:
-        named = self._step in self._steps
-        if self._every != "epoch":
-            return named or self._step % self._every == 0
-        before, self._epoch = math.floor(self._epoch + 1e-6), epoch or 0.0
-        return named or math.floor(self._epoch + 1e-6) > before
-
-
-def _number(loss: object) -> float:
-    """A loss as a float, NaN where the training diverged; a tensor of one number is welcome."""
-    if isinstance(loss, SupportsFloat) and not isinstance(loss, bool):
-        with suppress(TypeError, ValueError, RuntimeError, OverflowError):
-            return float(loss)
-    raise InputError(
-        f"loss must be a number, got {brief(loss)}",
-        cure="give the loss of this step, or leave it out",
-    )
-
-
-def _steps(given: Collection[int], name: str) -> list[int]:
-    """Numbers of steps, ascending."""
-    steps = some(given, name, cure="give a list of steps, such as [100, 200]")
-    return sorted(whole_number(step, f"each of {name}", at_least=0) for step in steps)
+        self._schedule.step, self._schedule.epoch = step, epoch or 0.0

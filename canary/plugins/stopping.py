@@ -6,8 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from canary.audits.history import Moment
-from canary.errors import InputError, ModelError
+from canary.errors import InputError
 from canary.plugins.live_pricing import LivePricer
 from canary.statistics.exposure_result import Exposure
 from canary.statistics.numbers import plural
@@ -72,40 +71,3 @@ class StopRule:
             f"canaries with {plural(copies, 'copy', 'copies')} have a median exposure of at "
             f"least {medians[copies]:.1f} bits, above the limit of {self.bits:g}"
         )
-
-    def not_called(self) -> InputError:
-        """That no step was measured at the end."""
-        return InputError(
-            f"{self._asked} no step of the training was measured at its end: step was not "
-            "called since the start or the last pause",
-            cure="call step(model) behind every step of the optimizer, and then finish",
-        )
-
-    def unmeasured(self, moment: Moment) -> ModelError:
-        """That the last step could not be measured."""
-        return ModelError(
-            f"{self._asked} exposure could not be measured at the last step ({moment.step}): "
-            f"{moment.reason}",
-            cure="audit the model before it is used (canary audit)",
-        )
-
-    def unchanged(self, measurements: int) -> ModelError:
-        """That the model never changed."""
-        return ModelError(
-            f"{self._asked} the model gave the same numbers at all {measurements} measurements, "
-            "as a copy of the trained model would",
-            cure="give step the model that is trained, not a copy of it",
-        )
-
-    def unseen(self) -> ModelError:
-        """That no canary was in the batches."""
-        return ModelError(
-            f"{self._asked} no injected canary was seen whole in any batch of the training that "
-            "was read",
-            cure="train on the output of canary inject with this set, give the tokenizer of the "
-            "training, and let no length limit cut canaries",
-        )
-
-    @property
-    def _asked(self) -> str:
-        return f"stop_above_bits={self.bits:g} was given, and"

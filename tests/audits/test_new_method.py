@@ -82,3 +82,16 @@ def test_auto_takes_the_first_that_the_budget_allows():
         found = audit(build("table"), CANARIES, budget=budget, draws=50)
         assert found.formats[0].method == method
     assert found.formats[0].reason.startswith("enumeration would take")
+
+
+@pytest.mark.usefixtures("place")
+def test_the_command_line_knows_it():
+    from typer.main import get_command
+
+    from canary.cli.commands import app
+
+    words = ["model", "--canaries", "c.json", "--method", "place"]
+    command = get_command(app).commands["exposure"]
+    assert command.make_context("exposure", [*words]).params["method"] == "place"
+    with pytest.raises(InputError, match="--method: unknown method 'plaice'"):
+        command.make_context("exposure", [*words[:-1], "plaice"])
