@@ -87,7 +87,6 @@ def test_learned_prompts_are_scored_as_peft_scores_them(kind: str) -> None:
 def adapter(tmp_path):
     base, folder = tmp_path / "base", tmp_path / "adapter"
     module = with_lora()
-    module.get_base_model()
     architecture("llama").save_pretrained(base)
     transformers.PreTrainedTokenizerFast(tokenizer_object=character_tokenizer()).save_pretrained(
         base
@@ -106,56 +105,45 @@ def test_an_adapters_folder_is_loaded_with_its_base(adapter) -> None:
 
 def test_adapters_input(adapter, monkeypatch) -> None:
     folder, _ = adapter
-    described = json.loads((folder / "adapter_config.json").read_text())
-    weights = (folder / "adapter_model.safetensors").read_bytes()
-    (folder / "adapter_model.safetensors").unlink()
+    config, weights = folder / "adapter_config.json", folder / "adapter_model.safetensors"
+    described = json.loads(config.read_text())
+    for changed, message in (
+        # The weights of o_proj are missing.
+        ({"target_modules": ["q_proj", "v_proj", "o_proj"]}, "no adapter of its base model"),
+        ({"base_model_name_or_path": None}, "names no base model"),
+    ):
+        config.write_text(json.dumps(described | changed))
+        with pytest.raises(ModelError, match=message):
+            load(folder)
+    config.write_text(json.dumps(described))
+    with monkeypatch.context() as patch:
+        patch.setattr("importlib.util.find_spec", lambda name: None)
+        with pytest.raises(ModelError, match="peft is not installed"):
+            load(folder)
+    weights.unlink()
     with pytest.raises(ModelError, match="no weights in safetensors"):
         load(folder)
-    (folder / "adapter_model.safetensors").write_bytes(weights)
-    (folder / "adapter_config.json").write_text(
-        json.dumps({**described, "target_modules": ["q_proj", "v_proj", "o_proj"]})
-    )
-    with pytest.raises(ModelError, match="no adapter of its base model"):
-        load(folder)  # the weights of o_proj are missing
-    (folder / "adapter_config.json").write_text(
-        json.dumps({**described, "base_model_name_or_path": None})
-    )
-    with pytest.raises(ModelError, match="names no base model"):
-        load(folder)
-    (folder / "adapter_config.json").write_text(json.dumps(described))
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ModelError, match="peft is not installed"):
-        load(folder)
+
+
+def dynamic_int8(change: float = 1.0):
+    module = architecture("llama")
+    with torch.no_grad():
+        module.model.layers[0].mlp.up_proj.weight[0] *= change
+    return torch.ao.quantization.quantize_dynamic(module, {torch.nn.Linear}, dtype=torch.qint8)
 
 
 @pytest.mark.filterwarnings("ignore:.*deprecated")
-def test_dynamic_int8_conforms_within_its_noise() -> None:
+def test_dynamic_int8_conforms_within_its_noise_and_counts_in_the_fingerprint() -> None:
     """Activations are scaled by the batch's largest, so a score hangs on its neighbours.
 
-    That is what the model is; the measured noise says it, and states are not reused.
+    That is what the model is; the measured noise says it, and states are not reused. Its
+    weights lie packed in tuples, not as tensors of the state dict.
     """
-    module = torch.ao.quantization.quantize_dynamic(
-        architecture("llama"), {torch.nn.Linear}, dtype=torch.qint8
-    )
-    model = loaded(module)
+    model = loaded(dynamic_int8())
     assert model.facts.noise_bits_per_token > 0.01
     assert "reuse" not in model.facts.capabilities
     conforms(model)
-
-
-@pytest.mark.filterwarnings("ignore:.*deprecated")
-def test_quantised_weights_count_in_the_fingerprint() -> None:
-    """They lie packed in tuples, not as tensors of the state dict."""
-    found = set()
-    for change in (1.0, 1.5):
-        module = architecture("llama")
-        with torch.no_grad():
-            module.model.layers[0].mlp.up_proj.weight[0] *= change
-        quantised = torch.ao.quantization.quantize_dynamic(
-            module, {torch.nn.Linear}, dtype=torch.qint8
-        )
-        found.add(fingerprint(quantised))
-    assert len(found) == 2
+    assert fingerprint(dynamic_int8(1.5)) != model.facts.fingerprint
 
 
 def test_8_bit_weights_conform() -> None:

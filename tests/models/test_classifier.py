@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch.nn import functional
@@ -13,6 +15,7 @@ from canary.models.classifier import Classifier
 from canary.models.estimator_classifier import EstimatorClassifier, as_classifier
 from canary.models.torch_classifier import TorchClassifier
 from canary.scoring.samples import class_log_probs
+from canary.statistics.softmaxed import softmaxed
 
 
 class Counted:
@@ -87,9 +90,14 @@ def test_probabilities_and_logits_give_the_same_when_each_is_said(module, data):
         atol=1e-4,
     )
     assert TorchClassifier(module, "logits").fingerprint
-    for wrong in (module, torch.nn.Sequential(ends, torch.nn.Threshold(0.1, 0.1))):
-        with pytest.raises(ModelError, match="negative or does not sum to one"):
-            TorchClassifier(wrong, "probs").log_probs(data[0])
+    beyond = torch.nn.Sequential(ends, torch.nn.Threshold(0.1, 0.1))
+    for wrong, kind, message in (
+        (module, "probs", "negative or does not sum to one"),
+        (beyond, "probs", "negative or does not sum to one"),
+        (ends, "logits", 'say outputs="probs", or take the softmax out'),
+    ):
+        with pytest.raises(ModelError, match=message):
+            TorchClassifier(wrong, kind).log_probs(data[0])
 
 
 def test_numbers_do_not_depend_on_the_batch_size_property(module, data):
@@ -128,7 +136,7 @@ def test_what_is_no_log_probability_is_refused(value, kind, words):
     ("net", "words"),
     [
         (torch.nn.Linear(4, 3), r"cannot take samples of shape \(6,\)"),
-        (torch.nn.Linear(6, 1), "expected .samples, classes. with at least 2 classes"),
+        (torch.nn.Linear(6, 1), "with at least 2 classes"),
         (torch.nn.LSTM(6, 3), "gave no tensor"),
     ],
 )
@@ -172,10 +180,7 @@ class Nearest:
 
     def predict_proba(self, x):
         p = 1 / (1 + np.exp(-np.asarray(x)[:, 0]))
-        return (
-            np.column_stack([1 - p, np.where(p > 0.99, 1.0, p)])
-            / ((1 - p) + np.where(p > 0.99, 1.0, p))[:, None]
-        )
+        return np.column_stack([1 - p, p])
 
 
 def test_estimators_by_their_interface(data):
@@ -185,9 +190,8 @@ def test_estimators_by_their_interface(data):
     assert isinstance(model, Classifier)
     np.testing.assert_allclose(np.exp(rows(model, x)), Nearest().predict_proba(x))
     table = canary.measure(Nearest(), x, y, member=np.arange(600) < 300)
-    np.testing.assert_allclose(
-        table.signal("confidence")[0], Nearest().predict_proba(x)[np.arange(600), y]
-    )
+    wanted = Nearest().predict_proba(x)[np.arange(600), y]
+    np.testing.assert_allclose(table.signal("confidence")[0], wanted)
     with pytest.raises(ModelError, match="classes are .*1.*2.* expected 0, 1, 2 without a gap"):
         EstimatorClassifier(Nearest([1, 2]))
     with pytest.raises(InputError, match="which gives probabilities"):
@@ -215,3 +219,57 @@ def test_estimators_of_scikit_learn(data):
     shadow = canary.measure(elsewhere, x, y, member=~member)
     found = canary.evaluate(canary.attack(table, "confidence", shadow=shadow), member)
     assert found.auc.lower > 0.6
+
+
+def made_up(samples=40, classes=4):
+    logits = np.random.default_rng(1).normal(0, 2, (samples, classes))
+    probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    member = np.arange(samples) % 2
+    return probs, np.arange(samples) % classes, member
+
+
+def test_files_whose_logits_are_probabilities_are_refused(tmp_path) -> None:
+    values, labels, member = made_up()
+    columns = {f"logits_{k}": column.tolist() for k, column in enumerate(values.T)}
+    path = tmp_path / "outputs.parquet"
+    pq.write_table(pa.table({**columns, "labels": labels, "member": member}), path)
+    with pytest.raises(InputError, match="logits that are probabilities.*name probs") as caught:
+        canary.measure(path)
+    assert path.name in str(caught.value)
+
+
+def test_percentages_are_named() -> None:
+    values, labels, member = made_up()
+    with pytest.raises(InputError, match="divide them by 100: they are percentages"):
+        canary.measure(values * 100, None, labels, member=member, outputs="probs")
+
+
+def test_a_classifier_of_others_must_be_normalised() -> None:
+    class Decisions:
+        name, device, fingerprint = "Decisions", "cpu", None
+
+        def log_probs(self, inputs):
+            return -np.abs(np.asarray(inputs))
+
+    inputs = np.random.default_rng(0).normal(size=(8, 3))
+    with pytest.raises(ModelError, match="sum to .*a log-softmax over the classes"):
+        canary.measure(Decisions(), inputs, np.arange(8) % 3, member=np.arange(8) % 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([[0.5, 0.5]] * 5, True),
+        ([[1.0, 0.0, 0.0]] * 3, True),
+        ([[0.3, 0.6991]], False),  # one row may come near 1 by accident
+        ([[0.25, 0.75]], True),
+        ([[0.2, 0.3], [0.9, 0.4], [0.1, 0.2]], False),  # logits that happen to be small
+        ([[0.0, 0.0]] * 4, False),
+        ([[1.5, -0.5]] * 4, False),
+        ([[1.0]] * 4, False),  # one class
+        ([[np.nan, 1.0]] * 4, False),
+        (np.zeros((0, 3)), False),
+    ],
+)
+def test_what_is_taken_for_a_softmax(rows, expected) -> None:
+    assert softmaxed(np.array(rows)) is expected

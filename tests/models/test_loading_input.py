@@ -103,73 +103,48 @@ def test_loading_input(tmp_path, pretrained, source, options, message) -> None:
         load(source, **options)
 
 
-def test_loading_input_no_tokenizer_and_no_weights(tmp_path, pretrained) -> None:
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    (bare / "config.json").write_text((pretrained / "config.json").read_text())
-    with pytest.raises(ModelError, match="no weights in safetensors"):
-        load(bare, tokenizer=pretrained)
+def test_loading_input_of_incomplete_folders(tmp_path, pretrained) -> None:
+    config = (pretrained / "config.json").read_text()
     weights = (pretrained / "model.safetensors").read_bytes()
-    (bare / "model.safetensors").write_bytes(weights)
-    with pytest.raises(ModelError, match="has no tokenizer that can be loaded"):
-        load(bare)
-    assert load(bare, tokenizer=pretrained).facts.vocabulary == len(CHARACTERS)
-    (bare / "model.safetensors").write_bytes(weights[:1000])
-    with pytest.raises(ModelError, match="cannot be loaded as a language model"):
-        load(bare, tokenizer=pretrained)
-
-
-def test_loading_input_pickled_weights_are_refused(tmp_path, pretrained) -> None:
-    folder = tmp_path / "pickled"
-    folder.mkdir()
-    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-        (folder / name).write_text((pretrained / name).read_text())
-    torch.save(causal_module("gpt2").state_dict(), folder / "pytorch_model.bin")
+    (tmp_path / "config.json").write_text(config)
+    with pytest.raises(ModelError, match="no weights in safetensors"):
+        load(tmp_path, tokenizer=pretrained)
+    torch.save(causal_module("gpt2").state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(ModelError, match="safetensors"):
-        load(folder)
-
-
-@pytest.mark.parametrize(
-    ("factory", "message"),
-    [
-        ("net.py:nothing", "cannot be imported"),
-        ("missing.py:make", "cannot be imported"),
-        ("make", "does not name a factory"),
-        ("no_such_module_here:make", "cannot be imported"),
-    ],
-)
-def test_factory_input(recurrent, monkeypatch, factory, message) -> None:
-    monkeypatch.chdir(recurrent[0])
-    with pytest.raises(InputError, match=message):
-        load(recurrent[0], factory=factory)
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ('{"size": 7, "width": 16}', "do not give a model"),
-        ("{", "not valid JSON"),
-        ("[]", "not a JSON object"),
-        (None, r"no model\.safetensors"),
-    ],
-)
-def test_recurrent_input_damaged(recurrent, config, message) -> None:
-    folder, _ = recurrent
-    if config is None:
-        (folder / "model.safetensors").unlink()
-    else:
-        (folder / "config.json").write_text(config)
-    with pytest.raises(ModelError, match=message):
-        load(folder, factory=f"{folder / 'net.py'}:make")
-
-
-def test_weights_that_the_config_leaves_out_are_refused(tmp_path, pretrained) -> None:
-    """A config with a layer less would silently audit another model."""
-    folder = tmp_path / "cut"
-    folder.mkdir()
-    for file in pretrained.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "n_layer": 1}))
+        load(tmp_path, tokenizer=pretrained)
+    (tmp_path / "model.safetensors").write_bytes(weights)
+    with pytest.raises(ModelError, match="has no tokenizer that can be loaded"):
+        load(tmp_path)
+    assert load(tmp_path, tokenizer=pretrained).facts.vocabulary == len(CHARACTERS)
+    # A config with a layer less would silently audit another model.
+    (tmp_path / "config.json").write_text(json.dumps({**json.loads(config), "n_layer": 1}))
     with pytest.raises(ModelError, match=r"holds \d+ weights that the model"):
-        load(folder)
+        load(tmp_path, tokenizer=pretrained)
+    (tmp_path / "config.json").write_text(config)
+    (tmp_path / "model.safetensors").write_bytes(weights[:1000])
+    with pytest.raises(ModelError, match="cannot be loaded as a language model"):
+        load(tmp_path, tokenizer=pretrained)
+
+
+@pytest.mark.parametrize(
+    ("factory", "config", "message"),
+    [
+        ("net.py:nothing", None, "cannot be imported"),
+        ("missing.py:make", None, "cannot be imported"),
+        ("make", None, "does not name a factory"),
+        ("no_such_module_here:make", None, "cannot be imported"),
+        ("net.py:make", '{"size": 7, "width": 16}', "do not give a model"),
+        ("net.py:make", "{", "not valid JSON"),
+        ("net.py:make", "[]", "not a JSON object"),
+        ("net.py:make", None, r"no model\.safetensors"),
+    ],
+)
+def test_factory_input(recurrent, monkeypatch, factory, config, message) -> None:
+    folder, _ = recurrent
+    monkeypatch.chdir(folder)
+    if config:
+        (folder / "config.json").write_text(config)
+    elif factory == "net.py:make":
+        (folder / "model.safetensors").unlink()
+    with pytest.raises((InputError, ModelError), match=message):
+        load(folder, factory=factory)

@@ -59,11 +59,10 @@ def test_an_honest_adapter_is_taken_and_examined_once() -> None:
         load(model)
 
 
-@pytest.mark.parametrize("door", ["audit", "exposure", "extract", "score", "measure_texts"])
+@pytest.mark.parametrize("door", ["exposure", "extract", "score", "measure_texts"])
 def test_every_door_refuses_a_forgotten_shift(door: str) -> None:
     canaries = generate(FORMAT, repetitions=[1], per_repetition=2, controls=2, seed=0)
     doors = {
-        "audit": lambda m: audit(m, canaries, draws=10, start_token="\n"),
         "exposure": lambda m: exposure(m, canaries, draws=10, start_token="\n"),
         "extract": lambda m: extract(m, FORMAT, start_token="\n"),
         "score": lambda m: score(m, ["a text"]),
@@ -76,7 +75,6 @@ def test_every_door_refuses_a_forgotten_shift(door: str) -> None:
 LONG = "The code of the second door of the house is {digit:3}"
 
 
-@pytest.mark.parametrize("door", ["audit", "extract"])
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
@@ -84,16 +82,11 @@ LONG = "The code of the second door of the house is {digit:3}"
         ("drops the start", r"'\\n' changes no price after it.*every token of a row"),
     ],
 )
-def test_rows_that_are_not_read_whole_are_refused(door: str, fault: str, told: str) -> None:
+def test_rows_that_are_not_read_whole_are_refused(fault: str, told: str) -> None:
     """Load looks at short rows; the door knows the longest candidate and the start token."""
-    canaries = generate(LONG.lower(), repetitions=[1], per_repetition=2, controls=2, seed=0)
-    doors = {
-        "audit": lambda m: audit(m, canaries, draws=10, start_token="\n"),
-        "extract": lambda m: extract(m, canaries.formats[0], start_token="\n", budget=20),
-    }
     model = load(Own(fault))
     with pytest.raises(ModelError, match=told):
-        doors[door](model)
+        extract(model, LONG.lower(), start_token="\n", budget=20)
 
 
 def test_a_window_is_noted_where_the_candidate_is_longer() -> None:
@@ -192,37 +185,31 @@ def test_wrong_parts_of_an_answer(place, value, message) -> None:
         load(Gives(place, value))
 
 
+class Rounds(Own):
+    def score(self, rows):
+        return super().score(rows) - 1e-5 * len(rows)
+
+
+class Raises(Own):
+    def score(self, rows):
+        raise ZeroDivisionError("broken in here")
+
+
 @pytest.mark.parametrize(
-    ("fact", "value", "message"),
+    ("kind", "facts", "message"),
     [
-        ("vocabulary", 20, "20 tokens, its tokenizer 45"),
-        ("noise_bits_per_token", float("nan"), "noise is nan"),
-        ("noise_bits_per_token", -1.0, "noise is -1"),
+        (Own, {"vocabulary": 20}, "20 tokens, its tokenizer 45"),
+        (Own, {"noise_bits_per_token": float("nan")}, "noise is nan"),
+        (Own, {"noise_bits_per_token": -1.0}, "noise is -1"),
+        (Rounds, {}, "measure it: canary.models.noise.with_measured_noise"),
+        (Raises, {}, "it raised ZeroDivisionError: broken in here"),
     ],
 )
-def test_wrong_facts_are_errors(fact, value, message) -> None:
-    wrong = Own()
-    wrong.facts = dataclasses.replace(wrong.facts, **{fact: value})
+def test_wrong_facts_rounding_and_errors(kind, facts, message) -> None:
+    wrong = kind()
+    wrong.facts = dataclasses.replace(wrong.facts, **facts)
     with pytest.raises(ModelError, match=message):
         load(wrong)
-
-
-def test_rounding_that_is_not_declared_is_an_error_with_its_cure() -> None:
-    class Rounds(Own):
-        def score(self, rows):
-            return super().score(rows) - 1e-5 * len(rows)
-
-    with pytest.raises(ModelError, match="measure it: canary.models.noise.with_measured_noise"):
-        load(Rounds())
-
-
-def test_an_adapter_that_raises_is_an_error_with_its_words() -> None:
-    class Raises(Own):
-        def score(self, rows):
-            raise ZeroDivisionError("broken in here")
-
-    with pytest.raises(ModelError, match="it raised ZeroDivisionError: broken in here"):
-        load(Raises())
 
 
 def test_a_walker_that_forgets_its_states_is_refused() -> None:
@@ -252,10 +239,7 @@ def test_probability_zero_is_no_fault() -> None:
     transitions = np.tile(np.arange(45) % 2, (2, 1))
     honest = TableModel(transitions, logs, build("table").tokenizer)
 
-    class Another(ByRows):
-        pass
-
-    model = Another(honest)
+    model = type("Another", (ByRows,), {})(honest)
     model.facts = dataclasses.replace(honest.facts, capabilities=("score", "expand"))
     load(model)
 
@@ -274,12 +258,8 @@ def test_large_vocabularies_cost_a_bounded_number_of_queries() -> None:
 
         def score(self, rows):
             self.tokens += int(rows.scored.sum())
-            before = np.concatenate(
-                [
-                    rows.ids[a + s - 1 : b - 1]
-                    for a, b, s in zip(rows.offsets[:-1], rows.offsets[1:], rows.start, strict=True)
-                ]
-            )
+            rows_of = zip(rows.offsets[:-1], rows.offsets[1:], rows.start, strict=True)
+            before = np.concatenate([rows.ids[a + s - 1 : b - 1] for a, b, s in rows_of])
             return (-np.log(200_000) + 0.1 * np.sin(before)).astype(np.float32)
 
     model = Large()

@@ -1,7 +1,7 @@
-"""Ways to reuse states that are wrong in `transformers`, and that the probe catches each.
+"""Ways to reuse states, to pad and to pack that are wrong, and that the checks catch each.
 
-Each was seen: plausible numbers, no error. The adapters do none of this; whoever writes
-one that does learns it from the probe.
+Each was seen in `transformers`: plausible numbers, no error. The adapters do none of this;
+whoever writes one that does learns it from the probe and from conformance.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch
 from architectures import architecture
 from small_models import character_tokenizer
 
+from canary.models import conformance
 from canary.models.by_scoring import RowWalker
 from canary.models.language_model import Context, Expansion, Memory, Rows
 from canary.models.loading import load
@@ -78,23 +79,17 @@ class CopiedCacheWalker(RowWalker):
         # The multi-token step from a cache ignores the recurrent state.
         ("mamba", "multi", "cache_params", False),
         ("mamba", "single", "cache_params", True),
-        ("falcon_mamba", "multi", "cache_params", False),
-        ("falcon_mamba", "single", "cache_params", True),
         ("jamba", "multi", "past_key_values", False),
         ("jamba", "single", "past_key_values", True),
         # Mended in Mamba-2 (transformers #46084) and right in its relatives.
         ("mamba2", "multi", "cache_params", True),
-        ("mamba2", "single", "cache_params", True),
         ("falcon_h1", "multi", "past_key_values", True),
         ("qwen3_next", "multi", "past_key_values", True),
-        ("lfm2", "multi", "past_key_values", True),
         # One token for a batch of several gives logits of shape (batch, batch, vocabulary).
         ("rwkv", "single", "state", False),
         ("rwkv", "multi", "state", False),  # its first token is a one-token step
         ("recurrent_gemma", "multi", "past_key_values", False),
         ("recurrent_gemma", "single", "past_key_values", False),
-        ("bamba", "multi", "past_key_values", False),
-        ("bamba", "single", "past_key_values", False),
     ],
 )
 def test_reused_states_regression(name: str, step: str, field: str, right: bool) -> None:
@@ -122,3 +117,91 @@ def test_roundings_do_not_hide_a_forgotten_state(dtype: torch.dtype) -> None:
     module = architecture("falcon_mamba").to(dtype)
     assert not reuse_is_right(CopiedCache(module, "multi", "cache_params"))
     assert reuse_is_right(CopiedCache(module, "single", "cache_params"))
+
+
+class Scorer:
+    """A model whose `score` is one forward; `arranged` gives the logits of each row."""
+
+    def __init__(self, module, arranged) -> None:
+        self.module, self.arranged = module, arranged
+        inner = load(module, tokenizer=character_tokenizer())
+        self.tokenizer, self.facts = inner.tokenizer, inner.facts
+        self.open, self.memory = inner.open, inner.memory
+
+    @torch.inference_mode()
+    def score(self, rows: Rows):
+        ids = torch.from_numpy(rows.ids.astype(np.int64)).split(rows.lengths.tolist())
+        logs = [torch.log_softmax(x.float(), -1) for x in self.arranged(self.module, ids)]
+        found = [
+            log[s - 1 : -1].gather(1, row[s:, None])[:, 0]
+            for log, row, s in zip(logs, ids, rows.start.tolist(), strict=True)
+        ]
+        return torch.cat(found).numpy()
+
+
+def padded_left(module, ids, *, mask: bool, positions: bool):
+    width = max(map(len, ids))
+    padded = torch.stack([torch.nn.functional.pad(row, (width - len(row), 0)) for row in ids])
+    there = torch.stack([(torch.arange(width) >= width - len(row)).long() for row in ids])
+    options = {"attention_mask": there} if mask else {}
+    if positions:
+        options["position_ids"] = (there.cumsum(-1) - 1).clamp(0)
+    out = module(input_ids=padded, use_cache=False, **options).logits
+    return [out[i, width - len(row) :] for i, row in enumerate(ids)]
+
+
+def packed(module, ids, *, mask: bool, **options):
+    lengths = [len(row) for row in ids]
+    options["position_ids"] = torch.cat([torch.arange(n) for n in lengths])[None]
+    if mask:
+        own = torch.block_diag(*[torch.ones(n, n).tril() for n in lengths])
+        options["attention_mask"] = own.bool()[None, None]
+    return module(input_ids=torch.cat(ids)[None], **options).logits[0].split(lengths)
+
+
+def expect(check, module, right: bool, arranged) -> None:
+    model = Scorer(module, arranged)
+    if right:
+        check(model)
+        return
+    with pytest.raises(AssertionError, match="differs by"):
+        check(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "mask", "positions", "right"),
+    [
+        ("gpt2", False, False, False),
+        ("gpt2", True, False, False),  # learned positions do not follow the mask
+        ("gpt2", True, True, True),
+        ("llama", False, False, False),
+        ("llama", True, False, True),
+        ("mamba", True, False, True),
+        ("rwkv", False, False, False),
+        ("rwkv", True, False, False),  # it takes the mask and ignores it
+    ],
+)
+def test_left_padding_regression(name: str, mask: bool, positions: bool, right: bool) -> None:
+    def arranged(module, ids):
+        return padded_left(module, ids, mask=mask, positions=positions)
+
+    expect(conformance.padding_does_not_matter, architecture(name), right, arranged)
+
+
+@pytest.mark.parametrize(
+    ("options", "mask", "attention", "right"),
+    [
+        ({"use_cache": False}, False, "sdpa", True),
+        ({}, False, "sdpa", False),  # with a cache, restarting positions are not seen as rows
+        ({}, True, "sdpa", True),
+        ({}, True, "eager", False),  # adds 0 and 1 to the scores
+    ],
+)
+def test_packing_regression(options, mask, attention, right) -> None:
+    module = architecture("llama")
+    module.set_attn_implementation(attention)
+
+    def arranged(module, ids):
+        return packed(module, ids, mask=mask, **options)
+
+    expect(conformance.batch_size_does_not_matter, module, right, arranged)

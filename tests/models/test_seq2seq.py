@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from small_models import CHARACTERS, _spread, character_tokenizer
+from small_models import CHARACTERS, _spread, build, causal_module, character_tokenizer
 
 import canary
 from canary.errors import InputError, ModelError, UnsupportedError
@@ -130,20 +130,15 @@ def test_seq2seq_folder(tmp_path) -> None:
 
 
 def test_seq2seq_input() -> None:
-    with pytest.raises(InputError, match="source_text"):
-        load(module("t5"), tokenizer=character_tokenizer())
-    with pytest.raises(InputError, match="the encoder takes 64"):
-        load(module("bart"), tokenizer=character_tokenizer(), source_text="1" * 65)
     without = module("t5")
     without.config.decoder_start_token_id = None
-    with pytest.raises(ModelError, match="decoder_start_token_id"):
-        load(without, tokenizer=character_tokenizer(), source_text=SOURCE)
-
-
-def test_decoders_take_no_source() -> None:
-    from small_models import build, causal_module
-
-    with pytest.raises(InputError, match="reads no source"):
-        load(causal_module("gpt2"), tokenizer=character_tokenizer(), source_text=SOURCE)
+    for wrong, source, error, message in (
+        (module("t5"), None, InputError, "source_text"),
+        (module("bart"), "1" * 65, InputError, "the encoder takes 64"),
+        (without, SOURCE, ModelError, "decoder_start_token_id"),
+        (causal_module("gpt2"), SOURCE, InputError, "reads no source"),
+    ):
+        with pytest.raises(error, match=message):
+            load(wrong, tokenizer=character_tokenizer(), source_text=source)
     with pytest.raises(UnsupportedError, match="reads no source"):
         build("gpt2").open(Context(np.array([1]), source=np.array([1])), memory_bytes=2**20)

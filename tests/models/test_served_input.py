@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 from fake_server import FakeServer, Status
-from served_things import load_served
+from served_things import load_served, refused
 from small_models import build, character_tokenizer, table_model
 from tokenizers import AddedToken, Tokenizer, decoders
 from tokenizers import models as backends
@@ -122,11 +122,7 @@ FAULTS = {
 @pytest.mark.parametrize("case", FAULTS)
 def test_the_handshake_refuses(tmp_path, case):
     fault, message = FAULTS[case]
-    with (
-        FakeServer(build("table"), fault=fault) as server,
-        pytest.raises((ServerError, ModelError), match=message),
-    ):
-        load_served(server, tmp_path, attempts=2)
+    refused(tmp_path, message, fault)
     assert not list(tmp_path.rglob("*.shard"))
 
 
@@ -298,39 +294,28 @@ def test_another_model_in_mid_run_is_an_error_and_no_mixture(tmp_path, names):
 
 
 @pytest.mark.parametrize(
-    ("url", "message"),
+    ("url", "options", "message"),
     [
-        ("http://", "cannot be read"),
-        ("http://host:port", "cannot be read"),
-        ("http://user:hunter2@host/v1", "more than a host and a path.*--key-env"),
-        ("http://host/v1?api_key=hunter2", "more than a host and a path"),
+        ("http://", {}, "cannot be read"),
+        ("http://host:port", {}, "cannot be read"),
+        ("http://user:hunter2@host/v1", {}, "more than a host and a path.*--key-env"),
+        ("http://host/v1?api_key=hunter2", {}, "more than a host and a path"),
+        ("http://127.0.0.1:9", {"tokenizer": None}, "needs the tokenizer .*--tokenizer"),
+        ("http://127.0.0.1:9", {"dtype": "float32"}, "this one is served"),
     ],
 )
-def test_addresses(url, message):
+def test_addresses(url, options, message):
     with pytest.raises(InputError, match=message) as caught:
-        canary.load(url, tokenizer=character_tokenizer())
+        canary.load(url, **{"tokenizer": character_tokenizer(), **options})
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_tokenizer_is_needed_and_nothing_of_models_that_run_here():
-    with pytest.raises(InputError, match="needs the tokenizer .*--tokenizer"):
-        canary.load("http://127.0.0.1:9")
-    with pytest.raises(InputError, match="this one is served"):
-        canary.load("http://127.0.0.1:9", tokenizer=character_tokenizer(), dtype="float32")
-
-
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"max_requests": 0}, "max_requests .* at least 1, got 0"),
-        ({"in_flight": 0}, "in_flight .* at least 1, got 0"),
-        ({"timeout": 0}, "timeout .* above 0, got 0"),
-        ({"top_k": 1000}, "top_k=1000, at most 100"),
-    ],
+    ("name", "value"), [("max_requests", 0), ("in_flight", 0), ("timeout", 0), ("top_k", 1000)]
 )
-def test_options_out_of_range(options, message):
-    with pytest.raises(InputError, match=message):
-        Endpoint("http://host", **options)
+def test_options_out_of_range(name, value):
+    with pytest.raises(InputError, match=f"{name}.* (got 0|at most 100)"):
+        Endpoint("http://host", **{name: value})
 
 
 def test_a_missing_library_names_the_extra(monkeypatch):
@@ -356,10 +341,11 @@ def another_tokenizer():
     return FastTokenizer(Tokenizer.from_str(json.dumps(spec)))
 
 
-@pytest.mark.parametrize("top_k", [None, 20])
-@pytest.mark.parametrize("numbered", [True, False])
-@pytest.mark.parametrize("name", ["table", "gpt2"])
-def test_another_tokenizer_than_the_servers(tmp_path, top_k, numbered, name):
+@pytest.mark.parametrize(
+    ("name", "numbered", "top_k"),
+    [("table", True, None), ("table", False, 20), ("gpt2", False, None), ("gpt2", True, 20)],
+)
+def test_another_tokenizer_than_the_servers(tmp_path, name, numbered, top_k):
     """Where only numbers are sent and given, every candidate would be another text."""
     with FakeServer(build(name), numbered=numbered) as server:
         endpoint = Endpoint(server.url, answers=tmp_path, top_k=top_k)
@@ -377,28 +363,21 @@ def test_a_server_that_takes_no_texts_is_believed(tmp_path, top_k):
         assert load_served(server, tmp_path, top_k=top_k).facts.name == "tiny"
 
 
-@pytest.mark.parametrize("top_k", [None, 20])
-def test_a_start_token_that_the_server_puts_before_texts_only_is_not_another_tokenizer(
-    tmp_path, top_k
-):
+def test_a_start_token_that_the_server_puts_before_texts_only_is_not_another_tokenizer(tmp_path):
     """As vLLM does; ours does not, or does."""
-    with FakeServer(build("gpt2")) as server:
-        server.model = starting(server.model)
-        if top_k is None:
-            assert load_served(server, tmp_path).facts.name == "tiny"
-        else:  # nothing is echoed, so that a start token cannot be told from other tokens
-            with pytest.raises(ServerError, match="other tokens of a text"):
-                load_served(server, tmp_path, top_k=top_k)
+    with FakeServer(starting(build("gpt2"))) as server:
+        assert load_served(server, tmp_path).facts.name == "tiny"
+    # Where nothing is echoed, a start token cannot be told from other tokens.
+    refused(tmp_path, "other tokens of a text", None, model=starting(build("gpt2")), top_k=20)
 
 
-@pytest.mark.parametrize("others", ["low", "impossible", "absent"])
-@pytest.mark.parametrize("top_k", [None, 20])
-def test_choices_at_temperature_0_are_no_probabilities(tmp_path, top_k, others):
-    rest = {"low": -9999.0, "impossible": -math.inf, "absent": None}[others]
-
+@pytest.mark.parametrize(
+    ("top_k", "rest"), [(None, -9999.0), (None, None), (20, -9999.0), (20, -math.inf), (20, None)]
+)
+def test_choices_at_temperature_0_are_no_probabilities(tmp_path, top_k, rest):
     def fault(server, number, answer):
         answer = copy.deepcopy(answer)
-        lists = answer["choices"][0]["logprobs"]
+        lists = shown(answer)
         top = lists["top_logprobs"][-1]
         best = max(top, key=top.get)
         told = {name: 0.0 if name == best else rest for name in top}
@@ -406,9 +385,4 @@ def test_choices_at_temperature_0_are_no_probabilities(tmp_path, top_k, others):
         lists["token_logprobs"][-1] = 0.0
         return answer
 
-    message = "before sampling" if top_k else "as the next token"
-    with (
-        FakeServer(build("table"), fault=fault) as server,
-        pytest.raises(ServerError, match=message),
-    ):
-        load_served(server, tmp_path, top_k=top_k)
+    refused(tmp_path, "before sampling" if top_k else "as the next token", fault, top_k=top_k)

@@ -39,11 +39,11 @@ def test_table_input() -> None:
     flat = np.full((2, SIZE), -np.log(SIZE))
     with pytest.raises(ModelError, match="unknown contexts"):
         TableModel.ngram({(1,): flat[0]}, TOKENIZER)
-    with pytest.raises(ModelError, match="a state that is not there"):
-        TableModel(np.full((2, SIZE), 2), flat, TOKENIZER)
-    with pytest.raises(ModelError, match=r"probability of 1.0009 together.*normalise"):
-        TableModel(np.zeros((2, SIZE)), flat + np.array([[0.0], [0.0009]]), TOKENIZER)
-    with pytest.raises(ModelError, match="shape"):
-        TableModel(np.zeros((1, SIZE)), flat, TOKENIZER)
-    with pytest.raises(ModelError, match="the tokenizer 45"):
-        TableModel(np.zeros((2, 3)), np.zeros((2, 3)), TOKENIZER)
+    for states, logs, message in (
+        (np.full((2, SIZE), 2), flat, "a state that is not there"),
+        (np.zeros((2, SIZE)), flat + np.array([[0.0], [0.0009]]), "of 1.0009 together.*normalise"),
+        (np.zeros((1, SIZE)), flat, "shape"),
+        (np.zeros((2, 3)), np.zeros((2, 3)), "the tokenizer 45"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            TableModel(states, logs, TOKENIZER)

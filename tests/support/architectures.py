@@ -35,153 +35,97 @@ _LONGROPE = {
     "original_max_position_embeddings": 12,
 }
 
-# name: (model class, config class, options, what is changed in or taken from _SIZE)
-_TABLE: dict[str, tuple[str, str, dict]] = {
-    "gpt2": ("GPT2LMHeadModel", "GPT2Config", {"n_head": 4, "n_positions": 64}),
-    "llama": ("LlamaForCausalLM", "LlamaConfig", {}),
-    "mistral": ("MistralForCausalLM", "MistralConfig", {"sliding_window": 8}),
-    "gemma": ("GemmaForCausalLM", "GemmaConfig", {"head_dim": 8}),
-    "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", {"head_dim": 8, "sliding_window": 8}),
+_LAYERS = ["sliding_attention", "full_attention"]
+_LINEAR: dict = {
+    "layer_types": ["linear_attention", "full_attention"],
+    "shared_expert_intermediate_size": 16,
+}
+_LINEAR |= {"linear_key_head_dim": 8, "linear_value_head_dim": 8}
+_LINEAR |= {"linear_num_key_heads": 2, "linear_num_value_heads": 4}
+_DEEPSEEK = {"num_key_value_heads": 4, "moe_intermediate_size": 16, "n_routed_experts": 4}
+_DEEPSEEK |= {"num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1}
+_DEEPSEEK |= {"kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8}
+_DEEPSEEK |= {"qk_nope_head_dim": 8, "v_head_dim": 8}
+_ZAMBA: dict = {
+    "num_key_value_heads": 4,
+    "mamba_d_state": 8,
+    "mamba_headdim": 8,
+    "n_mamba_heads": 8,
+}
+_ZAMBA |= {"mamba_ngroups": 1, "chunk_size": 8, "num_mem_blocks": 1}
+_ZAMBA |= {"layers_block_type": ["mamba", "hybrid"]}
+
+# name: the stem of its classes, and what is changed in or taken from _SIZE
+_TABLE: dict[str, tuple[str, dict]] = {
+    "gpt2": ("GPT2", {"n_head": 4, "n_positions": 64}),
+    "llama": ("Llama", {}),
+    "mistral": ("Mistral", {"sliding_window": 8}),
+    "gemma": ("Gemma", {"head_dim": 8}),
+    "gemma2": ("Gemma2", {"head_dim": 8, "sliding_window": 8}),
     "gemma3": (
-        "Gemma3ForCausalLM",
-        "Gemma3TextConfig",
-        {
-            "head_dim": 8,
-            "sliding_window": 8,
-            "layer_types": ["sliding_attention", "full_attention"],
-        },
+        "Gemma3",
+        {"head_dim": 8, "sliding_window": 8, "layer_types": _LAYERS},
     ),
-    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", {}),
-    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {"head_dim": 8}),
-    "qwen3_moe": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {"head_dim": 8, **_EXPERTS}),
-    "mixtral": ("MixtralForCausalLM", "MixtralConfig", {"num_local_experts": 4}),
-    "neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", {"num_key_value_heads": None}),
-    "gptj": ("GPTJForCausalLM", "GPTJConfig", {"n_head": 4, "rotary_dim": 8}),
+    "qwen2": ("Qwen2", {}),
+    "qwen3": ("Qwen3", {"head_dim": 8}),
+    "qwen3_moe": ("Qwen3Moe", {"head_dim": 8, **_EXPERTS}),
+    "mixtral": ("Mixtral", {"num_local_experts": 4}),
+    "neox": ("GPTNeoX", {"num_key_value_heads": None}),
+    "gptj": ("GPTJ", {"n_head": 4, "rotary_dim": 8}),
     "gpt_neo": (
-        "GPTNeoForCausalLM",
-        "GPTNeoConfig",
+        "GPTNeo",
         {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 8},
     ),
-    "opt": ("OPTForCausalLM", "OPTConfig", {"word_embed_proj_dim": 32, "pad_token_id": 1}),
-    "bloom": ("BloomForCausalLM", "BloomConfig", {"n_layer": 2, "n_head": 4}),
-    "falcon_alibi": ("FalconForCausalLM", "FalconConfig", {"alibi": True}),
-    "phi3": ("Phi3ForCausalLM", "Phi3Config", {}),
+    "opt": ("OPT", {"word_embed_proj_dim": 32, "pad_token_id": 1}),
+    "bloom": ("Bloom", {"n_layer": 2, "n_head": 4}),
+    "falcon_alibi": ("Falcon", {"alibi": True}),
+    "phi3": ("Phi3", {}),
     "phi3_longrope": (
-        "Phi3ForCausalLM",
-        "Phi3Config",
+        "Phi3",
         {"rope_parameters": _LONGROPE, "original_max_position_embeddings": 12},
     ),
     "gpt_oss": (
-        "GptOssForCausalLM",
-        "GptOssConfig",
+        "GptOss",
         {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8},
     ),
-    "deepseek3": (
-        "DeepseekV3ForCausalLM",
-        "DeepseekV3Config",
-        {
-            "num_key_value_heads": 4,
-            "moe_intermediate_size": 16,
-            "n_routed_experts": 4,
-            "num_experts_per_tok": 2,
-            "n_group": 1,
-            "topk_group": 1,
-            "kv_lora_rank": 16,
-            "q_lora_rank": 16,
-            "qk_rope_head_dim": 8,
-            "qk_nope_head_dim": 8,
-            "v_head_dim": 8,
-            "first_k_dense_replace": 1,
-        },
-    ),
+    "deepseek3": ("DeepseekV3", _DEEPSEEK),
     "llama4": (
-        "Llama4ForCausalLM",
-        "Llama4TextConfig",
-        {
-            "head_dim": 8,
-            "intermediate_size_mlp": 48,
-            "num_local_experts": 2,
-            "attention_chunk_size": 8,
-        },
+        "Llama4",
+        {"head_dim": 8, "intermediate_size_mlp": 48, "num_local_experts": 2}
+        | {"attention_chunk_size": 8},
     ),
-    "mamba": ("MambaForCausalLM", "MambaConfig", {"state_size": 8}),
+    "mamba": ("Mamba", {"state_size": 8}),
     "mamba2": (
-        "Mamba2ForCausalLM",
-        "Mamba2Config",
+        "Mamba2",
         {"state_size": 8, "num_heads": 8, "head_dim": 8, "n_groups": 2, "chunk_size": 8},
     ),
-    "falcon_mamba": ("FalconMambaForCausalLM", "FalconMambaConfig", {"state_size": 8}),
-    "rwkv": ("RwkvForCausalLM", "RwkvConfig", {"attention_hidden_size": 32}),
+    "falcon_mamba": ("FalconMamba", {"state_size": 8}),
+    "rwkv": ("Rwkv", {"attention_hidden_size": 32}),
     "recurrent_gemma": (
-        "RecurrentGemmaForCausalLM",
-        "RecurrentGemmaConfig",
-        {
-            "intermediate_size": 96,
-            "num_hidden_layers": 3,
-            "num_key_value_heads": 1,
-            "lru_width": 32,
-            "attention_window_size": 8,
-        },
+        "RecurrentGemma",
+        {"intermediate_size": 96, "num_hidden_layers": 3, "num_key_value_heads": 1}
+        | {"lru_width": 32, "attention_window_size": 8},
     ),
     "jamba": (
-        "JambaForCausalLM",
-        "JambaConfig",
+        "Jamba",
         {"attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 2, "mamba_d_state": 8},
     ),
-    "bamba": (
-        "BambaForCausalLM",
-        "BambaConfig",
-        {"attn_layer_indices": [1], "mamba_expand": 2, **_SSM},
-    ),
-    "falcon_h1": (
-        "FalconH1ForCausalLM",
-        "FalconH1Config",
-        {"head_dim": 8, "mamba_d_ssm": 64, **_SSM},
-    ),
-    "qwen3_next": (
-        "Qwen3NextForCausalLM",
-        "Qwen3NextConfig",
-        {
-            "head_dim": 8,
-            "layer_types": ["linear_attention", "full_attention"],
-            "linear_key_head_dim": 8,
-            "linear_value_head_dim": 8,
-            "linear_num_key_heads": 2,
-            "linear_num_value_heads": 4,
-            "shared_expert_intermediate_size": 16,
-            **_EXPERTS,
-        },
-    ),
+    "bamba": ("Bamba", {"attn_layer_indices": [1], "mamba_expand": 2, **_SSM}),
+    "falcon_h1": ("FalconH1", {"head_dim": 8, "mamba_d_ssm": 64, **_SSM}),
+    "qwen3_next": ("Qwen3Next", {"head_dim": 8, **_LINEAR, **_EXPERTS}),
     "lfm2": (
-        "Lfm2ForCausalLM",
-        "Lfm2Config",
+        "Lfm2",
         {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False},
     ),
     "granite_hybrid": (
-        "GraniteMoeHybridForCausalLM",
-        "GraniteMoeHybridConfig",
-        {
-            "layer_types": ["mamba", "attention"],
-            "num_local_experts": 0,
-            "shared_intermediate_size": 48,
-            **_SSM,
-        },
+        "GraniteMoeHybrid",
+        {"layer_types": ["mamba", "attention"], "num_local_experts": 0, **_SSM}
+        | {"shared_intermediate_size": 48},
     ),
-    "zamba2": (
-        "Zamba2ForCausalLM",
-        "Zamba2Config",
-        {
-            "num_key_value_heads": 4,
-            "mamba_d_state": 8,
-            "mamba_headdim": 8,
-            "n_mamba_heads": 8,
-            "mamba_ngroups": 1,
-            "chunk_size": 8,
-            "layers_block_type": ["mamba", "hybrid"],
-            "num_mem_blocks": 1,
-        },
-    ),
+    "zamba2": ("Zamba2", _ZAMBA),
 }
+_MODELS = {"GPT2": "GPT2LMHeadModel"}
+_CONFIGS = {"Gemma3": "Gemma3TextConfig", "Llama4": "Llama4TextConfig"}
 
 
 def architecture(name: str, *, spread: bool = True):
@@ -189,11 +133,11 @@ def architecture(name: str, *, spread: bool = True):
     import torch
     import transformers
 
-    model, config, options = _TABLE[name]
+    stem, options = _TABLE[name]
     known = {**_SIZE, **options}
-    if model.startswith(("GPT2", "GPTJ", "Bloom")):
+    if stem in ("GPT2", "GPTJ", "Bloom"):
         known = {**_TOKENS, "n_embd": 32, "n_layer": 2, **options}
-        if model.startswith("Bloom"):
+        if stem == "Bloom":
             known = {**_TOKENS, "hidden_size": 32, **options}
     if name in ("mamba", "mamba2", "falcon_mamba", "rwkv", "jamba", "recurrent_gemma", "gpt_neo"):
         keep = ("hidden_size", "num_hidden_layers", *_TOKENS)
@@ -202,5 +146,6 @@ def architecture(name: str, *, spread: bool = True):
         keep += heads if name in ("jamba", "recurrent_gemma") else ()
         known = {**{k: _SIZE[k] for k in keep}, **options}
     torch.manual_seed(3)
-    module = getattr(transformers, model)(getattr(transformers, config)(**known))
+    config = getattr(transformers, _CONFIGS.get(stem, f"{stem}Config"))(**known)
+    module = getattr(transformers, _MODELS.get(stem, f"{stem}ForCausalLM"))(config)
     return _spread(module) if spread else module.eval()

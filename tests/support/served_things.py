@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from small_models import character_tokenizer
+import pytest
+from fake_server import FakeServer
+from small_models import build, character_tokenizer
 
 import canary
+from canary.errors import ModelError, ServerError
 from canary.models.served.endpoint import Endpoint
 
 FORMAT = "abc {digit:2}"
@@ -17,3 +20,12 @@ def load_served(server, folder, **options):
 
 def some_canaries(format=FORMAT):
     return canary.generate([format], repetitions=[1], per_repetition=4, controls=2, seed=3)
+
+
+def refused(folder, message, fault, *, model=None, **options):
+    """A server with a fault is refused when it is loaded."""
+    with (
+        FakeServer(model or build("table"), fault=fault) as server,
+        pytest.raises((ServerError, ModelError), match=message),
+    ):
+        load_served(server, folder, attempts=2, **options)
