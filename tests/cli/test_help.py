@@ -11,7 +11,6 @@ import pytest
 from references import commands_of
 from typer.main import get_command
 
-from canary import __version__
 from canary.audits.auditing import audit, exposure
 from canary.audits.extracting import extract
 from canary.audits.method_choice import method_names
@@ -59,20 +58,6 @@ from canary.signals.text_files import read_texts
 from canary.signals.text_measuring import measure_texts
 from canary.statistics.tails import Rule
 
-COUNTS = {
-    "audit": 4,
-    "extract": 2,
-    "report": 4,
-    "plot": 2,
-    "plan": 2,
-    "check": 4,
-    "doctor": 2,
-    "forgotten": 2,
-    "membership models": 2,
-    "membership text": 2,
-}
-"""Examples in the help of commands that have more than one."""
-
 TOP = get_command(app).commands
 COMMANDS = dict(commands_of(get_command(app)))
 SHARED = [
@@ -97,11 +82,6 @@ SHARED = [
 ]
 
 
-def test_version(command):
-    outcome = command("--version")
-    assert (outcome.code, outcome.out, outcome.err) == (0, f"canary {__version__}\n", "")
-
-
 def test_help_lists_every_command(command):
     for words in (("--help",), ()):
         outcome = command(*words)
@@ -112,15 +92,6 @@ def test_help_lists_every_command(command):
         assert "..." not in "".join(listed)  # no description is cut short
 
 
-def test_commands_of_this_version():
-    before = {"generate", "inject", "verify", "strip", "discover"}
-    after = {"score", "audit", "exposure", "extract", "report", "plot"}
-    membership = {"membership attack", "membership risk"}
-    membership |= {"membership models", "membership text"}
-    others = {"plan", "check", "forgotten", "demo", "doctor"}
-    assert set(COMMANDS) == before | after | others | membership
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_example_in_help_is_parsed_by_its_command(command, name):
     words = name.split()
@@ -128,7 +99,7 @@ def test_example_in_help_is_parsed_by_its_command(command, name):
     assert outcome.code == 0
     assert "--json" in outcome.out
     examples = re.split("Examples?:\n", outcome.out)[1].strip().splitlines()
-    assert len(examples) == COUNTS.get(name, 1)
+    assert examples
     for line in examples:
         example = shlex.split(line)
         assert example[: 1 + len(words)] == ["canary", *words]

@@ -224,9 +224,6 @@ AUDITS: dict[str, Callable[[], Audit]] = {
     "only controls": lambda: make_audit(repetitions=()),
     "hostile": hostile,
     "two formats": two_formats,
-    "many": lambda: make_audit(
-        repetitions=(1, 2, 4, 8, 16, 32), per_repetition=28, controls=32, bits_per_doubling=1.5
-    ),
     "many groups": lambda: make_audit(
         repetitions=range(1, 101), per_repetition=1, method="uniform draws", space_size=10**9,
         bits_per_doubling=2.0,
@@ -254,11 +251,6 @@ def audits():
     return Made(lambda name: AUDITS[name]())
 
 
-@pytest.fixture(scope="session")
-def audit_names():
-    return sorted(AUDITS)
-
-
 DRAWN = ("hostile", "two formats", "rank and draws", "many groups", "one canary", "no canaries")
 """Audits whose figures are drawn, too: one of each that draws in a way of its own."""
 
@@ -279,3 +271,8 @@ def plain():
     """Asked for by tests of what stands beside the figures of a page."""
     with figures(drawn=False):
         yield
+
+
+def pytest_generate_tests(metafunc):
+    if "every_name" in metafunc.fixturenames:
+        metafunc.parametrize("every_name", AUDITS)

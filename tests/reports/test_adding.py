@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from gate_audits import exact, extraction
-from html_pages import Page, check_ids, check_readable_aloud, check_self_contained, render
+from html_pages import Page, check_page, render
 
 import canary
 from canary.audits.audit_result import Audit
 from canary.errors import InputError
-from canary.gate.checks import check
 from canary.reports import builders
 from canary.reports.builders import figure_of, report_of, section
 from canary.reports.document import Figure, Panel, Report, Table, mark, prose
@@ -42,9 +40,7 @@ def test_a_section_is_one_function(added):
     assert "Where it was made On this device: cpu" in text
     assert text.index("Where it was made") < text.index("How this was computed")
     assert EVIL in text
-    check_self_contained(page)
-    check_ids(page)
-    check_readable_aloud(page)
+    check_page(page)
     said = markdown_of(report_of(added))
     assert "### Where it was made" in said
     assert "<script>" not in said
@@ -78,20 +74,3 @@ def test_a_kind_of_result_is_one_builder_and_one_figure(tmp_path):
     assert "It is 7.5." in Page(path.read_text()).text("style")
     axes = canary.plot(Weather(7.5))
     assert axes.get_lines()[0].get_ydata()[0] == 7.5
-
-
-@pytest.mark.parametrize("result", ["verdict", "extraction"])
-def test_every_result_has_a_page(result):
-    audit = exact({16: [20.0] * 8}, extractions=[extraction({1: EVIL})])
-    made = check(audit, no_extraction=True) if result == "verdict" else audit.extractions[0]
-    page = Page(render(made))
-    check_self_contained(page)
-    check_ids(page)
-    check_readable_aloud(page)
-    assert "•••" in page.text("style")
-
-
-def test_markup_of_untrusted_text_is_text():
-    spans = prose("of `{name}` and *{name}*", "", False, name=EVIL)
-    assert [span.kind for span in spans] == ["", "code", "", "em"]
-    assert spans[1].text == spans[3].text == EVIL

@@ -31,11 +31,6 @@ def test_front_golden():
     assert front([]) == []
 
 
-def test_equals_do_not_beat_each_other():
-    a, b = point(1.0, 9.0), point(1.0, 9.0)
-    assert set(front([a, b])) == {a, b}
-
-
 def test_a_bound_beats_nothing_by_its_exposure_golden():
     bound = point(1.0, 12.4, bound=True)
     # Its exposure may be 20 bits, so it is not known to beat 15 bits at a higher loss.
@@ -73,13 +68,6 @@ def test_front_oracle(drawn):
     assert best
 
 
-@given(points_drawn, st.randoms(use_true_random=False))
-def test_front_does_not_depend_on_the_order_property(drawn, random):
-    found = [point(loss, bits, bound=bound) for loss, bits, bound in drawn]
-    shuffled = random.sample(found, len(found))
-    assert set(front(found)) == set(front(shuffled))
-
-
 def test_alike_audits_are_one_group(audits):
     found = compare([audits["enumerated"], audits["nothing learned"]], test_losses=[1.0, None])
     assert [len(group) for group in found.groups] == [2]
@@ -88,52 +76,33 @@ def test_alike_audits_are_one_group(audits):
     assert [p.strategy.name for p in points(found.groups[0], 0, 16)] == ["A"]
 
 
+def with_settings(**more):
+    return lambda a: replace(a, settings={**a.settings, **more})
+
+
 OTHERS: Mapping[str, tuple] = {
-    "format": (lambda a: changed(a, format="PIN {digit:6}"), "the format is 'PIN {digit:6}', not"),
-    "space": (lambda a: changed(a, space_size=7), "the space has 7 candidates, not 1,000,000"),
-    "method": (
-        lambda a: changed(a, method="uniform draws"),
-        "the method was 'uniform draws', not 'enumeration'",
+    "the format is 'PIN {digit:6}', not": lambda a: changed(a, format="PIN {digit:6}"),
+    "the space has 7 candidates": lambda a: changed(a, space_size=7),
+    "the method was 'uniform draws'": lambda a: changed(a, method="uniform draws"),
+    "of canaries of 1 copy is 7, not 8": lambda a: replace(a, canaries=a.canaries[1:]),
+    "of controls is 15, not 16": lambda a: replace(a, canaries=a.canaries[:-1]),
+    "stood the text 'Dear', not ''": with_settings(context="Dear"),
+    "of the other they were left out": with_settings(canaries_in_corpus=False),
+    "secrets that were found in a corpus": lambda a: replace(
+        a, canaries=tuple(replace(c, natural=True) for c in a.canaries)
     ),
-    "counts": (
-        lambda a: replace(a, canaries=a.canaries[1:]),
-        "the number of canaries of 1 copy is 7, not 8",
-    ),
-    "controls": (
-        lambda a: replace(a, canaries=a.canaries[:-1]),
-        "the number of controls is 15, not 16",
-    ),
-    "context": (
-        lambda a: replace(a, settings={**a.settings, "context": "Dear"}),
-        "before each candidate stood the text 'Dear', not ''",
-    ),
-    "left out": (
-        lambda a: replace(a, settings={**a.settings, "canaries_in_corpus": False}),
-        "of one the canaries were put into the corpus, of the other they were left out",
-    ),
-    "natural": (
-        lambda a: replace(a, canaries=tuple(replace(c, natural=True) for c in a.canaries)),
-        "secrets that were found in a corpus do not compare with drawn ones",
-    ),
-    "formats": (lambda a: replace(a, formats=(*a.formats, *a.formats)), "2 formats, not 1"),
+    "2 formats, not 1": lambda a: replace(a, formats=a.formats * 2),
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_what_cannot_be_compared_is_said_golden(audits, name):
-    change, words = OTHERS[name]
+@pytest.mark.parametrize("words", OTHERS)
+def test_what_cannot_be_compared_is_said_golden(audits, words):
     audit = audits["enumerated"]
-    found = compare([audit, change(audit), audit])
+    found = compare([audit, OTHERS[words](audit), audit])
     assert [[one.name for one in group] for group in found.groups] == [["A", "C"], ["B"]]
     (reason,) = found.reasons
     assert reason.startswith("B cannot be compared with A and C: ")
     assert words in reason
-
-
-def test_numbers_of_draws_must_agree(audits):
-    drawn = audits["draws"]
-    found = compare([drawn, changed(drawn, draws=100)])
-    assert "there were 100 draws, not 20,000" in found.reasons[0]
 
 
 @pytest.mark.parametrize(
@@ -143,20 +112,13 @@ def test_numbers_of_draws_must_agree(audits):
         ({"labels": ["a", " a "]}, "the label 'a' is given 2 times"),
         ({"labels": ["a", " "]}, "a label is empty"),
         ({"test_losses": [1.0]}, "1 test loss for 2 audits"),
-        ({"test_losses": [1.0, math.nan]}, "a test loss of nan is none"),
-        ({"test_losses": [1.0, -0.5]}, "a test loss of -0.5 is none"),
-        ({"test_losses": [math.inf, None]}, "a test loss of inf is none"),
-        ({"test_losses": [0.0, 1e308]}, r"a test loss of 1e\+308 is none"),
+        ({"test_losses": [1.0, -0.5]}, "a test loss of -0.5"),
+        ({"test_losses": [math.inf, None]}, "a test loss of inf"),
     ],
 )
 def test_labels_and_losses_input(audits, options, message):
     with pytest.raises(InputError, match=message):
         compare([audits["enumerated"], audits["nothing learned"]], **options)
-
-
-def test_no_audit_input():
-    with pytest.raises(InputError, match="there is no audit"):
-        compare([])
 
 
 def test_labels_are_the_models_and_tell_apart(audits):
@@ -202,9 +164,7 @@ def test_bounds_of_the_curve_are_bounds_golden(audits):
     assert front(found) == found
 
 
-def test_medians_of_the_curve_are_no_bounds(audits):
-    (one,) = compare([audits["draws"]]).strategies
-    counted, estimated = median_of(one, 0, 64), median_of(one, 0, 64, skew_normal=True)
-    assert counted[1] is True
-    assert estimated[1] is False
-    assert estimated[0] > counted[0]
+def test_numbers_of_draws_must_agree(audits):
+    drawn = audits["draws"]
+    found = compare([drawn, changed(drawn, draws=100)])
+    assert "there were 100 draws, not 20,000" in found.reasons[0]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from html_pages import answer_of, render
+from html_pages import render
 
 import canary
 from canary.membership.evaluation import evaluate
 from canary.membership.shadow_survey import survey
-from canary.reports.shadow_report import epsilon_sentence
 from canary.signals.signal_table import SignalTable
 
 
@@ -61,22 +60,3 @@ def test_swapped_flags_are_noted_of_target_and_of_shadow(found):
     assert [note[:10] for note in notes] == ["The target", "The shadow"]
     right = found.target.signal("correctness")[0][~found.target.member[0]].mean()
     assert f"right on {100 * right:.1f} % of members and 100.0 % of nonmembers" in notes[0]
-
-
-def test_what_was_not_shown_is_not_called_absent():
-    tables = [classifier(seed, gap=0.0, bold=0.0, samples=400) for seed in (3, 4)]
-    found = survey(*tables, attacks="entropy,confidence")
-    assert not found.told_apart()
-    said, best = answer_of(found), found.corrected()
-    assert said.startswith("None of 2 attacks was shown to tell members from others better than")
-    assert said.endswith(f"and up to {100 * best.upper:.1f} % is possible.")
-    page = " ".join(render(found).split())
-    assert "that none of them succeeds is no proof of privacy" in page
-
-
-def test_a_bound_on_epsilon_names_the_condition_it_rests_on(found):
-    bound = survey(found.target, found.shadow, attacks="entropy,correctness", coins=True)
-    said = epsilon_sentence(bound)
-    assert said.startswith("If a fair coin decided for each sample by itself whether it went in, ")
-    assert any("then the bound is not proven" in note for note in bound.notes)
-    assert said in " ".join(render(bound).split())

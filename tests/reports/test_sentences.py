@@ -78,13 +78,6 @@ CASES = {
         "corpus are among the likeliest 1 in 400,000 possible secrets, while the 4 controls, "
         "never put into the corpus, show nothing unusual.",
     ),
-    "memorized, once": (
-        audit_of({0: [400_000], 1: [3, 3, 3], 2: [400_000] * 3}),
-        "memorized",
-        "This model memorized training data: half of the canaries that stood once in the "
-        "corpus are among the likeliest 1 in 330,000 possible secrets, while the control, never "
-        "put into the corpus, shows nothing unusual.",
-    ),
     "memorized, a little": (
         # 64 canaries at 2.3 bits: weak, but together far beyond chance.
         audit_of({0: CHANCE, 4: [200_000] * 64}),
@@ -227,14 +220,6 @@ CASES = {
         "This audit cannot tell whether the model memorizes: none of its canaries was put into "
         "the corpus, and the 4 controls, never put into the corpus, show nothing unusual.",
     ),
-    "only controls, alarm": (
-        audit_of({0: [10]}),
-        "suspect",
-        "Do not rely on this audit yet: the control, never put into the corpus, looks memorized "
-        "as well, which happens in fewer than one in a hundred thousand sound audits; find out "
-        "whether copies of them reached the training data, or the model is not the one that was "
-        "meant.",
-    ),
     "empty": (audit_of({}), "nothing", "This audit holds no canaries and so says nothing."),
 }
 
@@ -245,25 +230,6 @@ def test_sentence_golden(case):
     found = answer(audit)
     assert found.sentence == sentence
     assert found.verdict == verdict
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_it_is_one_sentence_property(case):
-    sentence = answer(CASES[case][0]).sentence
-    assert sentence.endswith(".")
-    assert ". " not in sentence
-    assert sentence[0].isupper()
-
-
-def test_labels_golden():
-    labels = {answer(audit).verdict: answer(audit).label for audit, _, _ in CASES.values()}
-    assert labels == {
-        "memorized": "Evidence of memorization",
-        "undecided": "Undecided",
-        "not found": "No evidence of memorization",
-        "suspect": "Audit suspect",
-        "nothing": "Nothing to judge by",
-    }
 
 
 def test_the_level_is_one_percent_golden():
@@ -411,3 +377,14 @@ def test_the_verdict_over_the_curve_golden():
     assert "failed its test" in curve_verdict(fit_of(0.01))
     assert "do not rely on it. Where one" in curve_verdict(fit_of(0.01))
     assert curve_verdict(None).startswith("No skew-normal curve could be fitted")
+
+
+def test_labels_golden():
+    labels = {answer(audit).verdict: answer(audit).label for audit, _, _ in CASES.values()}
+    assert labels == {
+        "memorized": "Evidence of memorization",
+        "undecided": "Undecided",
+        "not found": "No evidence of memorization",
+        "suspect": "Audit suspect",
+        "nothing": "Nothing to judge by",
+    }

@@ -49,23 +49,6 @@ def test_junit_golden():
     assert float(properties["lower"]) == pytest.approx(20, abs=1e-2)
 
 
-def test_undecided_that_passes_is_skipped():
-    suite = ET.fromstring(junit(made("pass"))).find("testsuite")
-    assert (suite.get("failures"), suite.get("skipped")) == ("1", "1")
-    assert suite.findall("testcase")[1].find("skipped") is not None
-
-
-def test_markdown_golden():
-    lines = markdown(made()).splitlines()
-    assert lines[0] == "## canary: memorized"
-    assert "the median exposure of canaries with 16 copies" in lines[2]
-    rows = [line for line in lines if line.startswith(("| passed", "| undecided", "| memorized"))]
-    assert [row.split(" | ")[0] for row in rows] == [
-        "| passed", "| undecided", "| memorized", "| passed",
-    ]  # fmt: skip
-    assert "| canary-9 | 16 | 20.0 | 20.0 |" in lines
-
-
 def test_untrusted_text_stays_text():
     (case,) = cases(nasty())
     assert "\x1b" not in junit(nasty())
@@ -111,11 +94,6 @@ def test_of_an_extraction():
     assert "•••••••••" in text
 
 
-def test_many_canaries_are_cut_short():
-    audit = exact({16: [20.0] * 40})
-    assert "and 15 more" in markdown(check(audit, max_exposure_bits=10))
-
-
 def test_files(tmp_path):
     assert write_junit(made(), tmp_path / "a.xml").read_text(encoding="utf-8") == junit(made())
     path = write_markdown(made(), tmp_path / "a.md")
@@ -136,6 +114,13 @@ def test_explained_names_findings_canaries_and_what_to_do():
     assert lines[-2] == "    and 5 more"
     assert lines[-1].startswith("  What to do: fewer copies")
     assert "and 5 more" in junit(verdict)
+    assert "and 5 more" in markdown(verdict)
     passed = explained(check(exact({1: [2.0] * 8}), max_exposure_bits=10)).split("\n")
     assert passed[0] == "canary: passed"
     assert passed[1].startswith("- passed: the median exposure")
+
+
+def test_undecided_that_passes_is_skipped():
+    suite = ET.fromstring(junit(made("pass"))).find("testsuite")
+    assert (suite.get("failures"), suite.get("skipped")) == ("1", "1")
+    assert suite.findall("testcase")[1].find("skipped") is not None

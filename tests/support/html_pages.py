@@ -118,3 +118,9 @@ def check_variables(page):
     used = set(re.findall(r"var\(--([\w-]+)\)", page.html)) - {"tone"}
     for scheme in (light, dark):
         assert used <= set(re.findall(r"--([\w-]+):", scheme))
+
+
+def check_page(page):
+    """What every page of ours keeps."""
+    for check in (check_self_contained, check_ids, check_readable_aloud, check_variables):
+        check(page)
