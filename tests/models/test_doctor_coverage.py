@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from own_adapters import Own
 from small_models import build, recurrent_module
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
 import canary as package
 from canary.errors import InputError
 from canary.models.english import note_on_english
+from canary.models.loading import load
 
 SAID = ("asked for twice", "in a batch", "tokens after it", "right before it", "sum to 1")
 SAID += ("held states", "English is likelier", "before the first token", "make a tree")
@@ -67,21 +71,13 @@ def test_a_start_token_that_is_none_is_no_fault_of_the_model(token: str, told: s
 
 
 def test_an_untrained_model_is_noted() -> None:
-    note = note_on_english(build("gpt2"))
-    assert note
-    assert "no likelier than random tokens" in note
-    assert "is this its tokenizer?" in note
+    note = note_on_english(build("gpt2")) or ""
+    assert re.search(r"no likelier than random tokens.*is this its tokenizer\?", note)
     found = package.doctor(build("gpt2"))
     assert any("English" in f.check and f.verdict == "noted" for f in found.findings)
     assert found.sound  # a note is no refusal
 
 
 def test_a_tokenizer_without_english_is_not_checked() -> None:
-    from tokenizers import Tokenizer
-    from tokenizers.models import BPE
-
-    from canary.models.loading import load
-
     backend = Tokenizer(BPE(vocab={c: i for i, c in enumerate("0123456789")}, merges=[]))
-    model = load(recurrent_module("GRU"), tokenizer=backend)
-    assert note_on_english(model) is None
+    assert note_on_english(load(recurrent_module("GRU"), tokenizer=backend)) is None

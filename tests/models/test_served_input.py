@@ -356,8 +356,8 @@ def test_another_tokenizer_than_the_servers(tmp_path, name, numbered, top_k):
 @pytest.mark.parametrize("top_k", [None, 20])
 def test_a_server_that_takes_no_texts_is_believed(tmp_path, top_k):
     def fault(server, number, answer):
-        asked = server.bodies[number - 1]["prompt"]
-        return Status(400, "ids, please") if isinstance(asked, str) else answer
+        texts = isinstance(server.bodies[number - 1]["prompt"], str)
+        return Status(400, "ids, please") if texts else answer
 
     with FakeServer(build("table"), fault=fault) as server:
         assert load_served(server, tmp_path, top_k=top_k).facts.name == "tiny"

@@ -32,15 +32,6 @@ def test_exposures_are_those_in_process(tmp_path, name, ways):
         assert there.context_bits == pytest.approx(here.context_bits, abs=1e-4)
 
 
-def test_extraction_is_that_in_process(tmp_path):
-    model = build("table")
-    inside = canary.extract(model, "abc {digit:2}", top=3)
-    with FakeServer(model) as server:
-        outside = canary.extract(load_served(server, tmp_path), "abc {digit:2}", top=3)
-    assert [c.fill for c in outside.candidates] == [c.fill for c in inside.candidates]
-    assert outside.proven
-
-
 @pytest.fixture(scope="module")
 def served_table(tmp_path_factory):
     with FakeServer(build("table")) as server:

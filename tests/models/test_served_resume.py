@@ -113,6 +113,8 @@ def test_an_extraction_that_no_request_is_left_for_keeps_what_it_found(tmp_path,
             load_served(server, tmp_path / "a", top_k=top), FORMAT, top=2, start_token=None
         )
         assert whole.proven
+        here = canary.extract(build("table"), FORMAT, top=2, start_token=None)
+        assert [c.fill for c in whole.candidates] == [c.fill for c in here.candidates]
         load_served(server, tmp_path / "b", top_k=top)
         before = server.count()
         load_served(server, tmp_path / "b", top_k=top)
