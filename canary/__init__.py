@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from canary.errors import CanaryError as CanaryError
     from canary.fleet.running import Fleet as Fleet
     from canary.formats.format import Format as Format
-    from canary.gate.checks import check as check
+    from canary.gate.check_audit import check as check
     from canary.gate.planning import plan as plan
     from canary.membership.attacking import attack as attack
     from canary.membership.evaluation import evaluate as evaluate
@@ -43,7 +43,7 @@ _HOMES = {
     "Format": "canary.formats.format",
     "attack": "canary.membership.attacking",
     "audit": "canary.audits.auditing",
-    "check": "canary.gate.checks",
+    "check": "canary.gate.check_audit",
     "discover": "canary.corpus.discovery",
     "doctor": "canary.models.doctor",
     "evaluate": "canary.membership.evaluation",

@@ -7,12 +7,12 @@ import numpy as np
 from canary.audits.method import Cost, Measured, Method
 from canary.audits.question import Question, Sizes
 from canary.formats.sampling import draw_indices
-from canary.search.drawing import draw
 from canary.search.pricing import Pricer
-from canary.statistics.checks import LARGEST_BITS
+from canary.search.uniform_draws import draw
 from canary.statistics.exposure_result import UNIFORM_DRAWS
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.histogram import HistogramBuilder
+from canary.statistics.number_checks import LARGEST_BITS
 
 _STREAM = 0x64726177  # keeps draws apart from the canaries of the same seed
 

@@ -366,7 +366,7 @@ def _results_in(files: list[Path]) -> list[Audit] | History:
     from canary.audits.audit_result import Audit
     from canary.audits.history import KIND, History
     from canary.errors import InputError
-    from canary.records.document import kind_of
+    from canary.records.versioned_json import kind_of
 
     places = [audit_in(file) for file in files]
     histories = [place for place in places if kind_of(place) == KIND]

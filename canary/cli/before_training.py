@@ -348,7 +348,7 @@ def discover(
     from canary.corpus.canaries import KIND, CanarySet
     from canary.corpus.discovery import discover as find
     from canary.corpus.placements import is_injected, manifest_of
-    from canary.records.document import kind_of
+    from canary.records.versioned_json import kind_of
 
     check_outputs([(out, (KIND,))], inputs=[corpus], force=force)
     # What was found can be found again; what was drawn is gone.

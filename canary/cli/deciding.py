@@ -147,8 +147,8 @@ def check(
     from canary.corpus.canaries import CanarySet
     from canary.corpus.verification import Verification
     from canary.gate.baselines import KIND as BASELINE
-    from canary.gate.checks import check as judge
-    from canary.gate.checks import new_baseline
+    from canary.gate.check_audit import check as judge
+    from canary.gate.check_audit import new_baseline
     from canary.gate.verdict import KIND, SCHEMA
     from canary.records.overwrite_guard import JUNIT, MARKDOWN
     from canary.reports.verdicts import write_junit, write_markdown

@@ -99,9 +99,9 @@ def forgotten(
     """
     from canary.membership.forgetting import KIND, SCHEMA
     from canary.membership.forgetting import forgotten as compare
-    from canary.records.document import dump_document
     from canary.records.files import folder_made
     from canary.records.overwrite_guard import PAGES
+    from canary.records.versioned_json import dump_document
     from canary.reports.pages import report
 
     others = [*query_model, target, *calibration, *(retrained or [])]

@@ -15,7 +15,7 @@ from canary.cli.options import Force, Json, Seed, decodable
 from canary.cli.outputs import check_outputs
 from canary.cli.terminal_tables import show_report
 from canary.errors import InputError
-from canary.statistics.checks import check_confidence
+from canary.statistics.number_checks import check_confidence
 
 if TYPE_CHECKING:
     from canary.signals.signal_table import SignalTable
@@ -94,9 +94,9 @@ def models(
     from canary.membership.models_result import KIND
     from canary.membership.models_survey import survey_models
     from canary.membership.survey import SCHEMA
-    from canary.records.document import dump_document
     from canary.records.files import folder_made
     from canary.records.overwrite_guard import PAGES
+    from canary.records.versioned_json import dump_document
     from canary.reports.pages import report
 
     asked = None if fpr is None else numbers_of(fpr, "--fpr")

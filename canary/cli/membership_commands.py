@@ -13,7 +13,7 @@ from canary.cli.options import Force, Json, Seed, decodable
 from canary.cli.outputs import check_outputs
 from canary.cli.terminal_tables import show_report
 from canary.errors import InputError
-from canary.statistics.checks import check_confidence
+from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import plural
 
 ScaleName = Literal["log", "linear"]
@@ -127,9 +127,9 @@ def attack(
     from canary.membership.risk import check_prior
     from canary.membership.shadow_survey import KIND, survey
     from canary.membership.survey import SCHEMA
-    from canary.records.document import dump_document
     from canary.records.files import folder_made
     from canary.records.overwrite_guard import PAGES
+    from canary.records.versioned_json import dump_document
     from canary.reports.pages import report
     from canary.signals.measuring import measure
 

@@ -125,16 +125,16 @@ def text(
     """
     from canary.membership.survey import SCHEMA, rates_of
     from canary.membership.text_survey import KIND, survey_texts
-    from canary.membership.words import check_enough_texts
-    from canary.records.document import dump_document
+    from canary.membership.words_alone import check_enough_texts
     from canary.records.files import folder_made
     from canary.records.overwrite_guard import PAGES
     from canary.records.shards import discard_run, finished_pieces, publish
+    from canary.records.versioned_json import dump_document
     from canary.reports.pages import report
     from canary.signals.text_files import read_texts
     from canary.signals.text_measuring import measure_texts, text_signals_of
     from canary.signals.text_passes import REWRITING
-    from canary.statistics.checks import check_confidence
+    from canary.statistics.number_checks import check_confidence
 
     asked = None if fpr is None else numbers_of(fpr, "--fpr")
     text_signals_of(attacks, reference=reference is not None, masked=masked is not None)

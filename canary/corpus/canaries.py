@@ -23,12 +23,12 @@ from canary.corpus.consistency import (
 )
 from canary.errors import FormatError, InputError, OutputError, RecordError
 from canary.formats.format import Format
-from canary.records.document import dump_document, load_document, render_document
 from canary.records.fields import text_field
 from canary.records.overwrite_guard import kind_there
 from canary.records.record import Record
 from canary.records.sealing import sealed
 from canary.records.validation import flag, of_kind, whole_number
+from canary.records.versioned_json import dump_document, load_document, render_document
 from canary.statistics.shown import Shown, picked
 
 __all__ = ["Canary", "CanarySet", "canary_set", "generate"]

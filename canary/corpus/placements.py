@@ -10,9 +10,9 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Slot
 from canary.corpus.occurrences import Finder
 from canary.errors import CorpusError, InputError
-from canary.records.document import load_document
 from canary.records.overwrite_guard import kind_there
 from canary.records.record import Document
+from canary.records.versioned_json import load_document
 
 KIND = "canary placements"
 SCHEMA = 1

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import ModelError, RecordError
 from canary.fleet.configuration import print_of
-from canary.records.document import load_document
 from canary.records.files import atomic_write
 from canary.records.overwrite_guard import WEIGHTS
 from canary.records.shards import KIND, MANIFEST, SCHEMA, Run, Series, Shard
+from canary.records.versioned_json import load_document
 from canary.signals.signal_table import Origin, SignalTable, numbers_there
 from canary.workers.jobs import Plain
 

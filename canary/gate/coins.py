@@ -11,8 +11,8 @@ from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome
 from canary.records.record import Record
 from canary.records.validation import as_real
-from canary.statistics.checks import positive_integer
 from canary.statistics.epsilon import correct_guesses, epsilon_lower_bound
+from canary.statistics.number_checks import positive_integer
 from canary.statistics.numbers import plural
 
 

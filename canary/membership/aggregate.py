@@ -12,7 +12,7 @@ from canary.errors import InputError
 from canary.membership.evaluation import Evaluation
 from canary.membership.loss_tests import row_ranks
 from canary.membership.many import ManyScores
-from canary.statistics.checks import check_confidence
+from canary.statistics.number_checks import check_confidence
 from canary.statistics.roc import Estimate, roc
 from canary.statistics.tails import check_level
 

@@ -12,7 +12,7 @@ from canary.errors import InputError
 from canary.membership.aggregate import Across, evaluate_models, mean_estimate
 from canary.membership.many import attack_models
 from canary.signals.signal_table import SignalTable
-from canary.statistics.checks import check_confidence, positive_integer
+from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, Roc
 from canary.statistics.tails import Rule
 

@@ -28,7 +28,6 @@ from canary.membership.repeats import Repeat, repeated_models
 from canary.records.validation import whole_number
 from canary.signals.loss_tables import Answers, Said, answers_of, check_same_samples
 from canary.signals.sample_overlap import shared_samples
-from canary.statistics.checks import check_confidence, positive_integer
 from canary.statistics.distances import (
     Distance,
     chance_distance,
@@ -37,6 +36,7 @@ from canary.statistics.distances import (
     resampled_distance,
     resamples,
 )
+from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
 from canary.membership.risk import RiskScores, check_prior
-from canary.statistics.checks import check_confidence, real_array
+from canary.statistics.number_checks import check_confidence, real_array
 from canary.statistics.roc import Estimate, scored_members
 from canary.statistics.shares import clopper_pearson
 

@@ -12,7 +12,7 @@ from canary.membership.attacks import ATTACKS, Attack, with_many_models
 from canary.membership.fleet_intervals import FEWEST, groups_of
 from canary.membership.references import References, resolve
 from canary.signals.signal_table import SignalTable
-from canary.statistics.checks import positive_integer
+from canary.statistics.number_checks import positive_integer
 from canary.statistics.numbers import plural
 
 Flags = NDArray[np.bool_]

@@ -31,7 +31,7 @@ from canary.membership.survey import rates_of
 from canary.scoring.batcher import Stage
 from canary.signals.output_checks import check_members
 from canary.signals.signal_table import SignalTable, positions
-from canary.statistics.checks import check_confidence
+from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate
 from canary.statistics.tails import Rule, check_level, check_rule

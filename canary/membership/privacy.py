@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from canary.errors import EstimationError
 from canary.membership.attacks import AttackScores
 from canary.membership.many import ManyScores
-from canary.statistics.checks import check_confidence, positive_integer
 from canary.statistics.epsilon import correct_guesses, epsilon_lower_bound
+from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.numbers import plural
 from canary.statistics.roc import scored_members
 

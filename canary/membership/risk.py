@@ -12,7 +12,7 @@ from canary.errors import EstimationError
 from canary.membership.densities import Known, by_histograms, by_kernels
 from canary.membership.shadows import shadow_samples
 from canary.signals.signal_table import SignalTable
-from canary.statistics.checks import check_confidence, positive_integer
+from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, scored_members
 
 Scale = Literal["log", "linear"]

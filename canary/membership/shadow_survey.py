@@ -23,7 +23,7 @@ from canary.membership.survey import Attacked, OneTargetSurvey, plain, rates_of,
 from canary.scoring.batcher import Stage
 from canary.signals.output_checks import check_members
 from canary.signals.signal_table import SignalTable
-from canary.statistics.checks import check_confidence
+from canary.statistics.number_checks import check_confidence
 from canary.statistics.roc import Estimate, balanced_accuracy
 
 KIND = "canary membership"

@@ -15,11 +15,11 @@ from canary.membership.doubts import SURE
 from canary.membership.evaluation import Evaluation, evaluate
 from canary.membership.outcomes import upside_down
 from canary.membership.survey import Attacked, OneTargetSurvey, plain, rates_of
-from canary.membership.words import FOLDS, WordsAlone, words_alone
+from canary.membership.words_alone import FOLDS, WordsAlone, words_alone
 from canary.scoring.batcher import Stage
 from canary.signals.text import TEXT_SIGNALS
 from canary.signals.text_measuring import TextTable
-from canary.statistics.checks import check_confidence
+from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import probability
 from canary.statistics.roc import Estimate, balanced_accuracy, roc
 

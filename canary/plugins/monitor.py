@@ -210,7 +210,7 @@ class ExposureMonitor:
         Only needed where forwards are not heard (see the notes above); they are read no more then.
 
         `batch` is a mapping, or an array or tensor of int of shape (rows, tokens), as for
-        `canary.plugins.batches.BatchReader.see`; `training` says whether it is trained on.
+        `canary.plugins.training_batches.BatchReader.see`; `training` says whether it is trained on.
         """
         self._start.stop_listening()
         if first_process() or self._stop is not None:

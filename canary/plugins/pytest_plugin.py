@@ -233,7 +233,7 @@ def canary_baseline(request: pytest.FixtureRequest) -> Callable[..., Baseline]:
 
         place = request.path.parent / path
         if request.config.getoption("--canary-update"):
-            from canary.gate.checks import new_baseline
+            from canary.gate.check_audit import new_baseline
 
             made = new_baseline(audit)
             made.save(place)

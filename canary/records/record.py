@@ -38,9 +38,9 @@ from cattrs.cols import homogenous_tuple_structure_factory, is_mapping, mapping_
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 
 from canary.errors import CanaryError, RecordError
-from canary.records.document import dump_document, load_document
 from canary.records.fields import brief
 from canary.records.sealing import sealed
+from canary.records.versioned_json import dump_document, load_document
 
 _CURE = "restore the file as it was written, or generate it again"
 

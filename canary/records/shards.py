@@ -30,8 +30,8 @@ from typing import Any
 
 from canary.errors import OutputError, RecordError
 from canary.records.differences import Difference, differences
-from canary.records.document import dump_document, kind_of, load_document
 from canary.records.files import atomic_write, atomic_writer, check_kind, folder_made, make_folder
+from canary.records.versioned_json import dump_document, kind_of, load_document
 
 MANIFEST = "manifest.json"
 """In the folder of a run: what it is."""

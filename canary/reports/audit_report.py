@@ -24,6 +24,7 @@ from canary.reports.document import (
 )
 from canary.reports.exposure_figures import exposure_figure, group_name, groups_of, histogram_figure
 from canary.reports.extractions import MODEL_ARGUMENTS, extraction_blocks, extraction_sentence
+from canary.reports.long_words import said, said_in_one
 from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, curve_verdict, strongest
 from canary.reports.wording import (
     EXPOSURE_COLUMNS,
@@ -33,7 +34,6 @@ from canary.reports.wording import (
     percent,
     settings_in_words,
 )
-from canary.reports.words import said, said_in_one
 from canary.statistics.exposure_result import (
     ENUMERATION,
     IMPORTANCE,

@@ -38,6 +38,7 @@ from canary.reports.document import (
     Text,
     prose,
 )
+from canary.reports.long_words import said, said_in_one
 from canary.reports.palette import SERIES
 from canary.reports.sentences import UNLEARNED_95_BITS, answer
 from canary.reports.wording import (
@@ -47,7 +48,6 @@ from canary.reports.wording import (
     facts_in_words,
     settings_in_words,
 )
-from canary.reports.words import said, said_in_one
 from canary.statistics.numbers import bits, count, plural, probability
 
 _PANELS = 4

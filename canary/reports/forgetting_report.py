@@ -25,9 +25,9 @@ from canary.reports.document import (
     mark,
 )
 from canary.reports.exposure_figures import DASHED
+from canary.reports.long_words import said, said_in_one
 from canary.reports.palette import CONTROL, CURVE, FILL, MUTED, SERIES
 from canary.reports.wording import software
-from canary.reports.words import said, said_in_one
 from canary.statistics.numbers import count, probability
 
 _TONES = {"forgotten": "not-found", "not forgotten": "memorized", "undecided": "undecided"}

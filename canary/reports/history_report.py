@@ -36,10 +36,10 @@ from canary.reports.exposure_figures import (
     exposure_axis,
     group_name,
 )
+from canary.reports.long_words import said_in_one
 from canary.reports.palette import CURVE, INK, MUTED, PAPER
 from canary.reports.sentences import UNLEARNED_95_BITS
 from canary.reports.wording import bound_or_bits, facts_in_words, settings_in_words
-from canary.reports.words import said_in_one
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.numbers import bits, count, plural
 from canary.tokens.starts import shown_start

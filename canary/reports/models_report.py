@@ -14,6 +14,7 @@ from canary.membership.models_result import AttackedModels, ModelsSurvey
 from canary.reports.attack_figures import growth_figure, rocs_figure
 from canary.reports.builders import PlotOptions, figure_of, report_of, section
 from canary.reports.document import Block, Figure, Heading, Note, Report, Table, Tile
+from canary.reports.long_words import said_in_one
 from canary.reports.palette import SERIES
 from canary.reports.survey_words import (
     brackets,
@@ -26,7 +27,6 @@ from canary.reports.survey_words import (
     survey_report,
     undecided,
 )
-from canary.reports.words import said_in_one
 from canary.statistics.numbers import count, plural
 from canary.statistics.roc import OperatingPoint
 

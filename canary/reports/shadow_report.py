@@ -13,6 +13,7 @@ from canary.membership.shadow_survey import ShadowSurvey
 from canary.reports.attack_figures import risk_counts, risks_figure, roc_figure
 from canary.reports.builders import PlotOptions, figure_of, report_of, section
 from canary.reports.document import Block, Figure, Heading, Note, Report, Table, Tile
+from canary.reports.long_words import said_in_one
 from canary.reports.survey_words import (
     attack_cells,
     attack_columns,
@@ -26,7 +27,6 @@ from canary.reports.survey_words import (
     survey_report,
     undecided,
 )
-from canary.reports.words import said_in_one
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import count, plural
 

@@ -8,8 +8,8 @@ from typing import Any
 from canary.membership.survey import Attacked, OneTargetSurvey, Survey
 from canary.reports.builders import sections_of
 from canary.reports.document import Block, Facts, Heading, Report, Text, Tile, words_of
+from canary.reports.long_words import said_in_one
 from canary.reports.wording import software
-from canary.reports.words import said_in_one
 from canary.statistics.numbers import count
 from canary.statistics.roc import Estimate
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from canary.membership.text_survey import TextSurvey
-from canary.membership.words import FOLDS
+from canary.membership.words_alone import FOLDS
 from canary.reports.attack_figures import roc_figure
 from canary.reports.builders import PlotOptions, figure_of, report_of, section
 from canary.reports.document import Block, Figure, Note, Report, Span, Table, Tile
+from canary.reports.long_words import said, said_in_one
 from canary.reports.survey_words import (
     attack_cells,
     attack_columns,
@@ -25,7 +26,6 @@ from canary.reports.survey_words import (
     survey_report,
     undecided,
 )
-from canary.reports.words import said, said_in_one
 from canary.statistics.numbers import count, probability
 
 _DOUBTED = {

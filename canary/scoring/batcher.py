@@ -36,7 +36,7 @@ from canary.models.language_model import (
     Walker,
 )
 from canary.records.validation import whole_number
-from canary.scoring.batches import BatchLoop
+from canary.scoring.batch_loop import BatchLoop
 from canary.scoring.request_checks import check_nodes, check_rows
 
 Progress = Callable[[int], None]

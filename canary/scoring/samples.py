@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from canary.errors import InputError, ModelError, NotFiniteError
 from canary.models.classifier import Classifier
 from canary.models.language_model import ROUNDING_NATS
-from canary.scoring.batches import BatchLoop
+from canary.scoring.batch_loop import BatchLoop
 
 Progress = Callable[[int], object]
 """Called with the number of samples that were just done."""

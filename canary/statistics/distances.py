@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.statistics.checks import real_array
+from canary.statistics.number_checks import real_array
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.statistics.checks import check_confidence, positive_integer, real_array
+from canary.statistics.number_checks import check_confidence, positive_integer, real_array
 
 _MOST_EPSILON = 700.0
 _STEPS = 60

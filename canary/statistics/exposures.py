@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 
 from canary.errors import EstimationError
 from canary.records.fields import brief
-from canary.statistics.checks import LARGEST_BITS, check_confidence, exact_size, finite_array
 from canary.statistics.exposure_result import (
     ENUMERATION,
     RANK,
@@ -28,6 +27,7 @@ from canary.statistics.exposure_result import (
     UNIFORM_DRAWS,
     Exposure,
 )
+from canary.statistics.number_checks import LARGEST_BITS, check_confidence, exact_size, finite_array
 from canary.statistics.shares import clopper_pearson
 
 

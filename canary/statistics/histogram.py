@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from canary.errors import EstimationError
 from canary.records.record import Record
-from canary.statistics.checks import LARGEST_BITS
+from canary.statistics.number_checks import LARGEST_BITS
 
 _MOST_BINS = 4096
 _LEAST_WIDTH = 2.0**-64

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError
-from canary.statistics.checks import check_confidence, exact_size, positive_integer
 from canary.statistics.medians import agreeing
+from canary.statistics.number_checks import check_confidence, exact_size, positive_integer
 from canary.statistics.units import LN2
 from canary.statistics.urn import MOST, MOST_DRAWS, urn_critical
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
 from canary.records.record import Record
-from canary.statistics.checks import positive_integer, real_array
+from canary.statistics.number_checks import positive_integer, real_array
 from canary.statistics.urn import MOST, MOST_DRAWS, urn_tails
 
 Floats = NDArray[np.float64]

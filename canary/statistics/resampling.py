@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.statistics.checks import check_confidence, positive_integer
+from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, roc, scored_members
 
 Over = Literal["samples", "models", "both"]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.statistics.checks import check_confidence, real_array
+from canary.statistics.number_checks import check_confidence, real_array
 from canary.statistics.operating import tpr_interval
 from canary.statistics.shares import clopper_pearson, difference_interval
 

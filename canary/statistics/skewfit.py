@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.statistics.checks import finite_array
+from canary.statistics.number_checks import finite_array
 from canary.statistics.skewnormal import SkewNormal
 
 Floats = NDArray[np.float64]

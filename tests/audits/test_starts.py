@@ -20,7 +20,7 @@ from canary.audits.start_notes import RivalStart, StartChoice
 from canary.audits.start_search import ORDINARY, choose_start
 from canary.corpus.canaries import generate
 from canary.errors import EstimationError, InputError, RecordError
-from canary.gate.checks import check, new_baseline
+from canary.gate.check_audit import check, new_baseline
 from canary.reports.extractions import extract_command
 from canary.reports.sentences import answer
 from canary.scoring.texts import score

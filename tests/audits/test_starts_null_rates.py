@@ -12,8 +12,8 @@ from canary.audits.rivals import started
 from canary.audits.run_options import RunOptions
 from canary.corpus.canaries import generate
 from canary.scoring.batcher import Batcher
-from canary.search.drawing import draw
 from canary.search.pricing import Pricer
+from canary.search.uniform_draws import draw
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.pvalues import fisher
 

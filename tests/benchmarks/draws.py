@@ -24,8 +24,8 @@ from canary.formats.format import Format
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
 from canary.scoring.batcher import Batcher
-from canary.search.drawing import draw
 from canary.search.pricing import Pricer
+from canary.search.uniform_draws import draw
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import TokenTree, compile_tree
 

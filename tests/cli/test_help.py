@@ -39,7 +39,7 @@ from canary.corpus.injection import inject_file
 from canary.corpus.stripping import strip_file
 from canary.corpus.verification import verify
 from canary.formats.kinds import KINDS
-from canary.gate.checks import Statistic, check
+from canary.gate.check_audit import Statistic, check
 from canary.gate.planning import plan
 from canary.gate.verdict import Policy
 from canary.membership.attacks import with_many_models

@@ -16,9 +16,9 @@ from canary.audits.audit_result import Audit, CanaryResult, FormatResult
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import RecordError
 from canary.gate.baselines import Baseline
-from canary.gate.checks import check
-from canary.records.document import load_document
+from canary.gate.check_audit import check
 from canary.records.shards import open_run
+from canary.records.versioned_json import load_document
 from canary.reports.verdicts import junit, markdown
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.extrapolation import exposure_by_skew_normal

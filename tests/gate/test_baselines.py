@@ -13,7 +13,7 @@ from gate_audits import SIZE, TEXT, exact, of_groups, space
 
 from canary.errors import InputError, RecordError
 from canary.gate.baselines import Baseline
-from canary.gate.checks import check
+from canary.gate.check_audit import check
 from canary.gate.regression import MODEL_LEVEL, PROCEDURE_LEVEL
 from canary.statistics.exposures import exposure_by_draws
 

@@ -11,7 +11,7 @@ from gate_audits import assembled, by_bits, space
 from canary.audits.audit_result import CanaryResult
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import EstimationError, InputError
-from canary.gate.checks import check
+from canary.gate.check_audit import check
 from canary.gate.coins import epsilon_bound
 
 TEXT = "The random number is {digit:9}"

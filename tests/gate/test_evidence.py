@@ -12,7 +12,7 @@ from gate_audits import SIZE, assembled, by_bits, by_draws, exact, extraction, o
 
 from canary.audits.audit_result import CanaryResult
 from canary.errors import EstimationError, InputError
-from canary.gate.checks import check
+from canary.gate.check_audit import check
 from canary.statistics.pvalues import fisher, holm
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from canary.audits.audit_result import CanaryResult
 from canary.errors import EstimationError, InputError
-from canary.gate.checks import check
+from canary.gate.check_audit import check
 from canary.statistics.exposure_result import IMPORTANCE, RANK, UNIFORM_DRAWS
 from canary.statistics.exposures import exposure_by_bounds, exposure_by_draws
 

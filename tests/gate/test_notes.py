@@ -11,7 +11,7 @@ from gate_audits import SET, exact
 from html_pages import render
 
 from canary.corpus.verification import Count, Verification
-from canary.gate.checks import check
+from canary.gate.check_audit import check
 from canary.reports.verdicts import explained, junit, markdown
 
 UNVERIFIED = "nothing here shows that the canaries were in the training data"

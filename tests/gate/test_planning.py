@@ -12,7 +12,7 @@ from scipy import stats
 
 from canary.errors import CanaryError, InputError
 from canary.formats.format import Format
-from canary.gate.checks import check
+from canary.gate.check_audit import check
 from canary.gate.planning import plan
 from canary.statistics.exposures import exposure_by_draws
 

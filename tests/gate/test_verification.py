@@ -11,7 +11,7 @@ from gate_audits import by_bits, of_groups, space
 from canary.corpus.canaries import CanarySet, generate
 from canary.corpus.verification import Verification, verify
 from canary.errors import EstimationError, InputError, RecordError
-from canary.gate.checks import check, new_baseline
+from canary.gate.check_audit import check, new_baseline
 
 FORMAT = "The code is {digit:6}"
 

@@ -7,7 +7,7 @@ import pytest
 from texts_and_models import random_words
 
 from canary.errors import EstimationError
-from canary.membership.words import FOLDS, LEVEL, _features, _solver, word_scores, words_alone
+from canary.membership.words_alone import FOLDS, LEVEL, _features, _solver, word_scores, words_alone
 from canary.statistics.roc import roc
 
 HALF = np.arange(200) < 100
@@ -184,7 +184,7 @@ def test_regression_is_the_minimum_oracle(words):
 
 def test_auc_of_each_permutation_is_that_of_new_scores_oracle():
     """p by hand: the flags dealt anew as `words_alone` does, each scored from nothing."""
-    from canary.membership.words import _Texts
+    from canary.membership.words_alone import _Texts
 
     texts = random_words(np.random.default_rng(8), 40, words=12, vocabulary=60)
     member = np.arange(40) < 20

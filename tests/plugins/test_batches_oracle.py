@@ -17,7 +17,7 @@ from canary.tokens.fast import as_tokenizer
 
 
 def _reader(canaries=None, tokenizer=None):
-    from canary.plugins.batches import BatchReader
+    from canary.plugins.training_batches import BatchReader
 
     tokenizer = as_tokenizer(tokenizer or ended_tokenizer())
     return BatchReader(canaries or small_set(), tokenizer)

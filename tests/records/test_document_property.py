@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canary.errors import CanaryError, RecordError
-from canary.records.document import dump_document, load_document
+from canary.records.versioned_json import dump_document, load_document
 
 _JSON = st.recursive(
     st.none()

@@ -11,7 +11,6 @@ import pytest
 
 from canary.errors import OutputError, RecordError
 from canary.records import files
-from canary.records.document import load_document
 from canary.records.files import (
     atomic_write,
     atomic_writer,
@@ -19,6 +18,7 @@ from canary.records.files import (
     folder_made,
     make_folder,
 )
+from canary.records.versioned_json import load_document
 
 
 @pytest.fixture

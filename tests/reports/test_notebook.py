@@ -13,7 +13,7 @@ import canary
 from canary import attack
 from canary.corpus.canaries import generate
 from canary.corpus.verification import Count, Verification
-from canary.gate.checks import check
+from canary.gate.check_audit import check
 from canary.gate.planning import plan
 from canary.membership.evaluation import evaluate
 from canary.membership.forgetting import forgotten

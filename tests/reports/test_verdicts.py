@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from gate_audits import assembled, exact, extraction, space
 
-from canary.gate.checks import check
+from canary.gate.check_audit import check
 from canary.gate.verdict import Finding, Standing, Verdict
 from canary.reports.verdicts import explained, junit, markdown, write_junit, write_markdown
 

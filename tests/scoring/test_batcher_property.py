@@ -13,8 +13,8 @@ from small_models import Cramped, build
 from canary.errors import InputError, ModelError
 from canary.formats.format import Format
 from canary.models.language_model import Children, Context, Nodes, Rows
+from canary.scoring.batch_loop import BatchTuner
 from canary.scoring.batcher import Batcher, row_sums
-from canary.scoring.batches import BatchTuner
 from canary.scoring.texts import score
 from canary.search.enumerate import enumerate_leaves
 from canary.tokens.candidates import CandidateEncoder

@@ -10,8 +10,8 @@ from trained import KINDS, trained
 from canary.errors import CanaryError, ModelError
 from canary.formats.format import Format
 from canary.scoring.batcher import Batcher
-from canary.search.drawing import draw
 from canary.search.pricing import ListedRows, Pricer, price_rows
+from canary.search.uniform_draws import draw
 from canary.tokens import tree as trees
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer

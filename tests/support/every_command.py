@@ -16,7 +16,7 @@ from histories import make_history
 
 from canary.corpus.canaries import generate
 from canary.corpus.verification import verify
-from canary.gate.checks import new_baseline
+from canary.gate.check_audit import new_baseline
 
 SET = ("--canaries", "<canaries.json")
 PAIR = ("--target", "<target.npz", "--shadow", "<shadow.npz")

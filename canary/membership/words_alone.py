@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError
-from canary.statistics.checks import check_confidence, positive_integer
+from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, Roc, roc
 
 FOLDS = 5

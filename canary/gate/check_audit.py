@@ -36,7 +36,7 @@ from canary.records.validation import (
     some,
     whole_number,
 )
-from canary.statistics.checks import check_confidence
+from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import count, plural
 
 Statistic = Literal["median", "maximum"]
