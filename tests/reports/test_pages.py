@@ -11,7 +11,7 @@ from html_pages import Page, check_page, render
 import canary
 from canary.audits.audit_result import Audit
 from canary.errors import InputError, OutputError
-from canary.gate.checks import check
+from canary.gate.check_audit import check
 from canary.reports import pages as pages_module
 from canary.reports.pages import report
 
