@@ -12,6 +12,7 @@ from pages import ROOT
 
 FOLDER = ROOT / "tests" / "benchmarks"
 SMALL = {
+    "draws": ["--draws", "50", "--rounds", "1", "--rows-up-to", "0"],
     "enumeration": ["--digits", "1", "--rounds", "1", "--threads", "1"],
     "extraction": ["--digits", "2", "--queries", "200", "--rounds", "1"],
     "fleet": ["--samples", "150", "--epochs", "1", "--rounds", "1", "--models", "2", "2"],

@@ -155,8 +155,7 @@ def reader(tmp_path, monkeypatch, request):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     # What a page registers is gone after it.
-    monkeypatch.setattr(kinds, "KINDS", dict(kinds.KINDS))
-    monkeypatch.setattr("canary.formats.format.KINDS", kinds.KINDS)
+    monkeypatch.setattr(kinds.KINDS, "_things", dict(kinds.KINDS.items()))
     # The demo in small; in full it takes a minute, and its own tests look at it.
     tiny = demo.Settings("The code is {digit:4}", (1, 8), 2, 4, 60, 16, 1)
     monkeypatch.setattr(demo, "run", functools.partial(demo.run, settings=tiny))

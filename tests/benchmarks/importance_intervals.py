@@ -26,7 +26,8 @@ import numpy as np
 from scipy.stats import gamma
 
 from canary.scoring.batcher import Batcher
-from canary.search.node_sampling import Sample, importance_sample
+from canary.search.node_sample import NodeSample
+from canary.search.node_sampling import importance_sample
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from synthetic_trees import SyntheticTree
@@ -49,7 +50,7 @@ def gamma_ends(mean: float, variance: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def intervals(sample: Sample, limit: float, own: int) -> dict[str, tuple[float, float]]:
+def intervals(sample: NodeSample, limit: float, own: int) -> dict[str, tuple[float, float]]:
     count = sample.count(limit, known=np.array([own]))
     total, variance = count.total, count.deviation**2
     error = 1.96 * math.sqrt(variance)

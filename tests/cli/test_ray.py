@@ -93,11 +93,11 @@ def test_a_file_is_scored_to_the_last_bit_though_workers_die(commands, command, 
     assert done.code == 0, done.err
     assert "2 workers of the cluster keep it (cpu)" in done.err
     assert Path("scores.jsonl").read_bytes() == here
-    assert len(ray.actors) > 2
+    assert sum(actor.restarts for actor in ray.actors) > 0
 
 
 def test_candidates_are_the_same_though_workers_die(commands, command, ray):
     told = [command(*commands["extract"], "--json", *more) for more in ([], ["--ray", "auto"])]
     here, there = (one.document["candidates"] for one in told)
     assert [c["fill"] for c in there] == [c["fill"] for c in here]
-    assert len(ray.actors) > 2
+    assert sum(actor.restarts for actor in ray.actors) > 0
