@@ -16,9 +16,8 @@ from canary.audits.audit_result import CANARY_SET, Audit, CanaryResult, FormatRe
 from canary.audits.by_skew_normal import curve
 from canary.audits.combining import combined_p
 from canary.audits.method_choice import check_method, choose
-from canary.audits.question import Question, questions_of
+from canary.audits.question import AuditOptions, Question, questions_of
 from canary.audits.rivals import started
-from canary.audits.run_options import AuditOptions
 from canary.audits.start_notes import StartChoice
 from canary.corpus.canaries import Canary, CanarySet, canary_set
 from canary.errors import EstimationError, UnsupportedError

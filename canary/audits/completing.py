@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from canary.audits.extraction import Completion
-from canary.audits.question import Question, longest
+from canary.audits.question import AuditOptions, Question, longest
 from canary.audits.rivals import started
-from canary.audits.run_options import AuditOptions, Running
 from canary.errors import InputError
 from canary.formats.format import Format
 from canary.models.loading import load
 from canary.records.validation import whole_number
 from canary.scoring.batcher import Batcher
+from canary.scoring.run_options import Running
 from canary.search.completion import complete
 
 BEAM = 10
@@ -49,7 +49,7 @@ def completions(
         Width of the beam.
     **run
         `start_token`, `context`, `batch_size` and the others of
-        `canary.audits.run_options.RunOptions`.
+        `canary.scoring.run_options.RunOptions`.
 
     Returns
     -------

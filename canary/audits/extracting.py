@@ -10,9 +10,8 @@ from canary.audits.audit_result import CANARY_SET, Audit
 from canary.audits.completing import BEAM
 from canary.audits.extraction import Extraction
 from canary.audits.format_search import SearchOptions, canaries_of, search_format
-from canary.audits.question import Question
+from canary.audits.question import AuditOptions, Question
 from canary.audits.rivals import started
-from canary.audits.run_options import AuditOptions
 from canary.audits.start_notes import StartChoice
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import InputError, ModelError, OutOfMemory, RequestsSpentError, UnsupportedError

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from canary.audits.run_options import AuditOptions
 from canary.corpus.canaries import Canary, CanarySet
 from canary.errors import UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import LanguageModel
 from canary.records.shards import Run, Series
+from canary.records.versions import versions
 from canary.scoring.batcher import Batcher
+from canary.scoring.run_options import RunOptions
 from canary.search.bounds import tokens_below
 from canary.search.pricing import Pricer
 from canary.statistics.pvalues import fisher
@@ -27,6 +29,39 @@ _SEARCH_CURE = "name a format whose candidates this tokenizer makes a tree of, o
 # Keeps these draws apart from the canaries and from the other draws of the same seed.
 _NOTES_STREAM = 0x6E6F7465
 _TOO_SHORT = 1e-3  # how often the note is given where the tokenizer never saw the canaries
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(RunOptions):
+    """How exposure is measured; besides, the fields of `RunOptions`.
+
+    Parameters
+    ----------
+    method : str
+        Its name, or ``"auto"`` for the first that the budget allows.
+    budget : int
+        Queries that a search may take for each format.
+    draws : int
+        Candidates drawn uniformly from each format.
+    """
+
+    method: str = "auto"
+    budget: int = 1_000_000
+    draws: int = 20_000
+
+    def __post_init__(self) -> None:
+        self._whole("budget", 1)
+        self._whole("draws", 1)
+        super().__post_init__()
+
+    def asked(self) -> dict[str, Any]:
+        """What two runs must have in common to give the same numbers, as plain data."""
+        names = ("method", "budget", "draws", "seed", "start_token", "context")
+        return {name: getattr(self, name) for name in names}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options as plain data, with the versions of what computes."""
+        return {**self.asked(), "batch_size": self.batch_size, "versions": versions()}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from canary.audits.run_options import RunOptions
 from canary.audits.sample import Sample
 from canary.audits.start_notes import RivalStart, StartChoice
 from canary.audits.start_search import start_for
@@ -22,6 +21,7 @@ from canary.formats.format import Format
 from canary.models.language_model import LanguageModel
 from canary.scoring.batcher import Batcher
 from canary.scoring.requests import announce
+from canary.scoring.run_options import RunOptions
 from canary.statistics.pvalues import fisher
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.starts import shown_before, usual_first

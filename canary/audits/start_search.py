@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.audits.run_options import RunOptions
 from canary.audits.start_notes import StartChoice, TriedStart
 from canary.errors import InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
@@ -17,6 +16,7 @@ from canary.models.language_model import LanguageModel, Rows
 from canary.records.validation import AUTO, named_start
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.requests import announce
+from canary.scoring.run_options import RunOptions
 from canary.statistics.units import LN2
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.starts import USUAL_STARTS, own_start, possible_starts

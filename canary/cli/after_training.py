@@ -133,7 +133,7 @@ def audit(
     from canary.audits.audit_result import KIND, SCHEMA
     from canary.audits.auditing import audit_with
     from canary.audits.extracting import with_extractions
-    from canary.audits.run_options import AuditOptions
+    from canary.audits.question import AuditOptions
     from canary.corpus.canaries import CanarySet
     from canary.records.files import folder_made
     from canary.records.overwrite_guard import PAGES
@@ -200,7 +200,7 @@ def exposure(
 ) -> None:
     """Measure the exposure of each canary, in bits."""
     from canary.audits.auditing import exposure_with
-    from canary.audits.run_options import AuditOptions
+    from canary.audits.question import AuditOptions
     from canary.corpus.canaries import CanarySet
 
     chosen = CanarySet.load(canaries)

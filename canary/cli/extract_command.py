@@ -77,7 +77,7 @@ def extract(
     """
     from canary.audits.extracting import extract_with
     from canary.audits.format_search import SearchOptions
-    from canary.audits.run_options import AuditOptions
+    from canary.audits.question import AuditOptions
     from canary.corpus.canaries import CanarySet
     from canary.formats.format import Format
 

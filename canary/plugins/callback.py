@@ -11,12 +11,12 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from canary.audits.audit_result import median_bits
 from canary.audits.history import History, Moment
-from canary.audits.run_options import RunOptions
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError
 from canary.plugins.monitor import ExposureMonitor
 from canary.records.files import make_folder
 from canary.records.sealing import sealed
+from canary.scoring.run_options import RunOptions
 from canary.tokens.fast import as_tokenizer
 
 HISTORY_FILE = "canary_history.json"

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from canary.audits.history import WatchedCanary, WatchedFormat
-from canary.audits.run_options import RunOptions
 from canary.audits.sample import Sample
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError, ModelError, NotFiniteError
@@ -19,6 +18,7 @@ from canary.models.loading import load
 from canary.models.noise import remeasure_noise
 from canary.records.validation import AUTO, named_start
 from canary.scoring.batcher import Batcher
+from canary.scoring.run_options import RunOptions
 from canary.scoring.texts import score_encodings
 from canary.statistics.exposure_result import Exposure
 from canary.statistics.exposures import exposure_by_draws

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from canary.audits.history import History, Moment
-from canary.audits.run_options import Running, RunOptions
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import CanaryError, ModelError, NotFiniteError, OutputError, RecordError
 from canary.plugins.coverage_notes import why_fewer, why_never
@@ -29,6 +28,7 @@ from canary.plugins.stopping import StopRule
 from canary.records.sealing import sealed
 from canary.records.validation import AUTO, file_path, real_number, whole_number
 from canary.records.versions import versions
+from canary.scoring.run_options import Running, RunOptions
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.misread import misread
@@ -78,7 +78,7 @@ class ExposureMonitor:
         Seconds, for tests.
     **run
         `seed`, `start_token`, `context` and `batch_size`, as in
-        `canary.audits.run_options.RunOptions`. ``"auto"`` reads the start token off the
+        `canary.scoring.run_options.RunOptions`. ``"auto"`` reads the start token off the
         batches; where no canary was seen in them, it is chosen as in `canary.audit`.
 
     Raises

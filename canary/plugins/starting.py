@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from canary.audits.run_options import RunOptions
 from canary.audits.start_search import choose_start
 from canary.corpus.canaries import CanarySet
 from canary.models.language_model import LanguageModel
 from canary.plugins.live import Listener
 from canary.plugins.training_batches import BatchReader
 from canary.records.validation import AUTO, named_start
+from canary.scoring.run_options import RunOptions
 from canary.statistics.numbers import count, plural
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.starts import possible_starts, shown_start

@@ -155,15 +155,5 @@ def named_start(asked: str | None) -> str | None:
     return None if asked == NONE else asked
 
 
-def check_running(*, start_token: object, context: object, batch_size: object) -> int | None:
-    """The batch size as a plain int, or None where none is set; all three options are checked."""
-    if start_token is not None:
-        text(start_token, "start_token", cure="give the name of a token, or leave it out")
-    text(context, "context", cure="give the text before a candidate, or leave it out")
-    if batch_size is None:
-        return None
-    return whole_number(batch_size, "batch_size", at_least=1, cure="leave it out")
-
-
 def _kind(value: object) -> str:
     return "None" if value is None else f"a value of the type {type(value).__name__}"

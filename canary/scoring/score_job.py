@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,12 @@ from canary.models.loading import load
 from canary.records.overwrite_guard import JSON_LINES
 from canary.records.sealing import sealed
 from canary.records.shards import open_run
-from canary.records.validation import check_running, function, whole_number
+from canary.records.validation import function, whole_number
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.blocks import Block, Meter, Watch, read_blocks
 from canary.scoring.identity import identity_of
 from canary.scoring.requests import announce
+from canary.scoring.run_options import ScoreOptions, Scoring
 from canary.scoring.windows import encode_placed, windows
 from canary.statistics.units import LN2
 from canary.tokens.candidates import CandidateEncoder
@@ -77,11 +78,9 @@ def score_file(
     target: str | os.PathLike[str],
     *,
     column: str = "text",
-    start_token: str | None = None,
-    context: str = "",
     overlap: int | None = None,
-    batch_size: int | None = None,
     progress: ByteProgress | None = None,
+    **options: Unpack[Scoring],
 ) -> ScoredFile:
     """Log-perplexity of every text of a JSONL file, as a JSONL file in the same order.
 
@@ -101,17 +100,16 @@ def score_file(
     target : path-like
     column : str
         The column of the texts.
-    start_token, context : str
-        See `canary.scoring.texts.score`.
     overlap : int, optional
         Score texts that are longer than the model takes in windows; each after the first
         begins with this many tokens of the one before, which give context and are not
         priced again. Without it such a text is refused.
-    batch_size : int, optional
-        See `canary.scoring.batcher.Batcher`. Given, the numbers are the same to the last
-        bit whether or not a run was interrupted; else within the model's noise.
     progress : callable, optional
         ``progress(done_bytes, total_bytes)``.
+    **options
+        `start_token`, `context` and `batch_size`, as in
+        `canary.scoring.run_options.ScoreOptions`. With a `batch_size` the numbers are the same
+        to the last bit whether or not a run was interrupted; else within the model's noise.
 
     Raises
     ------
@@ -132,7 +130,7 @@ def score_file(
     block.
     The disk must hold the result twice for a moment.
     """
-    batch_size = check_running(start_token=start_token, context=context, batch_size=batch_size)
+    asked = ScoreOptions(**options)
     if overlap is not None:
         overlap = whole_number(overlap, "overlap", at_least=0)
     function(progress, "progress")
@@ -149,9 +147,9 @@ def score_file(
             else "give at least 1",
             where="overlap",
         )
-    encoder = CandidateEncoder(seam.tokenizer, start_token, context)
+    encoder = asked.encoder(seam)
     meter = Meter(progress or (lambda done, total: None), size)
-    batcher = Batcher(seam, batch_size=batch_size, progress=meter.add)
+    batcher = Batcher(seam, batch_size=asked.batch_size, progress=meter.add)
     scorer = _Scorer(encoder, batcher, meter, source, limit, overlap)
     watch = Watch.of(source)
     identity = {
@@ -159,8 +157,8 @@ def score_file(
         "input": watch.digest(),
         **identity_of(seam),
         "column": column,
-        "start token": start_token,
-        "context": context,
+        "start token": asked.start_token,
+        "context": asked.context,
         "overlap": overlap,
     }
     with open_run(parts_of(target), identity) as run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from canary.models.language_model import Rows
 from canary.models.loading import load
 from canary.records.sealing import sealed
-from canary.records.validation import check_running, function, some, text
+from canary.records.validation import function, some, text
 from canary.scoring.batcher import Batcher, Progress, row_sums
 from canary.scoring.requests import announce
+from canary.scoring.run_options import ScoreOptions, Scoring
 from canary.statistics.units import LN2
-from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tokenizer import Encoding
 
 
@@ -24,10 +24,8 @@ def score(
     model: Any,
     texts: Iterable[str],
     *,
-    start_token: str | None = None,
-    context: str = "",
-    batch_size: int | None = None,
     progress: Progress | None = None,
+    **options: Unpack[Scoring],
 ) -> NDArray[np.float64]:
     """Log-perplexity Px of each text: total, in bits.
 
@@ -35,13 +33,11 @@ def score(
     ----------
     model : LanguageModel, or what `canary.load` takes
     texts : iterable of str
-    start_token : str, optional
-        A token put before each text, if the tokenizer puts none there. Without one the
-        first token of a text has no probability and is not counted.
-    context : str
-        Text before each text; its tokens count.
-    batch_size, progress
-        See `canary.scoring.batcher.Batcher`.
+    progress : callable, optional
+        See `canary.scoring.batcher.Progress`.
+    **options
+        `start_token`, `context` and `batch_size`, as in
+        `canary.scoring.run_options.ScoreOptions`. Tokens of the context count.
 
     Returns
     -------
@@ -59,14 +55,14 @@ def score(
     ``canary.score("./checkpoint", ["one text", "another"])`` gives an array of two
     numbers of bits.
     """
-    batch_size = check_running(start_token=start_token, context=context, batch_size=batch_size)
+    asked = ScoreOptions(**options)
     function(progress, "progress")
     given = some(texts, "texts", cure="give a list of texts, such as [text] for one")
     for one in given:
         text(one, "each of texts", cure="give texts that can be written as UTF-8")
     seam = load(model)
-    encoder = CandidateEncoder(seam.tokenizer, start_token, context)
-    batcher = Batcher(seam, batch_size=batch_size, progress=progress)
+    encoder = asked.encoder(seam)
+    batcher = Batcher(seam, batch_size=asked.batch_size, progress=progress)
     encodings = encoder.encode(given)
     announce(seam, lambda: len(encodings))
     log_probs, rows = score_encodings(batcher, encodings)

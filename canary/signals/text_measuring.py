@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,7 @@ from canary.records.sealing import sealed
 from canary.records.shards import open_run
 from canary.scoring.batcher import Stage
 from canary.scoring.identity import identity_of
+from canary.scoring.run_options import ScoreOptions, Scoring
 from canary.signals.output_checks import check_lengths, check_members
 from canary.signals.sample_overlap import digests
 from canary.signals.signal_table import SignalTable
@@ -102,14 +103,12 @@ def measure_texts(
     share: float = 0.2,
     window: int | None = None,
     overlap: int | None = None,
-    start_token: str | None = None,
-    context: str = "",
     reference_start_token: str | None = None,
-    batch_size: int | None = None,
     seed: int = 0,
     places: Callable[[int], str] | None = None,
     parts: str | os.PathLike[str] | None = None,
     stage: Stage = lambda name, total: lambda done: None,
+    **options: Unpack[Scoring],
 ) -> TextTable:
     """Signals of a language model for every text, in one table.
 
@@ -139,11 +138,9 @@ def measure_texts(
         before (half a window, unless given), which are context and not priced again. So
         each token is priced once, and signals are those of all tokens of the text. The
         reference model's windows are the same, in its own tokens, as far as it takes them.
-    start_token, context : str
-        See `canary.scoring.texts.score`. Tokens of the context are not priced.
     reference_start_token : str, optional
-        The same for the reference model: `start_token` unless given, and none if empty.
-    batch_size : int, optional
+        What is put before each text for the reference model: `start_token` unless given, and
+        nothing if empty.
     seed : int
         Of the rewritten copies.
     places : callable, optional
@@ -155,6 +152,9 @@ def measure_texts(
         is kept. The folder stays (`canary.records.shards.discard_run`).
     stage : Stage
         Progress, in tokens; of what is rewritten (`REWRITING`), in texts.
+    **options
+        `start_token`, `context` and `batch_size`, as in
+        `canary.scoring.run_options.ScoreOptions`. Tokens of the context are not priced.
 
     Returns
     -------
@@ -174,6 +174,7 @@ def measure_texts(
     One pass over the texts, a second in lower case, one of the reference model, and one for each
     rewritten copy. Memory holds all texts, and a number for each token (three with min-k++).
     """
+    scoring = ScoreOptions(**options)
     _check_share(share, "share", "of the tokens, such as 0.2")
     _check_share(masked_share, "masked_share", "of the words, such as 0.15")
     if neighbours < 1:
@@ -185,8 +186,8 @@ def measure_texts(
     place = places or (lambda text: f"text {text}")
     # Whatever can be refused is refused before the first long pass.
     seam = load(model)
-    sizes: dict[str, Any] = {"window": window, "overlap": overlap, "batch_size": batch_size}
-    pricer = Pricer(seam, start_token=start_token, context=context, **sizes)
+    sizes: dict[str, Any] = {"window": window, "overlap": overlap}
+    pricer = Pricer(seam, scoring, **sizes)
     notes: list[str] = []
     if names is None:
         given = {"reference": reference, "masked": masked}
@@ -203,8 +204,10 @@ def measure_texts(
     second = named = theirs = None
     if "reference" in needs:
         second = _second(reference, seam)
-        named = start_token if reference_start_token is None else reference_start_token or None
-        theirs = pricer_beside(second, named, context=context, **sizes)
+        named = scoring.start_token
+        if reference_start_token is not None:
+            named = reference_start_token or None
+        theirs = pricer_beside(second, replace(scoring, start_token=named), **sizes)
         notes += compared_beside(pricer, encodings, theirs, theirs.encode(texts, place))
     rewriter = _rewriter(masked) if "masked" in needs else None
     settings = {
@@ -212,9 +215,9 @@ def measure_texts(
         "masked_share": masked_share,
         "window": pricer.window,
         "overlap": pricer.overlap,
-        "start_token": start_token,
+        "start_token": scoring.start_token,
         "reference_start_token": named,
-        "context": context,
+        "context": scoring.context,
     }
 
     with ExitStack() as held:
@@ -269,7 +272,7 @@ def measure_texts(
             "reference": None if second is None else second.facts.to_dict(),
             "masked": None if rewriter is None else dict(rewriter.facts),
             "share": share,
-            "batch_size": batch_size,
+            "batch_size": scoring.batch_size,
         },
         notes=tuple(notes),
         beside=None if second is None else priced.reference / priced.prices.counts,

@@ -14,9 +14,9 @@ from canary.models.language_model import LanguageModel, Rows
 from canary.records.shards import Series
 from canary.scoring.batcher import Batcher, Stage
 from canary.scoring.requests import announce
+from canary.scoring.run_options import ScoreOptions
 from canary.scoring.windows import encode_placed, windows
 from canary.signals.text import TokenPrices
-from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tokenizer import Encoding
 
 _BLOCK = 1 << 16
@@ -46,30 +46,26 @@ class Pricer:
     Parameters
     ----------
     model : LanguageModel
-    start_token, context : str
-        See `canary.scoring.texts.score`; tokens of the context are not priced.
+    options : ScoreOptions
+        Tokens of the context are not priced.
     window : int, optional
         Most tokens that the model is given at once; what it takes, unless given. A model
         that takes more is given windows of this size all the same.
     overlap : int, optional
         Tokens that a window shares with the one before; half a window unless given.
-    batch_size : int, optional
     """
 
     def __init__(
         self,
         model: LanguageModel,
+        options: ScoreOptions,
         *,
-        start_token: str | None = None,
-        context: str = "",
         window: int | None = None,
         overlap: int | None = None,
-        batch_size: int | None = None,
     ) -> None:
         self.model = model
         self.window, self.overlap = _sizes(model, window, overlap)
-        self._encoder = CandidateEncoder(model.tokenizer, start_token, context)
-        self._batch_size = batch_size
+        self._encoder, self._batch_size = options.encoder(model), options.batch_size
 
     def encode(self, texts: Sequence[str], place: Callable[[int], str]) -> list[Encoding]:
         """Each text as tokens; `place` says where a text stands, for messages.
@@ -220,12 +216,12 @@ def _sizes(
     return size, shared
 
 
-def pricer_beside(reference: LanguageModel, start_token: str | None, **options: Any) -> Pricer:
+def pricer_beside(reference: LanguageModel, options: ScoreOptions, **sizes: Any) -> Pricer:
     """The pricer of the reference model; what is wrong with its start token is said to be its."""
     try:
-        return Pricer(reference, start_token=start_token, **options)
+        return Pricer(reference, options, **sizes)
     except InputError as error:
-        if start_token is None:
+        if options.start_token is None:
             raise
         raise InputError(
             error.problem,

@@ -8,8 +8,7 @@ from canary.audits.auditing import exposure
 from canary.audits.by_bounds import Bounds
 from canary.audits.extracting import extract
 from canary.audits.extraction import Extraction
-from canary.audits.question import questions_of
-from canary.audits.run_options import AuditOptions
+from canary.audits.question import AuditOptions, questions_of
 from canary.corpus.canaries import CanarySet
 from canary.errors import ModelError, UnsupportedError
 from canary.models.table_model import TableModel

@@ -15,7 +15,7 @@ from canary.audits import auditing
 from canary.audits.audit_result import Audit
 from canary.audits.auditing import exposure, exposure_with
 from canary.audits.extracting import extract, with_extractions
-from canary.audits.run_options import AuditOptions, RunOptions
+from canary.audits.question import AuditOptions
 from canary.audits.start_notes import RivalStart, StartChoice
 from canary.audits.start_search import ORDINARY, choose_start
 from canary.corpus.canaries import generate
@@ -23,6 +23,7 @@ from canary.errors import EstimationError, InputError, RecordError
 from canary.gate.check_audit import check, new_baseline
 from canary.reports.extractions import extract_command
 from canary.reports.sentences import answer
+from canary.scoring.run_options import RunOptions
 from canary.scoring.texts import score
 from canary.tokens.starts import start_flag
 

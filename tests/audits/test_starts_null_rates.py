@@ -9,9 +9,9 @@ from scipy.stats import binom, kstest
 from started import TEXT
 
 from canary.audits.rivals import started
-from canary.audits.run_options import RunOptions
 from canary.corpus.canaries import generate
 from canary.scoring.batcher import Batcher
+from canary.scoring.run_options import RunOptions
 from canary.search.pricing import Pricer
 from canary.search.uniform_draws import draw
 from canary.statistics.exposures import exposure_by_draws

@@ -10,7 +10,6 @@ import pytest
 
 from canary.errors import InputError
 from canary.records.validation import (
-    check_running,
     file_path,
     flag,
     function,
@@ -79,18 +78,3 @@ def test_what_serves_is_returned():
     assert file_path("a", "x", cure="") == Path("a")
     function(print, "stage")
     function(None, "stage")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"start_token": 5}, "start_token must be text"),
-        ({"start_token": "\ud800"}, "start_token holds half a character"),
-        ({"context": None}, "context must be text, got None"),
-        ({"batch_size": 0}, "batch_size .* at least 1, got 0; leave it out"),
-    ],
-)
-def test_how_a_model_is_run(change, message):
-    with pytest.raises(InputError, match=message):
-        check_running(**{"start_token": None, "context": "", "batch_size": None, **change})
-    assert check_running(start_token="a", context="", batch_size=np.int64(4)) == 4

@@ -1,0 +1,112 @@
+"""How a model is asked: built once from what the user gave, and handed down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypedDict
+
+from canary.models.language_model import LanguageModel
+from canary.records.validation import AUTO, function, some, text, whole_number
+from canary.scoring.batcher import Progress, Stage
+from canary.tokens.candidates import CandidateEncoder
+
+
+class Scoring(TypedDict, total=False):
+    """The fields of `ScoreOptions` as keyword arguments."""
+
+    start_token: str | None
+    context: str
+    batch_size: int | None
+
+
+class Running(Scoring, total=False):
+    """The fields of `RunOptions` as keyword arguments."""
+
+    start_texts: Sequence[str] | None
+    stage: Stage | None
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions:
+    """What comes before each text, and how many are scored at once.
+
+    Parameters
+    ----------
+    start_token : str, optional
+        A token put before each text, if the tokenizer puts none there: its name, or None (or
+        ``"none"``) for nothing. Without one the first token of a text has no probability and
+        is not counted.
+    context : str
+        Text before each text; see `canary.tokens.candidates.CandidateEncoder`.
+    batch_size : int, optional
+        Found by trial unless given; changes results within the model's noise only.
+
+    Raises
+    ------
+    InputError
+        If a value has the wrong type or is out of range.
+    """
+
+    start_token: str | None = None
+    context: str = ""
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.start_token is not None:
+            cure = "give the name of a token, or leave it out"
+            text(self.start_token, "start_token", cure=cure)
+        text(self.context, "context", cure="give the text before a candidate, or leave it out")
+        if self.batch_size is not None:
+            self._whole("batch_size", 1, below=2**63, cure="leave it out")
+
+    def _whole(self, name: str, at_least: int, **limits: Any) -> None:
+        limits = {"below": None, **limits}
+        value = whole_number(getattr(self, name), name, at_least=at_least, **limits)
+        object.__setattr__(self, name, value)
+
+    def encoder(self, model: LanguageModel) -> CandidateEncoder:
+        """What puts the start token and the context before each candidate."""
+        return CandidateEncoder(model.tokenizer, self.start_token, self.context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(ScoreOptions):
+    """How candidates are scored; besides, the fields of `ScoreOptions`.
+
+    Parameters
+    ----------
+    start_token : str, optional
+        What came before each text in training, where the tokenizer puts nothing there.
+        ``"auto"`` takes the token after which text without secrets is most likely.
+    start_texts : sequence of str, optional
+        Training texts without a canary, for ``"auto"`` to choose by.
+    stage : callable, optional
+        For progress, in tokens; see `canary.scoring.batcher.Stage`.
+    seed : int
+        Of random draws.
+    """
+
+    start_token: str | None = AUTO
+    start_texts: Sequence[str] | None = None
+    stage: Stage | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._whole("seed", 0)
+        function(self.stage, "stage")
+        if self.start_texts is not None:
+            cure = "give a list of texts of the training corpus"
+            texts = tuple(some(self.start_texts, "start_texts", cure=cure))
+            for each in texts:
+                text(each, "each of start_texts", cure="give texts that can be written as UTF-8")
+            object.__setattr__(self, "start_texts", texts)
+
+    def progress(self, name: str, tokens: int) -> Progress:
+        """Begin a stage of at most this many tokens."""
+        return (lambda _done: None) if self.stage is None else self.stage(name, tokens)
+
+
+assert {field.name for field in fields(RunOptions)} == Running.__annotations__.keys()
