@@ -37,8 +37,8 @@ from canary.corpus.canaries import KIND as CANARY_SET
 from canary.records.files import atomic_write, make_folder
 from canary.records.overwrite_guard import CORPORA, MODEL_PART, PAGES, WEIGHTS
 from canary.reports.extractions import MODEL_ARGUMENTS, extract_command
+from canary.statistics.number_checks import LN2
 from canary.statistics.numbers import plural
-from canary.statistics.units import LN2
 
 if TYPE_CHECKING:
     from datasets import Dataset

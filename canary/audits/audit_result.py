@@ -19,11 +19,11 @@ from canary.audits.start_notes import StartChoice
 from canary.corpus.consistency import MAX_COPIES
 from canary.records.fields import brief
 from canary.records.record import Document, Record
-from canary.statistics.exposure_result import SKEW_NORMAL, Exposure
+from canary.statistics.exposures import SKEW_NORMAL, Exposure
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
+from canary.statistics.numbers import Shown, picked
 from canary.statistics.pvalues import CombinedP
-from canary.statistics.shown import Shown, picked
 
 KIND = "canary audit"
 SCHEMA = 1

@@ -8,9 +8,9 @@ from canary.audits.by_rank import exposures_by_bounds
 from canary.audits.method import Cost, Measured, Method, Unfit
 from canary.audits.question import Question
 from canary.errors import UnsupportedError
-from canary.search.bounded_ranks import rank_by_bounds
+from canary.search.bounded import rank_by_bounds
 from canary.search.pricing import Priced
-from canary.statistics.exposure_result import RANK
+from canary.statistics.exposures import RANK
 from canary.statistics.histogram import HistogramBuilder
 from canary.tokens.tree import check_certified
 

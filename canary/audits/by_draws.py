@@ -8,9 +8,8 @@ from canary.audits.method import Cost, Measured, Method
 from canary.audits.question import Question, Sizes
 from canary.formats.sampling import draw_indices
 from canary.search.pricing import Pricer
-from canary.search.uniform_draws import draw
-from canary.statistics.exposure_result import UNIFORM_DRAWS
-from canary.statistics.exposures import exposure_by_draws
+from canary.search.ranking import draw
+from canary.statistics.exposures import UNIFORM_DRAWS, exposure_by_draws
 from canary.statistics.histogram import HistogramBuilder
 from canary.statistics.number_checks import LARGEST_BITS
 

@@ -11,8 +11,7 @@ from canary.audits.method import Cost, Measured, Method, Unfit
 from canary.audits.question import Question
 from canary.errors import InputError, UnsupportedError
 from canary.search.ranking import rank_all
-from canary.statistics.exposure_result import ENUMERATION
-from canary.statistics.exposures import exposure_by_rank
+from canary.statistics.exposures import ENUMERATION, exposure_by_rank
 
 
 class Enumeration(Method):

@@ -8,9 +8,9 @@ from canary.audits.by_draws import drawing_cost, measure_draws
 from canary.audits.method import Cost, Measured, Method, Unfit
 from canary.audits.question import Question, Sizes
 from canary.errors import UnsupportedError
+from canary.search.node_sampling import rank_by_importance
 from canary.search.pricing import Pricer
-from canary.search.sampled import rank_by_importance
-from canary.statistics.exposure_result import IMPORTANCE
+from canary.statistics.exposures import IMPORTANCE
 from canary.statistics.importance import exposure_by_importance
 
 _STREAM = 0x77656967

@@ -16,11 +16,17 @@ from canary.audits.by_importance import sample
 from canary.audits.method import Cost, Measured, Method, Unfit
 from canary.audits.question import Question, Sizes
 from canary.errors import UnsupportedError
-from canary.search.bounded_ranks import rank_by_bounds
-from canary.search.bounds import RankBounds
+from canary.search.bounded import rank_by_bounds
 from canary.search.pricing import Pricer
-from canary.statistics.exposure_result import IMPORTANCE, RANK, RANK_AND_DRAWS, Exposure
-from canary.statistics.exposures import exposure_by_bounds, exposure_by_bounds_and_draws
+from canary.search.rank_counter import RankBounds
+from canary.statistics.exposures import (
+    IMPORTANCE,
+    RANK,
+    RANK_AND_DRAWS,
+    Exposure,
+    exposure_by_bounds,
+    exposure_by_bounds_and_draws,
+)
 from canary.statistics.numbers import plural
 
 FEW_HITS = 50

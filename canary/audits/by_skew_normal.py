@@ -8,7 +8,7 @@ from dataclasses import replace
 from canary.audits.by_draws import UniformDraws
 from canary.audits.method import Cost, Measured, Method
 from canary.audits.question import Question
-from canary.statistics.exposure_result import SKEW_NORMAL, Exposure
+from canary.statistics.exposures import SKEW_NORMAL, Exposure
 from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
 
 _STREAM = 0x63757276

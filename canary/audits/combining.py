@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from canary.audits.audit_result import Audit, CanaryResult
-from canary.statistics.exposure_result import UNIFORM_DRAWS, Exposure
+from canary.statistics.exposures import UNIFORM_DRAWS, Exposure
 from canary.statistics.pvalues import CombinedP, fisher
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from canary.records.record import Record
-from canary.statistics.numbers import clean
-from canary.statistics.shown import Shown, picked
+from canary.statistics.numbers import Shown, clean, picked
 from canary.tokens.arrays import is_certified
 
 _STOPPED = {

@@ -21,10 +21,10 @@ from canary.records.validation import one_of, real_number, whole_number
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher
 from canary.scoring.requests import announce
-from canary.search.bounds import bounds_by_place
 from canary.search.pricing import check_agreement, price_rows
+from canary.search.rank_counter import bounds_by_place
 from canary.search.shortest import MOST_OPEN, STOPS, Shortest, Stop, shortest_leaves
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 from canary.tokens.misread import misread
 
 _BROKEN_OFF = ("interrupted", "requests")

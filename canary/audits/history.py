@@ -15,9 +15,8 @@ from canary.audits.audit_result import median_bits
 from canary.corpus.consistency import MAX_COPIES
 from canary.errors import RecordError
 from canary.records.record import Document
-from canary.statistics.exposure_result import UNIFORM_DRAWS, Exposure
-from canary.statistics.numbers import bits, count, plural
-from canary.statistics.shown import Shown, picked
+from canary.statistics.exposures import UNIFORM_DRAWS, Exposure
+from canary.statistics.numbers import Shown, bits, count, picked, plural
 
 PASSED_AT_THE_END = "the limit was passed when the training had ended"
 """How `History.stop_reason` begins where there was nothing left to stop."""

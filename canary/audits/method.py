@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from canary.audits.question import Question, Sizes
 from canary.errors import CanaryError
 from canary.search.pricing import Priced
-from canary.statistics.exposure_result import Exposure
+from canary.statistics.exposures import Exposure
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
 

@@ -17,8 +17,8 @@ from canary.records.shards import Run, Series
 from canary.records.versions import versions
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import RunOptions
-from canary.search.bounds import tokens_below
 from canary.search.pricing import Pricer
+from canary.search.rank_counter import tokens_below
 from canary.statistics.pvalues import fisher
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.misread import misread

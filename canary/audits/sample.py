@@ -12,8 +12,7 @@ from canary.errors import EstimationError
 from canary.formats.format import Format
 from canary.scoring.batcher import Batcher
 from canary.search.pricing import ListedRows
-from canary.statistics.exposure_result import Exposure
-from canary.statistics.exposures import exposure_by_draws
+from canary.statistics.exposures import Exposure, exposure_by_draws
 from canary.statistics.extrapolation import skew_normal_bits
 from canary.statistics.number_checks import LARGEST_BITS
 from canary.tokens.candidates import CandidateEncoder

@@ -17,7 +17,7 @@ from canary.records.validation import AUTO, named_start
 from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.requests import announce
 from canary.scoring.run_options import RunOptions
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.starts import USUAL_STARTS, own_start, possible_starts
 from canary.tokens.tokenizer import Encoding

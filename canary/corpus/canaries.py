@@ -29,7 +29,7 @@ from canary.records.record import Record
 from canary.records.sealing import sealed
 from canary.records.validation import flag, of_kind, whole_number
 from canary.records.versioned_json import dump_document, load_document, render_document
-from canary.statistics.shown import Shown, picked
+from canary.statistics.numbers import Shown, picked
 
 __all__ = ["Canary", "CanarySet", "canary_set", "generate"]
 

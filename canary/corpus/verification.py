@@ -16,8 +16,7 @@ from canary.corpus.surroundings import Copies, OwnTokens
 from canary.errors import InputError
 from canary.records.record import Document, Record
 from canary.records.sealing import sealed
-from canary.statistics.numbers import clean, plural
-from canary.statistics.shown import Shown
+from canary.statistics.numbers import Shown, clean, plural
 
 KIND = "canary verify"
 SCHEMA = 1

@@ -10,7 +10,7 @@ from canary.audits.by_rank import queries_to_rank
 from canary.errors import InputError
 from canary.gate.verdict import Finding, Outcome, Standing
 from canary.records.validation import as_real
-from canary.statistics.exposure_result import ENUMERATION, RANK, Exposure
+from canary.statistics.exposures import ENUMERATION, RANK, Exposure
 from canary.statistics.medians import agreeing, canaries_to_decide, median_interval
 from canary.statistics.numbers import bits, count, plural, probability
 from canary.statistics.power import draws_to_tell

@@ -15,9 +15,8 @@ from canary.gate.exposure_limit import check_limit, exceeding, share
 from canary.records.record import Record
 from canary.records.validation import real_number, some, whole_number
 from canary.statistics.number_checks import check_confidence, exact_size, positive_integer
-from canary.statistics.numbers import bits, plural
+from canary.statistics.numbers import Shown, bits, plural
 from canary.statistics.power import canaries_for, evidence_power, limit_power, smallest_seen
-from canary.statistics.shown import Shown
 
 
 @dataclass(frozen=True, repr=False)

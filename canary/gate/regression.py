@@ -12,7 +12,7 @@ from canary.errors import InputError
 from canary.gate.baselines import Baseline, Measured
 from canary.gate.verdict import Finding, Outcome, Standing
 from canary.statistics.numbers import plural, probability
-from canary.statistics.permutation import (
+from canary.statistics.resampling import (
     larger_in_groups,
     larger_in_pairs,
     least_in_groups,

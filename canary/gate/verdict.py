@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from canary.audits.audit_result import CanaryResult
 from canary.records.record import to_plain
-from canary.statistics.numbers import clean
-from canary.statistics.shown import Shown, picked
+from canary.statistics.numbers import Shown, clean, picked
 
 KIND = "canary verdict"
 SCHEMA = 1

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import InputError
 from canary.membership.risk import RISK_SIGNAL, RiskScores
 from canary.signals.signal_table import SignalTable
-from canary.statistics.correlation import Correlation, correlation, differ_enough
+from canary.statistics.distances import Correlation, correlation, differ_enough
 from canary.statistics.number_checks import check_confidence, real_array
 
 _LEAST = 1e-10

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from canary.registry import Registry
 from canary.signals.definitions import SIGNALS
-from canary.statistics.shown import Shown
+from canary.statistics.numbers import Shown
 
 if TYPE_CHECKING:
     from canary.membership.references import References

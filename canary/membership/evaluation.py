@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.membership.attacks import AttackScores
+from canary.statistics.numbers import Shown
 from canary.statistics.roc import Estimate, OperatingPoint, Roc, balanced_accuracy, roc
-from canary.statistics.shown import Shown
 
 
 @dataclass(frozen=True, eq=False, repr=False)

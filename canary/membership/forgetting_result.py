@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from canary.records.record import to_plain
 from canary.records.versions import versions
 from canary.statistics.distances import lies_lower
-from canary.statistics.numbers import probability
+from canary.statistics.numbers import Shown, probability
 from canary.statistics.roc import Estimate
-from canary.statistics.shown import Shown
 
 Answer = Literal["forgotten", "not forgotten", "undecided"]
 Floats = NDArray[np.float64]

@@ -19,9 +19,9 @@ from canary.membership.attacks import AttackScores
 from canary.membership.evaluation import Evaluation
 from canary.records.versions import versions
 from canary.signals.signal_table import SignalTable
-from canary.statistics.operating import nonmembers_for_lower_end
+from canary.statistics.numbers import Shown
 from canary.statistics.roc import Estimate, OperatingPoint, check_rate
-from canary.statistics.shown import Shown
+from canary.statistics.shares import nonmembers_for_lower_end
 
 SCHEMA = 1
 

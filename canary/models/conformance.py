@@ -29,7 +29,7 @@ from canary.models.language_model import (
 )
 from canary.models.noise import rounding
 from canary.models.probing import chain_log_probs, nodes_of, opened, random_rows, row_table
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 
 _CONTEXT, _BELOW = 5, 6
 TOKENS = _CONTEXT + _BELOW

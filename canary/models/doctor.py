@@ -19,7 +19,7 @@ from canary.models.loading import load
 from canary.models.whole_reading import TOKENS_BY_DEFAULT, reading
 from canary.records.record import Record
 from canary.records.validation import named_start, whole_number
-from canary.statistics.shown import Shown
+from canary.statistics.numbers import Shown
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
 

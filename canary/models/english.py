@@ -10,7 +10,7 @@ import numpy as np
 from canary.errors import CanaryError, OutOfMemory
 from canary.models.language_model import LanguageModel, Rows
 from canary.models.table_model import TableModel
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 
 SENTENCES = (
     "The meeting was moved to the afternoon because the train from the coast was late.",

@@ -29,7 +29,7 @@ from canary.models.language_model import Children, Ints, LanguageModel, Rows, Wa
 from canary.models.noise import rounding
 from canary.models.probing import nodes_of, opened, random_rows, row_table
 from canary.models.whole_reading import reading
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 
 _ROWS, _TEXTS = 8, 16
 _AT_ONCE = 1 << 12

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from canary.records.record import Record
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 
 ROUNDING_NATS = 1e-4
 """So far above 0 may rounding bring a log-probability, or the log of a sum of probabilities.

@@ -16,7 +16,7 @@ from canary.errors import ModelError
 from canary.models.answered import not_finite
 from canary.models.language_model import FloatArray, Ints, LanguageModel, ModelFacts
 from canary.models.probing import chain_log_probs, random_rows, row_table
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 
 _SAFETY = 4.0
 _ROWS, _TOKENS = 32, 24

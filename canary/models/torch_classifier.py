@@ -17,7 +17,7 @@ from canary.errors import InputError, ModelError
 from canary.models.classifier import GradientFeatures
 from canary.models.torch_support import free_bytes, inference, input_device
 from canary.models.weight_digest import fingerprint
-from canary.statistics.softmaxed import softmaxed
+from canary.statistics.number_checks import softmaxed
 
 _SUM_TOLERANCE = 1e-3
 _SHARE = 8

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, OutOfMemory
 from canary.models.language_model import Ints
-from canary.statistics.softmaxed import softmaxed
+from canary.statistics.number_checks import softmaxed
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

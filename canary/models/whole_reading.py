@@ -16,7 +16,7 @@ from canary.models.conformance import TOKENS
 from canary.models.finding import Check, Finding, fine, noted, refused, unchecked
 from canary.models.language_model import Ints, LanguageModel
 from canary.models.probing import random_rows, row_table
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.starts import shown_start, usual_first
 

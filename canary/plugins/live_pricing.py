@@ -20,8 +20,7 @@ from canary.records.validation import AUTO, named_start
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import RunOptions
 from canary.scoring.texts import score_encodings
-from canary.statistics.exposure_result import Exposure
-from canary.statistics.exposures import exposure_by_draws
+from canary.statistics.exposures import Exposure, exposure_by_draws
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.normalization_check import check_kept_apart
 from canary.tokens.starts import possible_starts

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from canary.errors import InputError
 from canary.plugins.live_pricing import LivePricer
-from canary.statistics.exposure_result import Exposure
+from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import plural
 
 

@@ -34,7 +34,7 @@ from canary.reports.wording import (
     percent,
     settings_in_words,
 )
-from canary.statistics.exposure_result import (
+from canary.statistics.exposures import (
     ENUMERATION,
     IMPORTANCE,
     RANK,

@@ -11,7 +11,7 @@ from canary.audits.audit_result import Audit, median_bits
 from canary.audits.designs import Design, differences
 from canary.errors import InputError
 from canary.records.fields import brief
-from canary.statistics.exposure_result import Exposure
+from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import plural
 
 _MOST_NATS = 1e6  # a token; no model that computes at all does worse

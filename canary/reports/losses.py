@@ -11,7 +11,7 @@ import numpy as np
 
 from canary.errors import InputError
 from canary.scoring.score_files import Scores, read_scores
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 
 
 def measured_losses(paths: Sequence[str | os.PathLike[str]]) -> list[float]:

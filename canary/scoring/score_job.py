@@ -28,7 +28,7 @@ from canary.scoring.identity import identity_of
 from canary.scoring.requests import announce
 from canary.scoring.run_options import ScoreOptions, Scoring
 from canary.scoring.windows import encode_placed, windows
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 from canary.tokens.candidates import CandidateEncoder
 
 _SERIES = "scores"

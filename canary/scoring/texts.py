@@ -15,7 +15,7 @@ from canary.records.validation import function, some, text
 from canary.scoring.batcher import Batcher, Progress, row_sums
 from canary.scoring.requests import announce
 from canary.scoring.run_options import ScoreOptions, Scoring
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 from canary.tokens.tokenizer import Encoding
 
 

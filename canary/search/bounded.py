@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,11 +17,11 @@ from numpy.typing import NDArray
 
 from canary.models.language_model import Walker, most_queries
 from canary.scoring.batcher import Batcher
-from canary.search.bounds import RankBounds, most_leaves, tokens_below
-from canary.search.enumerate import Leaves
-from canary.search.rank_counter import Limits
+from canary.search.enumerate import Leaves, leaf_bounds
+from canary.search.pricing import Pricer
+from canary.search.rank_counter import Limits, RankBounds, most_leaves, tokens_below
 from canary.search.step import Frontier, Step, at_once, expand, joined, root_frontier
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 from canary.tokens.tree import TokenTree
 
 _MOST_PARKED = 2**20  # about 100 bytes each
@@ -396,3 +397,80 @@ def _held(handles: Ints) -> int:
     """How many states are named."""
     named = np.unique(handles)
     return len(named) - int(len(named) > 0 and named[0] < 0)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedRanks:
+    """Bounds of ranks, and what is known of the canaries' costs.
+
+    Parameters
+    ----------
+    bounds : RankBounds
+    px_bits : float64 array of shape (k,)
+        The least that each fill can cost.
+    known : bool array of shape (k,)
+        Whether it does cost that.
+    """
+
+    bounds: RankBounds
+    px_bits: NDArray[np.float64]
+    known: NDArray[np.bool_]
+
+
+def rank_by_bounds(
+    pricer: Pricer,
+    batcher: Batcher,
+    fills: Sequence[str],
+    *,
+    budget: int,
+    wanted: NDArray[np.bool_] | None = None,
+) -> BoundedRanks:
+    """Exact ranks of fills by branch and bound, and bounds where the budget ends before.
+
+    A fill of which every token was told has a cost, and is ranked: surely after the others
+    that surely cost less, and surely before those that surely cost more. Of one with a
+    token that was not told, only that it costs as much is known; it comes after all that
+    surely cost less than that.
+
+    Parameters
+    ----------
+    pricer : Pricer
+        With a tree.
+    budget : int
+        Queries that walk and fills' own paths may take. The paths take at most one per
+        token of each fill, and are walked whatever the budget.
+    wanted : bool array of shape (k,), optional
+        Fills worth the walk. The others get the bound that costs nothing: of all
+        candidates, at most ``2**B`` can be as likely, B being the bits below the context.
+    """
+    tree, size = pricer.tree, pricer.format.size  # a tree may hold more leaves than fills
+    assert tree is not None
+    numbers = pricer.leaves(fills)
+    least, known, queries = leaf_bounds(tree, pricer.walker, batcher, numbers)
+    chosen = np.isfinite(least) if wanted is None else np.isfinite(least) & wanted
+    walk = BoundedWalk(
+        tree,
+        pricer.walker,
+        batcher,
+        numbers=numbers[chosen],
+        costs=least[chosen],
+        noise_bits=pricer.noise_bits,
+    )
+    walk.run(budget=max(budget - queries, 0))
+    found = walk.bounds()
+    walk.close()
+    upper = most_leaves(
+        least / LN2 + pricer.noise_bits - pricer.context_bits,
+        np.full(len(least), tree.size, tree.leaves.dtype),
+        excess_bits=walk.excess_bits,
+    )
+    lower, rank = np.ones((2, len(least)), np.int64)
+    exact = np.zeros(len(least), np.bool_)
+    lower[chosen], rank[chosen] = found.lower, found.rank
+    upper[chosen], exact[chosen] = found.upper, found.exact
+    upper = np.minimum(upper, size)
+    upper[~known], exact[~known] = size, False
+    bounds = replace(
+        found, lower=lower, rank=rank, upper=upper, exact=exact, queries=found.queries + queries
+    )
+    return BoundedRanks(bounds, least / LN2, known)

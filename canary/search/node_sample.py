@@ -2,18 +2,279 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.search.bounds import most_leaves
+from canary.search.rank_counter import most_leaves
 from canary.statistics.importance import ImportanceCount, count_deviation
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+_STEPS_PER_SPREAD = 16
+_MOST_STEPS = 2**16  # where a few edges cost much and the others hardly differ
+_BELOW, _ABOVE = 1280, 256  # grid points kept on the cheap and on the dear side
+_CLASSES = 32
+_ROUNDS = 4
+# Half of the belief is in a normal curve a little wider than what was seen: edges that depend
+# on each other have other tails than independent ones.
+_DOUBT, _WIDER = 0.5, 1.1
+_BEYOND = 1_000
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Edges that a walk has seen, one entry each.
+
+    Parameters
+    ----------
+    above, below : float64 arrays of shape (m,)
+        Leaves below the node and below its child; 0 where the child is a leaf.
+    nats : float64 array of shape (m,)
+        What the edge costs, forced tokens of the node included.
+    weights : float64 array of shape (m,)
+        Of the node: one over the chance of having been entered.
+    """
+
+    above: Floats
+    below: Floats
+    nats: Floats
+    weights: Floats
+
+    @classmethod
+    def joined(cls, parts: list[Edges]) -> Edges:
+        """The edges of several batches."""
+        names = cls.__dataclass_fields__
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+@dataclass(frozen=True, eq=False)
+class Guide:
+    """Worth of a node by the leaves below it and by its cost, in tables.
+
+    Parameters
+    ----------
+    log_leaves : float64 array of shape (c,)
+        Classes of nodes, ascending.
+    first : float64 array of shape (c,)
+        Cost of the first entry of each class's row, in nats.
+    step : float
+        Nats between entries.
+    table : float64 array of shape (c, t)
+        Logarithm of the worth.
+    """
+
+    log_leaves: Floats
+    first: Floats
+    step: float
+    table: Floats
+
+    def log_worth(self, costs: Floats, leaves: Floats) -> Floats:
+        """Logarithm of the worth of nodes of these costs (nats) and leaves, shape (m,)."""
+        logs = np.log(leaves)
+        kind = _nearest(self.log_leaves, logs)
+        at = np.rint((costs - self.first[kind]) / self.step)
+        at = np.clip(at, 0, self.table.shape[1] - 1).astype(np.int64)
+        worth: Floats = self.table[kind, at] + (logs - self.log_leaves[kind])
+        return worth
+
+
+def guide_from(edges: Edges, size: int, *, context: float, ceiling: float) -> Guide:
+    """The guide that a pilot gives for the ranks 1, 10, 100, ... up to the whole space.
+
+    Parameters
+    ----------
+    edges : Edges
+        Of nodes that were drawn uniformly.
+    size : int
+        Leaves of the tree.
+    context : float
+        Cost of the root, in nats.
+    ceiling : float
+        Counts up to this cost matter, in nats, and those a little beyond.
+
+    Notes
+    -----
+    ``m(v, c) = leaves(v) P(what is still to be paid <= c - cost(v))`` is the number of
+    leaves below a node v that cost at most c. A node is entered with a chance proportional
+    to the root of the mean square of what it would add to the counts in units of their
+    ranks r: ``worth(v)**2 = sum over r of (m + m**2) / r**2`` with c the cost at rank r. It
+    minimizes the sum of the relative variances at all ranks, as Neyman's allocation [1]_
+    does for one, where leaves fall below nodes like Poisson counts.
+
+    References
+    ----------
+    .. [1] Neyman, On the two different aspects of the representative method, Journal of
+       the Royal Statistical Society 97, 1934.
+    """
+    finite = np.isfinite(edges.nats)
+    edges = Edges(*(getattr(edges, name)[finite] for name in Edges.__dataclass_fields__))
+    kinds = _classes(edges.above)
+    step = max(_spread(edges, kinds) / _STEPS_PER_SPREAD, _reach(edges, kinds) / _MOST_STEPS)
+    rows = _still_to_pay(edges, kinds, step)
+
+    whole = rows[-1]
+    ladder = np.power(10.0, np.arange(int(math.log10(size)) + 1, dtype=np.float64))
+    limits = context + step * whole.quantiles(ladder / float(size))
+    if ceiling < context + step * whole.last:
+        rank = size * float(whole.share(np.array([(ceiling - context) / step]))[0])
+        # Leaves just beyond the ceiling tell how those below it are weighted.
+        kept = ladder <= _BEYOND * max(rank, 1.0)
+        limits, ladder = limits[kept], ladder[kept]
+        limits = np.append(limits, ceiling)
+        ladder = np.append(ladder, max(rank, 1.0))
+
+    # One cost grid per class: from where the last leaf is cheap enough for the lowest
+    # limit, up to where hardly any is for the highest.
+    first = np.array([limits.min() - step * row.last for row in rows])
+    ends = np.array([limits.max() - step * row.first for row in rows])
+    grid = np.arange(int(np.ceil((ends - first).max() / step)) + 1)
+    table = np.empty((len(rows), len(grid)))
+    for k, row in enumerate(rows):
+        left = (limits[:, None] - first[k] - step * grid) / step
+        log_m = kinds[k] + row.log_share(left)
+        terms = np.logaddexp(log_m, 2 * log_m) - 2 * np.log(ladder)[:, None]
+        table[k] = np.logaddexp.reduce(terms, axis=0) / 2
+    return Guide(kinds, first, step, table)
+
+
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """Distribution of what is still to be paid, on a grid: `mass[j]` at ``first + j``."""
+
+    first: int
+    mass: Floats
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.mass) - 1
+
+    def log_share(self, steps: Floats) -> Floats:
+        """Logarithm of the share that costs at most so many grid steps, with doubt."""
+        from scipy.special import log_ndtr
+
+        at = self.first + np.arange(len(self.mass))
+        total = self.mass.sum()
+        mean = float(at @ self.mass) / total
+        sd = max(np.sqrt(float((at - mean) ** 2 @ self.mass) / total), 0.5)
+        below = np.concatenate([[0.0], np.cumsum(self.mass)])
+        where = np.clip(np.floor(steps + 0.5) - self.first + 1, 0, len(self.mass)).astype(np.int64)
+        with np.errstate(divide="ignore"):
+            seen = np.log(below[where])
+        doubt = log_ndtr((steps - mean) / (_WIDER * sd))
+        share: Floats = np.logaddexp(np.log1p(-_DOUBT) + seen, np.log(_DOUBT) + doubt)
+        return share
+
+    def share(self, steps: Floats) -> Floats:
+        """The share that costs at most so many grid steps."""
+        return np.exp(self.log_share(steps))
+
+    def quantiles(self, shares: Floats) -> Floats:
+        """Grid steps below which these shares cost, as far as was seen."""
+        below = np.cumsum(self.mass)
+        steps: Floats = self.first + np.searchsorted(below, shares * below[-1]).astype(np.float64)
+        return steps
+
+
+def _classes(above: Floats) -> Floats:
+    """Logarithms of numbers of leaves: each that occurs, or so many classes of them."""
+    logs = np.unique(np.log(above))
+    if len(logs) <= _CLASSES:
+        return logs
+    at = np.rint(np.linspace(0, len(logs) - 1, _CLASSES)).astype(np.int64)
+    return np.asarray(logs[at], np.float64)
+
+
+def _nearest(kinds: Floats, logs: Floats) -> Ints:
+    if len(kinds) == 1:
+        return np.zeros(len(logs), np.int64)
+    found: Ints = np.searchsorted((kinds[1:] + kinds[:-1]) / 2, logs)
+    return found
+
+
+def _spread(edges: Edges, kinds: Floats) -> float:
+    """About the standard deviation of a leaf's cost, robust to heavy tails, in nats."""
+    kind = _nearest(kinds, np.log(edges.above))
+    variance = 0.0
+    for k in range(len(kinds)):
+        low, high = np.quantile(edges.nats[kind == k], [0.1, 0.9])
+        variance += float((high - low) / 2.56) ** 2
+    return max(math.sqrt(variance), 1e-6)
+
+
+def _reach(edges: Edges, kinds: Floats) -> float:
+    """About what the dearest way down costs below the root, in nats."""
+    above = _nearest(kinds, np.log(edges.above))
+    below = np.where(edges.below == 0, -1, _nearest(kinds, np.log(np.maximum(edges.below, 1))))
+    dearest = np.zeros(len(kinds))
+    for k, child in set(zip(above.tolist(), below.tolist(), strict=True)):
+        cost = float(np.median(edges.nats[(above == k) & (below == child)]))
+        dearest[k] = max(dearest[k], cost)
+    return float(dearest.sum())
+
+
+def _still_to_pay(edges: Edges, kinds: Floats, step: float) -> list[_Row]:
+    """One row per class: the costs of its edges, spread by the rows of their children."""
+    above = _nearest(kinds, np.log(edges.above))
+    below = np.where(edges.below == 0, -1, _nearest(kinds, np.log(np.maximum(edges.below, 1))))
+    # A leaf below the node, uniformly: edges count by the leaves below them.
+    shares = edges.weights * np.maximum(edges.below, 1)
+    at = np.rint(edges.nats / step).astype(np.int64)
+    rows: list[_Row] = []
+    for k in range(len(kinds)):
+        here = above == k
+        parts = [
+            (child, *_histogram(at[here & (below == child)], shares[here & (below == child)]))
+            for child in np.unique(below[here])
+        ]
+        row = _Row(0, np.ones(1))
+        # A class may hold children of its own nodes: the first rounds leave them out.
+        for turn in range(_ROUNDS if any(child >= k for child, *_ in parts) else 1):
+            row = _sum_of(
+                [
+                    _shifted(first, mass, rows[child] if -1 < child < k else row, leaf=child < 0)
+                    for child, first, mass in parts
+                    if turn or child < k or len(parts) == 1
+                ]
+            )
+        rows.append(row)
+    return rows
+
+
+def _histogram(at: Ints, shares: Floats) -> tuple[int, Floats]:
+    order = np.argsort(at)
+    middle = int(at[order[np.searchsorted(np.cumsum(shares[order]), shares.sum() / 2)]])
+    keep = at <= middle + _ABOVE
+    places = np.maximum(at[keep], middle - _BELOW)
+    first = int(places.min())
+    return first, np.bincount(places - first, shares[keep]).astype(np.float64)
+
+
+def _shifted(first: int, mass: Floats, row: _Row, *, leaf: bool) -> _Row:
+    if leaf:
+        return _Row(first, mass)
+    return _Row(first + row.first, np.convolve(mass, row.mass / row.mass.sum()))
+
+
+def _sum_of(parts: list[_Row]) -> _Row:
+    first, last = min(part.first for part in parts), max(part.last for part in parts)
+    mass = np.zeros(last - first + 1)
+    for part in parts:
+        mass[part.first - first : part.last - first + 1] += part.mass
+    mass /= mass.sum()
+    # What is far cheaper is lumped together, and what is far dearer too.
+    middle = int(np.searchsorted(np.cumsum(mass), 0.5))
+    low, high = max(0, middle - _BELOW), min(len(mass), middle + _ABOVE + 1)
+    trimmed = mass[low:high].copy()
+    trimmed[0] += mass[:low].sum()
+    trimmed[-1] += mass[high:].sum()
+    return _Row(first + low, trimmed)
+
 
 UNIFORM = 0.1
 """Part of the width that is kept for uniform draws."""

@@ -19,7 +19,7 @@ from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.texts import score_encodings
 from canary.search.enumerate import leaf_costs
 from canary.search.step import context_nats
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.observed_trees import list_tree
 from canary.tokens.tokenizer import Encoding

@@ -15,7 +15,7 @@ from canary.errors import InputError
 from canary.scoring.score_files import Scores, read_scores
 from canary.signals.measuring import table_of_file
 from canary.signals.signal_table import SignalTable
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 
 Said = Any
 """A path of a file of outputs or (``.jsonl``) of scores that ``canary score`` wrote, a

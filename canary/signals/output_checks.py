@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.records.fields import brief
 from canary.signals.class_signals import Outputs
-from canary.statistics.softmaxed import softmaxed
+from canary.statistics.number_checks import softmaxed
 
 _SUM_TOLERANCE = 1e-3
 _SHOWN = 3

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.records.fields import brief
-from canary.statistics.numbers import plural
-from canary.statistics.shown import Shown
+from canary.statistics.numbers import Shown, plural
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
 from canary.records.record import Record
-from canary.statistics.exposure_result import MOST_BITS, SKEW_NORMAL, Exposure
-from canary.statistics.exposures import exposure_by_draws
-from canary.statistics.number_checks import check_confidence, exact_size, finite_array
+from canary.statistics.exposures import MOST_BITS, SKEW_NORMAL, Exposure, exposure_by_draws
+from canary.statistics.number_checks import LN2, check_confidence, exact_size, finite_array
 from canary.statistics.skewfit import FEWEST, fit_skew_normal, refit_skew_normal
 from canary.statistics.skewnormal import SkewNormal, log_integral
-from canary.statistics.units import LN2
 
 REJECTION_LEVEL = 0.01
 """A curve whose Kolmogorov-Smirnov p-value is at or below this is rejected.

@@ -16,8 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError
-from canary.statistics.exposure_result import IMPORTANCE, RANK_AND_DRAWS, Exposure
-from canary.statistics.exposures import exposure_by_bounds, exposure_by_bounds_and_draws
+from canary.statistics.exposures import (
+    IMPORTANCE,
+    RANK_AND_DRAWS,
+    Exposure,
+    exposure_by_bounds,
+    exposure_by_bounds_and_draws,
+)
 from canary.statistics.number_checks import check_confidence, exact_size
 
 Ints = NDArray[np.int64]

@@ -30,8 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.statistics.number_checks import check_confidence, real_array
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2, check_confidence, real_array
 
 _MOST_CANARIES = 4_096
 

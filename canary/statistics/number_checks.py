@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from numbers import Real
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
 from canary.records.fields import brief
+
+LN2 = math.log(2.0)
+"""Nats in a bit."""
 
 LARGEST_BITS = 1e100
 """Beyond it no log-perplexity is one, and squares and sums would leave float64."""
@@ -89,3 +93,30 @@ def finite_array(values: ArrayLike, name: str, where: str) -> NDArray[np.float64
             where=where,
         )
     return array
+
+
+_TOLERANCE, _STRICT, _COARSE = 1e-3, 1e-5, 2e-2
+_FEW_ROWS, _FEW_CLASSES = 3, 10
+
+
+def softmaxed(rows: NDArray[Any], *, coarse: bool = False) -> bool:
+    """Whether every row lies within [0, 1] and sums to 1.
+
+    Logits do so by accident only where there are few of them, so that few rows of few classes
+    must sum to 1 to within 1e-5.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, classes)
+    coarse : bool
+        They were computed in 16 bits.
+    """
+    if not rows.size or rows.shape[1] < 2:
+        return False
+    values = rows.astype(np.float64)
+    coarse = coarse or rows.dtype == np.float16
+    few = len(rows) < _FEW_ROWS and rows.shape[1] <= _FEW_CLASSES
+    tolerance = _COARSE if coarse else _STRICT if few else _TOLERANCE
+    with np.errstate(invalid="ignore"):
+        within = bool(((values >= 0) & (values <= 1)).all())
+        return within and bool((np.abs(values.sum(axis=1) - 1.0) <= tolerance).all())

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from canary.errors import EstimationError
 from canary.statistics.medians import agreeing
-from canary.statistics.number_checks import check_confidence, exact_size, positive_integer
-from canary.statistics.units import LN2
-from canary.statistics.urn import MOST, MOST_DRAWS, urn_critical
+from canary.statistics.number_checks import LN2, check_confidence, exact_size, positive_integer
+from canary.statistics.pvalues import MOST, MOST_DRAWS, urn_critical
 
 Floats = NDArray[np.float64]
 

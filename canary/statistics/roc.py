@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
 from canary.statistics.number_checks import check_confidence, real_array
-from canary.statistics.operating import tpr_interval
-from canary.statistics.shares import clopper_pearson, difference_interval
+from canary.statistics.shares import clopper_pearson, difference_interval, tpr_interval
 
 _HALVINGS = 50
 
@@ -176,7 +175,7 @@ class Roc:
 
         Notes
         -----
-        The interval is that of `canary.statistics.operating.tpr_interval`. The one of Clopper
+        The interval is that of `canary.statistics.shares.tpr_interval`. The one of Clopper
         and Pearson for the threshold that these samples chose covers the rate at `fpr` in 25 to
         90 % at 95 %: other nonmembers would choose another threshold.
         """

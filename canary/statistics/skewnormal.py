@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.records.record import Infinite, Record
-from canary.statistics.units import LN2
+from canary.statistics.number_checks import LN2
 
 Floats = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from model import build
 
 import canary
-from canary.statistics.exposure_result import Exposure
+from canary.statistics.exposures import Exposure
 
 
 def shown(exposure: Exposure) -> str:

@@ -29,7 +29,7 @@ from canary.membership.analysis import by_risk, class_risks, sensitivity
 from canary.membership.guessing import leakage, precision_recall, risk_at
 from canary.membership.risk import RiskScores, reliability, risk_scores
 from canary.signals.signal_table import SignalTable
-from canary.statistics.correlation import Correlation, correlation
+from canary.statistics.distances import Correlation, correlation
 
 GRID = np.linspace(0.0, 1.0, 21)
 """Scores at which cumulative distributions are kept."""

@@ -14,7 +14,7 @@ from canary.audits.auditing import audit
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import RecordError
 from canary.formats.format import Format
-from canary.search import ranking, uniform_draws
+from canary.search import ranking
 
 METHODS = {
     "enumeration": {"budget": 10_000},
@@ -77,7 +77,7 @@ def test_killed_at_random_moments_gives_the_same_numbers(nursery, place, kind, k
     )
     # And those of an audit in one piece, in this process.
     monkeypatch.setattr(ranking, "_BATCHES_PER_RANGE", 2)  # as in the others
-    monkeypatch.setattr(uniform_draws, "FILLS_AT_ONCE", 100)
+    monkeypatch.setattr(ranking, "FILLS_AT_ONCE", 100)
     options = {"batch_size": 64, **METHODS[kind]}
     whole = audit(build("table"), CanarySet.load("canaries.json"), **options).to_dict()
     for theirs in whole["formats"]:

@@ -13,7 +13,7 @@ from canary.corpus.canaries import generate
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import RunOptions
 from canary.search.pricing import Pricer
-from canary.search.uniform_draws import draw
+from canary.search.ranking import draw
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.pvalues import fisher
 

@@ -25,7 +25,7 @@ from canary.models.language_model import LanguageModel
 from canary.models.loading import load
 from canary.scoring.batcher import Batcher
 from canary.search.pricing import Pricer
-from canary.search.uniform_draws import draw
+from canary.search.ranking import draw
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import TokenTree, compile_tree
 

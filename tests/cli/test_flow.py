@@ -164,12 +164,12 @@ def test_an_audit_that_goes_on_says_so(command, workplace, model, monkeypatch):
 
     words = ("audit", model, *SET, "--method", "sampling", "--draws", 250, "--out")
     with monkeypatch.context() as patch:
-        patch.setattr("canary.search.uniform_draws.FILLS_AT_ONCE", 100)
+        patch.setattr("canary.search.ranking.FILLS_AT_ONCE", 100)
         assert "Going on" not in command(*words, "whole").err
         patch.setattr("canary.audits.extracting.with_extractions", stopped)
         assert command(*words, "a").code == 130
         patch.undo()
-        patch.setattr("canary.search.uniform_draws.FILLS_AT_ONCE", 100)
+        patch.setattr("canary.search.ranking.FILLS_AT_ONCE", 100)
         patch.setattr("canary.cli.console.EVERY", 0.001)
         again = command(*words, "a")
     assert again.code == 0

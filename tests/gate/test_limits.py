@@ -15,8 +15,13 @@ from hypothesis import strategies as st
 from canary.audits.audit_result import CanaryResult
 from canary.errors import EstimationError, InputError
 from canary.gate.check_audit import check
-from canary.statistics.exposure_result import IMPORTANCE, RANK, UNIFORM_DRAWS
-from canary.statistics.exposures import exposure_by_bounds, exposure_by_draws
+from canary.statistics.exposures import (
+    IMPORTANCE,
+    RANK,
+    UNIFORM_DRAWS,
+    exposure_by_bounds,
+    exposure_by_draws,
+)
 
 HIGH = [14.0, 15.0, 16.0, 17.0, 18.0, 19.0, 20.0, 29.0]
 LOW = [0.1, 0.5, 0.8, 1.0, 1.3, 2.0, 3.0, 6.0]

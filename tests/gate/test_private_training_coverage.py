@@ -20,8 +20,7 @@ from scipy.optimize import brentq
 from canary.audits.audit_result import CanaryResult
 from canary.corpus.canaries import generate
 from canary.gate.coins import epsilon_bound
-from canary.statistics.exposure_result import UNIFORM_DRAWS
-from canary.statistics.exposures import exposure_by_draws
+from canary.statistics.exposures import UNIFORM_DRAWS, exposure_by_draws
 
 DELTA = 1e-5
 STEPS = 12

@@ -18,7 +18,7 @@ from canary.membership.analysis import (
 from canary.membership.risk import RiskScores, risk_scores
 from canary.signals.measuring import measure
 from canary.signals.signal_table import SignalTable
-from canary.statistics.correlation import correlation
+from canary.statistics.distances import correlation
 
 
 def risks(scores):

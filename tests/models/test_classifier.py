@@ -15,7 +15,7 @@ from canary.models.classifier import Classifier
 from canary.models.estimator_classifier import EstimatorClassifier, as_classifier
 from canary.models.torch_classifier import TorchClassifier
 from canary.scoring.samples import class_log_probs
-from canary.statistics.softmaxed import softmaxed
+from canary.statistics.number_checks import softmaxed
 
 
 class Counted:

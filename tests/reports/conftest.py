@@ -15,8 +15,9 @@ from html_pages import render
 
 from canary.audits.audit_result import Audit, CanaryResult, FormatResult
 from canary.audits.by_rank import beside_importance
-from canary.statistics.exposure_result import RANK, RANK_AND_DRAWS
 from canary.statistics.exposures import (
+    RANK,
+    RANK_AND_DRAWS,
     exposure_by_bounds,
     exposure_by_bounds_and_draws,
     exposure_by_draws,

@@ -22,9 +22,9 @@ from canary.scoring.batcher import Batcher
 from canary.scoring.texts import score
 from canary.search import bounded
 from canary.search.bounded import BoundedWalk
-from canary.search.bounds import most_leaves
 from canary.search.enumerate import leaf_costs
 from canary.search.node_sampling import sample_nodes
+from canary.search.rank_counter import most_leaves
 from canary.search.step import context_nats
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer

@@ -14,9 +14,14 @@ from canary.models.language_model import Context, Rows
 from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher, row_sums
 from canary.search.enumerate import leaf_costs
-from canary.search.guide import Guide
-from canary.search.node_sampling import _chances, _Children, importance_sample, sample_nodes
-from canary.search.sampled import rank_by_importance
+from canary.search.node_sample import Guide
+from canary.search.node_sampling import (
+    _chances,
+    _Children,
+    importance_sample,
+    rank_by_importance,
+    sample_nodes,
+)
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.importance import exposure_by_importance
 from canary.tokens.candidates import CandidateEncoder

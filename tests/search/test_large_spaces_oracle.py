@@ -17,7 +17,7 @@ from canary.corpus.canaries import CanarySet, generate
 from canary.errors import UnsupportedError
 from canary.formats.format import Format
 from canary.models.table_model import TableModel
-from canary.search.bounds import RankBounds, most_leaves
+from canary.search.rank_counter import RankBounds, most_leaves
 from canary.tokens import token_graph, token_lattice
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer

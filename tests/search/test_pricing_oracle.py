@@ -11,7 +11,7 @@ from canary.errors import CanaryError, ModelError
 from canary.formats.format import Format
 from canary.scoring.batcher import Batcher
 from canary.search.pricing import ListedRows, Pricer, price_rows
-from canary.search.uniform_draws import draw
+from canary.search.ranking import draw
 from canary.tokens import tree as trees
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer

@@ -15,9 +15,9 @@ from canary.models.language_model import Context, Rows
 from canary.models.loading import load
 from canary.scoring.batcher import Batcher, row_sums
 from canary.search.enumerate import enumerate_leaves, leaf_costs
+from canary.search.node_sampling import rank_by_importance
 from canary.search.pricing import Pricer
 from canary.search.ranking import rank_all
-from canary.search.sampled import rank_by_importance
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tree import compile_tree

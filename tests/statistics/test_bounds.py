@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
 from canary.errors import EstimationError
-from canary.statistics.exposure_result import Exposure
 from canary.statistics.exposures import (
+    Exposure,
     exposure_by_bounds,
     exposure_by_bounds_and_draws,
     exposure_by_draws,

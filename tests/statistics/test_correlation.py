@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 
 from canary.errors import EstimationError
-from canary.statistics.correlation import correlation
+from canary.statistics.distances import correlation
 
 
 def test_against_scipy_oracle():

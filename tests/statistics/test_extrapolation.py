@@ -11,8 +11,7 @@ from numpy.random import PCG64
 from scipy import stats
 
 from canary.errors import EstimationError
-from canary.statistics.exposure_result import Exposure
-from canary.statistics.exposures import exposure_by_draws
+from canary.statistics.exposures import Exposure, exposure_by_draws
 from canary.statistics.extrapolation import exposure_by_skew_normal
 from canary.statistics.pvalues import fisher
 from canary.statistics.skewnormal import SkewNormal

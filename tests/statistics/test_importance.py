@@ -12,8 +12,7 @@ from scipy.optimize import brentq
 from scipy.stats import gamma
 
 from canary.errors import EstimationError
-from canary.statistics.exposure_result import Exposure
-from canary.statistics.exposures import exposure_by_draws
+from canary.statistics.exposures import Exposure, exposure_by_draws
 from canary.statistics.importance import (
     ImportanceCount,
     RankCount,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom, norm
 from scipy.stats import t as student
 
-from canary.statistics import operating
-from canary.statistics.operating import nonmembers_for_lower_end
+from canary.statistics import shares
 from canary.statistics.roc import roc
+from canary.statistics.shares import nonmembers_for_lower_end
 
 SCORE = st.sampled_from([-1.0, 0.0, 0.5, 2.0, 3.0])
 SAMPLES = st.lists(st.tuples(SCORE, st.booleans()), min_size=2, max_size=40).filter(
@@ -126,7 +126,7 @@ def test_counts_in_groups_cost_a_hundredth_of_the_width(monkeypatch):
     member = np.arange(120_000) < 60_000
     curve = roc(rng.normal(size=120_000) + member, member)
     grouped = curve.tpr_at_fpr(0.2).tpr
-    monkeypatch.setattr(operating, "_NODES", 1 << 20)
+    monkeypatch.setattr(shares, "_NODES", 1 << 20)
     single = curve.tpr_at_fpr(0.2).tpr
     assert grouped.lower <= single.lower
     assert grouped.upper >= single.upper

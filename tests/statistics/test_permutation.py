@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canary.errors import EstimationError
-from canary.statistics.permutation import (
+from canary.statistics.resampling import (
     larger_in_groups,
     larger_in_pairs,
     least_in_groups,

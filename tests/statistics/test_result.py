@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from canary.errors import RecordError
-from canary.statistics.exposure_result import SKEW_NORMAL
-from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
+from canary.statistics.exposures import SKEW_NORMAL, exposure_by_draws, exposure_by_rank
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
 from canary.statistics.pvalues import fisher

@@ -9,8 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from canary.statistics.pvalues import fisher, fisher_tails
-from canary.statistics.urn import MOST, MOST_DRAWS, urn_tails
+from canary.statistics.pvalues import MOST, MOST_DRAWS, fisher, fisher_tails, urn_tails
 
 
 @pytest.mark.parametrize(("draws", "canaries"), [(6, 3), (9, 4), (3, 6), (30, 2), (1, 5)])

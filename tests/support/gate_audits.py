@@ -7,8 +7,12 @@ import numpy as np
 from canary.audits.audit_result import Audit, CanaryResult, FormatResult
 from canary.audits.combining import combined_p
 from canary.audits.extraction import Candidate, Extraction
-from canary.statistics.exposure_result import ENUMERATION, UNIFORM_DRAWS
-from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
+from canary.statistics.exposures import (
+    ENUMERATION,
+    UNIFORM_DRAWS,
+    exposure_by_draws,
+    exposure_by_rank,
+)
 from canary.statistics.histogram import HistogramBuilder
 
 SIZE = 10**9

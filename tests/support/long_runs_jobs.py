@@ -14,13 +14,13 @@ from canary.audits.auditing import audit as measure
 from canary.corpus.canaries import CanarySet
 from canary.records import shards
 from canary.scoring import batcher, blocks, score_job
-from canary.search import ranking, uniform_draws
+from canary.search import ranking
 
 NAP = 0.002
 SMALL_PIECES = [
     (blocks, "_TEXTS", 16),
     (score_job, "_SHARD_SECONDS", 0.0),
-    (uniform_draws, "FILLS_AT_ONCE", 100),
+    (ranking, "FILLS_AT_ONCE", 100),
     (ranking, "FILLS_AT_ONCE", 100),
     (ranking, "_BATCHES_PER_RANGE", 2),
 ]
