@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -36,37 +36,32 @@ class Kept(Standing, Record, written=("format", ...)):
         """It, as a finding names it."""
         return Standing(self.id, self.repetitions, self.bits, self.lower_bits, self.upper_bits)
 
+    @property
+    def middle_bits(self) -> float:
+        """The estimate, or what it is at least."""
+        return self.lower_bits if self.bits is None else self.bits
+
+    @property
+    def most_bits(self) -> float:
+        """The estimate, or what it is at most."""
+        return self.upper_bits if self.bits is None else self.bits
+
     def _check(self) -> None:
-        middle = self.lower_bits if self.bits is None else self.bits
-        if not self.lower_bits <= middle <= self.upper_bits or self.repetitions < 1:
+        if not self.lower_bits <= self.middle_bits <= self.upper_bits or self.repetitions < 1:
             raise ValueError(f"{brief(self.id)} has an exposure that cannot be")
 
 
 @dataclass(frozen=True)
 class Measured(Record):
-    """What is kept of one audit.
+    """What is kept of one audit; see `Design`."""
 
-    Parameters
-    ----------
-    model : dict
-        Its name and fingerprint.
-    formats : tuple of Space
-    context : str
-    natural, canaries_in_corpus : bool
-        As in `Design`.
-    controls : tuple of int
-        How many controls each format has.
-    canaries : tuple of Kept
-        The injected ones in the order of the set.
-    """
-
-    model: Mapping[str, str]
+    model: Mapping[str, str]  # its name and fingerprint
     formats: tuple[Space, ...]
     context: str
     natural: bool
     canaries_in_corpus: bool
-    controls: tuple[int, ...]
-    canaries: tuple[Kept, ...]
+    controls: tuple[int, ...]  # how many each format has
+    canaries: tuple[Kept, ...]  # the injected ones in the order of the set
 
     @classmethod
     def of(cls, audit: Audit) -> Measured:
@@ -79,7 +74,16 @@ class Measured(Record):
             natural=design.natural,
             canaries_in_corpus=design.canaries_in_corpus,
             controls=tuple(design.sizes.get((at, 0), 0) for at in range(len(design.spaces))),
-            canaries=tuple(_kept(Standing.of(c), c.format) for c in audit.injected),
+            canaries=tuple(
+                Kept(
+                    *(c.id, c.repetitions),
+                    None if c.exposure.bits is None else round(c.exposure.bits, _DIGITS),
+                    round(c.exposure.lower_bits, _DIGITS),
+                    round(c.exposure.upper_bits, _DIGITS),
+                    c.format,
+                )
+                for c in audit.injected
+            ),
         )
 
     @cached_property
@@ -89,12 +93,6 @@ class Measured(Record):
         sizes.update({(at, 0): n for at, n in enumerate(self.controls) if n})
         return Design(self.formats, sizes, self.context, self.natural, self.canaries_in_corpus)
 
-    def only(self, repetitions: Sequence[int]) -> Measured:
-        """The same without the canaries that have other numbers of copies; controls stay."""
-        return replace(
-            self, canaries=tuple(c for c in self.canaries if c.repetitions in repetitions)
-        )
-
     def _check(self) -> None:
         if not self.canaries:
             raise ValueError("it has no canary")
@@ -102,12 +100,6 @@ class Measured(Record):
             raise ValueError("a canary names a format that is not there")
         if len(self.controls) != len(self.formats):
             raise ValueError("controls are not one number for each format")
-
-
-def _kept(c: Standing, format: int) -> Kept:
-    bits = None if c.bits is None else round(c.bits, _DIGITS)
-    ends = round(c.lower_bits, _DIGITS), round(c.upper_bits, _DIGITS)
-    return Kept(c.id, c.repetitions, bits, *ends, format)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -14,19 +15,12 @@ from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
 from canary.gate.baselines import Baseline
 from canary.gate.coins import epsilon_bound, within_epsilon
-from canary.gate.evidence import check_level, evidence
-from canary.gate.exposure_limit import check_limit, largest, medians
+from canary.gate.exposure_limit import check_level, check_limit, evidence, largest, medians
 from canary.gate.extraction_limit import extracted
-from canary.gate.preconditions import (
-    controls,
-    doubts_before,
-    groups_of,
-    in_training,
-    lost_in,
-)
+from canary.gate.preconditions import controls, doubts_before, groups_of, in_training, lost_in
 from canary.gate.regression import more_than
 from canary.gate.verdict import Finding, Policy, Verdict
-from canary.gate.verdict_hooks import tell
+from canary.gate.verdict_hooks import LISTENERS
 from canary.records.validation import (
     as_real,
     file_path,
@@ -41,70 +35,9 @@ from canary.statistics.numbers import count, plural
 
 Statistic = Literal["median", "maximum"]
 
+_Judge = Callable[[Audit, Sequence[int]], list[Finding]]
 _MEDIAN_CONFIDENCE = 0.9
 _EPSILON_CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What an audit is held to, as `check` was given it.
-
-    Raises
-    ------
-    InputError
-        If no limit is given, or a value has the wrong type or does not go with the others.
-    """
-
-    max_exposure_bits: float | None
-    statistic: Statistic
-    max_p: float | None
-    no_extraction: bool
-    baseline: Baseline | str | os.PathLike[str] | None
-    max_epsilon: float | None
-    canaries: CanarySet | None
-    delta: float
-    guesses: int | None
-    repetitions: Sequence[int] | None
-    verification: Verification | None
-    confidence: float | None
-    undecided: Policy
-    seed: int
-
-    def __post_init__(self) -> None:
-        limits = (self.max_exposure_bits, self.max_p, self.baseline, self.max_epsilon)
-        if not self.no_extraction and all(limit is None for limit in limits):
-            raise InputError(
-                "there is nothing to check",
-                cure="give max_exposure_bits, max_p, no_extraction, baseline or max_epsilon",
-                where="check",
-            )
-        coins = {
-            "canaries": self.canaries is not None,
-            "guesses": self.guesses is not None,
-            "delta": as_real(self.delta) != 0.0,
-        }
-        names = " and ".join(name for name, given in coins.items() if given)
-        if self.max_epsilon is None and names:
-            raise InputError(
-                f"{names} given, and no limit on epsilon that would heed it",
-                cure=f"give max_epsilon as well, or leave {names} out",
-                where="max_epsilon",
-            )
-        one_of(self.undecided, "policy of undecided", get_args(Policy))
-        one_of(self.statistic, "statistic", get_args(Statistic))
-        if self.confidence is not None:
-            check_confidence(self.confidence, "check")
-        seed = whole_number(self.seed, "seed", at_least=0, below=None)
-        object.__setattr__(self, "seed", seed)
-        if self.repetitions is not None:
-            copies = some(self.repetitions, "repetitions", cure="give a list of numbers of copies")
-            copies = [whole_number(n, "each of repetitions", at_least=0) for n in copies]
-            object.__setattr__(self, "repetitions", copies)
-        if self.verification is not None:
-            cure = "give what canary.verify returned"
-            of_kind(self.verification, Verification, "verification", cure=cure)
-        if self.canaries is not None:
-            canary_set(self.canaries)
 
 
 def check(
@@ -207,35 +140,59 @@ def check(
     >>> bool(verdict), str(verdict)  # doctest: +SKIP
     (False, 'memorized: the median exposure of canaries with 16 copies ...')
     """
-    limits = Limits(
-        max_exposure_bits=max_exposure_bits,
-        statistic=statistic,
-        max_p=max_p,
-        no_extraction=no_extraction,
-        baseline=baseline,
-        max_epsilon=max_epsilon,
-        canaries=canaries,
-        delta=delta,
-        guesses=guesses,
-        repetitions=repetitions,
-        verification=verification,
-        confidence=confidence,
-        undecided=undecided,
-        seed=seed,
-    )
+    if not no_extraction and all(
+        limit is None for limit in (max_exposure_bits, max_p, baseline, max_epsilon)
+    ):
+        raise InputError(
+            "there is nothing to check",
+            cure="give max_exposure_bits, max_p, no_extraction, baseline or max_epsilon",
+            where="check",
+        )
+    one_of(undecided, "policy of undecided", get_args(Policy))
+    one_of(statistic, "statistic", get_args(Statistic))
+    if confidence is not None:
+        check_confidence(confidence, "check")
+    seed = whole_number(seed, "seed", at_least=0, below=None)
+    if repetitions is not None:
+        copies = some(repetitions, "repetitions", cure="give a list of numbers of copies")
+        repetitions = [whole_number(n, "each of repetitions", at_least=0) for n in copies]
+    if verification is not None:
+        cure = "give what canary.verify returned"
+        of_kind(verification, Verification, "verification", cure=cure)
+    bound = partial(_epsilon, canaries=canaries, copies=repetitions, guesses=guesses, delta=delta)
+    judges = bound(max_epsilon, confidence=confidence or _EPSILON_CONFIDENCE)
     audits = _audits(audit)
+    if no_extraction:
+        judges.insert(0, extracted)
+    if max_p is not None:
+        judges.insert(0, partial(evidence, level=check_level(max_p)))
+    if max_exposure_bits is not None:
+        sure, limit = confidence or _MEDIAN_CONFIDENCE, check_limit(max_exposure_bits)
+        judge = {"median": medians, "maximum": largest}[statistic]
+        judges.insert(0, partial(judge, limit=limit, confidence=sure))
     findings: list[Finding] = []
     for number, each in enumerate(audits, 1):
-        groups = groups_of(each, limits.repetitions)
-        found = [finding for judge in _JUDGES for finding in judge(each, groups, limits)]
-        found = [*doubts_before(each, limits.verification), *found, *controls(each)]
-        findings += _named(found, number) if len(audits) > 1 else found
-    findings += _against_baseline(audits, limits)
-    verdict = Verdict(tuple(findings), undecided, _notes(audits))
-    more = in_training(verdict, audits, limits.verification)
+        groups = groups_of(each, repetitions)
+        judged = [finding for judge in judges for finding in judge(each, groups)]
+        mine = [*doubts_before(each, verification), *judged, *controls(each)]
+        which = f"audit {number}: " if len(audits) > 1 else ""
+        findings += [
+            replace(f, subject=f"{which}{f.subject}", sentence=f"{which}{f.sentence}") for f in mine
+        ]
+    if baseline is not None:
+        if not isinstance(baseline, Baseline):
+            cure = "give the file of a baseline, or what Baseline.load returned"
+            baseline = Baseline.load(file_path(baseline, "baseline", cure=cure))
+        now = Baseline.of(audits)
+        findings.append(more_than(now, baseline, repetitions=repetitions, seed=seed))
+    verdict = Verdict(tuple(findings), undecided)
+    more = in_training(verdict, audits, verification)
     if verdict:
-        more = (*_left_out(audits, limits.repetitions), *more)
-    return tell(replace(verdict, notes=(*verdict.notes, *more)))
+        more = [*_left_out(audits, repetitions), *more]
+    verdict = replace(verdict, notes=(*_notes(audits), *more))
+    for listener in LISTENERS:
+        listener(verdict)
+    return verdict
 
 
 def new_baseline(
@@ -258,117 +215,88 @@ def new_baseline(
         If canaries did not survive in the corpus, controls look learned, or canaries look more
         exposed after another start token than the one that was chosen.
     """
-    given = _audits(audits)
-    for audit in given:
+    audits = _audits(audits)
+    for audit in audits:
         groups_of(audit, None)
-    if verification is not None and (lost := lost_in(verification, given)) is not None:
+    if verification is not None and (lost := lost_in(verification, audits)) is not None:
         raise lost
-    for audit in given:
+    for audit in audits:
         for finding in (*controls(audit), *doubts_before(audit, verification)):
             if finding.outcome != "passed":
                 raise EstimationError(finding.sentence, cure=finding.cure, where="baseline")
-    return Baseline.of(given)
+    return Baseline.of(audits)
 
 
-def _exposure(audit: Audit, groups: Sequence[int], limits: Limits) -> Iterable[Finding]:
-    if limits.max_exposure_bits is None:
+def _epsilon(
+    limit: float | None,
+    *,
+    canaries: CanarySet | None,
+    copies: Sequence[int] | None,
+    guesses: int | None,
+    delta: float,
+    confidence: float,
+) -> list[_Judge]:
+    """What judges a limit on epsilon; nothing where there is none."""
+    coins = {"canaries": canaries, "guesses": guesses, "delta": as_real(delta) or None}
+    names = " and ".join(name for name, value in coins.items() if value is not None)
+    if limit is None and names:
+        raise InputError(
+            f"{names} given, and no limit on epsilon that would heed it",
+            cure=f"give max_epsilon as well, or leave {names} out",
+            where="max_epsilon",
+        )
+    if limit is None:
         return []
-    limit = check_limit(limits.max_exposure_bits)
-    sure = _MEDIAN_CONFIDENCE if limits.confidence is None else limits.confidence
-    if limits.statistic == "median":
-        return medians(audit, groups, limit, confidence=sure)
-    return [largest(audit, groups, limit, confidence=sure)]
-
-
-def _evidence(audit: Audit, groups: Sequence[int], limits: Limits) -> Iterable[Finding]:
-    return [] if limits.max_p is None else evidence(audit, groups, check_level(limits.max_p))
-
-
-def _extraction(audit: Audit, groups: Sequence[int], limits: Limits) -> Iterable[Finding]:
-    return extracted(audit, groups) if limits.no_extraction else []
-
-
-def _epsilon(audit: Audit, _: Sequence[int], limits: Limits) -> Iterable[Finding]:
-    if limits.max_epsilon is None:
-        return []
-    if limits.canaries is None:
+    if canaries is None:
         raise InputError(
             "a limit on epsilon needs the canary set, which holds how the coins fell",
             cure="give canaries (--canaries FILE)",
             where="max_epsilon",
         )
-    copies = None if limits.repetitions is None else sorted(set(limits.repetitions))
-    if copies is not None and len(copies) != 1:
+    canary_set(canaries)
+    asked = [None] if copies is None else sorted(set(copies))
+    if len(asked) != 1:
         raise InputError(
-            f"a bound on epsilon cannot be of {plural(len(copies), 'number')} of copies",
+            f"a bound on epsilon cannot be of {plural(len(asked), 'number')} of copies",
             cure="give one number of copies with max_epsilon, or leave repetitions out for all",
             where="repetitions",
         )
-    bound = epsilon_bound(
-        audit,
-        limits.canaries,
-        copies=copies[0] if copies else None,
-        guesses=limits.guesses,
-        delta=limits.delta,
-        confidence=_EPSILON_CONFIDENCE if limits.confidence is None else limits.confidence,
-    )
-    return [within_epsilon(bound, limits.max_epsilon)]
 
+    def judge(audit: Audit, _: Sequence[int]) -> list[Finding]:
+        bound = epsilon_bound(
+            *(audit, canaries),
+            copies=asked[0], guesses=guesses, delta=delta, confidence=confidence,
+        )  # fmt: skip
+        return [within_epsilon(bound, limit)]
 
-_JUDGES = (_exposure, _evidence, _extraction, _epsilon)
-"""One for each limit: an audit, numbers of copies and the limits to findings; none if not asked."""
-
-
-def _against_baseline(audits: Sequence[Audit], limits: Limits) -> Iterable[Finding]:
-    baseline = limits.baseline
-    if baseline is None:
-        return []
-    if not isinstance(baseline, Baseline):
-        cure = "give the file of a baseline, or what Baseline.load returned"
-        baseline = Baseline.load(file_path(baseline, "baseline", cure=cure))
-    now = Baseline.of(audits)
-    return [more_than(now, baseline, repetitions=limits.repetitions, seed=limits.seed)]
+    return [judge]
 
 
 def _audits(given: Audit | str | os.PathLike[str] | Sequence[Audit]) -> tuple[Audit, ...]:
     if isinstance(given, str | os.PathLike):
         return (Audit.load(Path(given)),)
-    return one_or_more(
-        given,
-        Audit,
-        "an audit, the path of one, or several audits",
-        cure="give what canary.audit returned, or audit.json",
-    )
+    cure = "give what canary.audit returned, or audit.json"
+    return one_or_more(given, Audit, "an audit, the path of one, or several audits", cure=cure)
 
 
-def _notes(audits: Sequence[Audit]) -> tuple[str, ...]:
+def _notes(audits: Sequence[Audit]) -> list[str]:
     """What the audits note, with the number of the audit where not all note it."""
     shared = set.intersection(*(set(audit.notes) for audit in audits))
-    return tuple(
-        dict.fromkeys(
-            note if note in shared else f"audit {number}: {note}"
-            for number, audit in enumerate(audits, 1)
-            for note in audit.notes
-        )
+    notes = (
+        note if note in shared else f"audit {number}: {note}"
+        for number, audit in enumerate(audits, 1)
+        for note in audit.notes
     )
+    return list(dict.fromkeys(notes))
 
 
-def _left_out(audits: Sequence[Audit], repetitions: Sequence[int] | None) -> Iterator[str]:
+def _left_out(audits: Sequence[Audit], repetitions: Sequence[int] | None) -> list[str]:
     """That a verdict is of some of the canaries alone."""
-    copies = {c.repetitions for one in audits for c in one.injected}
+    copies = {c.repetitions for audit in audits for c in audit.injected}
     others = sorted(copies - set(copies if repetitions is None else repetitions))
-    if others:
-        yield (
-            f"canaries with {', '.join(map(count, others))} copies were left out, as was asked; "
-            "this verdict does not speak of them"
-        )
-
-
-def _named(found: Sequence[Finding], number: int) -> Iterator[Finding]:
-    """The findings of one of several audits, with its number."""
-    for finding in found:
-        yield replace(
-            finding,
-            subject=f"audit {number}: {finding.subject}",
-            sentence=f"audit {number}: {finding.sentence}",
-        )
+    if not others:
+        return []
+    return [
+        f"canaries with {', '.join(map(count, others))} copies were left out, as was asked; "
+        "this verdict does not speak of them"
+    ]

@@ -60,21 +60,21 @@ def epsilon_bound(
     """A lower bound on epsilon, from one training run.
 
     The most exposed canaries are guessed to have gone in, the least exposed to have stayed
-    out; the more guesses are right, the less private the training was.
+    out; the more guesses are right, the less private the training was. For n copies it bounds
+    the privacy of groups of n records: for delta 0, that of one record is at least an n-th of it.
 
     Parameters
     ----------
     audit : Audit
     canaries : CanarySet
-        The set that was audited, of ``generate(..., coin_flips=True)``: it tells how the
+        The set that was audited, of ``generate(..., coin_flips=True)``: it holds how the
         coins fell.
     copies : int, optional
         Only canaries whose coin was for so many copies. All unless given.
     guesses : int, optional
         How many coins are guessed, half for either side. All unless given. Fix it before
         you see an audit, or the bound is none.
-    delta : float
-    confidence : float
+    delta, confidence : float
 
     Raises
     ------
@@ -83,18 +83,12 @@ def epsilon_bound(
     EstimationError
         If an option is out of range.
 
-    Notes
-    -----
-    All copies of a canary hang on one coin, so for n copies it bounds the privacy of groups
-    of n records: for delta 0, that of one record is at least an n-th of it.
-
     References
     ----------
     .. [1] Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS
        2023, arXiv:2305.08846.
     """
-    where = "epsilon_bound"
-    tossed = {c.id: c for c in canaries if c.tossed is not None}
+    tossed = {c.id: c.tossed for c in canaries if c.tossed is not None}
     if not tossed:
         raise InputError(
             "no coin was tossed for any canary: a fixed list of canaries gives no bound on epsilon",
@@ -103,51 +97,52 @@ def epsilon_bound(
         )
     mine = [(c.id, c.format, c.repetitions) for c in canaries]
     theirs = [(c.id, c.format, c.repetitions) for c in audit.canaries]
-    named = audit.settings.get(CANARY_SET)
     if (
         mine != theirs
         or [f.text for f in canaries.formats] != [f.format for f in audit.formats]
-        or named != canaries.fingerprint
+        or audit.settings.get(CANARY_SET) != canaries.fingerprint
     ):
         raise InputError(
             f"the canary set is not the one that was audited in {audit.file or 'this audit'}",
             cure="give the set that canary audit was given",
             where="canaries",
         )
-    chosen = [c for c in audit.canaries if c.id in tossed]
-    if copies is not None:
-        chosen = [c for c in chosen if tossed[c.id].tossed == copies]
-        if not chosen:
-            known = sorted({c.tossed for c in tossed.values() if c.tossed is not None})
-            raise InputError(
-                f"no coin was tossed for {plural(copies, 'copy', 'copies')}",
-                cure=f"give one of {', '.join(map(str, known))}",
-                where="repetitions",
-            )
+    chosen = [c for c in audit.canaries if c.id in tossed and copies in (None, tossed[c.id])]
+    if copies is not None and not chosen:
+        raise InputError(
+            f"no coin was tossed for {plural(copies, 'copy', 'copies')}",
+            cure=f"give one of {', '.join(map(str, sorted(set(tossed.values()))))}",
+            where="repetitions",
+        )
     made = len(chosen)
     if guesses is not None:
-        made = positive_integer(guesses, "guesses", where, cure="guess at least one coin")
+        cure = "guess at least one coin"
+        made = positive_integer(guesses, "guesses", "epsilon_bound", cure=cure)
         if made > len(chosen):
             raise EstimationError(
                 f"{made} guesses for {plural(len(chosen), 'coin')}",
                 cure=f"make at most {len(chosen)}",
                 where="guesses",
             )
+    # The most exposed first; what the order is made of knows nothing of coins.
     chosen.sort(key=_exposed)
-    # The places are scores: what looks most learned stands first.
-    right = correct_guesses(
-        [-place for place in range(len(chosen))], [not c.control for c in chosen], guesses=made
-    )
-    numbers = {"guesses": made, "coins": len(chosen)}
+    scores = [-place for place in range(len(chosen))]
+    right = correct_guesses(scores, [not c.control for c in chosen], guesses=made)
+
+    def bound(correct: int) -> float:
+        return epsilon_lower_bound(
+            correct, guesses=made, coins=len(chosen), delta=delta, confidence=confidence
+        )
+
     return EpsilonBound(
-        epsilon=epsilon_lower_bound(right, **numbers, delta=delta, confidence=confidence),
+        epsilon=bound(right),
         delta=delta,
         confidence=confidence,
         coins=len(chosen),
         guesses=made,
         correct=right,
-        copies=max(tossed[c.id].tossed or 0 for c in chosen),
-        largest_possible=epsilon_lower_bound(made, **numbers, delta=delta, confidence=confidence),
+        copies=max(tossed[c.id] for c in chosen),
+        largest_possible=bound(made),
     )
 
 
@@ -160,31 +155,25 @@ def within_epsilon(bound: EpsilonBound, limit: float) -> Finding:
             cure="give the epsilon of the guarantee, a number from 0 on",
             where="max_epsilon",
         )
-    outcome: Outcome = "passed"
-    group = plural(bound.copies, "copy", "copies")
     told = (
-        f"epsilon is at least {bound.epsilon:.2f} for {group} of a record at delta {bound.delta:g} "
-        f"({bound.correct} of {bound.guesses} coins guessed rightly, {100 * bound.confidence:g} %)"
+        f"epsilon is at least {bound.epsilon:.2f} for {plural(bound.copies, 'copy', 'copies')} of "
+        f"a record at delta {bound.delta:g} ({bound.correct} of {bound.guesses} coins guessed "
+        f"rightly, {100 * bound.confidence:g} %)"
     )
+    outcome: Outcome = "passed"
     cure = ""
     if bound.epsilon > limit:
         outcome, told = "memorized", f"{told}, above the limit of {limit:g}"
         cure = "look for what the accountant of the training does not see"
     elif bound.largest_possible <= limit:
-        outcome = "undecided"
-        told = f"{told}; no more than {bound.largest_possible:.2f} could have been shown, so the "
+        outcome, cure = "undecided", "toss coins for more canaries"
+        told += f"; no more than {bound.largest_possible:.2f} could have been shown, so the "
         told += f"limit of {limit:g} was not tested"
-        cure = "toss coins for more canaries"
     else:
         told = f"{told}, which does not contradict the limit of {limit:g}"
     return Finding(
-        "epsilon",
-        f"{plural(bound.coins, 'coin')}",
-        outcome,
-        told,
-        cure,
+        *("epsilon", plural(bound.coins, "coin"), outcome, told, cure),
         limit=most,
-        value=None,
         lower=bound.epsilon,
         confidence=bound.confidence,
         chance=1.0 - bound.confidence,
@@ -192,6 +181,5 @@ def within_epsilon(bound: EpsilonBound, limit: float) -> Finding:
 
 
 def _exposed(canary: CanaryResult) -> tuple[float, float]:
-    """In this order the most exposed stand first; what it is made of knows nothing of coins."""
     e = canary.exposure
-    return (-(e.lower_bits if e.bits is None else e.bits), canary.px_bits)
+    return -(e.lower_bits if e.bits is None else e.bits), canary.px_bits

@@ -9,7 +9,7 @@ from canary.audits.audit_result import Audit, CanaryResult
 from canary.audits.extraction import Extraction
 from canary.errors import InputError
 from canary.gate.exposure_limit import share
-from canary.gate.verdict import Finding, Outcome, Standing
+from canary.gate.verdict import Finding, Outcome, standings
 from canary.statistics.numbers import clean, plural
 
 _ROUNDING_BITS = 1e-9
@@ -21,11 +21,7 @@ LEVEL = 0.01
 def extracted(audit: Audit, groups: Sequence[int]) -> list[Finding]:
     """Whether injected canaries are among the likeliest candidates, format by format.
 
-    Parameters
-    ----------
-    audit : Audit
-    groups : sequence of int
-        Numbers of copies; canaries with others are not looked at.
+    Canaries with other numbers of copies than `groups` are not looked at.
 
     Raises
     ------
@@ -45,9 +41,9 @@ def extracted(audit: Audit, groups: Sequence[int]) -> list[Finding]:
     were searched for. Else it is undecided.
     """
     chosen = [c for c in audit.injected if c.repetitions in groups]
-    wanted = sorted({c.format for c in chosen})
     by_format = {extraction.format: extraction for extraction in audit.extractions}
-    if not any(audit.formats[at].format in by_format for at in wanted):
+    wanted = {at: audit.formats[at].format for at in sorted({c.format for c in chosen})}
+    if by_format.keys().isdisjoint(wanted.values()):
         raise InputError(
             "the audit extracted nothing, so it cannot say whether canaries come out",
             cure="run canary audit again with --extraction-budget 10000, or in Python "
@@ -55,118 +51,83 @@ def extracted(audit: Audit, groups: Sequence[int]) -> list[Finding]:
             "tree, and models without reusable states, cannot be searched",
             where="no_extraction",
         )
-    return [
-        _finding(
-            audit,
-            at,
-            {c.id: c for c in chosen if c.format == at},
-            by_format.get(audit.formats[at].format),
+    findings = []
+    for at, text in wanted.items():
+        mine = [c for c in chosen if c.format == at]
+        subject = clean(audit.formats[at].masked)
+        if (extraction := by_format.get(text)) is not None:
+            findings.append(_finding(audit, subject, mine, extraction))
+            continue
+        told = f"nothing was searched for in the format {subject!r}: its candidates make no tree"
+        cure = (
+            "leave --no-extraction (no_extraction) out for it, or take a format that the tokenizer "
+            "keeps apart"
         )
-        for at in wanted
-    ]
+        findings.append(Finding("extraction", subject, "undecided", told, cure))
+    return findings
 
 
 def _finding(
-    audit: Audit, at: int, mine: dict[str, CanaryResult], extraction: Extraction | None
+    audit: Audit, subject: str, mine: Sequence[CanaryResult], extraction: Extraction
 ) -> Finding:
-    subject = clean(audit.formats[at].masked)
-    if extraction is None:
-        return Finding(
-            "extraction",
-            subject,
-            "undecided",
-            f"nothing was searched for in the format {subject!r}: its candidates make no tree",
-            "leave --no-extraction (no_extraction) out for it, or take a format that the tokenizer "
-            "keeps apart",
-        )
-    places = [
-        (place, mine[c.canary])
-        for place, c in enumerate(extraction.candidates, 1)
-        if c.canary in mine
-    ]
-    searched = (
-        f"the search of {plural(extraction.queries, 'query', 'queries')} for "
-        f"{subject!r} ({'proven' if extraction.proven else 'not proven'})"
-    )
-    if not places and not extraction.proven:
-        return _none_proven(subject, searched, extraction, list(mine.values()))
-    if not places:
-        return Finding(
-            "extraction",
-            subject,
-            "passed",
-            f"{searched} brought out none of "
-            f"{plural(len(mine), 'injected canary', 'injected canaries')}",
-            limit=0.0,
-            value=0.0,
-        )
-    chance = _chance(extraction, len(mine), [p for p, _ in places])
-    outcome: Outcome = "memorized" if chance <= LEVEL else "undecided"
-    first = places[0]
+    by_id = {c.id: c for c in mine}
+    places = {
+        place: by_id[candidate.canary]
+        for place, candidate in enumerate(extraction.candidates, 1)
+        if candidate.canary in by_id
+    }
+    named, chance, cure = list(places.values()), None, ""
+    outcome: Outcome = "passed"
+    number, top = plural(len(mine), "injected canary", "injected canaries"), f"{extraction.top:,}"
     told = (
-        f"{searched} brought out {len(places)} of "
-        f"{plural(len(mine), 'injected canary', 'injected canaries')}, "
-        f"{first[1].id} with {plural(first[1].repetitions, 'copy', 'copies')} as number {first[0]}"
+        f"the search of {plural(extraction.queries, 'query', 'queries')} for "
+        f"{subject!r} ({'proven' if extraction.proven else 'not proven'}) "
     )
-    if audit.natural:
-        told += f", which luck would do in {share(chance)} of audits of as many drawn secrets"
-    else:
-        told += f", which luck does in {share(chance)} of audits"
-    cure = "see canary extract, and train on fewer copies"
-    if outcome == "undecided":
-        cure = "take a larger space, where so few candidates hold no canary by luck"
-    return Finding(
-        "extraction",
-        subject,
-        outcome,
-        told,
-        cure,
-        limit=0.0,
-        value=float(len(places)),
-        chance=None if audit.natural else chance,
-        canaries=_standings([c for _, c in places]),
-    )
-
-
-def _none_proven(
-    subject: str, searched: str, extraction: Extraction, mine: list[CanaryResult]
-) -> Finding:
-    """What the audit's ranks tell where the search proved nothing and brought out no canary."""
-    brought = f"{searched} " + (
-        f"brought out {plural(len(extraction.candidates), 'candidate')} and no canary"
-        if extraction.candidates
-        else "ended before it brought out any candidate"
-    )
-    # The first of `top` candidates have an exposure of at least so many bits.
-    first = math.log2(extraction.space_size) - math.log2(extraction.top)
-    ahead = [c for c in mine if c.exposure.upper_bits >= first - _ROUNDING_BITS]
-    if ahead:
-        return Finding(
-            "extraction",
-            subject,
-            "undecided",
-            f"{brought}, and {len(ahead)} of "
-            f"{plural(len(mine), 'injected canary', 'injected canaries')} may be among the first "
-            f"{extraction.top:,}, such as {ahead[0].id}",
-            "run canary audit again with a larger --extraction-budget, or with more --draws or a "
-            "larger --budget, which tell where those canaries stand",
-            limit=0.0,
-            canaries=_standings(ahead),
+    if places:
+        luck, first = _chance(extraction, len(mine), list(places)), named[0]
+        chance = None if audit.natural else luck
+        outcome, cure = "memorized", "see canary extract, and train on fewer copies"
+        if luck > LEVEL:
+            outcome = "undecided"
+            cure = "take a larger space, where so few candidates hold no canary by luck"
+        does = f"does in {share(luck)} of audits"
+        if audit.natural:
+            does = f"would do in {share(luck)} of audits of as many drawn secrets"
+        told += (
+            f"brought out {len(places)} of {number}, {first.id} with "
+            f"{plural(first.repetitions, 'copy', 'copies')} as number {min(places)}, which luck "
+            f"{does}"
         )
-    none = "the injected canary is not" if len(mine) == 1 else f"none of {len(mine)} canaries is"
-    rest = (
-        ""
-        if extraction.rest_bits is None
-        else f"; what it left costs at least {extraction.rest_bits:.1f} bits"
-    )
+    elif extraction.proven:
+        told += f"brought out none of {number}"
+    else:
+        brought = f"brought out {plural(len(extraction.candidates), 'candidate')} and no canary"
+        told += brought if extraction.candidates else "ended before it brought out any candidate"
+        # The first of `top` candidates have an exposure of at least so many bits.
+        least = math.log2(extraction.space_size) - math.log2(extraction.top) - _ROUNDING_BITS
+        if named := [c for c in mine if c.exposure.upper_bits >= least]:
+            outcome = "undecided"
+            told += (
+                f", and {len(named)} of {number} may be among the first {top}, such as "
+                f"{named[0].id}"
+            )
+            cure = (
+                "run canary audit again with a larger --extraction-budget, or with more --draws "
+                "or a larger --budget, which tell where those canaries stand"
+            )
+        else:
+            if extraction.rest_bits is not None:
+                told += f"; what it left costs at least {extraction.rest_bits:.1f} bits"
+            none = f"none of {len(mine)} canaries is"
+            if len(mine) == 1:
+                none = "the injected canary is not"
+            told += f", and {none} among the first {top} by the intervals of exposure"
     return Finding(
-        "extraction",
-        subject,
-        "passed",
-        f"{brought}{rest}, and {none} among the first {extraction.top:,} by the intervals of "
-        "exposure",
+        *("extraction", subject, outcome, told, cure),
         limit=0.0,
-        value=0.0,
+        value=None if named and not places else float(len(places)),
+        chance=chance,
+        canaries=standings(named),
     )
 
 
@@ -175,10 +136,6 @@ def _chance(extraction: Extraction, canaries: int, places: list[int]) -> float:
 
     size = extraction.space_size
     early = -math.expm1(canaries * math.log1p(-places[0] / size)) if places[0] < size else 1.0
-    candidates = len(extraction.candidates)
-    many = float(bdtrc(len(places) - 1, canaries, min(candidates / size, 1.0)))
+    share_searched = min(len(extraction.candidates) / size, 1.0)
+    many = float(bdtrc(len(places) - 1, canaries, share_searched))
     return min(2.0 * min(early, many), 1.0)
-
-
-def _standings(found: list[CanaryResult]) -> tuple[Standing, ...]:
-    return tuple(map(Standing.of, found))

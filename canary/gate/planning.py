@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, SupportsIndex
 
 from canary.corpus.consistency import check_counts
 from canary.errors import InputError
 from canary.formats.format import Format
-from canary.gate.evidence import check_level
-from canary.gate.exposure_limit import check_limit, exceeding, share
+from canary.gate.exposure_limit import check_level, check_limit, exceeding, share
 from canary.records.record import Record
 from canary.records.validation import real_number, some, whole_number
 from canary.statistics.number_checks import check_confidence, exact_size, positive_integer
@@ -68,39 +67,65 @@ class GatePlan(Shown, Record):
     max_exposure_bits: float | None
     confidence: float
     power: float
-    seen_bits: float | None
-    memorized_bits: float | None
-    passed_bits: float | None
-    maximum_chance: float | None
-    exposure_bits: float | None
-    evidence: float | None
-    memorized: float | None
-    passed: float | None
-    canaries_for_evidence: int | None
-    canaries_for_verdict: int | None
+    seen_bits: float | None = None
+    memorized_bits: float | None = None
+    passed_bits: float | None = None
+    maximum_chance: float | None = None
+    exposure_bits: float | None = None
+    evidence: float | None = None
+    memorized: float | None = None
+    passed: float | None = None
+    canaries_for_evidence: int | None = None
+    canaries_for_verdict: int | None = None
 
     def _table(self) -> list[dict[str, Any]]:
         return [vars(self)]
 
     def summary(self) -> str:
         """The plan in sentences, one per line."""
-        groups = plural(len(self.repetitions), "number")
+        groups, wanted = plural(len(self.repetitions), "number"), share(self.power)
         compared = "exact ranks" if self.draws is None else plural(self.draws, "draw")
+        seen = f"no exposure gives it with a chance of {wanted}"
+        if self.seen_bits is not None:
+            seen = (
+                f"a median exposure of {bits(self.seen_bits)} bits or more is seen with a chance "
+                f"of {wanted}; canaries that were not learned have 1 bit"
+            )
         lines = [
             f"{plural(self.per_repetition, 'canary', 'canaries')} for each of {groups} of copies, "
             f"{compared}, {plural(self.space_size, 'candidate')} "
             f"({math.log2(self.space_size):.1f} bits)",
-            self._seen(),
+            f"Evidence (p <= {self.max_p:g} over all groups): {seen}",
         ]
-        if self.max_exposure_bits is not None:
-            lines += self._limit()
-        if self.exposure_bits is not None:
-            lines += self._asked()
+        if self.maximum_chance is not None:
+            limit, over, under = f"Limit of {self.max_exposure_bits:g} bits", *["no median"] * 2
+            if self.memorized_bits is not None:
+                over = f"a median from {bits(self.memorized_bits)} bits on"
+            if self.passed_bits is not None:
+                under = f"one up to {bits(self.passed_bits)} bits"
+            lines += [
+                f"{limit}: with a chance of {wanted}, {over} is called memorized and {under} "
+                "passes; in between it is often undecided",
+                f"{limit} on the maximum: if nothing is learned, exceeded in "
+                f"{share(self.maximum_chance)} of audits",
+            ]
+        if self.exposure_bits is not None and self.evidence is not None:
+            asked = f"If the median exposure is {bits(self.exposure_bits)} bits"
+            lines.append(
+                f"{asked}, evidence is found with a chance of {share(self.evidence)}; a chance of "
+                f"{wanted} takes {_number(self.canaries_for_evidence)}"
+            )
+            if self.memorized is not None and self.passed is not None:
+                lines.append(
+                    f"{asked}, the verdict on the limit is memorized with a chance of "
+                    f"{share(self.memorized)} and passed with {share(self.passed)}; the right one "
+                    f"of them with {wanted} takes {_number(self.canaries_for_verdict)}"
+                )
         if self.seen_bits is self.memorized_bits is None:
             lines.append(
-                "note: with a chance of "
-                f"{share(self.power)} this set-up never shows that something was memorized: take "
-                "more canaries (--per-repetition), a format with more candidates, or more draws"
+                f"note: with a chance of {wanted} this set-up never shows that something was "
+                "memorized: take more canaries (--per-repetition), a format with more candidates, "
+                "or more draws"
             )
         if self.draws is not None:
             lines.append(
@@ -109,46 +134,6 @@ class GatePlan(Shown, Record):
                 "without --draws, the plan is that of exact ranks for all"
             )
         return "\n".join(lines)
-
-    def _seen(self) -> str:
-        level = f"p <= {self.max_p:g} over all groups"
-        if self.seen_bits is None:
-            return f"Evidence ({level}): no exposure gives it with a chance of {share(self.power)}"
-        return (
-            f"Evidence ({level}): a median exposure of {bits(self.seen_bits)} bits or more is "
-            f"seen with a chance of {share(self.power)}; canaries that were not learned have 1 bit"
-        )
-
-    def _limit(self) -> list[str]:
-        limit = f"Limit of {self.max_exposure_bits:g} bits"
-        over = under = "no median"
-        if self.memorized_bits is not None:
-            over = f"a median from {bits(self.memorized_bits)} bits on"
-        if self.passed_bits is not None:
-            under = f"one up to {bits(self.passed_bits)} bits"
-        assert self.maximum_chance is not None
-        return [
-            f"{limit}: with a chance of {share(self.power)}, {over} is called memorized and "
-            f"{under} passes; in between it is often undecided",
-            f"{limit} on the maximum: if nothing is learned, exceeded in "
-            f"{share(self.maximum_chance)} of audits",
-        ]
-
-    def _asked(self) -> list[str]:
-        assert self.exposure_bits is not None
-        assert self.evidence is not None
-        at = f"If the median exposure is {bits(self.exposure_bits)} bits"
-        lines = [
-            f"{at}, evidence is found with a chance of {share(self.evidence)}; a chance of "
-            f"{share(self.power)} takes {_number(self.canaries_for_evidence)}"
-        ]
-        if self.memorized is not None and self.passed is not None:
-            lines.append(
-                f"{at}, the verdict on the limit is memorized with a chance of "
-                f"{share(self.memorized)} and passed with {share(self.passed)}; the right one of "
-                f"them with {share(self.power)} takes {_number(self.canaries_for_verdict)}"
-            )
-        return lines
 
 
 def plan(
@@ -169,10 +154,8 @@ def plan(
     ----------
     space : Format, str, or int
         The format of the canaries, or the size of its space.
-    repetitions : sequence of int
-        Numbers of copies.
-    per_repetition : int
-        Canaries of each.
+    repetitions, per_repetition
+        Numbers of copies, and how many canaries have each.
     draws : int, optional
         With which canaries are compared. Exact ranks unless given: audits have them of
         spaces that they enumerate, and of canaries that were learned well.
@@ -209,22 +192,21 @@ def plan(
     (4.7, 0.031)
     """
     size = exact_size(space, "plan") if isinstance(space, SupportsIndex) else Format.of(space).size
-    cure = "give a list such as [1, 4, 16]"
-    copies = some(repetitions, "plan: repetitions", cure=cure)
+    copies = some(repetitions, "plan: repetitions", cure="give a list such as [1, 4, 16]")
     groups = tuple(
         dict.fromkeys(whole_number(n, "plan: each of repetitions", at_least=1) for n in copies)
     )
     if not groups:
         raise InputError("no number of copies", cure="give at least one", where="plan: repetitions")
-    per_repetition = whole_number(per_repetition, "plan: per_repetition", at_least=1)
-    check_counts(groups, per_repetition, 0)
+    number = whole_number(per_repetition, "plan: per_repetition", at_least=1)
+    check_counts(groups, number, 0)
     level = check_level(max_p) / len(groups)
     check_confidence(confidence, "plan: confidence")
     check_confidence(power, "plan: power")
-    drawn = None
     if draws is not None:
-        drawn = positive_integer(draws, "draws", "plan", cure="leave it out for exact ranks")
-        whole_number(drawn, "plan: draws", at_least=1, cure="leave it out for exact ranks")
+        cure = "leave it out for exact ranks"
+        draws = positive_integer(draws, "draws", "plan", cure=cure)
+        whole_number(draws, "plan: draws", at_least=1, cure=cure)
     most = math.log2(size)
     if most <= 1.0:
         raise InputError(
@@ -239,60 +221,61 @@ def plan(
             cure="lower the limit, or take a format with more candidates",
             where="max_exposure_bits",
         )
-    if exposure_bits is not None:
+    asked = exposure_bits
+    if asked is not None:
         cure = "give a median in bits, or leave it out"
-        exposure_bits = real_number(exposure_bits, "exposure_bits", cure=cure)
-    if exposure_bits is not None and not 1.0 <= exposure_bits <= most:
-        raise InputError(
-            f"a median exposure of {exposure_bits!r} bits cannot be in this space",
-            cure=f"give one from 1 bit, which is not learned, to {most:.4g}",
-            where="exposure_bits",
-        )
+        asked = real_number(asked, "exposure_bits", cure=cure)
+        if not 1.0 <= asked <= most:
+            raise InputError(
+                f"a median exposure of {asked!r} bits cannot be in this space",
+                cure=f"give one from 1 bit, which is not learned, to {most:.4g}",
+                where="exposure_bits",
+            )
 
-    def evident(median: float, k: int) -> float:
-        return evidence_power(median, canaries=k, space_size=size, draws=drawn, level=level)
+    def evident(median: float, canaries: int = number) -> float:
+        return evidence_power(median, canaries=canaries, space_size=size, draws=draws, level=level)
 
-    def verdicts(median: float, k: int) -> tuple[float, float]:
-        assert limit is not None
-        return limit_power(
-            median, limit, canaries=k, space_size=size, draws=drawn, confidence=confidence
-        )
-
-    def smallest(chance: Callable[[float], float]) -> float | None:
-        return smallest_seen(chance, power, low=1.0, high=most)
-
-    k = per_repetition
-    over = under = None
-    if limit is not None:
-        over = smallest(lambda median: verdicts(median, k)[0])
-        # Chances of passing fall with the median: where not passing is as likely as that.
-        turn = smallest_seen(lambda m: 1.0 - verdicts(m, k)[1], 1.0 - power, low=1.0, high=most)
-        under = None if verdicts(1.0, k)[1] < power else turn
-    asked, at = exposure_bits is not None, exposure_bits or 1.0
-    both = verdicts(at, k) if asked and limit is not None else (None, None)
-    side = limit is not None and at > limit
-    return GatePlan(
+    planned = GatePlan(
         space_size=size,
         repetitions=groups,
-        per_repetition=k,
-        draws=drawn,
+        per_repetition=number,
+        draws=draws,
         max_p=max_p,
         max_exposure_bits=limit,
         confidence=confidence,
         power=power,
-        seen_bits=smallest(lambda median: evident(median, k)),
-        memorized_bits=over,
-        passed_bits=under,
-        maximum_chance=None if limit is None else exceeding(limit, k * len(groups)),
-        exposure_bits=exposure_bits,
-        evidence=evident(at, k) if asked else None,
-        memorized=both[0],
-        passed=both[1],
-        canaries_for_evidence=canaries_for(lambda n: evident(at, n), power) if asked else None,
-        canaries_for_verdict=canaries_for(lambda n: verdicts(at, n)[0 if side else 1], power)
-        if asked and limit is not None
-        else None,
+        seen_bits=smallest_seen(evident, power, low=1.0, high=most),
+        exposure_bits=asked,
     )
+    if asked is not None:
+        planned = replace(
+            planned,
+            evidence=evident(asked),
+            canaries_for_evidence=canaries_for(lambda n: evident(asked, n), power),
+        )
+    if limit is None:
+        return planned
+
+    def verdicts(median: float, canaries: int = number) -> tuple[float, float]:
+        return limit_power(
+            *(median, limit),
+            canaries=canaries, space_size=size, draws=draws, confidence=confidence,
+        )  # fmt: skip
+
+    # Chances of passing fall with the median: where not passing is as likely as that.
+    turn = smallest_seen(lambda m: 1.0 - verdicts(m)[1], 1.0 - power, low=1.0, high=most)
+    planned = replace(
+        planned,
+        memorized_bits=smallest_seen(lambda m: verdicts(m)[0], power, low=1.0, high=most),
+        passed_bits=None if verdicts(1.0)[1] < power else turn,
+        maximum_chance=exceeding(limit, number * len(groups)),
+    )
+    if asked is None:
+        return planned
+    memorized, passed = verdicts(asked)
+    side = 0 if asked > limit else 1
+    enough = canaries_for(lambda n: verdicts(asked, n)[side], power)
+    return replace(planned, memorized=memorized, passed=passed, canaries_for_verdict=enough)
 
 
 def _number(canaries: int | None) -> str:

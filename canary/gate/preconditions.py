@@ -8,7 +8,7 @@ from canary.audits.audit_result import CANARY_SET, Audit
 from canary.audits.combining import combined_p
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
-from canary.gate.verdict import Finding, Outcome, Standing, Verdict
+from canary.gate.verdict import Finding, Outcome, Standing, Verdict, standings
 from canary.records.fields import brief
 from canary.statistics.numbers import clean, count, plural, probability
 
@@ -40,9 +40,7 @@ def groups_of(audit: Audit, wanted: Sequence[int] | None) -> list[int]:
             cure="train with the canaries (canary demo without --no-inject) and audit again",
             where="check",
         )
-    if wanted is None:
-        return there
-    asked = sorted(set(wanted))
+    asked = there if wanted is None else sorted(set(wanted))
     missing = [n for n in asked if n not in there]
     if missing or not asked:
         none = f"no canary has {plural(missing[0], 'copy', 'copies')}" if missing else "no number"
@@ -57,49 +55,31 @@ def groups_of(audit: Audit, wanted: Sequence[int] | None) -> list[int]:
 def doubts_before(audit: Audit, verification: Verification | None) -> list[Finding]:
     """What no number of draws or canaries settles: the start token, and the text before canaries.
 
-    Empty where nothing is in doubt.
+    Empty where nothing is in doubt, the audit looked for no start token, or the corpus was not
+    verified.
     """
-    found = (_start(audit), _context(audit, verification))
-    return [finding for finding in found if finding is not None]
-
-
-def _start(audit: Audit) -> Finding | None:
-    """That numbers may be too low, for another start token may be the right one.
-
-    None where nothing speaks for another start token, or the audit is of a version that
-    looked for none.
-    """
+    findings: list[Finding] = []
     start = audit.start
-    if start is None or start.settled:
-        return None
-    told = "what training put before each text could not be found out, so the numbers may be low"
-    if start.rivals:
-        worst = start.rivals[0].sentence(start.token)
-        told = f"the result depends on the start token or the context: {worst}"
-    return Finding("start token", "start token", "undecided", told, start.cure)
-
-
-def _context(audit: Audit, verification: Verification | None) -> Finding | None:
-    """That the corpus has a text before each canary that the audit had not.
-
-    None where the corpus was not verified, or the audit's start token and context end with
-    that text.
-    """
-    if verification is None or not verification.follows:
-        return None
-    context = str(audit.settings.get("context") or "")
-    token = str(audit.settings.get("start_token") or "")
-    if (token + context).endswith(verification.follows):
-        return None
-    asked = f"after {context!r}" if context else "without a context"
-    return Finding(
-        "context",
-        "context",
-        "undecided",
-        f"in the corpus {verification.follows!r} stands before the canaries, and the audit priced "
-        f"them {asked}, so the numbers may be low",
-        f"audit again with --context {verification.follows!r} (in Python context)",
-    )
+    if start is not None and not start.settled:
+        told = (
+            "what training put before each text could not be found out, so the numbers may be low"
+        )
+        if start.rivals:
+            worst = start.rivals[0].sentence(start.token)
+            told = f"the result depends on the start token or the context: {worst}"
+        findings.append(Finding("start token", "start token", "undecided", told, start.cure))
+    if verification is not None and (before := verification.follows):
+        context = str(audit.settings.get("context") or "")
+        token = str(audit.settings.get("start_token") or "")
+        if not (token + context).endswith(before):
+            asked = f"after {context!r}" if context else "without a context"
+            told = (
+                f"in the corpus {before!r} stands before the canaries, and the audit priced them "
+                f"{asked}, so the numbers may be low"
+            )
+            cure = f"audit again with --context {before!r} (in Python context)"
+            findings.append(Finding("context", "context", "undecided", told, cure))
+    return findings
 
 
 def controls(audit: Audit) -> list[Finding]:
@@ -112,7 +92,7 @@ def controls(audit: Audit) -> list[Finding]:
     told, cure = f"{number} look like text that was not learned (p = {p})", ""
     named: tuple[Standing, ...] = ()
     if combined.p_value <= CONTROLS_LEVEL:
-        outcome = "undecided"
+        outcome, named = "undecided", standings(audit.controls)
         told = (
             f"{number}, never put into the corpus, look learned (p = {p}), so the audit cannot be "
             "relied on"
@@ -121,14 +101,9 @@ def controls(audit: Audit) -> list[Finding]:
             "find out whether copies of them reached the training data, or whether another model "
             "was audited"
         )
-        named = tuple(map(Standing.of, audit.controls))
     return [
         Finding(
-            "controls",
-            "controls",
-            outcome,
-            told,
-            cure,
+            *("controls", "controls", outcome, told, cure),
             limit=CONTROLS_LEVEL,
             value=combined.p_value,
             chance=CONTROLS_LEVEL,
@@ -145,8 +120,8 @@ def lost_in(verification: Verification, audits: Sequence[Audit]) -> EstimationEr
     InputError
         If the verification is of another canary set, or the secrets are natural.
     """
-    counts = {count.id: count for count in verification.canaries}
-    expected = {count.id: count.expected for count in verification.canaries}
+    counts = {counted.id: counted for counted in verification.canaries}
+    expected = {counted.id: counted.expected for counted in verification.canaries}
     for audit in audits:
         if audit.natural:
             raise InputError(
@@ -160,14 +135,13 @@ def lost_in(verification: Verification, audits: Sequence[Audit]) -> EstimationEr
         if named != verification.fingerprint or mine != expected:
             older = "" if named else ", and audit again: the audit is of an earlier version"
             raise InputError(
-                f"{_named(verification.file, 'the verification')} is of another canary set than "
-                f"{_named(audit.file, 'the audit')}, or one of the sets was edited",
+                f"{_file(verification)} is of another canary set than "
+                f"{clean(audit.file or 'the audit')}, or one of the sets was edited",
                 cure="verify the corpus of the training with the set that was audited "
                 f"(canary verify --json){older}",
                 where="verification",
             )
-        lost = [counts[name] for name in mine if not counts[name].ok]
-        if lost:
+        if lost := [counts[name] for name in mine if not counts[name].ok]:
             first = lost[0]
             whole = "" if first.intact is None else f", {count(first.intact)} with its own tokens"
             return EstimationError(
@@ -181,13 +155,13 @@ def lost_in(verification: Verification, audits: Sequence[Audit]) -> EstimationEr
     return None
 
 
-def _named(file: str, otherwise: str) -> str:
-    return clean(file) if file else otherwise
+def _file(verification: Verification) -> str:
+    return clean(verification.file or "the verification")
 
 
 def in_training(
     verdict: Verdict, audits: Sequence[Audit], verification: Verification | None
-) -> tuple[str, ...]:
+) -> list[str]:
     """What a verdict must say of the training data, as notes.
 
     Of natural secrets there is nothing to say: they were in the corpus before anybody looked.
@@ -203,36 +177,33 @@ def in_training(
     if lost is not None:
         if verdict.outcome != "memorized":
             raise lost
-        return (
+        return [
             f"{lost.problem}; the model memorized canaries all the same, so this is not the file "
-            "that the training read, or it read fewer copies than the set says",
-        )
+            "that the training read, or it read fewer copies than the set says"
+        ]
     drawn = [audit for audit in audits if not audit.natural]
     if not verdict or not drawn:
-        return ()
+        return []
     notes = [_NOT_VERIFIED]
     if verification is not None:
-        there = [count for count in verification.canaries if count.expected]
-        copies = plural(sum(count.found for count in there), "copy", "copies")
+        there = [counted for counted in verification.canaries if counted.expected]
         number = plural(len(there), "canary", "canaries")
+        copies = plural(sum(counted.found for counted in there), "copy", "copies")
         notes = [
             f"{count(len(there))} of {number} ({copies}) are in the corpus of "
-            f"{_named(verification.file, 'the verification')}; it does not show that this model "
-            "was trained on that corpus, nor that the training left its text as it is (spaces "
-            "between digits, masks, padding before it): ExposureMonitor looks at the batches"
+            f"{_file(verification)}; it does not show that this model was trained on that corpus, "
+            "nor that the training left its text as it is (spaces between digits, masks, padding "
+            "before it): ExposureMonitor looks at the batches"
         ]
-    return (*notes, *next(filter(None, map(_unlearned, drawn)), ()))
-
-
-def _unlearned(audit: Audit) -> tuple[str, ...]:
-    """That even the canaries with the most copies look like those of another training."""
-    most = max(c.repetitions for c in audit.injected)
-    found = combined_p([c for c in audit.injected if c.repetitions == most])
-    if found is None or found.p_value <= _SHOWN_LEARNED:
-        return ()
-    return (
-        f"even the canaries with {plural(most, 'copy', 'copies')} do not look learned "
-        f"(p = {probability(found.p_value)}), and a model that never read the corpus would look "
-        "the same: to make sure, add canaries with many more copies (generate --repetitions), "
-        "which a model that read them has learned",
-    )
+    for audit in drawn:
+        most = max(c.repetitions for c in audit.injected)
+        combined = combined_p([c for c in audit.injected if c.repetitions == most])
+        if combined is not None and combined.p_value > _SHOWN_LEARNED:
+            notes.append(
+                f"even the canaries with {plural(most, 'copy', 'copies')} do not look learned "
+                f"(p = {probability(combined.p_value)}), and a model that never read the corpus "
+                "would look the same: to make sure, add canaries with many more copies (generate "
+                "--repetitions), which a model that read them has learned"
+            )
+            break
+    return notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -32,13 +32,10 @@ class Standing:
     Parameters
     ----------
     id : str
-        Ordinal id.
     repetitions : int
-        Its copies.
     bits : float or None
         Its exposure; None where only the bounds are known.
     lower_bits, upper_bits : float
-        The interval of its exposure.
     """
 
     id: str
@@ -47,11 +44,13 @@ class Standing:
     lower_bits: float
     upper_bits: float
 
-    @classmethod
-    def of(cls, canary: CanaryResult) -> Standing:
-        """That of a canary of an audit."""
-        e = canary.exposure
-        return cls(canary.id, canary.repetitions, e.bits, e.lower_bits, e.upper_bits)
+
+def standings(canaries: Iterable[CanaryResult]) -> tuple[Standing, ...]:
+    """Canaries of an audit, as findings name them."""
+    return tuple(
+        Standing(c.id, c.repetitions, c.exposure.bits, c.exposure.lower_bits, c.exposure.upper_bits)
+        for c in canaries
+    )
 
 
 @dataclass(frozen=True)
@@ -61,28 +60,22 @@ class Finding:
     Parameters
     ----------
     check : str
-        The question: ``"exposure"``, ``"p-value"``, ``"extraction"``, ``"baseline"``,
-        ``"epsilon"``, ``"controls"``, ``"start token"`` or ``"context"``.
+        The question; one of `Check`.
     subject : str
         Of which canaries, in words.
     outcome : str
         ``"passed"``, ``"memorized"`` or ``"undecided"``.
-    sentence : str
-        What was found, in words.
-    cure : str
-        What to do about it; empty where it passed.
-    limit : float or None
-        What was given as the limit, in the unit of the question: bits, a p-value, epsilon.
-    value : float or None
-        The estimate, in the same unit; None where there is none. Of evidence the p-value as
-        Holm's method adjusts it.
+    sentence, cure : str
+        What was found, and what to do about it; no cure where it passed.
+    limit, value : float or None
+        The limit and the estimate, in the unit of the question: bits, a p-value (as Holm's
+        method adjusts it), epsilon.
     lower, upper : float or None
-        The interval that the outcome rests on; None for an end that is not known, and where
-        the p-value of one test is all there is.
+        The interval that the outcome rests on; None for an end that is not known.
     confidence : float or None
         Of either end of it.
     chance : float or None
-        How often canaries that were not learned exceed such a limit; None if it is not known.
+        How often canaries that were not learned exceed such a limit.
     canaries : tuple of Standing
         Those that the outcome rests on, the most exposed first.
     """
@@ -116,9 +109,8 @@ class Verdict(Shown):
     undecided : str
         What undecided counts as: ``"fail"``, or ``"pass"`` if the caller said so.
     notes : tuple of str
-        What the audits note of their numbers, such as a missing start token (see
-        `Audit.notes`), and what a pass without a verification does not know. They decide
-        nothing by themselves.
+        What the audits note of their numbers (`Audit.notes`), and what a pass without a
+        verification does not know. They decide nothing by themselves.
     """
 
     findings: tuple[Finding, ...]
@@ -132,8 +124,8 @@ class Verdict(Shown):
     @property
     def outcome(self) -> Outcome:
         """The worst of the findings: memorized before undecided before passed."""
-        found = {finding.outcome for finding in self.findings}
-        return next(outcome for outcome in _WORST if outcome in found)
+        outcomes = {finding.outcome for finding in self.findings}
+        return next(outcome for outcome in _WORST if outcome in outcomes)
 
     def __bool__(self) -> bool:
         return self.exit_code == 0
@@ -152,11 +144,11 @@ class Verdict(Shown):
         Of those with its outcome and the question of the first of them: the highest exposure,
         or the smallest p-value. Of a pass it is none of the controls, which nobody asked for.
         """
-        found = [finding for finding in self.findings if finding.outcome == self.outcome]
+        worst = [finding for finding in self.findings if finding.outcome == self.outcome]
         if self.outcome == "passed":
-            found = [finding for finding in found if finding.check != "controls"] or found
-        alike = [finding for finding in found if finding.check == found[0].check]
-        if found[0].check == "p-value":
+            worst = [finding for finding in worst if finding.check != "controls"] or worst
+        alike = [finding for finding in worst if finding.check == worst[0].check]
+        if worst[0].check == "p-value":
             return min(alike, key=lambda finding: finding.value or 0.0)
         return max(alike, key=lambda finding: finding.upper or 0.0)
 

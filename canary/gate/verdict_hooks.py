@@ -1,4 +1,4 @@
-"""Verdicts are told to whoever listens, such as a test run that shows all of them."""
+"""Who hears of verdicts, such as a test run that shows all of them. It imports next to nothing."""
 
 from __future__ import annotations
 
@@ -9,21 +9,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from canary.gate.verdict import Verdict
 
-_LISTENERS: list[Callable[[Verdict], object]] = []
+LISTENERS: list[Callable[[Verdict], object]] = []
+"""Called with every verdict of `canary.check`."""
 
 
 @contextmanager
 def listening(listener: Callable[[Verdict], object]) -> Iterator[None]:
-    """Have `listener` told of every verdict of `canary.check` until the block ends."""
-    _LISTENERS.append(listener)
+    """Have `listener` called with every verdict of `canary.check` until the block ends."""
+    LISTENERS.append(listener)
     try:
         yield
     finally:
-        _LISTENERS.remove(listener)
-
-
-def tell(verdict: Verdict) -> Verdict:
-    """Tell all listeners of a verdict, and return it."""
-    for listener in _LISTENERS:
-        listener(verdict)
-    return verdict
+        LISTENERS.remove(listener)
