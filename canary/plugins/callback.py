@@ -7,10 +7,10 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback
 
 from canary.audits.audit_result import median_bits
-from canary.audits.history import History, Moment
+from canary.audits.history import History
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError
 from canary.plugins.monitor import ExposureMonitor
@@ -62,7 +62,7 @@ class ExposureCallback(TrainerCallback):
         RunOptions(**asked.arguments.get("run", {}))  # a name that is none is refused now
         self._canaries, self._tokenizer, self._options = canaries, tokenizer, options
         self._trainer: Any = None
-        self._monitor: ExposureMonitor | None = None
+        self._monitor: Any = None
 
     def attach(self, trainer: Any) -> None:
         """Join a Trainer, and log through its loggers."""
@@ -81,35 +81,40 @@ class ExposureCallback(TrainerCallback):
         """
         if self._monitor is None:
             raise InputError("no training has begun", cure="call trainer.train() first")
-        return self._monitor.history
+        history: History = self._monitor.history
+        return history
 
     @sealed
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Draw, encode and try the model; go on with the history of a checkpoint."""
         if self._options.get("every") == "epoch":
-            _check_epochs(given.get("train_dataloader"))
+            try:
+                len(given["train_dataloader"])
+            except (TypeError, NotImplementedError) as error:
+                raise InputError(
+                    "every epoch was asked for, and the training data has no length (it is a "
+                    "stream), so the Trainer does not know its epochs",
+                    cure="ask for every so many steps: every=100",
+                ) from error
         tokenizer = self._tokenizer or given.get("processing_class")
         if tokenizer is None:
             raise InputError(
                 "the Trainer has no tokenizer, and none was given",
                 cure="ExposureCallback(canaries, tokenizer=...), or Trainer(processing_class=...)",
             )
-        if self._tokenizer is not None:
-            _check_tokenizer(self._canaries, self._tokenizer, given.get("processing_class"))
-        folder = Path(args.output_dir or ".")
-        path = Path(self._options.get("path") or folder / HISTORY_FILE)
+        self._check_tokenizer(given.get("processing_class"))
+        output = Path(args.output_dir or ".")
+        path = Path(self._options.get("path") or output / HISTORY_FILE)
         if state.is_world_process_zero:
             make_folder(path.parent)
         options = {**self._options, "path": path}
         self._monitor = ExposureMonitor(self._canaries, tokenizer=tokenizer, **options)
         if state.global_step and state.is_world_process_zero:
-            kept = (_checkpoint(args, state) / HISTORY_FILE, path)
-            found = next((file for file in kept if file.is_file()), None)
-            if found is not None:
-                history = History.load(found)
-                self._monitor.resume(history, step=state.global_step, epoch=state.epoch)
+            for file in (_checkpoint(args, state) / HISTORY_FILE, path):
+                if file.is_file():
+                    history = History.load(file)
+                    self._monitor.resume(history, step=state.global_step, epoch=state.epoch)
+                    break
         self._monitor.start(given["model"])
         if self._trainer is None and state.is_world_process_zero:
             _log.warning(
@@ -117,99 +122,58 @@ class ExposureCallback(TrainerCallback):
                 "call callback.attach(trainer) for that"
             )
 
+    def _check_tokenizer(self, trainers: Any) -> None:
+        """Whether canaries are the same tokens under the given tokenizer and the Trainer's."""
+        # A Trainer of images has a processor that is no tokenizer.
+        if self._tokenizer is None or not hasattr(trainers, "backend_tokenizer"):
+            return
+        texts = [self._canaries.text(canary) for canary in self._canaries]
+        mine, theirs = (as_tokenizer(each).encode(texts) for each in (self._tokenizer, trainers))
+        if [e.ids for e in mine] != [e.ids for e in theirs]:
+            raise InputError(
+                "the tokenizer that was given makes other tokens than the Trainer's of the "
+                "canaries, so exposure would be of text that the model was not trained on",
+                cure="leave tokenizer out, or give the one of the training to both",
+            )
+
     @sealed
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Measure, log, and stop the training where a limit was passed."""
-        assert self._monitor is not None
-        moment = self._monitor.step(
-            given["model"],
-            step=state.global_step,
-            epoch=state.epoch,
-            last=state.global_step >= state.max_steps,
-        )
-        if moment is not None:
-            self._tell(moment, control)
+        step, last = state.global_step, state.global_step >= state.max_steps
+        moment = self._monitor.step(given["model"], step=step, epoch=state.epoch, last=last)
+        if moment is not None and moment.reason is not None:
+            _log.warning("exposure was not measured at step %d: %s", moment.step, moment.reason)
+        elif moment is not None and self._trainer is not None:
+            shown = {"eval_canary/seconds": round(moment.seconds, 4)}
+            for copies, places in self.history.groups().items():
+                name = f"{copies}_copies" if copies else "controls"
+                median, _ = median_bits([moment.exposures[place] for place in places])
+                shown[f"eval_canary/exposure_{name}"] = round(median, 4)
+            # Logging takes the turn of the step's own loss unless it is given back.
+            turn = control.should_log
+            self._trainer.log(shown)
+            control.should_log = turn
         if self._monitor.passed:
             control.should_training_stop = True
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **given: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Keep the loss that the Trainer logs."""
-        loss = (logs or {}).get("loss")
+        loss = (given.get("logs") or {}).get("loss")
         if self._monitor is not None and isinstance(loss, int | float):
             self._monitor.add_loss(loss, step=state.global_step)
 
     @sealed
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
-    ) -> None:
+    def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Lay the history into the checkpoint."""
         folder = _checkpoint(args, state)
         if state.is_world_process_zero and folder.is_dir():
             self.history.save(folder / HISTORY_FILE)
 
     @sealed
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Measure the end if a stop was asked for, and write the history."""
-        assert self._monitor is not None
         self._monitor.finish()
 
-    def _tell(self, moment: Moment, control: TrainerControl) -> None:
-        if moment.reason is not None:
-            _log.warning("exposure was not measured at step %d: %s", moment.step, moment.reason)
-        if self._trainer is None or moment.reason is not None:
-            return
-        shown = {"canary/seconds": round(moment.seconds, 4)}
-        for copies, places in self.history.groups().items():
-            name = f"{copies}_copies" if copies else "controls"
-            median, _ = median_bits([moment.exposures[at] for at in places])
-            shown[f"canary/exposure_{name}"] = round(median, 4)
-        # Logging takes the turn of the step's own loss unless it is given back.
-        kept = control.should_log
-        self._trainer.log({f"eval_{name}": value for name, value in shown.items()})
-        control.should_log = kept
 
-
-def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:
+def _checkpoint(args: Any, state: Any) -> Path:
     return Path(args.output_dir or ".") / f"checkpoint-{state.global_step}"
-
-
-def _check_epochs(loader: Any) -> None:
-    try:
-        len(loader)
-    except (TypeError, NotImplementedError) as error:
-        raise InputError(
-            "every epoch was asked for, and the training data has no length (it is a stream), "
-            "so the Trainer does not know its epochs",
-            cure="ask for every so many steps: every=100",
-        ) from error
-
-
-def _check_tokenizer(canaries: CanarySet, mine: Any, trainers: Any) -> None:
-    """Whether canaries are the same tokens under both tokenizers.
-
-    Raises
-    ------
-    InputError
-        If they are not.
-    """
-    if trainers is None or not hasattr(trainers, "backend_tokenizer"):  # such as of images
-        return
-    texts = [canaries.text(canary) for canary in canaries]
-    one, two = (as_tokenizer(each).encode(texts) for each in (mine, trainers))
-    if [e.ids for e in one] != [e.ids for e in two]:
-        raise InputError(
-            "the tokenizer that was given makes other tokens than the Trainer's of the canaries, "
-            "so exposure would be of text that the model was not trained on",
-            cure="leave tokenizer out, or give the one of the training to both",
-        )

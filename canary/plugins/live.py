@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import random
 import weakref
 from collections.abc import Callable, Iterator
@@ -27,8 +26,8 @@ def unwrapped(module: Any) -> Any:
     Raises
     ------
     UnsupportedError
-        If the parameters are parted over processes (FSDP, ZeRO 3, tensor parallelism): one
-        process alone would wait for the others. If it is an average of weights.
+        If it is an average of weights, or the parameters are parted over processes (FSDP,
+        ZeRO 3, tensor parallelism), where one alone would wait for the others.
     """
     parallel = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
     while True:
@@ -45,8 +44,10 @@ def unwrapped(module: Any) -> Any:
             "an average of the weights was given, and not the model that is trained",
             cure="give the model that is trained; audit the average when the training is over",
         )
-    parted = any(type(part).__name__ == "FullyShardedDataParallel" for part in module.modules())
-    if parted or any(_is_parted(parameter) for parameter in module.parameters()):
+    if any(type(part).__name__ == "FullyShardedDataParallel" for part in module.modules()) or any(
+        hasattr(parameter, "ds_id") or hasattr(parameter, "placements")
+        for parameter in module.parameters()
+    ):
         raise UnsupportedError(
             "the model's parameters are parted over several processes (FSDP, ZeRO 3 or tensor "
             "parallelism), and one process alone cannot compute with a part",
@@ -60,10 +61,6 @@ def unwrapped(module: Any) -> Any:
             cure="keep it on one device, or spread it with device_map when it is loaded",
         )
     return module
-
-
-def _is_parted(parameter: torch.nn.Parameter) -> bool:
-    return hasattr(parameter, "ds_id") or hasattr(parameter, "placements")
 
 
 def first_process() -> bool:
@@ -93,39 +90,33 @@ def finish_queued() -> None:
 
 
 class Listener:
-    """Hears what a module is given, as long as it is not removed.
+    """Hears what a module is given by the training that calls it, until it is removed.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        The one that the training calls.
-    hear : bound method
-        Told the inputs by name (an unnamed first one as ``input_ids``), and whether gradients
-        are computed.
-
-    Notes
-    -----
-    It computes nothing and changes nothing. A copy of the module, or the module in a file,
-    has a listener that hears nothing. A module that is compiled in place is not listened to:
-    the hook would be compiled with it.
+    `hear` is a bound method; it is told the inputs by name (an unnamed first one as
+    ``input_ids``), and whether gradients are computed. A copy of the module, or the module in a
+    file, has a listener that hears nothing. A module that is compiled in place is not listened
+    to: the hook would be compiled with it.
     """
 
-    def __init__(self, module: Any, hear: Callable[[dict[str, Any], bool], None]) -> None:
-        self._module, self._hear = module, weakref.WeakMethod(hear)
-        self._handle: Any = None
-        if isinstance(module, torch.nn.Module) and not _compiled_in_place(module):
+    def __init__(
+        self, module: Any = None, hear: Callable[[dict[str, Any], bool], None] | None = None
+    ) -> None:
+        self._module, self._handle = module, None
+        self._hear = weakref.WeakMethod(hear) if hear is not None else lambda: None
+        compiled = getattr(module, "_compiled_call_impl", None) is not None
+        if isinstance(module, torch.nn.Module) and not compiled:
             self._handle = module.register_forward_pre_hook(self, with_kwargs=True)
 
     def __call__(self, module: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Hear the inputs of a forward."""
         hear = self._hear()
-        if hear is None:  # whoever listened is gone
+        if hear is None:  # a copy, or whoever listened is gone
             self.remove()
-            return
-        hear({**({"input_ids": args[0]} if args else {}), **named}, torch.is_grad_enabled())
+        else:
+            hear({**({"input_ids": args[0]} if args else {}), **named}, torch.is_grad_enabled())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _deaf, ()
+        return Listener, ()
 
     def hears(self, module: Any) -> bool:
         """Whether it is this module that it was made for."""
@@ -138,19 +129,6 @@ class Listener:
             self._handle = None
 
 
-class _Deaf:
-    def __call__(self, module: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-        pass
-
-
-def _deaf() -> _Deaf:
-    return _Deaf()
-
-
-def _compiled_in_place(module: torch.nn.Module) -> bool:
-    return getattr(module, "_compiled_call_impl", None) is not None
-
-
 @contextmanager
 def undisturbed(module: Any) -> Iterator[None]:
     """Afterwards all is as before, whatever happens within, and bit for bit.
@@ -158,9 +136,9 @@ def undisturbed(module: Any) -> Iterator[None]:
     The global random states; the module's buffers, which a forward may write (counters,
     observers of quantization), replace or make; the plain attributes of its parts (the longest
     row that rotary embeddings saw), with what lists, dicts and sets among them hold; and
-    autocast keeps no weights of ours. What was compiled, the module or parts of it, runs as it
-    was before it was compiled. The modes of the modules are kept by `canary.models` itself.
-    Costs a copy of the buffers and of tensors kept as attributes.
+    autocast keeps no weights of ours. What was compiled runs as it was before it was compiled.
+    The modes of the modules are kept by `canary.models` itself. Costs a copy of the buffers and
+    of tensors kept as attributes.
     """
     python, arrays, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
@@ -173,8 +151,12 @@ def undisturbed(module: Any) -> Iterator[None]:
         cache_enabled=False,
     )
     parts = list(module.modules()) if isinstance(module, torch.nn.Module) else []
+    compiled = ("_orig_mod", "_compiled_call_impl")
+    as_written: AbstractContextManager[Any] = nullcontext()
+    if any(getattr(part, name, None) is not None for part in parts for name in compiled):
+        as_written = torch.compiler.set_stance("force_eager")
     try:
-        with uncached, _as_written(parts), _state_lent(parts):
+        with uncached, as_written, _state_lent(parts):
             yield
     finally:
         random.setstate(python)
@@ -184,16 +166,6 @@ def undisturbed(module: Any) -> Iterator[None]:
             torch.cuda.set_rng_state_all(gpus)
 
 
-def _as_written(parts: list[torch.nn.Module]) -> AbstractContextManager[Any]:
-    """Nothing that was compiled is run, or compiled anew for rows of other shapes."""
-    compiled = any(
-        getattr(part, name, None) is not None
-        for part in parts
-        for name in ("_orig_mod", "_compiled_call_impl")
-    )
-    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
-
-
 @contextmanager
 def _state_lent(parts: list[torch.nn.Module]) -> Iterator[None]:
     """Copies stand in for the buffers and tensors of modules; what is replaced is put back.
@@ -201,46 +173,43 @@ def _state_lent(parts: list[torch.nn.Module]) -> Iterator[None]:
     Writing the old values back would be seen by autograd, in whose graph a buffer may be.
     Parameters, submodules and hooks are left alone.
     """
-    kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    before: list[tuple[dict[str, Any], dict[str, Any]]] = []  # names of a part, and a copy
     held: list[tuple[Any, Any]] = []  # lists, dicts and sets, and what was in them
-    copies: dict[int, torch.Tensor] = {}  # one for each tensor that several names share
+    lent: dict[int, torch.Tensor] = {}  # one for each tensor that several names share
     for part in parts:
-        kept += [(names, dict(names)) for names in (part._buffers, vars(part))]
+        before += [(names, dict(names)) for names in (part._buffers, vars(part))]
         held += [
             (value, copy(value))
             for name, value in vars(part).items()
             if type(value) in (list, dict, set) and name not in _PARTS
         ]
     try:
-        for names, before in kept:
-            for name, value in before.items():
+        for names, values in before:
+            for name, value in values.items():
                 if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
-                    if id(value) not in copies:
-                        copies[id(value)] = value.detach().clone()
-                    names[name] = copies[id(value)]
+                    if id(value) not in lent:
+                        lent[id(value)] = value.detach().clone()
+                    names[name] = lent[id(value)]
         yield
     finally:
-        for names, before in kept:
-            for name in names.keys() - before.keys():
+        for names, values in before:
+            for name in names.keys() - values.keys():
                 del names[name]
-            for name, value in before.items():
-                if name not in names or names[name] is not value:
-                    names[name] = value
-        for value, before in held:
-            _put_back(value, before)
+            lost = object()
+            names.update({n: v for n, v in values.items() if names.get(n, lost) is not v})
+        for value, content in held:
+            if isinstance(value, list):
+                value[:] = content
+            elif _changed(value, content):  # what is compiled may ask whether a dict was written
+                value.clear()
+                value.update(content)
 
 
-def _put_back(value: Any, before: Any) -> None:
-    """What a list, dict or set held; one that nothing was done to is not written."""
+def _changed(value: Any, content: Any) -> bool:
+    """Whether a set, or a dict with its order, holds something else than it did."""
     if isinstance(value, set):
-        if value != before:
-            value.clear()
-            value.update(before)
-        return
-    same = len(value) == len(before) and all(map(operator.is_, value, before))
-    if isinstance(value, list):
-        if not same:
-            value[:] = before
-    elif not (same and all(map(operator.is_, value.values(), before.values()))):
-        value.clear()
-        value.update(before)
+        return bool(value != content)
+    if len(value) != len(content):
+        return True
+    pairs = zip([*value, *value.values()], [*content, *content.values()], strict=True)
+    return not all(now is before for now, before in pairs)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from canary.audits.history import WatchedCanary, WatchedFormat
+from canary.audits.history import Moment, WatchedCanary, WatchedFormat
 from canary.audits.sample import Sample
 from canary.corpus.canaries import CanarySet
-from canary.errors import InputError, ModelError, NotFiniteError
+from canary.errors import InputError, ModelError, NotFiniteError, OutOfMemory
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
 from canary.models.noise import remeasure_noise
+from canary.plugins.live import any_process, undisturbed, unwrapped
+from canary.plugins.training_batches import WatchedStart
+from canary.plugins.training_log import StopRule, TimeShare, TrainingLog
 from canary.records.validation import AUTO, named_start
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import RunOptions
@@ -23,7 +26,7 @@ from canary.scoring.texts import score_encodings
 from canary.statistics.exposures import Exposure, exposure_by_draws
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.normalization_check import check_kept_apart
-from canary.tokens.starts import possible_starts
+from canary.tokens.starts import possible_starts, shown_start
 from canary.tokens.tokenizer import Tokenizer
 
 _STREAM = 0x6D6F6E69  # keeps the draws apart from the canaries of the same seed
@@ -31,32 +34,19 @@ _COARSE = ("bfloat16", "float16")  # arithmetic whose noise is measured at every
 _TRIED = 16  # rows by which the first measurement is estimated
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
+class Measured(NamedTuple):
     """The canaries of a set under a model, in their order."""
 
-    px_bits: tuple[float, ...]
-    exposures: tuple[Exposure, ...]
-    curve_bits: tuple[float | None, ...]
+    px_bits: tuple[float, ...] = ()
+    exposures: tuple[Exposure, ...] = ()
+    curve_bits: tuple[float | None, ...] = ()
 
 
 class LivePricer:
-    """Draws from each format, made once and encoded once for each start token.
+    """Draws from each format, `draws` of them, made once and encoded once for each start token.
 
-    Parameters
-    ----------
-    canaries : CanarySet
-    tokenizer : Tokenizer
-    options : RunOptions
-    draws : int
-        From each format.
-
-    Attributes
-    ----------
-    canaries, formats
-        What a history says of them.
-    model : LanguageModel or None
-        The module behind the seam, once it is prepared.
+    `canaries` and `formats` are what a history says of them. `model` is the module behind the
+    seam, once it is prepared.
 
     Raises
     ------
@@ -69,56 +59,50 @@ class LivePricer:
     ) -> None:
         self._tokenizer, self._options = tokenizer, options
         self.canaries = tuple(WatchedCanary(c.id, c.format, c.repetitions) for c in canaries)
-        self._fills = [c.fill for c in canaries]
         self._drawn = []
         for number, format in enumerate(canaries.formats):
             format.check_prefix_free()
             rng = np.random.default_rng([_STREAM, options.seed, number])
-            self._drawn.append((format, format.sample(min(draws, format.size), rng=rng)))
+            places = [i for i, canary in enumerate(canaries) if canary.format == number]
+            fills = [canary.fill for canary in canaries if canary.format == number]
+            drawn = format.sample(min(draws, format.size), rng=rng)
+            self._drawn.append((format, places, fills, drawn))
         self.formats = tuple(
             WatchedFormat(format.text, format.masked, format.size, len(drawn))
-            for format, drawn in self._drawn
+            for format, _, _, drawn in self._drawn
         )
         self._samples: dict[str | None, list[Sample]] = {}
-        self._first = self._first_samples()
+        starts = [named_start(options.start_token)]
+        if options.start_token == AUTO:
+            starts = list(possible_starts(tokenizer, 2**31))
+        for token in starts:
+            try:
+                self._first = self._samples_after(token)
+                break
+            except InputError as error:
+                # A format that begins with a hole needs something before it.
+                if type(error) is not InputError or token == starts[-1]:
+                    raise
         self._module: Any = None
         self.model: LanguageModel | None = None
-
-    def _places(self, number: int) -> list[int]:
-        return [at for at, canary in enumerate(self.canaries) if canary.format == number]
-
-    def _first_samples(self) -> list[Sample]:
-        """After the start token that was asked for, or the first that serves."""
-        asked = self._options.start_token
-        tokens = [named_start(asked)]
-        if asked == AUTO:
-            tokens = list(possible_starts(self._tokenizer, 2**31))
-        for token in tokens:
-            try:
-                return self._samples_after(token)
-            except InputError as error:
-                if type(error) is not InputError or token == tokens[-1]:
-                    raise
-                # A format that begins with a hole needs something before it.
-        raise AssertionError("no start token at all")
 
     def _samples_after(self, token: str | None) -> list[Sample]:
         if token not in self._samples:
             encoder = CandidateEncoder(self._tokenizer, token, self._options.context)
             samples = []
-            for number, (format, drawn) in enumerate(self._drawn):
+            for format, _, fills, drawn in self._drawn:
                 check_kept_apart(format, encoder)
-                fills = [self._fills[at] for at in self._places(number)]
                 samples.append(Sample.of(format, fills, drawn, encoder))
             self._samples[token] = samples
         return self._samples[token]
 
-    def certain_bits(self) -> tuple[float, ...]:
-        """Of each format, the largest exposure that its draws can show: no draw as likely."""
-        return tuple(
+    def certain_bits(self) -> list[float]:
+        """Of each canary, the largest exposure that the draws can show: no draw as likely."""
+        formats = [
             exposure_by_draws([0.0], np.ones(f.draws), space_size=f.space_size)[0].lower_bits
             for f in self.formats
-        )
+        ]
+        return [formats[canary.format] for canary in self.canaries]
 
     def prepare(self, module: Any, now: Callable[[], float]) -> float | None:
         """Have the module behind the seam; the seconds that a measurement will take.
@@ -128,7 +112,7 @@ class LivePricer:
         if self._module is module:
             return None
         model = load(module, tokenizer=self._tokenizer)
-        batcher = self._batcher(model)
+        batcher = Batcher(model, batch_size=self._options.batch_size)
         batcher.check_length(max(sample.rows.longest for sample in self._first))
         some = [row for sample in self._first for row in sample.rows.encodings][:_TRIED]
         began = now()
@@ -153,24 +137,14 @@ class LivePricer:
         del facts["fingerprint"]
         return facts
 
-    def follow_noise(self, *, strict: bool) -> str | None:
+    def follow_noise(self) -> None:
         """Measure the noise of 16-bit arithmetic anew: it moves with the weights.
 
-        That of finer arithmetic stays far below the distances of candidates. Returns why
-        nothing can be measured, if the differences are no rounding; raises that if `strict`.
+        That of finer arithmetic stays far below the distances of candidates. A `ModelError`
+        says that the differences are no rounding.
         """
-        assert self.model is not None
-        if self.model.facts.dtype not in _COARSE:
-            return None
-        try:
+        if self.model is not None and self.model.facts.dtype in _COARSE:
             remeasure_noise(self.model)
-        except NotFiniteError:
-            raise
-        except ModelError as error:
-            if strict:
-                raise
-            return error.problem
-        return None
 
     def measure(self, token: str | None) -> Measured:
         """All canaries after a start token, under the model as it is now.
@@ -183,20 +157,149 @@ class LivePricer:
             If not even one row fits.
         """
         assert self.model is not None
-        found: dict[int, tuple[float, Exposure, float | None]] = {}
-        batcher = self._batcher(self.model)
-        for number, sample in enumerate(self._samples_after(token)):
+        batcher = Batcher(self.model, batch_size=self._options.batch_size)
+        rows: dict[int, tuple[float, Exposure, float | None]] = {}
+        samples = zip(self._drawn, self._samples_after(token), strict=True)
+        for (format, places, _, _), sample in samples:
             result = sample.measure(batcher)
             if not np.isfinite(result.px_bits).all():
                 raise NotFiniteError(
-                    f"the model gives a canary of {self.formats[number].masked!r} probability 0",
+                    f"the model gives a canary of {format.masked!r} probability 0",
                     cure="check which tokens the model forbids",
                 )
             curve = [bits if math.isfinite(bits) else None for bits in result.curve_bits.tolist()]
-            parts = zip(result.px_bits.tolist(), result.exposures, curve, strict=True)
-            found.update(zip(self._places(number), parts, strict=True))
-        ordered = [found[at] for at in sorted(found)]
-        return Measured(*(tuple(column) for column in zip(*ordered, strict=True)))
+            own = zip(result.px_bits.tolist(), result.exposures, curve, strict=True)
+            rows.update(zip(places, own, strict=True))
+        return Measured(*zip(*(rows[place] for place in sorted(rows)), strict=True))
 
-    def _batcher(self, model: LanguageModel) -> Batcher:
-        return Batcher(model, batch_size=self._options.batch_size)
+
+@dataclass(frozen=True, eq=False)
+class MomentTaker:
+    """Measures a model in the midst of its training, and leaves the training as it was.
+
+    With `strict`, an error is raised where nothing can be measured.
+    """
+
+    pricer: LivePricer
+    start: WatchedStart
+    rule: StopRule | None
+    time: TimeShare
+    kept: TrainingLog
+    strict: bool
+
+    def prepare(self, module: Any) -> None:
+        """The model behind the seam, and what a measurement will take; done once."""
+        cost = self.pricer.prepare(module, self.time.now)
+        if cost is not None:
+            self.time.expect(cost)
+            self.kept.change(model=self.pricer.facts())
+
+    def take(
+        self, module: Any, step: int, epoch: float | None, *, whatever: bool
+    ) -> tuple[Moment | None, str | None]:
+        """The moment, which is kept, and which canaries are above the limit.
+
+        None where the share of time does not allow one, unless `whatever` is up.
+        """
+        self.kept.ask(step)
+        began = self.time.now()
+        token, measured, above, reason = None, Measured(), None, None
+        self.start.busy = True
+        try:
+            with undisturbed(module):
+                self.prepare(module)
+                if not (whatever or self.time.allows):
+                    return None, None
+                with self.time.measurement():
+                    reason = self._noise_is_unsound()
+                    if reason is None:
+                        token, measured, above = self._priced()
+        except (NotFiniteError, OutOfMemory) as error:
+            if self.strict:
+                raise
+            reason = error.problem
+        finally:
+            self.start.busy = False
+        if reason is None:
+            self.kept.say(self.start.findings)
+        seconds = self.time.now() - began
+        moment = Moment(step, epoch, seconds, *measured, reason=reason, start_token=token)
+        self.kept.keep(moment, self.start.to_dict())
+        return moment, above
+
+    def _noise_is_unsound(self) -> str | None:
+        """Why the differences between batches are no rounding, if they are none."""
+        try:
+            self.pricer.follow_noise()
+        except ModelError as error:
+            if self.strict or isinstance(error, NotFiniteError):
+                raise
+            return error.problem
+        self.kept.change(model=self.pricer.facts())
+        return None
+
+    def _priced(self) -> tuple[str | None, Measured, str | None]:
+        """The start token, all canaries after it, and which are above the limit after any."""
+        assert self.pricer.model is not None
+        token, others = self.start.now(self.pricer.model)
+        measured = self.pricer.measure(token)
+        above = None
+        if self.rule is not None:
+            above = self.rule.broken(measured.exposures)
+            for other in others:
+                if above is None:
+                    above = self.rule.broken(self.pricer.measure(other).exposures)
+                    above = above and f"priced after {shown_start(other)}, {above}"
+        return token, measured, above
+
+    def take_last(self, model: Any, step: int) -> str | None:
+        """Measure the last step, if it was not; which canaries are above the limit there.
+
+        Raises
+        ------
+        InputError, ModelError
+            If that cannot be done, or says nothing of the model that was trained.
+        """
+        above = None
+        if [moment.step for moment in self.kept.history.measured[-1:]] != [step]:
+            if model is None:
+                raise InputError(
+                    f"{self._asked} no step of the training was measured at its end: step was "
+                    "not called since the start or the last pause",
+                    cure="call step(model) behind every step of the optimizer, and then finish",
+                )
+            with self.time.own():
+                moment, above = self.take(unwrapped(model), step, None, whatever=True)
+            if moment is not None and moment.reason is not None:
+                raise ModelError(
+                    f"{self._asked} exposure could not be measured at the last step ({step}): "
+                    f"{moment.reason}",
+                    cure="audit the model before it is used (canary audit)",
+                )
+        measured = self.kept.history.measured
+        if len(measured) > 1 and len({moment.px_bits for moment in measured}) == 1:
+            raise ModelError(
+                f"{self._asked} the model gave the same numbers at all {len(measured)} "
+                "measurements, as a copy of the trained model would",
+                cure="give step the model that is trained, not a copy of it",
+            )
+        return above
+
+    def unseen(self) -> ModelError | None:
+        """The error of a training without canaries; to be asked in all processes."""
+        reader = self.start.reader
+        read = any_process(reader.findable and reader.batches > 0)
+        seen = any_process(reader.injected or self.kept.seen_before)
+        if seen or not read or self.kept.history.stopped_at is not None:
+            return None
+        return ModelError(
+            f"{self._asked} no injected canary was seen whole in any batch of the training that "
+            "was read",
+            cure="train on the output of canary inject with this set, give the tokenizer of the "
+            "training, and let no length limit cut canaries",
+        )
+
+    @property
+    def _asked(self) -> str:
+        assert self.rule is not None
+        return f"stop_above_bits={self.rule.bits:g} was given, and"

@@ -10,21 +10,28 @@ import weakref
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from canary.audits.history import History, Moment
 from canary.corpus.canaries import CanarySet, canary_set
-from canary.errors import CanaryError, ModelError, NotFiniteError, OutputError, RecordError
-from canary.plugins.coverage_notes import why_fewer, why_never
-from canary.plugins.history_log import HistoryLog
+from canary.errors import (
+    CanaryError,
+    ModelError,
+    NotFiniteError,
+    OutputError,
+    RecordError,
+)
 from canary.plugins.live import any_process, finish_queued, first_process, undisturbed, unwrapped
-from canary.plugins.live_pricing import LivePricer
-from canary.plugins.moment_taker import MomentTaker
-from canary.plugins.safety_stop import SafetyStop
-from canary.plugins.schedule import Every, Schedule, loss_of, steps_of
-from canary.plugins.share import TimeShare
-from canary.plugins.starting import WatchedStart
-from canary.plugins.stopping import StopRule
+from canary.plugins.live_pricing import LivePricer, MomentTaker
+from canary.plugins.training_batches import WatchedStart
+from canary.plugins.training_log import (
+    Schedule,
+    StopRule,
+    TimeShare,
+    TrainingLog,
+    number_of,
+    steps_of,
+)
 from canary.records.sealing import sealed
 from canary.records.validation import AUTO, file_path, real_number, whole_number
 from canary.records.versions import versions
@@ -110,7 +117,7 @@ class ExposureMonitor:
         canaries: CanarySet,
         *,
         tokenizer: Any,
-        every: Every = 10,
+        every: int | Literal["epoch"] = 10,
         steps: Collection[int] = (),
         draws: int = 1_000,
         share: float | None = 0.05,
@@ -130,24 +137,16 @@ class ExposureMonitor:
             cure = "give bits, or leave it out"
             stop_above_bits = real_number(stop_above_bits, "stop_above_bits", cure=cure)
         self._time = TimeShare(share, clock)
-        self._strict = strict
-        self._tokenizer = as_tokenizer(tokenizer)
-        asked = options.start_token
-        named = None if asked == AUTO else asked
-        encoder = CandidateEncoder(self._tokenizer, named, options.context)
+        tokenizer = as_tokenizer(tokenizer)
+        named = None if options.start_token == AUTO else options.start_token
+        encoder = CandidateEncoder(tokenizer, named, options.context)
         for note in dict.fromkeys(n for f in canaries.formats for n in misread(encoder, f)):
             _log.warning("%s", note)
-        drawn = LivePricer(canaries, self._tokenizer, options, draws=draws)
-        rule = None if stop_above_bits is None else StopRule.of(stop_above_bits, drawn)
-        # Also at the end of the process.
-        self._unfinished = weakref.finalize(self, _log.warning, _UNFINISHED)
-        if rule is None:
-            self._unfinished.detach()
-        self._latest: Any = None
+        pricer = LivePricer(canaries, tokenizer, options, draws=draws)
         settings = {
             "draws": draws,
             "seed": options.seed,
-            "start_token": asked,
+            "start_token": options.start_token,
             "context": options.context,
             "every": self._schedule.every,
             "steps": self._schedule.steps,
@@ -156,13 +155,22 @@ class ExposureMonitor:
             "marks": marks,
             "versions": versions(),
         }
+        begun = History(pricer.canaries, pricer.formats, (), (), {}, settings, 0.0, 0.0, 0)
+        rule = None
+        if stop_above_bits is not None:
+            injected = {copies: places for copies, places in begun.groups().items() if copies}
+            rule = StopRule(stop_above_bits, injected, pricer.certain_bits())
         cure = "give the file that the history is to be in, or leave it out"
         place = None if path is None else Path(file_path(path, "path", cure=cure))
-        begun = History(drawn.canaries, drawn.formats, (), (), {}, settings, 0.0, 0.0, 0)
-        self._kept = HistoryLog(begun, self._time, place)
-        self._start = WatchedStart(options, canaries, self._tokenizer, self._kept.tell)
-        self._taker = MomentTaker(drawn, self._start, rule, self._time, self._kept, strict)
-        self._stop = None if rule is None else SafetyStop(rule, self._taker)
+        self._kept = TrainingLog(begun, self._time, place)
+        self._start = WatchedStart(options, canaries, tokenizer, self._kept.say)
+        self._taker = MomentTaker(pricer, self._start, rule, self._time, self._kept, strict)
+        self._stops, self._strict = rule is not None, strict
+        self._latest: Any = None
+        # Also at the end of the process.
+        self._unfinished = weakref.finalize(self, _log.warning, _UNFINISHED)
+        if rule is None:
+            self._unfinished.detach()
 
     @property
     def history(self) -> History:
@@ -172,7 +180,7 @@ class ExposureMonitor:
     @property
     def passed(self) -> bool:
         """Whether `stop_above_bits` was passed; the same in all processes."""
-        return self._kept.passed
+        return self.history.stopped_at is not None
 
     @property
     def expected_seconds(self) -> float | None:
@@ -195,14 +203,12 @@ class ExposureMonitor:
             and nothing moves what goes through them.
         """
         module = unwrapped(model)
-        if not first_process():
-            if self._stop is not None:
-                self._start.listen(model)
-            return
-        self._latest = model
-        with self._time.own(), undisturbed(module), suppress(NotFiniteError):  # told at each moment
-            self._taker.prepare(module)
-        self._start.listen(model)
+        if first_process():
+            self._latest = model
+            # What is not finite is told at each moment.
+            with self._time.own(), undisturbed(module), suppress(NotFiniteError):
+                self._taker.prepare(module)
+        self._listen(model)
 
     def see(self, batch: Any, *, training: bool = True) -> None:
         """Read a batch of the training: what stands before the canaries, and what is wrong.
@@ -213,7 +219,7 @@ class ExposureMonitor:
         `canary.plugins.training_batches.BatchReader.see`; `training` says whether it is trained on.
         """
         self._start.stop_listening()
-        if first_process() or self._stop is not None:
+        if first_process() or self._stops:
             self._start.reader.see(batch, training=training)
 
     @sealed
@@ -253,11 +259,24 @@ class ExposureMonitor:
         """
         step, epoch = self._schedule.check(step, epoch)
         if loss is not None:
-            self._kept.losses.append(loss_of(loss))
+            self._kept.losses.append(number_of(loss))
         due = self._schedule.advance(step, epoch) or last
-        moment, above, failure = self._take(model, epoch, due=due, last=last)
-        if first_process() or self._stop is not None:
-            self._start.listen(model)
+        moment, above, failure = None, None, None
+        if first_process():
+            self._latest = model
+            if due:
+                finish_queued()
+            with self._time.own():
+                if due:
+                    try:  # an error is raised when the other processes no longer wait
+                        moment, above = self._taker.take(
+                            unwrapped(model), step, epoch, whatever=last and self._stops
+                        )
+                        if moment is not None:
+                            self._kept.save()
+                    except CanaryError as error:
+                        failure = error
+        self._listen(model)
         if due:
             self._agree(above, ended=last)
         if failure is not None:
@@ -266,29 +285,9 @@ class ExposureMonitor:
             warnings.warn(f"the history was not saved: {failure}", stacklevel=2)
         return moment
 
-    def _take(
-        self, model: Any, epoch: float | None, *, due: bool, last: bool
-    ) -> tuple[Moment | None, str | None, CanaryError | None]:
-        """Measure in the first process; an error is raised when the others no longer wait."""
-        if not first_process():
-            return None, None, None
-        self._latest = model
-        if due:
-            finish_queued()
-        moment, above, failure = None, None, None
-        with self._time.own():
-            if due:
-                try:
-                    whatever = last and self._stop is not None
-                    module = unwrapped(model)
-                    moment, above = self._taker.take(
-                        module, self._schedule.step, epoch, whatever=whatever
-                    )
-                    if moment is not None:
-                        self._kept.keep(moment, self._start.to_dict())
-                except CanaryError as error:
-                    failure = error
-        return moment, above, failure
+    def _listen(self, model: Any) -> None:
+        if first_process() or self._stops:
+            self._start.listen(model)
 
     def add_loss(self, loss: float, *, step: int) -> None:
         """Keep a loss that was logged at a step."""
@@ -320,44 +319,37 @@ class ExposureMonitor:
             If the history cannot be saved.
         """
         self._unfinished.detach()
-        stop, failure, above = self._stop, None, None
-        if first_process() and stop is not None:
+        above, failure = None, None
+        if first_process() and self._stops:
             try:
-                above = stop.at_the_end(self._latest, self._schedule.step)
+                above = self._taker.take_last(self._latest, self._schedule.step)
             except CanaryError as error:
                 failure = error
         self._agree(above, ended=True)
-        if stop is not None:
-            unseen = stop.unseen()  # asked in all processes, whatever failed in the first
+        if self._stops:
+            unseen = self._taker.unseen()  # asked in all processes, whatever failed in one
             failure = failure or unseen
         self.pause()
         self._kept.see(self._start.to_dict())
-        history = self.history
         if first_process():
             try:
                 self._kept.save()
             except OutputError as error:
                 failure = failure or error
-            if not history.measured:
-                _log.warning(
-                    "exposure was never measured: %s",
-                    why_never(history, self._time, step=self._schedule.step),
-                )
-            elif len(history.measured) < history.asked:
-                _log.warning("%s", why_fewer(history, self._time))
-            self._kept.tell(self._start.findings)
-        if stop is not None and any_process(failure is not None) and failure is None:
+            self._kept.say_what_is_missing(self._schedule.step)
+            self._kept.say(self._start.findings)
+        if self._stops and any_process(failure is not None) and failure is None:
             failure = ModelError(
                 "the first process could not measure the end of the training",
                 cure="see its error",
             )
         if failure is not None:
             raise failure
-        return history
+        return self.history
 
     def _agree(self, above: str | None, *, ended: bool) -> None:
         """Stop in all processes if the limit was passed in the first."""
-        if self._stop is None or not any_process(above is not None) or self.passed:
+        if not self._stops or not any_process(above is not None) or self.passed:
             return
         self._unfinished.detach()
         self._kept.stop(self._schedule.step, above, ended=ended)
@@ -381,14 +373,14 @@ class ExposureMonitor:
             If the state is damaged, or of other canaries, draws or tokens before them.
         """
         try:
-            step, epoch, kept = int(state["step"]), float(state["epoch"]), state["history"]
+            step, epoch, history = int(state["step"]), float(state["epoch"]), state["history"]
             losses = [float(loss) for loss in state["losses"]]
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(
                 f"is no state of a monitor ({type(error).__name__}: {error})",
                 cure="give what state_dict returned",
             ) from error
-        self.resume(History.from_dict(kept), step=step, epoch=epoch)
+        self.resume(History.from_dict(history), step=step, epoch=epoch)
         self._kept.losses = losses
 
     @sealed

@@ -6,28 +6,33 @@ and adds nothing to runs that ask for nothing.
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import hmac
+import json
 import os
 import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from canary.gate.verdict_hooks import listening
-from canary.records.sealing import cut_frames
+from canary.records.sealing import cut_frames, sealed
 
 if TYPE_CHECKING:
     from canary.audits.audit_result import Audit
+    from canary.corpus.canaries import CanarySet
     from canary.gate.baselines import Baseline
     from canary.gate.verdict import Verdict
 
 MARKER = "canary_audit"
 """Set on every test that uses the fixture of this name."""
 
-_FIXTURE = "canary_audit"
 _PROPERTY = "canary"
 _WRITTEN = f"{_PROPERTY}.baseline"
 _NUMBERS = ("limit", "value", "lower", "upper", "confidence", "chance")
@@ -48,23 +53,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and the folder that workers share."""
+    """Register the marker, and the folder and key that workers share."""
     config.addinivalue_line(
         "markers",
         f"{MARKER}: audits a model (set by canary on tests with the fixture canary_audit)",
     )
-    config.stash[_SHARE] = _share(config)
+    folder, key = None, secrets.token_bytes(32)
+    if given := getattr(config, "workerinput", {}).get("canary"):
+        folder, key = Path(given["folder"]), bytes.fromhex(given["key"])
+        # A worker on another machine has no such folder, and works for itself.
+        folder = folder if folder.is_dir() else None
+    config.stash[_SHARE] = folder, key
     config.pluginmanager.register(_Summary(), "canary-summary")
-
-
-def _share(config: pytest.Config) -> tuple[Path | None, bytes]:
-    """Where this process finds audits of others, and the key of the run."""
-    given = getattr(config, "workerinput", {}).get("canary")
-    if given is None:
-        return None, secrets.token_bytes(32)
-    folder = Path(given["folder"])
-    # A worker on another machine has no such folder, and works for itself.
-    return folder if folder.is_dir() else None, bytes.fromhex(given["key"])
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -88,7 +88,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that audit a model."""
     for item in items:
-        if _FIXTURE in getattr(item, "fixturenames", ()):
+        if MARKER in getattr(item, "fixturenames", ()):
             item.add_marker(MARKER)
 
 
@@ -101,8 +101,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     heard = item.stash.setdefault(_HEARD, [])
 
     def hear(verdict: Verdict) -> None:
+        from canary.statistics.numbers import clean
+
         heard.append(verdict)
-        item.user_properties.extend(_properties(len(heard), verdict))
+        reason = verdict.reason
+        more = sum(finding.outcome == verdict.outcome for finding in verdict.findings) - 1
+        numbers = {name: getattr(reason, name) for name in _NUMBERS}
+        properties: dict[str, object] = {
+            "outcome": verdict.outcome,
+            "passed": "yes" if verdict else "no",
+            "reason": clean(reason.sentence) + (f" (and {more} more)" if more else ""),
+            "check": reason.check,
+            "subject": clean(reason.subject),
+            **{name: float(value) for name, value in numbers.items() if value is not None},
+        }
+        if verdict.notes:
+            properties["notes"] = " ".join(map(clean, verdict.notes))
+        place = f"{_PROPERTY}.{len(heard)}"
+        item.user_properties += [(f"{place}.{name}", value) for name, value in properties.items()]
 
     with listening(hear):
         return (yield)
@@ -116,12 +132,15 @@ def pytest_runtest_makereport(
     if call.excinfo is not None:
         cut_frames(call.excinfo.value)
     if call.excinfo is not None and isinstance(call.excinfo.value, AssertionError):
-        failed = [verdict for verdict in _verdicts(item) if not verdict]
-        if failed:
-            from canary.reports.verdicts import explained
+        # Verdicts that the test came to, or was handed by a fixture.
+        values = [*item.stash.get(_HEARD, []), *getattr(item, "funcargs", {}).values()]
+        for value in {id(value): value for value in values}.values():
+            kind = type(value)
+            # By name: a run without verdicts does not import what they are made of.
+            if (kind.__module__, kind.__name__) == ("canary.gate.verdict", "Verdict") and not value:
+                from canary.reports.verdicts import explained
 
-            for verdict in failed:
-                call.excinfo.value.add_note(explained(verdict))
+                call.excinfo.value.add_note(explained(value))
     return (yield)
 
 
@@ -132,45 +151,12 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
     return None
 
 
-def _verdicts(item: pytest.Item) -> list[Verdict]:
-    """Those that a test came to, or was handed by a fixture."""
-    given = getattr(item, "funcargs", {}).values()
-    found = [*item.stash.get(_HEARD, []), *(one for one in given if _is_verdict(one))]
-    return list({id(verdict): verdict for verdict in found}.values())
-
-
-def _is_verdict(value: object) -> bool:
-    kind = type(value)
-    return (kind.__module__, kind.__qualname__) == ("canary.gate.verdict", "Verdict")
-
-
-def _properties(number: int, verdict: Verdict) -> list[tuple[str, object]]:
-    from canary.statistics.numbers import clean
-
-    reason = verdict.reason
-    more = sum(finding.outcome == verdict.outcome for finding in verdict.findings) - 1
-    told: dict[str, object] = {
-        "outcome": verdict.outcome,
-        "passed": "yes" if verdict else "no",
-        "reason": clean(reason.sentence) + (f" (and {more} more)" if more else ""),
-        "check": reason.check,
-        "subject": clean(reason.subject),
-    }
-    for name in _NUMBERS:
-        value = getattr(reason, name)
-        if value is not None:
-            told[name] = float(value)
-    if verdict.notes:
-        told["notes"] = " ".join(map(clean, verdict.notes))
-    return [(f"{_PROPERTY}.{number}.{name}", value) for name, value in told.items()]
-
-
 class _Summary:
     """Gathers the verdicts of all tests, wherever they ran, and shows a line for each."""
 
     def __init__(self) -> None:
         self._verdicts: list[tuple[str, dict[str, str]]] = []
-        self._written: list[str] = []
+        self._written: set[str] = set()
         self._failed: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -178,32 +164,35 @@ class _Summary:
             self._failed.add(report.nodeid)
         if report.when != "teardown":  # the properties of a test are whole only then
             return
-        found: dict[str, dict[str, str]] = {}
+        verdicts: dict[str, dict[str, str]] = {}
         for name, value in report.user_properties:
             prefix, number, field = (*str(name).split(".", 2), "", "")[:3]
             if name == _WRITTEN:
-                self._written.append(str(value))
+                self._written.add(str(value))
             elif prefix == _PROPERTY and number.isdecimal():
-                found.setdefault(number, {})[field] = str(value)
+                verdicts.setdefault(number, {})[field] = str(value)
         # Properties of others may have such names, too.
-        whole = [told for told in found.values() if told.get("outcome") in _COLOURS]
-        self._verdicts += [(report.nodeid, told) for told in whole if "reason" in told]
+        self._verdicts += [
+            (report.nodeid, fields)
+            for fields in verdicts.values()
+            if fields.get("outcome") in _COLOURS and "reason" in fields
+        ]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self._verdicts and not self._written:
             return
         terminalreporter.section("canary")
-        for test, told in self._verdicts:
-            outcome = told["outcome"]
+        for test, fields in self._verdicts:
+            outcome = fields["outcome"]
             terminalreporter.write(f"{outcome:<9}", **{_COLOURS[outcome]: True})
-            terminalreporter.line(f" {test}: {told['reason']}")
-            if told.get("passed") == "no" and test not in self._failed:
+            terminalreporter.line(f" {test}: {fields['reason']}")
+            if fields.get("passed") == "no" and test not in self._failed:
                 terminalreporter.line(
                     "          the test passed all the same: a verdict fails nothing without assert"
                 )
-            if "notes" in told:
-                terminalreporter.line(f"          note: {told['notes']}")
-        for path in sorted(set(self._written)):
+            if "notes" in fields:
+                terminalreporter.line(f"          note: {fields['notes']}")
+        for path in sorted(self._written):
             terminalreporter.line(f"baseline written: {path}")
 
 
@@ -215,9 +204,65 @@ def canary_audit(pytestconfig: pytest.Config) -> Callable[..., Audit]:
     same model with the same canaries and options is audited once, even if several workers of
     pytest-xdist ask for it.
     """
-    from canary.plugins.shared_audits import SharedAudits
+    return _SharedAudits(*pytestconfig.stash[_SHARE]).audit
 
-    return SharedAudits(*pytestconfig.stash[_SHARE]).audit
+
+class _SharedAudits:
+    """The audits of one run of tests, by what they are of.
+
+    Processes find each other's audits in `folder`, readable by its owner alone: whoever has an
+    audit and the model finds the secrets. Names of files follow from secrets and the random
+    `key` of the run, which is written nowhere: nobody finds secrets by trying names.
+    """
+
+    def __init__(self, folder: Path | None, key: bytes) -> None:
+        self._folder, self._key = folder, key
+        self._audits: dict[str, Audit] = {}
+
+    @sealed
+    def audit(
+        self, model: Any, canaries: CanarySet, *, extractions: bool = False, **options: Any
+    ) -> Audit:
+        from canary.audits.audit_result import Audit
+        from canary.audits.auditing import audit
+        from canary.audits.extracting import with_extractions
+        from canary.models.loading import load
+        from canary.scoring.identity import identity_of
+
+        if isinstance(model, str | os.PathLike) and Path(model).is_dir():
+            identity: dict[str, Any] = {}
+            for path in sorted(Path(model).rglob("*")):
+                if path.is_file():
+                    with path.open("rb") as file:
+                        digest = hashlib.file_digest(file, "sha256").hexdigest()
+                    identity[str(path.relative_to(model))] = digest
+        else:
+            model = load(model)
+            identity = identity_of(model)
+        asked = {"extractions": extractions, **options}
+        asked.pop("parts", None)  # these two change nothing in the result
+        asked.pop("stage", None)
+        text = json.dumps([identity, canaries.to_dict(), asked], sort_keys=True, default=repr)
+        name = hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
+        if name in self._audits:
+            return self._audits[name]
+        with ExitStack() as waiting:
+            kept = None
+            if self._folder is not None:
+                kept = self._folder / f"{name}.json"
+                lock = waiting.enter_context(kept.with_suffix(".lock").open("wb"))
+                fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed, or the process dies
+            if kept is not None and kept.exists():
+                result = Audit.load(kept)
+            else:
+                seam = load(model)
+                result = audit(seam, canaries, **options)
+                if extractions:
+                    result = with_extractions(result, seam, canaries)
+                if kept is not None:
+                    result.save(kept)
+        self._audits[name] = result
+        return result
 
 
 @pytest.fixture

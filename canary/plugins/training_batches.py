@@ -1,28 +1,34 @@
-"""What the batches of a training hold of a canary set: how often, after what, and with what label.
+"""What the batches of a training hold of a canary set: how often, after what, with what label.
 
-Nothing here knows a training loop: a batch is token ids, with a mask, labels and positions if
-there are such. A check of batches before a training reads them in the same way.
+A batch is token ids, with a mask, labels and positions if there are such.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.audits.start_search import choose_start
 from canary.corpus.canaries import CanarySet
+from canary.models.language_model import LanguageModel
+from canary.plugins.live import Listener
+from canary.records.validation import AUTO, named_start
+from canary.scoring.run_options import RunOptions
 from canary.statistics.numbers import count, plural
 from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.starts import possible_starts, shown_start
 from canary.tokens.tokenizer import Encoding, Tokenizer
 
 IGNORED = -100
 """The label of a token that the loss leaves out, in torch and `transformers`."""
 
 _ENOUGH = 512  # canaries seen, after which nothing more is read
+_WITHIN = "other text"  # before a canary; or a token that is no start
 
 Ids = NDArray[np.int64]
 
@@ -41,15 +47,23 @@ class _Needle:
     fixed: int  # tokens of the core before the secret
     secret: int  # where the secret begins in the core; 0, for all of it, if that is unknown
 
+    @classmethod
+    def of(cls, name: str, encoding: Encoding, begin: int, end: int) -> _Needle:
+        """Of a text whose secret is its characters from `begin` to `end`."""
+        ids, spans = encoding.ids, encoding.spans
+        if spans is None:
+            return cls(name, ids[1:], ids[0], len(ids) // 2, 0)
+        own = [i for i, (left, right) in enumerate(spans) if left != right]
+        secret = [i for i in own if spans[i][0] < end and spans[i][1] > begin]
+        first, behind = own[0], secret[-1] + 1
+        if first in secret:
+            return cls(name, ids[first:behind], None, 0, 0)
+        fixed = secret[0] - first - 1
+        return cls(name, ids[first + 1 : behind], ids[first], fixed, fixed)
+
 
 class BatchReader:
-    """Finds canaries in batches of tokens, and counts.
-
-    Parameters
-    ----------
-    canaries : CanarySet
-    tokenizer : Tokenizer
-        That of the training.
+    """Finds canaries in batches of tokens of the training's tokenizer, and counts.
 
     Attributes
     ----------
@@ -63,28 +77,31 @@ class BatchReader:
     before : Counter of (int or None)
         The token before each canary that was seen whole; None where its row began, the mask
         hid what came before, or its position was 0.
+    own : tuple of int
+        The tokens that the tokenizer itself puts before a text.
     """
 
     def __init__(self, canaries: CanarySet, tokenizer: Tokenizer) -> None:
-        texts = [canaries.text(c) for c in canaries]
+        texts = [canaries.text(canary) for canary in canaries]
         encodings = CandidateEncoder(tokenizer).encode(texts)
-        self.own = _own(encodings[0])
+        spans = encodings[0].spans or ()
+        length = next((i for i, (left, right) in enumerate(spans) if left != right), 0)
+        self.own = encodings[0].ids[:length]
         self._needles: dict[tuple[int, ...], list[_Needle]] = {}
+        self._injected: set[str] = set()
         for canary, text, encoding in zip(canaries, texts, encodings, strict=True):
             format = canaries.formats[canary.format]
-            after = len(text) - len(format.suffix)
-            needle = _needle(canary.id, encoding, len(format.prefix), after)
+            end = len(text) - len(format.suffix)
+            needle = _Needle.of(canary.id, encoding, len(format.prefix), end)
             if len(needle.core) > 1:
                 self._needles.setdefault(needle.core[:2], []).append(needle)
-        found = {needle.name for needles in self._needles.values() for needle in needles}
-        self._injected = {c.id for c in canaries.injected} & found
+                self._injected |= {canary.id} if canary.repetitions else set()
         self._anchors = np.array(sorted(_key(a, b) for a, b in self._needles), np.int64)
-        self.batches = 0
+        self.batches, self.cut = 0, 0
         self.whole: Counter[str] = Counter()
         self.unlabelled: Counter[str] = Counter()
         self.evaluated: Counter[str] = Counter()
         self.before: Counter[int | None] = Counter()
-        self.cut = 0
 
     @property
     def enough(self) -> bool:
@@ -130,8 +147,8 @@ class BatchReader:
                 self.evaluated[needle.name] += 1
                 continue
             self.whole[needle.name] += 1
-            place = slice(at + needle.secret, at + len(needle.core))
-            if labels is not None and (labels[row, place] == IGNORED).all():
+            secret = slice(at + needle.secret, at + len(needle.core))
+            if labels is not None and (labels[row, secret] == IGNORED).all():
                 self.unlabelled[needle.name] += 1
             begin = at if needle.first is None else at - 1
             if begin < 0:  # its first token was cut off: nothing can be said of what came before
@@ -142,40 +159,6 @@ class BatchReader:
             bare = begin == 0 or not attended[row, begin - 1]
             bare = bare or (positions is not None and positions[row, begin] == 0)
             self.before[None if bare else int(ids[row, begin - 1])] += 1
-
-    @property
-    def findings(self) -> dict[str, str]:
-        """What is wrong with the batches, a sentence for each kind; empty where nothing is."""
-        found = {}
-        seen = plural(self.batches, "batch", "batches")
-        total = self.whole.total()
-        bare = self.unlabelled.total()
-        if self.batches and self.findable and not self.injected:
-            found["unseen"] = (
-                f"no injected canary was seen in {seen} of the training: they may be missing "
-                "from its data, cut off by a length limit, or tokenized in another way"
-            )
-        if self.cut:
-            found["cut"] = (
-                f"{plural(self.cut, 'canary', 'canaries')} in {seen} ended with the row before "
-                "the secret did: a length limit or packing cuts canaries"
-            )
-        if bare:
-            found["labels"] = (
-                f"{count(bare)} of {plural(total, 'canary', 'canaries')} in {seen} had no label "
-                f"on their secret ({IGNORED}), so the model is not trained on them"
-            )
-        if controls := sorted(self.whole.keys() - self._injected):
-            found["controls"] = (
-                f"{controls[0]} was seen in a batch of the training, and a control must never "
-                "be there: make the training data with canary inject and this set"
-            )
-        if self.evaluated:
-            found["evaluation"] = (
-                f"{plural(len(self.evaluated), 'canary', 'canaries')} appeared in batches "
-                "without gradients: evaluation data that holds canaries measures memorization"
-            )
-        return found
 
     def _found(self, ids: Ids, ends: Ids) -> Iterator[tuple[int, int, _Needle | None]]:
         """Row, place and needle of each canary; None for one that its row cuts off."""
@@ -191,31 +174,169 @@ class BatchReader:
             elif any(n.core[: len(rest)] == rest and len(rest) > n.fixed for n in needles):
                 yield row, at, None
 
+    @property
+    def findings(self) -> dict[str, str]:
+        """What is wrong with the batches, a sentence for each kind; empty where nothing is."""
+        sentences = {}
+        seen = plural(self.batches, "batch", "batches")
+        if self.batches and self.findable and not self.injected:
+            sentences["unseen"] = (
+                f"no injected canary was seen in {seen} of the training: they may be missing "
+                "from its data, cut off by a length limit, or tokenized in another way"
+            )
+        if self.cut:
+            sentences["cut"] = (
+                f"{plural(self.cut, 'canary', 'canaries')} in {seen} ended with the row before "
+                "the secret did: a length limit or packing cuts canaries"
+            )
+        if bare := self.unlabelled.total():
+            total = plural(self.whole.total(), "canary", "canaries")
+            sentences["labels"] = (
+                f"{count(bare)} of {total} in {seen} had no label on their secret ({IGNORED}), "
+                "so the model is not trained on them"
+            )
+        if controls := sorted(self.whole.keys() - self._injected):
+            sentences["controls"] = (
+                f"{controls[0]} was seen in a batch of the training, and a control must never "
+                "be there: make the training data with canary inject and this set"
+            )
+        if self.evaluated:
+            sentences["evaluation"] = (
+                f"{plural(len(self.evaluated), 'canary', 'canaries')} appeared in batches "
+                "without gradients: evaluation data that holds canaries measures memorization"
+            )
+        return sentences
+
+
+class WatchedStart:
+    """The start token that was asked for, or else the one before most canaries in the batches.
+
+    `say` is told what a user must hear at once, by kind. While `busy` is up, forwards of the
+    module are the monitor's own, and not read.
+    """
+
+    def __init__(
+        self,
+        options: RunOptions,
+        canaries: CanarySet,
+        tokenizer: Tokenizer,
+        say: Callable[[Mapping[str, str]], None],
+    ) -> None:
+        self.reader = BatchReader(canaries, tokenizer)
+        self._options, self._say, self._formats = options, say, canaries.formats
+        starts = possible_starts(tokenizer, 2**31)
+        self._names = {ids[0]: token for token, ids in starts.items() if ids}
+        self._chosen = options.start_token == AUTO
+        self._token = None if self._chosen else named_start(options.start_token)
+        if self._token is not None:
+            (given,) = CandidateEncoder(tokenizer, self._token).start
+            self._names[given] = self._token
+        self._listener = Listener()
+        self.busy = False
+
+    def listen(self, module: Any) -> None:
+        """Read the batches of the module that is trained."""
+        if not self._listener.hears(module):
+            self._listener.remove()
+            self._listener = Listener(module, self._hear)
+
+    def stop_listening(self) -> None:
+        """Read no more forwards."""
+        self._listener.remove()
+
+    def let_go(self) -> None:
+        """Hold the module no longer."""
+        self._listener.remove()
+        self._listener = Listener()
+
+    def _hear(self, batch: dict[str, Any], training: bool) -> None:  # noqa: FBT001
+        if self.busy or self.reader.enough:
+            return
+        try:
+            self.reader.see(batch, training=training)
+        except Exception as error:
+            self._say({"unread": f"a batch could not be read ({type(error).__name__})"})
+
+    def now(self, model: LanguageModel) -> tuple[str | None, tuple[str | None, ...]]:
+        """The start token for a measurement of the model as it is.
+
+        Beside it, others that training may have used, under which a limit is checked too.
+        """
+        common = next(iter(self._after()), _WITHIN)
+        seen = common != _WITHIN
+        names = {shown_start(token): token for token in self._names.values()}
+        if not self._chosen:
+            differs = seen and common != shown_start(self._token)
+            return self._token, (names.get(common),) if differs else ()
+        if seen:
+            self._token = names.get(common)
+            return self._token, ()
+        choice = choose_start(model, self._formats, self._options)
+        self._token = choice.token
+        others = [tried.token for tried in choice.tried if tried.contender]
+        if not choice.own and all(format.prefix for format in self._formats):
+            others.append(None)
+        return self._token, tuple(token for token in dict.fromkeys(others) if token != self._token)
+
+    def _after(self) -> dict[str, int]:
+        """How many canaries were seen after each start, as messages name it; most first."""
+        counts: Counter[str] = Counter()
+        for token, times in self.reader.before.items():
+            name = shown_start(self._names[token]) if token in self._names else _WITHIN
+            if token is None or token in self.reader.own[-1:]:
+                name = shown_start(None)
+            counts[name] += times
+        return dict(counts.most_common())
+
+    @property
+    def findings(self) -> dict[str, str]:
+        """What a user must hear of the batches, by kind."""
+        sentences = dict(self.reader.findings)
+        if not self.reader.batches:
+            sentences["no batch"] = (
+                "no batch of the training was seen: no forward of the model that was given to "
+                "start or step computed gradients. If that is the model that is trained, show "
+                "its batches with see(batch); the start token cannot be read off them"
+            )
+        after, priced = self._after(), shown_start(self._token)
+        words = ", ".join(f"{name} before {count(n)}" for name, n in list(after.items())[:4])
+        common = next(iter(after), None)
+        if common is None:
+            if self._chosen and self.reader.batches:
+                sentences["start"] = (
+                    "no canary was seen in any batch, so the start token was chosen by text "
+                    f"without secrets: {priced}"
+                )
+        elif not self._chosen and common != priced:
+            total = plural(sum(after.values()), "canary", "canaries")
+            sentences["start"] = (
+                f"start_token={priced} was given, and of {total} in the batches there was {words}: "
+                "exposure may be too low; leave start_token out"
+            )
+        elif common == _WITHIN:
+            sentences["start"] = (
+                f"most canaries were seen within other text ({words}); candidates are priced "
+                f"after {priced}, so exposure may be too low: give the text before them as context"
+            )
+        elif len(after) > 1:
+            sentences["start"] = (
+                f"canaries were seen after different starts ({words}); candidates are priced "
+                "after the most common one"
+            )
+        return sentences
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was seen, as plain data for a history."""
+        return {
+            "read": self.reader.batches,
+            "canaries": self.reader.whole.total(),
+            "after": self._after(),
+            "findings": list(self.findings.values()),
+        }
+
 
 def _key(first: Any, second: Any) -> Any:
     return first * 2**31 + second
-
-
-def _own(encoding: Encoding) -> tuple[int, ...]:
-    """The tokens that the tokenizer itself puts before a text."""
-    spans = encoding.spans or ()
-    length = next((i for i, (a, b) in enumerate(spans) if a != b), 0)
-    return encoding.ids[:length]
-
-
-def _needle(name: str, encoding: Encoding, before: int, after: int) -> _Needle:
-    """Of a text whose secret begins at character `before` and ends at `after`."""
-    ids, spans = encoding.ids, encoding.spans
-    if spans is None:
-        return _Needle(name, ids[1:], ids[0], len(ids) // 2, 0)
-    own = [i for i, (a, b) in enumerate(spans) if a != b]
-    secret = [i for i in own if spans[i][0] < after and spans[i][1] > before]
-    first = own[0]
-    if first in secret:
-        return _Needle(name, ids[first : secret[-1] + 1], None, 0, 0)
-    core = ids[first + 1 : secret[-1] + 1]
-    fixed = secret[0] - first - 1
-    return _Needle(name, core, ids[first], fixed, fixed)
 
 
 def _array(value: Any, shape: tuple[int, ...] | None) -> Ids | None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from watched import causal, small_set
 
 from canary.errors import InputError
-from canary.plugins.share import TimeShare
+from canary.plugins.training_log import TimeShare
 
 SECONDS = st.floats(0.001, 10.0)
 

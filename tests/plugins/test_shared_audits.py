@@ -11,7 +11,7 @@ from small_models import table_model
 
 from canary.corpus.canaries import generate
 from canary.models.loading import load
-from canary.plugins.shared_audits import SharedAudits
+from canary.plugins.pytest_plugin import _SharedAudits as SharedAudits
 
 CANARIES = generate("The code is {digit:6}", repetitions=[1], per_repetition=4, seed=0)
 KEY = b"k" * 32

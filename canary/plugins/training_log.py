@@ -1,0 +1,325 @@
+"""What a monitor keeps of a training: its steps, its time, its history and the limit."""
+
+from __future__ import annotations
+
+import logging
+import math
+import statistics
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, SupportsFloat
+
+from canary.audits.history import PASSED_AT_THE_END, History, Loss, Moment
+from canary.errors import InputError, OutputError, RecordError
+from canary.records.fields import brief
+from canary.records.validation import real_number, some, whole_number
+from canary.statistics.exposures import Exposure
+from canary.statistics.numbers import plural
+
+_log = logging.getLogger("canary.plugins.monitor")
+
+_REMEMBERED = 3  # measurements, of which the longest is expected next
+_SAME_SETTINGS = ("draws", "seed", "start_token", "context")
+
+
+class TimeShare:
+    """Measures the time of the training and that of the monitor, and limits the latter.
+
+    The training's time is what passes between two blocks of `own`; before the first, and after
+    `pause`, time is nobody's. A measurement that takes longer than the last three goes beyond
+    the share, and none is allowed until the training has made up for that.
+
+    Parameters
+    ----------
+    share : float or None
+        The monitor's time may be this part of the training's; None: as long as it takes.
+    clock : callable
+        Seconds, never going back.
+    """
+
+    def __init__(self, share: float | None, clock: Callable[[], float] = time.perf_counter) -> None:
+        if share is not None:
+            cure = (
+                "give the part of the training's time that measuring may take, such as 0.05; "
+                "or None, for as long as it takes"
+            )
+            share = real_number(share, "share", above=0, cure=cure)
+            if share > 1.0:
+                raise InputError(f"share must be a number of at most 1, got {share:g}", cure=cure)
+        self.share, self.now = share, clock
+        self.training_seconds = 0.0
+        self.own_seconds = 0.0
+        self._left: float | None = None
+        self._costs: list[float] = []
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        """The time of the block is the monitor's, that since the last one the training's."""
+        begin = self.now()
+        if self._left is not None:
+            self.training_seconds += begin - self._left
+        try:
+            yield
+        finally:
+            self._left = self.now()
+            self.own_seconds += self._left - begin
+
+    @contextmanager
+    def measurement(self) -> Iterator[None]:
+        """Within a block of `own`: what is done here will take as long the next time."""
+        begin = self.now()
+        yield
+        self._costs = [*self._costs, self.now() - begin][-_REMEMBERED:]
+
+    def pause(self) -> None:
+        """The time until the next block is nobody's."""
+        self._left = None
+
+    def expect(self, seconds: float) -> None:
+        """What a measurement will take, before there was one."""
+        self._costs = self._costs or [seconds]
+
+    @property
+    def cost(self) -> float | None:
+        """Seconds that the next measurement is expected to take; None if nothing is known."""
+        return max(self._costs, default=None)
+
+    @property
+    def allows(self) -> bool:
+        """Whether one more measurement stays within the share; asked in a block of `own`."""
+        spent = self.own_seconds + (self.cost or 0.0)
+        return self.share is None or spent <= self.share * self.training_seconds
+
+
+class Schedule:
+    """Counts steps and epochs, and says at which a measurement is asked for."""
+
+    def __init__(self, every: int | Literal["epoch"], steps: Collection[int]) -> None:
+        if not isinstance(every, str) or every != "epoch":
+            cure = "give a number of steps, or 'epoch'"
+            every = whole_number(every, "every", at_least=1, cure=cure)
+        self.every, self.steps = every, steps_of(steps, "steps")
+        self.step, self.epoch = 0, 0.0
+
+    def check(self, step: int | None, epoch: float | None) -> tuple[int, float | None]:
+        """The next step and its epoch as plain numbers; nothing is counted yet."""
+        if step is not None:
+            step = whole_number(step, "step", at_least=0, cure="give the steps done, or leave out")
+        if epoch is not None:
+            epoch = real_number(epoch, "epoch", cure="give the epochs done, or leave it out")
+        elif self.every == "epoch":
+            raise InputError(
+                "every epoch was asked for, and the epoch is not known",
+                cure="give it with each step (epoch=), or ask for every so many steps",
+            )
+        return self.step + 1 if step is None else step, epoch
+
+    def advance(self, step: int, epoch: float | None) -> bool:
+        """Count a step; whether a measurement is asked for at it."""
+        self.step = step
+        if self.every != "epoch":
+            return step in self.steps or step % self.every == 0
+        before, self.epoch = math.floor(self.epoch + 1e-6), epoch or 0.0
+        return step in self.steps or math.floor(self.epoch + 1e-6) > before
+
+
+def steps_of(given: Collection[int], name: str) -> list[int]:
+    """Numbers of steps, ascending."""
+    steps = some(given, name, cure="give a list of steps, such as [100, 200]")
+    return sorted(whole_number(step, f"each of {name}", at_least=0) for step in steps)
+
+
+def number_of(loss: object) -> float:
+    """A loss as a float, NaN where the training diverged; a tensor of one number is welcome."""
+    if isinstance(loss, SupportsFloat) and not isinstance(loss, bool):
+        with suppress(TypeError, ValueError, RuntimeError, OverflowError):
+            return float(loss)
+    raise InputError(
+        f"loss must be a number, got {brief(loss)}",
+        cure="give the loss of this step, or leave it out",
+    )
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """Stops where, in a group, the median of the lower ends of exposures is above `bits`.
+
+    `groups` are the places of the injected canaries by number of copies. `certain` is the
+    largest exposure that the draws can show of each canary; `bits` must be below it.
+    """
+
+    bits: float
+    groups: Mapping[int, tuple[int, ...]]
+    certain: Sequence[float]
+
+    def __post_init__(self) -> None:
+        if not self.groups:
+            raise InputError(
+                "stop_above_bits was given, and the set has no injected canary, so nothing could "
+                "ever stop the training",
+                cure="give the set that was injected into the training data",
+            )
+        most = max(statistics.median(self.certain[i] for i in own) for own in self.groups.values())
+        if not 0.0 <= self.bits < most:
+            raise InputError(
+                f"stop_above_bits={self.bits:g}, and the draws can show {most:.1f} bits at most",
+                cure="give a limit from 0 up to that, or more draws: every doubling shows 1 bit "
+                "more",
+            )
+
+    def broken(self, exposures: Sequence[Exposure]) -> str | None:
+        """Which group is above the limit, in words; None if none is."""
+        median, copies = max(
+            (statistics.median(exposures[i].lower_bits for i in places), copies)
+            for copies, places in self.groups.items()
+        )
+        if median <= self.bits:
+            return None
+        return (
+            f"canaries with {plural(copies, 'copy', 'copies')} have a median exposure of at "
+            f"least {median:.1f} bits, above the limit of {self.bits:g}"
+        )
+
+
+class TrainingLog:
+    """A history that grows by moments and losses, the file it is kept in, and what was said.
+
+    Parameters
+    ----------
+    history : History
+        What is known before the first moment.
+    time : TimeShare
+        Its seconds are those of the history.
+    path : Path, optional
+        Where the history is saved.
+    """
+
+    def __init__(self, history: History, time: TimeShare, path: Path | None) -> None:
+        self._history, self._time, self._path = history, time, path
+        self._said: set[str] = set()
+        self._earlier: Mapping[str, Any] = {}  # batches before a checkpoint
+        self._asked_at: int | None = None
+        self.losses: list[float] = []  # since the last asked step
+
+    @property
+    def history(self) -> History:
+        """What was measured so far."""
+        return replace(
+            self._history,
+            training_seconds=self._history.training_seconds + self._time.training_seconds,
+            own_seconds=self._history.own_seconds + self._time.own_seconds,
+        )
+
+    @property
+    def seen_before(self) -> bool:
+        """Whether canaries were seen in batches before a checkpoint."""
+        return bool(self._earlier.get("canaries"))
+
+    def change(self, **changes: Any) -> None:
+        """Replace fields of the history."""
+        self._history = replace(self._history, **changes)
+
+    def ask(self, step: int) -> None:
+        """A measurement is asked for: the mean of the losses so far is that of this step."""
+        if self.losses:
+            self.add_loss(statistics.fmean(self.losses), step=step)
+            self.losses = []
+        if step != self._asked_at:
+            self.change(asked=self._history.asked + 1)
+        self._asked_at = step
+
+    def add_loss(self, loss: float, *, step: int) -> None:
+        """Keep a loss, if it is finite."""
+        if math.isfinite(loss):
+            earlier = [kept for kept in self._history.losses if kept.step < step]
+            self.change(losses=(*earlier, Loss(step, float(loss))))
+
+    def keep(self, moment: Moment, batches: Mapping[str, Any]) -> None:
+        """Keep a moment, in place of what was measured at its step or later."""
+        earlier = (kept for kept in self._history.moments if kept.step < moment.step)
+        self.change(moments=(*earlier, moment))
+        self.see(batches)
+
+    def see(self, batches: Mapping[str, Any]) -> None:
+        """Keep what was seen of batches; of those before a checkpoint, if no canary was since."""
+        if not batches["canaries"]:
+            counted = {n: self._earlier[n] for n in ("canaries", "after") if n in self._earlier}
+            batches = {**batches, **counted}
+        self.change(batches=batches)
+
+    def save(self) -> None:
+        """Write the file, if there is one."""
+        if self._path is not None:
+            self.history.save(self._path)
+
+    def stop(self, step: int, above: str | None, *, ended: bool) -> None:
+        """The limit was passed at a step; `above` is known in the first process only."""
+        reason, said = above, f"the training is stopped at step {step}: {above}"
+        if ended and above is not None:
+            reason = said = f"{PASSED_AT_THE_END}, at step {step}: nothing was stopped; {above}"
+        self.change(stopped_at=step, stop_reason=reason)
+        if above is not None:
+            _log.warning("canary: %s", said)
+            with suppress(OutputError):  # told by who saved it before, or by finish
+                self.save()
+
+    def say(self, findings: Mapping[str, str]) -> None:
+        """Warn of what was not said yet."""
+        for kind, sentence in findings.items():
+            if kind not in self._said:
+                self._said.add(kind)
+                _log.warning("canary: %s", sentence)
+
+    def say_what_is_missing(self, step: int) -> None:
+        """Warn of measurements that were asked for and not made by the end, at `step`."""
+        history, watch = self.history, self._time
+        made, tried = len(history.measured), len(history.moments)
+        asked, cost = plural(history.asked, "measurement"), f"about {watch.cost or 0.0:.2g} s"
+        allowed = (watch.share or 0.0) * history.training_seconds
+        if not made:
+            if tried:
+                why = history.moments[-1].reason
+            elif not history.asked:
+                why = (
+                    f"the training ended at step {step}, before any that was asked for; "
+                    "give a smaller every, or steps"
+                )
+            else:
+                why = (
+                    f"of {asked} that were asked for none was made: getting ready took "
+                    f"{history.own_seconds:.2g} s and one measurement takes {cost}, and its "
+                    f"share of the training is {allowed:.2g} s; give fewer draws, or a larger "
+                    "share (None for as long as it takes)"
+                )
+            _log.warning("exposure was never measured: %s", why)
+        elif made < history.asked:
+            reasons = []
+            if history.asked > tried and watch.share is None:
+                reasons.append("the others were of steps that had been measured before")
+            elif history.asked > tried:
+                reasons.append(
+                    f"share={watch.share:g} of the training's time allowed no more (one takes "
+                    f"{cost}); give a larger share, None for as long as it takes, or a larger every"
+                )
+            failed = [moment for moment in history.moments if moment.reason is not None]
+            if failed:
+                last = failed[-1]
+                reasons.append(f"{len(failed)} failed, the last at step {last.step}: {last.reason}")
+            _log.warning("canary: asked for %s, made %d: %s", asked, made, "; ".join(reasons))
+
+    def resume(self, history: History, *, step: int) -> None:
+        """Go on from a history at a step; a `RecordError` if it is of another training."""
+        mine = self._history
+        settings = [n for n in _SAME_SETTINGS if history.settings.get(n) != mine.settings[n]]
+        parts = [n for n in ("canaries", "formats") if getattr(history, n) != getattr(mine, n)]
+        for name in settings + parts:
+            raise RecordError(
+                f"the history is one of other {name.replace('_', ' ')} than this training's",
+                cure="go on with the canaries and settings it was begun with, or begin a new "
+                "history",
+            )
+        self._earlier = dict(history.batches)
+        self._history = replace(history.until(step), settings=mine.settings)
