@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,14 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError, ModelError
-from canary.fleet.configuration import (
-    checked_labels,
-    model_key,
-    print_of,
-    refusal,
-)
 from canary.fleet.splits import Drawn, Split, soft_labelled
-from canary.fleet.store import Kept, TrainedOn, checkpoint_path
+from canary.fleet.store import Kept, TrainedOn, checkpoint_path, print_of, refusal
 from canary.fleet.training import Training
 from canary.fleet.working import train_and_measure
 from canary.records.shards import open_run
@@ -36,7 +32,7 @@ from canary.workers.local import Here
 from canary.workers.naming import check_importable, described, plain
 
 _WHERE = "Fleet"
-_SHOWN = 5
+_SHOWN = 5  # missing models
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +50,8 @@ class Fleet:
         evaluation by group.
     split : Split or array_like of bool of shape (models, samples)
         Which model is trained on which samples (see `canary.fleet.splits`).
-    n_models : int
-    seed : int
-        Of the split and of every training.
+    n_models, seed : int
+        The seed is that of the split and of every training.
     outputs : {"logits", "probs", "losses"}
         What the models give; it is said and not guessed.
     options : mapping
@@ -123,7 +118,15 @@ class Fleet:
         unknown = [name for name in self.signals or () if name not in SIGNALS]
         if unknown:
             raise _refused(f"unknown signal {unknown[0]!r}", f"use {', '.join(SIGNALS)}")
-        self._check_classes()
+        member = self.drawn.member
+        for label in np.unique(self._labels):
+            lacking = np.flatnonzero(~member[:, self._labels == label].any(axis=1))
+            if len(lacking):
+                raise _refused(
+                    f"model {lacking[0]} would be trained on no sample of class {label} ("
+                    f"{len(lacking)} of {len(member)} models lack it)",
+                    "give more samples of each class or larger parts, or leave the class out",
+                )
         _ = self.configuration  # what is wrong with it shows now
 
     @cached_property
@@ -155,15 +158,13 @@ class Fleet:
         """Of each model, what its result is kept under: a hash of all that decides on it."""
         soft = self.drawn.soft
         learned = None if soft is None else f"{print_of(soft)} of {self.drawn.target}"
-        return tuple(
-            model_key(
-                self.configuration,
-                print_of(np.flatnonzero(member)),
-                learned,
-                self.model_seed(number),
-            )
-            for number, member in enumerate(self.drawn.member)
-        )
+        about = {"configuration": self.configuration, "soft": learned}
+        keys = []
+        for number, member in enumerate(self.drawn.member):
+            rows, seed = print_of(np.flatnonzero(member)), self.model_seed(number)
+            text = json.dumps({**about, "rows": rows, "seed": seed}, sort_keys=True)
+            keys.append(hashlib.sha256(text.encode()).hexdigest()[:32])
+        return tuple(keys)
 
     def model_seed(self, number: int) -> int:
         """The seed of a model's training, below 2^32."""
@@ -312,24 +313,23 @@ class Fleet:
         group = self.data[2] if len(self.data) > 2 else None
         table = fleet.table(results, source=_WHERE, group=group, target=self.drawn.target)
         if missing:
-            _tell(missing, self.n_models)
+            told = "; ".join(f"{number}: {why}" for number, why in list(missing.items())[:_SHOWN])
+            more = f"; and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+            count = f"{len(missing)} of {self.n_models} models are missing"
+            warnings.warn(f"{count}: {told}{more}", stacklevel=2)
         return table
 
     def _train(
         self, workers: Workers, *, skip: Collection[int]
     ) -> Iterator[tuple[int, Plain | Lost]]:
         """The number and result of each model but those to skip, as they are finished."""
-        left = [number for number in range(self.n_models) if number not in skip]
-        if not left:
-            return
-        jobs = [
-            {
-                "number": number,
-                "seed": self.model_seed(number),
-                "rows": np.flatnonzero(self.drawn.member[number]),
-            }
-            for number in left
+        jobs: list[dict[str, Any]] = [
+            {"number": number, "seed": self.model_seed(number), "rows": np.flatnonzero(member)}
+            for number, member in enumerate(self.drawn.member)
+            if number not in skip
         ]
+        if not jobs:
+            return
         soft = self.drawn.soft
         shared = {
             "train": self.configuration["training"] if workers.elsewhere else self.train,
@@ -344,11 +344,21 @@ class Fleet:
             "kept": self.keep_outputs,
         }
         for place, result in workers.run(train_and_measure, shared, jobs):
-            yield left[place], result
+            yield jobs[place]["number"], result
 
     @cached_property
     def _labels(self) -> NDArray[np.int64]:
-        return checked_labels(self.data)
+        if len(self.data) not in {2, 3}:
+            raise _refused(f"data of {len(self.data)} arrays", "give (x, y) or (x, y, group)")
+        sizes = [len(np.asarray(part)) for part in self.data]
+        labels = np.asarray(self.data[1])
+        whole = labels.ndim == 1 and labels.dtype.kind in "iu" and labels.size > 0
+        if len(set(sizes)) > 1 or not whole or labels.min() < 0:
+            raise _refused(
+                f"data of {', '.join(map(str, sizes))} entries, labels of {labels.dtype}",
+                "give x and y of one length, y of whole numbers from 0",
+            )
+        return labels.astype(np.int64)
 
     @property
     def _data(self) -> str:
@@ -358,7 +368,7 @@ class Fleet:
         return {
             "training": described(self.train, "train"),
             "options": plain(dict(self.options), "options"),
-            "data": print_of(np.asarray(self.data[0]), checked_labels(self.data)),
+            "data": print_of(np.asarray(self.data[0]), np.asarray(self.data[1], np.int64)),
             "outputs": self.outputs,
             "signals": None if self.signals is None else list(self.signals),
             **{f"version of {name}": number for name, number in versions().items()},
@@ -375,23 +385,6 @@ class Fleet:
                 "that training itself changes belong inside of its function",
             )
 
-    def _check_classes(self) -> None:
-        member = self.drawn.member
-        for label in np.unique(self._labels):
-            lacking = np.flatnonzero(~member[:, self._labels == label].any(axis=1))
-            if len(lacking):
-                raise _refused(
-                    f"model {lacking[0]} would be trained on no sample of class {label} ("
-                    f"{len(lacking)} of {len(member)} models lack it)",
-                    "give more samples of each class or larger parts, or leave the class out",
-                )
-
 
 def _refused(problem: str, cure: str) -> InputError:
     return InputError(problem, cure=cure, where=_WHERE)
-
-
-def _tell(missing: Mapping[int, str], models: int) -> None:
-    shown = "; ".join(f"{number}: {reason}" for number, reason in list(missing.items())[:_SHOWN])
-    more = f"; and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-    warnings.warn(f"{len(missing)} of {models} models are missing: {shown}{more}", stacklevel=3)

@@ -1,8 +1,4 @@
-"""Which model of a fleet is trained on which samples.
-
-A split is a function of the labels, the number of models and a seed. Those here are the
-ones that attacks ask for; an array of shape (models, samples) serves as well.
-"""
+"""Which model of a fleet is trained on which samples, as the attacks ask for it."""
 
 from __future__ import annotations
 
@@ -22,14 +18,9 @@ _TRADES = 5
 class Drawn:
     """What a split gives.
 
-    Parameters
-    ----------
-    member : ndarray of bool of shape (models, samples)
-        Whether the model is trained on the sample.
-    soft : ndarray of float32 of shape (samples, classes), or None
-        Labels to train with in place of the true ones.
-    target : str or None
-        Fingerprint of the model that these are made for.
+    `member`, of shape (models, samples), says whether the model is trained on the sample. With
+    `soft`, of shape (samples, classes), these are the labels to train with; `target` is the
+    fingerprint of the model that they are made for.
     """
 
     member: NDArray[np.bool_]
@@ -38,7 +29,10 @@ class Drawn:
 
 
 Split = Callable[[NDArray[np.int64], int, int], Drawn]
-"""From labels of shape (samples,), the number of models and a seed."""
+"""From labels of shape (samples,), the number of models and a seed.
+
+An array of flags of shape (models, samples) serves as well.
+"""
 
 
 def halves(*, among: ArrayLike | None = None) -> Split:
@@ -68,11 +62,13 @@ def halves(*, among: ArrayLike | None = None) -> Split:
             inside[first, rng.permutation(len(rows))[: len(rows) // 2]] = True
             inside[first + 1] = ~inside[first]
         for _ in range(_TRADES * n_models if n_models > 2 else 0):
-            one, two = rng.choice(n_models, 2, replace=False)
-            apart = np.flatnonzero(inside[one] != inside[two])
-            given = rng.permutation(inside[one, apart])
-            inside[one, apart], inside[two, apart] = given, ~given
-        return Drawn(_spread(inside, rows, len(labels)))
+            first, second = rng.choice(n_models, 2, replace=False)
+            apart = np.flatnonzero(inside[first] != inside[second])
+            traded = rng.permutation(inside[first, apart])
+            inside[first, apart], inside[second, apart] = traded, ~traded
+        member = np.zeros((n_models, len(labels)), np.bool_)
+        member[:, rows] = inside
+        return Drawn(member)
 
     return draw
 
@@ -98,11 +94,11 @@ def subsets(size: int, *, among: ArrayLike | None = None) -> Split:
                 cure=f"give a size from 1 to {len(rows)}",
                 where="subsets",
             )
-        inside = np.zeros((n_models, len(rows)), np.bool_)
+        member = np.zeros((n_models, len(labels)), np.bool_)
         for model in range(n_models):
             rng = np.random.default_rng([seed, 1, model])
-            inside[model, rng.choice(len(rows), size, replace=False)] = True
-        return Drawn(_spread(inside, rows, len(labels)))
+            member[model, rows[rng.choice(len(rows), size, replace=False)]] = True
+        return Drawn(member)
 
     return draw
 
@@ -129,10 +125,8 @@ def leave_one_out(
         del seed  # nothing is drawn
         where = "leave_one_out"
         out = _rows(points, len(labels), where, ordered=False)
-        base = np.ones(len(labels), np.bool_)
-        if member is not None:
-            base = np.zeros(len(labels), np.bool_)
-            base[_rows(member, len(labels), where)] = True
+        base = np.zeros(len(labels), np.bool_)
+        base[_rows(member, len(labels), where)] = True
         if not base[out].all():
             raise InputError(
                 f"sample {int(out[~base[out]][0])} is no member, so it cannot be left out",
@@ -247,12 +241,3 @@ def _rows(
             where=where,
         )
     return (places if ordered else array).astype(np.int64)
-
-
-def _spread(inside: NDArray[np.bool_], rows: NDArray[np.int64], samples: int) -> NDArray[np.bool_]:
-    """Members among some samples as members among all."""
-    if len(rows) == samples:
-        return inside
-    member = np.zeros((len(inside), samples), np.bool_)
-    member[:, rows] = inside
-    return member

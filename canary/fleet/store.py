@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from canary.errors import ModelError, RecordError
-from canary.fleet.configuration import print_of
+from canary.errors import InputError, ModelError, RecordError
+from canary.records.differences import Difference
 from canary.records.files import atomic_write
 from canary.records.overwrite_guard import WEIGHTS
 from canary.records.shards import KIND, MANIFEST, SCHEMA, Run, Series, Shard
@@ -25,7 +26,33 @@ _FLEET = "fleet"
 _BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, AttributeError)
 """Raised by a file that is damaged (RecordError is a ValueError), or holds something else."""
 
+_ABOUT = {"classes": int, "seconds": float}
+"""Numbers of a result."""
+
+_SHOWN = 60  # characters of a value
+_CODE = "its code or what it captures"
 _AGAIN = "run the fleet in this folder again (what is finished is not trained again)"
+
+
+def print_of(*arrays: NDArray[Any]) -> str:
+    """SHA-256 over dtypes, shapes and bytes.
+
+    Raises
+    ------
+    InputError
+        If an array holds Python objects.
+    """
+    digest = hashlib.sha256()
+    for array in arrays:
+        if array.dtype.hasobject:
+            raise InputError(
+                f"data of the type {array.dtype}",
+                cure="give arrays of numbers or of text",
+                where="Fleet",
+            )
+        digest.update(f"{array.dtype.str}\0{array.shape}\0".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
 
 
 def checkpoint_path(folder: Path, key: str) -> Path:
@@ -111,14 +138,15 @@ class Kept:
     def put(self, key: str, result: Plain) -> None:
         """Keep a result; when this returns, no kill undoes it."""
         if self.weights:
+            from safetensors.numpy import save
+
             # First: a result stands for a checkpoint that is there.
             place = checkpoint_path(self.run.folder, key)
-            atomic_write(place, _tensors(result["weights"]), private=True, replaces=(WEIGHTS,))
+            tensors = {n: np.ascontiguousarray(w) for n, w in result["weights"].items()}
+            atomic_write(place, bytes(save(tensors)), private=True, replaces=(WEIGHTS,))
         about = {"key": key, **{name: result[name] for name in _ABOUT}}
-        parts = {key: result["values"]}
-        if self.outputs:
-            parts = {f"{key}-outputs": {"outputs": result["outputs"]}, **parts}
-        for name, arrays in parts.items():
+        outputs = {f"{key}-outputs": {"outputs": result["outputs"]}} if self.outputs else {}
+        for name, arrays in {**outputs, key: result["values"]}.items():
             series = self.run.series(name)
             if not len(series):  # else something beside it was missing, and it was trained again
                 series.append(about, _packed(arrays))
@@ -145,18 +173,15 @@ def table_of_folder(
 ) -> SignalTable:
     """The table of the fleet that was run last in a folder.
 
+    The table is as that run gave it, without groups and outputs; what was missing is. Of models
+    that were made for another one, distilled say, the folder is not told.
+
     Parameters
     ----------
     folder : path-like
-        Where `canary.Fleet.run` keeps its results. Of models that were made for another one,
-        distilled say, it is not told.
+        Where `canary.Fleet.run` keeps its results.
     done : callable
         Told of every model that was read.
-
-    Returns
-    -------
-    SignalTable
-        As that run gave it, without groups and outputs; what was missing is.
 
     Raises
     ------
@@ -179,13 +204,8 @@ def table_of_folder(
         last = series[len(series) - 1]
         arrays = _unpacked(last)
         missing = {int(number): str(why) for number, why in last.state["missing"].items()}
-        fleet = TrainedOn(
-            list(last.state["keys"]),
-            arrays["member"],
-            arrays["label"],
-            str(last.state["data"]),
-            missing,
-        )
+        keys, data = list(last.state["keys"]), str(last.state["data"])
+        fleet = TrainedOn(keys, arrays["member"], arrays["label"], data, missing)
         shape = (len(fleet.keys), len(fleet.label))
         if fleet.member.dtype != np.bool_ or fleet.member.shape != shape:
             raise ValueError(f"flags of shape {fleet.member.shape} of {len(fleet.keys)} models")
@@ -209,8 +229,43 @@ def table_of_folder(
     return fleet.table(results, source=str(place))
 
 
-_ABOUT = {"classes": int, "seconds": float}
-"""Numbers of a result."""
+def refusal(differences: Sequence[Difference]) -> tuple[str, str]:
+    """Problem and cure, where what a fleet says of itself is not what its folder says."""
+    # Another function has other code, which need not be said.
+    renamed = {each.path[:-1] for each in differences if each.path[-1] == "name"}
+    told = []
+    for each in differences:
+        if each.path[-1] == "code" and each.path[:-1] in renamed:
+            continue
+        both = f"({_shown(each.before)} then, {_shown(each.now)} now)"
+        match each.path:
+            case ("training", "name"):
+                told.append(f"training function {both}")
+            case ("training", "code"):
+                told.append(f"the training function ({_CODE}) changed")
+            case ("training", "fields", *names):
+                # Beneath a field: a value under "is", or under "call" what is called.
+                inside = ".".join(name for name in names if name not in {"is", "call", "fields"})
+                if names[-1] == "code":
+                    field_name = inside.removesuffix(".code")
+                    told.append(f"{field_name} of the training ({_CODE}) changed")
+                else:
+                    told.append(f"{inside.removesuffix('.name')} of the training {both}")
+            case ("options", *names):
+                told.append(f"option {'.'.join(names)} {both}")
+            case ("data",):
+                told.append("data: other samples or labels")
+            case names:
+                told.append(f"{'.'.join(names)} {both}")
+    return (
+        f"it keeps models of another configuration: {'; '.join(told)}",
+        "name another folder, or give what these models were trained with (they stay as they are)",
+    )
+
+
+def _shown(value: Any) -> str:
+    text = "none" if value is None else repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _read(series: Series, key: str) -> dict[str, Any]:
@@ -219,10 +274,8 @@ def _read(series: Series, key: str) -> dict[str, Any]:
         shard = series[0]
         if shard.state["key"] != key:
             raise ValueError("it is of another model")
-        return {
-            **_unpacked(shard),
-            **{name: kind(shard.state[name]) for name, kind in _ABOUT.items()},
-        }
+        about = {name: kind(shard.state[name]) for name, kind in _ABOUT.items()}
+        return {**_unpacked(shard), **about}
     except _BROKEN as error:
         raise RecordError(
             f"is no result of this model ({_reason(error)})",
@@ -244,9 +297,3 @@ def _packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     body = io.BytesIO()
     np.savez(body, allow_pickle=False, **arrays)
     return body.getvalue()
-
-
-def _tensors(weights: dict[str, Any]) -> bytes:
-    from safetensors.numpy import save
-
-    return bytes(save({name: np.ascontiguousarray(value) for name, value in weights.items()}))

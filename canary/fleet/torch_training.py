@@ -1,17 +1,17 @@
 """Small torch classifiers, trained one by one or many at once.
 
-Many at once: the weights of K models lie stacked in one tensor for each parameter, and
+At once, the weights of K models are stacked in one tensor for each parameter, and
 `torch.func.vmap` makes one batched product of their K products. Each model has the initial
-weights, the batches and the dropout that it would have alone, so that only rounding tells the
-two apart.
+weights, the batches and the dropout that it would have alone: only rounding differs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -21,18 +21,12 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.modules.dropout import _DropoutNd
 
 from canary.errors import InputError, OutOfMemory, UnsupportedError
-from canary.fleet.torch_constants import difference
-from canary.fleet.torch_dropout import with_own_dropout
+from canary.fleet.torch_modules import difference, with_own_dropout
 from canary.fleet.training import Trained, TrainingTask
 from canary.models.torch_support import inference, input_device, pick_device, viewed
 
-_PROBED = 8
-"""Samples by which it is seen whether a module looks at its batch as a whole."""
-
-_ASKED = 256
-"""Samples that a trained model is asked for at a time: the activations of a convolutional
-network on thousands of images fill hundreds of megabytes, and are slower to write than to
-compute."""
+_PROBED = 8  # samples by which it is seen whether a module looks at its batch as a whole
+_ASKED = 256  # samples a trained model is asked for at a time: all activations would fill memory
 
 Weights = dict[str, torch.Tensor]
 Schedule = Callable[[int, int], float]
@@ -161,16 +155,20 @@ class TorchTraining:
                 )
         draws = with_own_dropout(skeleton)
         weights, buffers = stack_module_state(modules)
-        weights = {name: _by_columns(value) for name, value in weights.items()}
+        for name, value in weights.items():
+            if value.ndim == 3:
+                # Matrices in the order in memory of their gradients, which else are all copied.
+                ordered = value.detach().mT.contiguous().mT
+                weights[name] = ordered.requires_grad_(value.requires_grad)
         del modules
         rngs, numbers = [_masks_of(task) for task in tasks], torch.arange(len(tasks), device=device)
         step = self._optimizer(list(weights.values()))
 
-        def forward(own: Weights, kept: Weights, part: torch.Tensor, which: torch.Tensor) -> Any:
+        def forward(own: Weights, held: Weights, part: torch.Tensor, which: torch.Tensor) -> Any:
             draws.at(which)
-            state = {**own, **kept}
-            said = functional_call(skeleton, state, (part,))
-            return said, {name: state[name] for name in kept}  # as the module left them
+            state = {**own, **held}
+            logits = functional_call(skeleton, state, (part,))
+            return logits, {name: state[name] for name in held}  # as the module left them
 
         batches = zip(*(self._batches(task) for task in tasks), strict=True)
         for number, parts in enumerate(batches):
@@ -187,17 +185,13 @@ class TorchTraining:
             total: Any = (losses * real).sum()
             total.backward()
             step.step()
-        everything: Mapping[str, torch.Tensor] = {**weights, **buffers}
         return [
-            _predictor(skeleton, {name: value[k].detach() for name, value in everything.items()})
+            _predictor(skeleton, {n: v[k].detach() for n, v in {**weights, **buffers}.items()})
             for k in range(len(tasks))
         ]
 
     def _by_batch(self, task: TrainingTask, device: torch.device) -> bool:
-        """Whether what the module says of a sample in training depends on the others.
-
-        It is asked; that it draws random numbers of its own shows as well, and is refused.
-        """
+        """Whether what a module in training says of a sample depends on the others: it is asked."""
         module = self._built(task.seed).to(device).train()
         with_own_dropout(module)
         for name, inner in module.named_modules():
@@ -211,11 +205,12 @@ class TorchTraining:
             own = {name: value.clone() for name, value in state.items()}
             return torch.as_tensor(functional_call(module, own, (given,)))
 
+        near = partial(torch.allclose, rtol=1e-4, atol=1e-5, equal_nan=True)
         with _seeded(task.seed, device), torch.no_grad():
-            said, again, part = ask(x), ask(x), ask(x[: _PROBED // 2])
-        if not _near(said, again):
+            logits, again, part = ask(x), ask(x), ask(x[: _PROBED // 2])
+        if not near(logits, again):
             raise _alone("it draws random numbers", "the module")
-        return not _near(said[: len(part)], part)
+        return not near(logits[: len(part)], part)
 
     def _built(self, seed: int) -> torch.nn.Module:
         with _seeded(seed, torch.device("cpu")):
@@ -226,9 +221,8 @@ class TorchTraining:
         rng = np.random.default_rng([task.seed, 1])
         for _ in range(self.epochs):
             order = rng.permutation(task.rows)
-            yield from (
-                order[at : at + self.batch_size] for at in range(0, len(order), self.batch_size)
-            )
+            for begin in range(0, len(order), self.batch_size):
+                yield order[begin : begin + self.batch_size]
 
     def _steps(self, task: TrainingTask) -> int:
         return self.epochs * math.ceil(len(task.rows) / self.batch_size)
@@ -273,9 +267,9 @@ def _predictor(skeleton: torch.nn.Module, weights: Weights) -> Trained:
 
     def predict(x: NDArray[Any]) -> NDArray[np.float32]:
         with inference(skeleton):
-            given = viewed(np.asarray(x, np.float32)).to(device)
-            said = [functional_call(skeleton, once, (part,)) for part in given.split(_ASKED)]
-        return np.asarray(torch.cat(said).float().cpu().numpy(), np.float32)
+            parts = viewed(np.asarray(x, np.float32)).to(device).split(_ASKED)
+            logits = torch.cat([functional_call(skeleton, once, (part,)) for part in parts])
+        return np.asarray(logits.float().cpu().numpy(), np.float32)
 
     # What `load_state_dict` asks for: tied weights under each of their names.
     kept = {name: once[names[name]] for name in skeleton.state_dict() if name in names}
@@ -288,13 +282,6 @@ def _names(module: torch.nn.Module) -> dict[str, str]:
     named.update(module.named_buffers(remove_duplicate=False))
     first: dict[int, str] = {}
     return {name: first.setdefault(id(value), name) for name, value in named.items()}
-
-
-def _by_columns(stacked: torch.Tensor) -> torch.Tensor:
-    """Matrices in the order in memory that their gradients have, of which else each is copied."""
-    if stacked.ndim != 3:
-        return stacked
-    return stacked.detach().mT.contiguous().mT.requires_grad_(stacked.requires_grad)
 
 
 def _padded(
@@ -315,10 +302,6 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
-
-
-def _near(one: torch.Tensor, two: torch.Tensor) -> bool:
-    return torch.allclose(one, two, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
 def _masks_of(task: TrainingTask) -> np.random.Generator:

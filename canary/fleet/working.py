@@ -20,14 +20,11 @@ _RETURN = (
     "let it return outputs, a torch module, or a function that gives outputs (of an estimator, its "
     "predict_proba)"
 )
-
 _COPY = (
     "; task.samples and task.labels are those of all models: change a copy, as task.x, task.y and "
     "task.samples.copy() are"
 )
-
-_LONGEST = 300
-"""Characters of a reason."""
+_LONGEST = 300  # characters of a reason
 
 
 def train_and_measure(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
@@ -42,7 +39,8 @@ def train_and_measure(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
     if isinstance(train, Mapping):
         train = imported(train)
     # One for all models, here as on a cluster; what is small each model has for itself.
-    samples, learned = _read_only(shared["samples"]), _read_only(shared["learned"])
+    samples, learned = shared["samples"].view(), shared["learned"].view()
+    samples.flags.writeable = learned.flags.writeable = False
     tasks = [
         TrainingTask(
             samples=samples,
@@ -58,10 +56,15 @@ def train_and_measure(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
     began = time.perf_counter()
     outcomes = _trained(train, tasks)
     seconds = (time.perf_counter() - began) / len(tasks)
-    return [
-        _measured(outcome, task, shared, seconds)
-        for outcome, task in zip(outcomes, tasks, strict=True)
-    ]
+    results: list[Plain] = []
+    for outcome, task in zip(outcomes, tasks, strict=True):
+        try:
+            if isinstance(outcome, Exception | SystemExit):
+                raise outcome
+            results.append({**_measured(outcome, task, shared), "seconds": seconds})
+        except (Exception, SystemExit) as error:
+            results.append({"reason": _reason(error)})
+    return results
 
 
 def _trained(train: Training, tasks: list[TrainingTask]) -> list[Any]:
@@ -97,72 +100,48 @@ def _attempt(train: Training, task: TrainingTask) -> Any:
         return error
 
 
-def _measured(outcome: Any, task: TrainingTask, shared: Plain, seconds: float) -> Plain:
-    if isinstance(outcome, Exception | SystemExit):
-        return {"reason": _told(outcome)}
+def _measured(outcome: Any, task: TrainingTask, shared: Plain) -> dict[str, Any]:
+    """What is kept of a model: its signals and, where that is asked for, outputs and weights."""
     if outcome is None:
-        return {"reason": f"the training function gave nothing back; {_RETURN}"}
-    try:
-        trained = _understood(outcome)
-        if shared["weights"] and not (isinstance(trained, Trained) and trained.weights):
-            return {"reason": "checkpoints were asked for, and training gave no weights back"}
-        model = trained.predict if isinstance(trained, Trained) else trained
-        table = measure(
-            _asked_of_copies(model) if callable(model) else model,
-            task.samples,
-            shared["labels"],
-            member=np.isin(np.arange(len(task.samples)), task.rows),
-            outputs=shared["outputs"],
-            keep_outputs=shared["kept"],
-        )
-    except Exception as error:
-        return {"reason": _told(error)}
-    asked = shared["signals"] or tuple(table.values)
-    weights = trained.weights if isinstance(trained, Trained) else None
-    return {
-        "values": {name: table.signal(name)[0] for name in asked},
-        "outputs": None if table.outputs is None else table.outputs[0],
-        "classes": table.classes,
-        "weights": dict(weights or {}) if shared["weights"] else {},
-        "seconds": seconds,
-    }
+        raise ModelError(f"the training function gave nothing back; {_RETURN}")
+    if hasattr(outcome, "state_dict") and hasattr(outcome, "named_parameters"):
+        from canary.fleet.torch_training import trained_module
 
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-def _asked_of_copies(model: Callable[[NDArray[Any]], Any]) -> Callable[[NDArray[Any]], Any]:
-    """A model that may change what it is asked about; it is asked about a part at a time."""
+        outcome = trained_module(outcome)
+    trained = outcome if isinstance(outcome, Trained) else None
+    if shared["weights"] and not (trained and trained.weights):
+        raise ModelError("checkpoints were asked for, and training gave no weights back")
+    model: Any = trained.predict if trained else outcome
+    if not callable(model):
+        model = np.asarray(outcome)
+        if model.dtype.kind not in "fiu":
+            kind = type(outcome).__name__
+            raise ModelError(f"the training function gave a {kind} back; {_RETURN}")
 
     def asked(x: NDArray[Any]) -> Any:
-        said = model(np.array(x))
+        said = model(np.array(x))  # a copy, which the model may change
         if said is None:
             raise ModelError("the function that training gave back gives nothing itself")
         return said
 
-    return asked
+    table = measure(
+        asked if callable(model) else model,
+        task.samples,
+        shared["labels"],
+        member=np.isin(np.arange(len(task.samples)), task.rows),
+        outputs=shared["outputs"],
+        keep_outputs=shared["kept"],
+    )
+    weights = trained.weights if trained and shared["weights"] else None
+    return {
+        "values": {name: table.signal(name)[0] for name in shared["signals"] or table.values},
+        "outputs": None if table.outputs is None else table.outputs[0],
+        "classes": table.classes,
+        "weights": dict(weights or {}),
+    }
 
 
-def _understood(outcome: Any) -> Any:
-    """A `Trained`, a function or an array."""
-    if isinstance(outcome, Trained):
-        return outcome
-    if hasattr(outcome, "state_dict") and hasattr(outcome, "named_parameters"):
-        from canary.fleet.torch_training import trained_module
-
-        return trained_module(outcome)
-    if callable(outcome):
-        return outcome
-    array = np.asarray(outcome)
-    if array.dtype.kind not in "fiu":
-        raise ModelError(f"the training function gave a {type(outcome).__name__} back; {_RETURN}")
-    return array
-
-
-def _told(error: Exception | SystemExit) -> str:
+def _reason(error: Exception | SystemExit) -> str:
     said = str(error).partition("\n")[0].strip()
     if isinstance(error, CanaryError):
         text = f"{error.problem}"

@@ -27,7 +27,7 @@ from data import DATASETS, DataSet, Sizes
 from safetensors.torch import load_file, save_file
 
 from canary.errors import CanaryError, InputError
-from canary.fleet.configuration import print_of
+from canary.fleet.store import print_of
 
 DELTA = 1e-4
 DEFENCES: dict[str, dict[str, float]] = {

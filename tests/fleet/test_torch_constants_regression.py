@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from canary.errors import UnsupportedError
-from canary.fleet.torch_constants import difference
+from canary.fleet.torch_modules import difference
 from canary.fleet.torch_training import TorchTraining
 from canary.fleet.training import TrainingTask
 

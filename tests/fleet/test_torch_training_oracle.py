@@ -15,7 +15,7 @@ from canary.errors import InputError, OutOfMemory, UnsupportedError
 from canary.fleet import torch_training
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves
-from canary.fleet.torch_dropout import with_own_dropout
+from canary.fleet.torch_modules import with_own_dropout
 from canary.fleet.torch_training import TorchTraining, trained_module
 from canary.fleet.training import TrainingTask
 from canary.workers.local import Here

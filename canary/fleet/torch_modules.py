@@ -1,19 +1,22 @@
-"""Dropout whose masks follow from a seed for each model, alike for one model and for many at once.
+"""What modules that are trained at once must have for themselves: dropout, and nothing else.
 
-torch draws the masks of all models from one generator, in the order in which it comes to
-them; so a model's masks would depend on which others are trained beside it.
+They run as one of them, with the weights and buffers of each. What else they hold is that of this
+one, so it has to be the same in all. Masks of dropout follow from a seed for each model: torch
+draws those of all models from one generator, in the order in which it comes to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.modules.dropout import _DropoutNd
 
-from canary.errors import UnsupportedError
+from canary.errors import InputError, UnsupportedError
+from canary.workers.digests import digest
 
 _CHANNELS: dict[type[_DropoutNd], bool] = {
     torch.nn.Dropout: False,
@@ -22,6 +25,9 @@ _CHANNELS: dict[type[_DropoutNd], bool] = {
     torch.nn.Dropout3d: True,
 }
 """Kinds of dropout, and whether they drop whole channels."""
+
+_OF_WEIGHTS = frozenset({"_parameters", "_buffers", "_modules", "_flat_weights"})
+"""Attributes of modules that hold weights, buffers and modules, which are compared as such."""
 
 
 class Draws:
@@ -101,3 +107,43 @@ def with_own_dropout(module: torch.nn.Module) -> Draws:
                 own = _Dropout(part.p, draws, channels=_CHANNELS[type(part)])
                 setattr(parent, name, made.setdefault(part, own))
     return draws
+
+
+def difference(first: torch.nn.Module, second: torch.nn.Module) -> str:
+    """The path of the first thing that differs beside the values of weights and buffers.
+
+    Modules, attributes, shapes and types are compared; attributes by value, functions by what
+    they do. What has no value that could be compared, such as a lock, counts as the same. "" if
+    nothing differs.
+    """
+    mine, other = _contents(first), _contents(second)
+    return next((name for name in {**mine, **other} if mine.get(name) != other.get(name)), "")
+
+
+def _contents(module: torch.nn.Module) -> dict[str, object]:
+    named: list[tuple[str, object]] = [*module.named_modules()]
+    named += [*module.named_parameters(), *module.named_buffers()]
+    places = {id(part): name for name, part in named}
+    contents: dict[str, object] = {}
+    for name, part in module.named_modules():
+        contents[name or "the class"] = _mark(type(part), {})
+        held = {**part._parameters, **part._buffers}
+        about: dict[str, object] = {
+            key: value is not None and (value.dtype, value.shape, value.requires_grad, value.device)
+            for key, value in held.items()
+        }
+        for key, value in vars(part).items():
+            if key not in _OF_WEIGHTS:
+                # Keys of hooks count all hooks that were ever made.
+                about[key] = _mark([*value.values()] if "_hooks" in key else value, places)
+        contents |= {f"{name}.{key}".lstrip("."): value for key, value in about.items()}
+    return contents
+
+
+def _mark(value: Any, places: dict[int, str]) -> object:
+    if value is None or isinstance(value, bool | int | str):
+        return type(value), value
+    try:
+        return digest(value, "build", known=places)
+    except InputError:
+        return type(value).__qualname__
