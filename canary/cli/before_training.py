@@ -1,36 +1,22 @@
-"""The commands before training: generate, inject, verify, strip, discover.
-
-Each body parses, calls, prints. What they call is imported when they run, so that the
-help is quick.
-"""
+"""The commands before training: plan, generate, inject, verify, strip, discover."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-import typer
-
+from canary.cli.command import command
 from canary.cli.console import Bars, emit, say
 from canary.cli.options import (
-    Beside,
-    CanaryFile,
-    Columns,
-    ContextText,
-    Corpus,
-    FileFormat,
-    Force,
-    Json,
-    Seed,
-    Separators,
-    TokenizerPath,
+    Count,
+    FileFormatName,
+    Whole,
     beside_of,
     columns_of,
-    decodable,
     separators_of,
     whole_numbers,
 )
-from canary.cli.outputs import check_name, check_outputs
+from canary.cli.outputs import Result, check_name, check_outputs
 from canary.errors import CorpusError, OutputError
 from canary.records.fields import brief
 from canary.statistics.numbers import plural
@@ -41,45 +27,76 @@ _CONTROLS_ALONE = (
 )
 
 
+@command(
+    'plan "The random number is {digit:9}" --per-repetition 8 --draws 20000 --max-exposure-bits 10',
+    'plan "The random number is {digit:9}" --exposure-bits 4 --power 0.9 --json',
+    format="FORMAT: Text with holes, as for generate.",
+    draws="Candidates drawn to compare with.  [default: exact ranks]",
+    max_p="P: Level of the test of evidence.",
+    max_exposure_bits="BITS: A limit on the median.",
+    exposure_bits="BITS: A median exposure of which to say how likely it is seen, and how many "
+    "canaries that takes.",
+    confidence="Of a verdict on the limit.",
+    power="The wanted chance of seeing what is there.",
+)
+def plan(
+    format: str,
+    *,
+    repetitions: str = "1,4,16,64",
+    per_repetition: Count = 8,
+    draws: Count | None = None,
+    max_p: float = 0.001,
+    max_exposure_bits: float | None = None,
+    exposure_bits: float | None = None,
+    confidence: float = 0.9,
+    power: float = 0.9,
+) -> Result:
+    """Say what so many canaries could show, and how many it takes.
+
+    Nothing is trained or loaded for it.
+    """
+    from canary.gate.planning import plan as planned
+
+    planning = planned(
+        format,
+        repetitions=whole_numbers(repetitions, "--repetitions"),
+        per_repetition=per_repetition,
+        draws=draws,
+        max_p=max_p,
+        max_exposure_bits=max_exposure_bits,
+        exposure_bits=exposure_bits,
+        confidence=confidence,
+        power=power,
+    )
+    for line in planning.summary().splitlines():
+        say(line)
+    return Result("canary plan", planning.to_dict())
+
+
+@command(
+    'generate "The random number is {digit:9}" --repetitions 1,4,16 --per-repetition 4 '
+    "--controls 16 --seed 0 --out canaries.json",
+    formats="FORMAT...: Text with holes, such as {digit:9}; the kinds of holes are digit, letter, "
+    "upper, hex, alnum, base64, word, choice, credit_card, iban, uuid, email, phone and re. "
+    "docs/formats.md says what each gives.",
+    out="FILE: The canary set to write.",
+    controls="Drawn alike and never injected.",
+    words="FILE: Words for {word:4}.  [default: built in]",
+    seed="As secret as the canaries.  [default: drawn]",
+    coin_flips="Toss a coin for each canary: tails, and it stays out, as one more control.",
+)
 def generate(
-    formats: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FORMAT...",
-            callback=decodable,
-            help="Text with holes, such as {digit:9}; the kinds of holes are digit, letter, upper, "
-            "hex, alnum, base64, word, choice, credit_card, iban, uuid, email, phone and re. "
-            "docs/formats.md says what each gives.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The canary set to write.")],
-    repetitions: Annotated[
-        str, typer.Option("--repetitions", metavar="N,N,...", help="Numbers of copies.")
-    ] = "1,4,16,64",
-    per_repetition: Annotated[
-        int, typer.Option("--per-repetition", min=1, help="Canaries of each number of copies.")
-    ] = 8,
-    controls: Annotated[
-        int, typer.Option("--controls", min=0, help="Drawn alike and never injected.")
-    ] = 16,
-    words: Annotated[
-        Path | None,
-        typer.Option("--words", metavar="FILE", help="Words for {word:4}.  [default: built in]"),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", min=0, help="As secret as the canaries.  [default: drawn]"),
-    ] = None,
-    force: Force = False,
-    coin_flips: Annotated[
-        bool,
-        typer.Option(
-            "--coin-flips",
-            help="Toss a coin for each canary: tails, and it stays out, as one more control.",
-        ),
-    ] = False,
-    as_json: Json = False,
-) -> None:
+    formats: list[str],
+    *,
+    out: Path,
+    repetitions: str = "1,4,16,64",
+    per_repetition: Count = 8,
+    controls: Whole = 16,
+    words: Path | None = None,
+    seed: Whole | None = None,
+    force: bool = False,
+    coin_flips: bool = False,
+) -> Result:
     """Draw random secrets, the canaries, and controls.
 
     The file holds the secrets and is readable by its owner only.
@@ -121,40 +138,34 @@ def generate(
             "Whoever guesses the seed can draw the same secrets; where that matters, leave "
             "--seed out"
         )
-    if as_json:
-        spaces = [
-            {"format": format.text, "space_size": format.size, "space_bits": format.bits}
-            for format in canaries.formats
-        ]
-        counts = {"canaries": len(canaries.injected), "controls": len(canaries.controls)}
-        emit("canary generate", {"out": str(out), **counts, "formats": spaces})
+    spaces = [
+        {"format": format.text, "space_size": format.size, "space_bits": format.bits}
+        for format in canaries.formats
+    ]
+    counts = {"canaries": len(canaries.injected), "controls": len(canaries.controls)}
+    return Result("canary generate", {"out": str(out), **counts, "formats": spaces})
 
 
+@command(
+    "inject corpus.jsonl --canaries canaries.json --column text --out corpus.canaried.jsonl",
+    out="FILE: The new corpus.",
+    mode="Records of their own, or within texts, between two sentences.",
+    check="Check every record, and look for canaries that are there already.",
+)
 def inject(
-    corpus: Corpus,
-    canaries: CanaryFile,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The new corpus.")],
-    column: Columns = None,
-    file_format: FileFormat = None,
-    mode: Annotated[
-        Literal["record", "splice"],
-        typer.Option(
-            "--mode", help="Records of their own, or within texts, between two sentences."
-        ),
-    ] = "record",
-    separators: Separators = None,
-    beside: Beside = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check/--no-check",
-            help="Check every record, and look for canaries that are there already.",
-        ),
-    ] = True,
-    seed: Seed = 0,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
+    corpus: Path,
+    *,
+    canaries: Path,
+    out: Path,
+    column: list[str] | None = None,
+    file_format: FileFormatName | None = None,
+    mode: Literal["record", "splice"] = "record",
+    separators: tuple[str, str] | None = None,
+    beside: list[str] | None = None,
+    check: bool = True,
+    seed: Whole = 0,
+    force: bool = False,
+) -> Result:
     """Put the canaries into a corpus.
 
     Each copy goes to a random place; the corpus itself is not changed. Where each copy
@@ -221,21 +232,24 @@ def inject(
             f"They stand between {before} and {after}: give --context {before} to verify with a "
             "tokenizer and to audit"
         )
-    if as_json:
-        facts = placements.to_dict()
-        body = {name: facts[name] for name in ("column", "total_lines", "mode", "separators")}
-        body |= {"copies": copies, "empty_columns": list(placements.empty)}
-        emit("canary inject", {"out": str(out), "placements": str(places), **body})
+    facts = placements.to_dict()
+    body = {name: facts[name] for name in ("column", "total_lines", "mode", "separators")}
+    body |= {"copies": copies, "empty_columns": list(placements.empty)}
+    return Result("canary inject", {"out": str(out), "placements": str(places), **body})
 
 
+@command(
+    "verify corpus.canaried.jsonl --canaries canaries.json --column text --json",
+)
 def verify(
-    corpus: Corpus,
-    canaries: CanaryFile,
-    column: Columns = None,
-    file_format: FileFormat = None,
-    tokenizer: TokenizerPath = None,
-    context: ContextText = "",
-    as_json: Json = False,
+    corpus: Path,
+    *,
+    canaries: Path,
+    column: list[str] | None = None,
+    file_format: FileFormatName | None = None,
+    tokenizer: str | None = None,
+    context: str = "",
+    as_json: bool = False,
 ) -> None:
     """Count the copies of each canary in a corpus.
 
@@ -251,7 +265,7 @@ def verify(
     chosen = CanarySet.load(canaries)
     check_same_set(corpus, chosen, canaries)
     with Bars() as bars:
-        found = count(
+        verification = count(
             corpus,
             chosen,
             column=columns_of(column),
@@ -260,34 +274,37 @@ def verify(
             context=context,
             progress=bars.file(corpus.name),
         )
-    for line in found.summary().splitlines():
+    for line in verification.summary().splitlines():
         say(line)
     if not chosen.injected:
         say(_CONTROLS_ALONE)
     if as_json:
-        emit(KIND, found.to_dict(), schema=SCHEMA)
-    if not found.ok:
+        emit(KIND, verification.to_dict(), schema=SCHEMA)
+    if not verification.ok:
+        causes = "".join(f" ({cause})" for cause in verification.causes)
         raise CorpusError(
-            f"{len(found.departures):,} of {len(found.canaries):,} canaries and controls are "
-            f"not in it as they should be{''.join(f' ({cause})' for cause in found.causes)}",
+            f"{len(verification.departures):,} of {len(verification.canaries):,} canaries and "
+            f"controls are not in it as they should be{causes}",
             cure="inject into a fresh corpus, and keep de-duplication and filters away from it",
             where=str(corpus),
         )
 
 
+@command(
+    "strip corpus.canaried.jsonl --canaries canaries.json --out corpus.stripped.jsonl",
+    out="FILE: The corpus without canaries.",
+)
 def strip(
-    corpus: Corpus,
-    canaries: CanaryFile,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="The corpus without canaries.")
-    ],
-    column: Columns = None,
-    file_format: FileFormat = None,
-    separators: Separators = None,
-    beside: Beside = None,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
+    corpus: Path,
+    *,
+    canaries: Path,
+    out: Path,
+    column: list[str] | None = None,
+    file_format: FileFormatName | None = None,
+    separators: tuple[str, str] | None = None,
+    beside: list[str] | None = None,
+    force: bool = False,
+) -> Result:
     """Take the canaries out of a corpus again.
 
     What inject put in goes, records and spliced copies alike; the rest comes through as
@@ -302,7 +319,7 @@ def strip(
     chosen = CanarySet.load(canaries)
     check_same_set(corpus, chosen, canaries)
     with Bars() as bars:
-        found = strip_file(
+        gone = strip_file(
             corpus,
             out,
             chosen,
@@ -313,33 +330,34 @@ def strip(
             progress=bars.file(corpus.name),
         )
     say(
-        f"{plural(found.records, 'record')} went and {plural(found.cuts, 'copy', 'copies')} "
-        f"{'was' if found.cuts == 1 else 'were'} cut out of others; "
+        f"{plural(gone.records, 'record')} went and {plural(gone.cuts, 'copy', 'copies')} "
+        f"{'was' if gone.cuts == 1 else 'were'} cut out of others; "
         f"{out} holds none of this set"
     )
-    if found.missing:
-        side = "fewer" if found.missing > 0 else "more"
+    if gone.missing:
+        side = "fewer" if gone.missing > 0 else "more"
         say(
-            f"note: that is {plural(abs(found.missing), 'copy', 'copies')} {side} than the set "
+            f"note: that is {plural(abs(gone.missing), 'copy', 'copies')} {side} than the set "
             "has: this is not the corpus as inject wrote it"
         )
-    if as_json:
-        body = {"records": found.records, "cuts": found.cuts, "missing": found.missing}
-        emit("canary strip", {"out": str(out), **body})
+    body = {"records": gone.records, "cuts": gone.cuts, "missing": gone.missing}
+    return Result("canary strip", {"out": str(out), **body})
 
 
+@command(
+    'discover mail.jsonl "{digit:3}-{digit:3}-{digit:4}" --column body --out found.json',
+    formats="FORMAT...: Text with holes, such as {digit:3}-{digit:4}.",
+    out="FILE: The canary set to write.",
+)
 def discover(
-    corpus: Corpus,
-    formats: Annotated[
-        list[str],
-        typer.Argument(metavar="FORMAT...", help="Text with holes, such as {digit:3}-{digit:4}."),
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The canary set to write.")],
-    column: Columns = None,
-    file_format: FileFormat = None,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
+    corpus: Path,
+    formats: list[str],
+    *,
+    out: Path,
+    column: list[str] | None = None,
+    file_format: FileFormatName | None = None,
+    force: bool = False,
+) -> Result:
     """Find natural secrets in a corpus and count them.
 
     The file holds them and is readable by its owner only; nothing else shows them. An
@@ -354,29 +372,23 @@ def discover(
     # What was found can be found again; what was drawn is gone.
     again = force and (kind_of(out) != KIND or CanarySet.load(out).natural)
     with Bars() as bars:
-        found = find(
+        natural = find(
             corpus,
             formats,
             column=columns_of(column),
             file_format=file_format,
             progress=bars.file(corpus.name),
         )
-    found.save(out, force=again)
-    rows = [
-        {
-            "format": format.text,
-            "secrets": sum(1 for c in found if c.format == number),
-            "copies": sum(c.repetitions for c in found if c.format == number),
-        }
-        for number, format in enumerate(found.formats)
-    ]
-    for row in rows:
-        say(f"{row['format']}: {row['secrets']:,} different secrets, {row['copies']:,} in all")
+    natural.save(out, force=again)
+    rows = []
+    for number, format in enumerate(natural.formats):
+        copies = [c.repetitions for c in natural if c.format == number]
+        rows.append({"format": format.text, "secrets": len(copies), "copies": sum(copies)})
+        say(f"{format.text}: {len(copies):,} different secrets, {sum(copies):,} in all")
     say(f"They are in {out}, readable by you alone (mode 600)")
     if is_injected(corpus):
         say(
             f"note: canaries were injected into {corpus} ({manifest_of(corpus)}), and those of "
             "these formats count as found: discover in the corpus without them"
         )
-    if as_json:
-        emit("canary discover", {"out": str(out), "formats": rows})
+    return Result("canary discover", {"out": str(out), "formats": rows})

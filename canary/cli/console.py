@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from canary.cli.standard_streams import stdout_closed, tell, write_result
 from canary.errors import OutputError
-from canary.statistics.numbers import clean
+from canary.statistics.numbers import bits_or_bound, clean, count, probability
+
+if TYPE_CHECKING:
+    from canary.audits.audit_result import CanaryResult
 
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -64,6 +66,52 @@ def _names_fit(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int
         # A space after each cell, and one between columns.
         narrow += max(map(len, (*pieces, *(row[number] for row in rows)))) + 2
     return narrow <= width
+
+
+def show_report(result: Any) -> None:
+    """What there is to say about a result: notes, its short form, the answer."""
+    from canary.reports.builders import report_of
+    from canary.reports.document import Table, words_of
+
+    made = report_of(result)
+    for note in made.notes:
+        marked = not isinstance(note, str) and note[0].kind == "strong"
+        say(f"{'warning' if marked else 'note'}: {words_of(note)}")
+    for block in made.brief:
+        if isinstance(block, Table):
+            show_table(block.columns, (map(words_of, row) for row in block.rows))
+        elif isinstance(block, str | tuple):
+            say(words_of(block))
+    say(f"{made.label}. {' '.join(map(words_of, made.sentences))}")
+
+
+def show_notes(notes: Iterable[str]) -> None:
+    """What must be known of numbers, a line each."""
+    for note in notes:
+        say(f"note: {note}")
+
+
+def show_exposures(results: Iterable[CanaryResult]) -> None:
+    """Each canary with its log-perplexity and exposure, in bits."""
+    show_table(
+        ("canary", "copies", "Px", "exposure", "interval", "p-value", "skew-\nnormal"),
+        (
+            (
+                result.id,
+                count(result.repetitions),
+                f"{result.px_bits:.2f}",
+                bits_or_bound(result.exposure),
+                f"{result.exposure.lower_bits:z.2f} to {_end(result.exposure.upper_bits)}",
+                "–" if result.natural else probability(result.exposure.p_value),
+                bits_or_bound(result.skew_normal),
+            )
+            for result in results
+        ),
+    )
+
+
+def _end(value: float) -> str:
+    return f"{value:z.2f}" if math.isfinite(value) else "no end"
 
 
 def emit(kind: str, body: Mapping[str, Any], *, schema: int = 1) -> None:
@@ -122,17 +170,6 @@ def _write_result(text: str) -> None:
             cure="send it to where there is room",
             where="stdout",
         ) from error
-
-
-@contextmanager
-def resumable(parts: Path) -> Iterator[None]:
-    """Around a long run: whoever stops it is told how it goes on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if parts.exists():  # a run that had finished nothing leaves nothing
-            say(f"the same command goes on from what is finished, in {parts}")
-        raise
 
 
 class Bars:

@@ -137,13 +137,32 @@ def _error(message: str) -> None:
 
 
 def _unforeseen(error: BaseException) -> int:
-    from canary.cli.failures import write_log
-
-    log = write_log(error)
+    log = _write_log(error)
     place = f"its log is {log}" if log else "and its log could not be written"
     # Not its message: that may hold anything, a secret included.
     _error(f"unforeseen {type(error).__name__}, {place}")
     return UNFORESEEN
+
+
+def _write_log(error: BaseException) -> str | None:
+    """Write the traceback to a temporary file, private to its owner; None if that fails."""
+    import platform
+    import tempfile
+    import traceback
+
+    from canary import __version__
+
+    lines = [
+        f"canary {__version__}, Python {platform.python_version()}, {platform.platform()}\n",
+        *traceback.format_exception(error),
+    ]
+    try:
+        handle, name = tempfile.mkstemp(prefix="canary-", suffix=".log")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.writelines(lines)
+    except OSError:
+        return None
+    return name
 
 
 def _quiet_libraries() -> None:

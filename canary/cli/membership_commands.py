@@ -1,26 +1,30 @@
-"""The commands of membership: attacks on a classifier, and the risk of its samples."""
+"""The commands of membership: attacks on a classifier, by many models, on texts; risk scores."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
-from canary.cli.console import Bars, emit, say
-from canary.cli.options import Force, Json, Seed, decodable
-from canary.cli.outputs import check_outputs
-from canary.cli.terminal_tables import show_report
+from canary.cli.command import command
+from canary.cli.console import Bars, say
+from canary.cli.options import PLAIN, Count, ModelOptions, Whole, rates
+from canary.cli.outputs import (
+    Result,
+    check_outputs,
+    factory_file,
+    model_files,
+    report_folder,
+    resumable,
+)
 from canary.errors import InputError
 from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import plural
 
-ScaleName = Literal["log", "linear"]
-
-_FILE = "An .npz, Parquet or CSV file with logits (or probs, or losses), labels and member (0 or 1)"
-
-_TABLES = (".parquet", ".pq", ".csv")
+if TYPE_CHECKING:
+    from canary.signals.signal_table import SignalTable
 
 _SURE = 0.95
 """Confidence of the interval that stands beside risk scores."""
@@ -28,97 +32,39 @@ _SURE = 0.95
 _HELD = 1 << 30
 """Bytes of a file whose outputs are held for the neural attacks without being asked."""
 
-_Target = Annotated[
-    Path,
-    typer.Option("--target", metavar="FILE", help=f"{_FILE} of the model that is attacked."),
-]
-_Shadow = Annotated[
-    Path,
-    typer.Option(
-        "--shadow", metavar="FILE", help="The same of a model whose members the attacker knows."
-    ),
-]
-Fprs = Annotated[
-    str | None,
-    typer.Option(
-        "--fpr",
-        metavar="RATE,RATE,...",
-        help="False positive rates to look at.  [default: 0.001,0.01,0.1 as far as there are "
-        "nonmembers enough]",
-    ),
-]
-Confidence = Annotated[float, typer.Option("--confidence", help="Of every interval.")]
-ReportFolder = Annotated[
-    Path,
-    typer.Option("--out", metavar="FOLDER", help="Where membership.json and report.html go."),
-]
-_Prior = Annotated[
-    float,
-    typer.Option("--prior", help="Of risk scores: chance of being a member, between 0 and 1."),
-]
-_Bins = Annotated[
-    int | None,
-    typer.Option("--bins", min=1, help="Of the histogram of a class.  [default: 5]"),
-]
-_Scale = Annotated[ScaleName, typer.Option("--scale", help="Of the bins.")]
-_Least = Annotated[
-    int,
-    typer.Option(
-        "--least",
-        min=1,
-        help="Members and nonmembers in the shadow that a class needs for a histogram of its own.",
-    ),
-]
-_Smooth = Annotated[
-    bool,
-    typer.Option("--smooth", help="Risk scores by kernel densities, in place of --bins."),
-]
+_TEXTS = "A JSONL file, one JSON object on each line, of texts"
 
 
+@command(
+    "membership attack --target target.npz --shadow shadow.npz --attacks all --out membership/ "
+    "--json",
+    out="FOLDER: Where membership.json and report.html go.",
+    attacks="NAME,NAME,...: SHADOW-ATTACKS; those by a signal but correctness with -one-threshold "
+    "as well; or all. In files above 1 GB all leaves the neural ones out.",
+    coin_flips="Bound epsilon from below: a fair coin decided for each sample of the target by "
+    "itself whether it went in, and the shadow's data do not depend on that.",
+    delta="Of the privacy that --coin-flips bounds.",
+    guesses="Coins to guess; fix it before you see an attack.  [default: all]",
+)
 def attack(
-    target: _Target,
-    shadow: _Shadow,
-    out: ReportFolder,
-    attacks: Annotated[
-        str,
-        typer.Option(
-            "--attacks",
-            metavar="NAME,NAME,...",
-            callback=decodable,
-            help="SHADOW-ATTACKS; those by a signal but correctness with -one-threshold as well; "
-            "or all. In files above 1 GB all leaves the neural ones out.",
-        ),
-    ] = "all",
-    fpr: Fprs = None,
-    confidence: Confidence = 0.95,
-    prior: _Prior = 0.5,
-    bins: _Bins = None,
-    scale: _Scale = "log",
-    least: _Least = 10,
-    smooth: _Smooth = False,
-    coin_flips: Annotated[
-        bool,
-        typer.Option(
-            "--coin-flips",
-            help="Bound epsilon from below: a fair coin decided for each sample of the target by "
-            "itself whether it went in, and the shadow's data do not depend on that.",
-        ),
-    ] = False,
-    delta: Annotated[
-        float, typer.Option("--delta", help="Of the privacy that --coin-flips bounds.")
-    ] = 0.0,
-    guesses: Annotated[
-        int | None,
-        typer.Option(
-            "--guesses",
-            min=1,
-            help="Coins to guess; fix it before you see an attack.  [default: all]",
-        ),
-    ] = None,
-    seed: Seed = 0,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
+    *,
+    target: Path,
+    shadow: Path,
+    out: Path,
+    attacks: str = "all",
+    fpr: str | None = None,
+    confidence: float = 0.95,
+    prior: float = 0.5,
+    bins: Count | None = None,
+    scale: Literal["log", "linear"] = "log",
+    least: Count = 10,
+    smooth: bool = False,
+    coin_flips: bool = False,
+    delta: float = 0.0,
+    guesses: Count | None = None,
+    seed: Whole = 0,
+    force: bool = False,
+) -> Result:
     """Tell members of a classifier's training data from others, by what it says of them.
 
     FOLDER/report.html is for people, FOLDER/membership.json for machines. Both name
@@ -127,24 +73,18 @@ def attack(
     from canary.membership.risk import check_prior
     from canary.membership.shadow_survey import KIND, survey
     from canary.membership.survey import SCHEMA
-    from canary.records.files import folder_made
-    from canary.records.overwrite_guard import PAGES
-    from canary.records.versioned_json import dump_document
-    from canary.reports.pages import report
     from canary.signals.measuring import measure
 
-    asked = None if fpr is None else numbers_of(fpr, "--fpr")
+    asked = None if fpr is None else rates(fpr, "--fpr")
     check_confidence(confidence, "--confidence")
     check_prior(prior, "--prior")
-    keep = "neural" in attacks or (
-        attacks.strip() == "all" and all(_small(place) for place in (target, shadow))
-    )
-    with folder_made(out) as folder:
-        numbers, page = folder / "membership.json", folder / "report.html"
-        check_outputs([(numbers, (KIND,)), (page, PAGES)], inputs=[target, shadow], force=force)
+    pair = [target, shadow]
+    small = all(place.stat().st_size <= _HELD for place in pair if place.is_file())
+    keep = "neural" in attacks or (attacks.strip() == "all" and small)
+    with report_folder(out, KIND, "membership.json", inputs=pair, force=force) as folder:
         with Bars() as bars:
-            tables = [measure(place, keep_outputs=keep) for place in (target, shadow)]
-            found = survey(
+            tables = [measure(place, keep_outputs=keep) for place in pair]
+            result = survey(
                 *tables,
                 attacks=attacks,
                 fprs=asked,
@@ -160,35 +100,34 @@ def attack(
                 delta=delta,
                 stage=partial(bars.stage, unit="rounds"),
             )
-        body = found.to_dict()
-        dump_document(numbers, KIND, SCHEMA, body, private=True)
-        report(found, page)
-    show_report(found)
-    say(f"The report is {page}; its numbers are in {numbers}")
-    if as_json:
-        emit(KIND, body, schema=SCHEMA)
+        return folder.finish(result, result.to_dict(), SCHEMA)
 
 
+@command(
+    "membership risk --target target.npz --shadow shadow.npz --out risk.parquet",
+    out="FILE: The table to write: .parquet, .pq or .csv.",
+)
 def risk(
-    target: _Target,
-    shadow: _Shadow,
-    out: Annotated[
-        Path,
-        typer.Option("--out", metavar="FILE", help="The table to write: .parquet, .pq or .csv."),
-    ],
-    prior: _Prior = 0.5,
-    bins: _Bins = None,
-    scale: _Scale = "log",
-    least: _Least = 10,
-    smooth: _Smooth = False,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
+    *,
+    target: Path,
+    shadow: Path,
+    out: Path,
+    prior: float = 0.5,
+    bins: Count | None = None,
+    scale: Literal["log", "linear"] = "log",
+    least: Count = 10,
+    smooth: bool = False,
+    force: bool = False,
+) -> Result:
     """Write the privacy risk score of each sample: the chance that it is a member.
 
     FILE has a row for each sample of the target, in its order: sample, label, member,
     modified_entropy, risk.
     """
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
     from canary.membership.analysis import possible_class_risks
     from canary.membership.association import check_shadow
     from canary.membership.doubts import doubts_of_pair
@@ -203,67 +142,259 @@ def risk(
     check_prior(prior, "--prior")
     check_outputs([(out, (PARQUET,))], inputs=[target, shadow], force=force)
     ending = out.suffix.lower()
-    if ending not in _TABLES:
+    if ending not in (".parquet", ".pq", ".csv"):
         raise InputError(
             f"a table cannot be written as {ending or 'a file without an ending'}",
-            cure=f"let the name end with {', '.join(_TABLES[:-1])} or {_TABLES[-1]}",
+            cure="let the name end with .parquet, .pq or .csv",
             where=str(out),
         )
     ours, theirs = (measure(place) for place in (target, shadow))
     for table in (ours, theirs):
         check_members(table.member, table.source)
-    notes = check_shadow(ours, theirs)
-    notes += doubts_of_pair(ours, theirs)
-    found = risk_scores(
+    notes = [*check_shadow(ours, theirs), *doubts_of_pair(ours, theirs)]
+    scored = risk_scores(
         ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least, smooth=smooth
     )
-    trust = reliability(found, ours.member[0], confidence=_SURE)
-    of_classes = possible_class_risks(ours, found)
-
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
-
+    members = ours.member[0]
+    trust = reliability(scored, members, confidence=_SURE)
+    of_classes = possible_class_risks(ours, scored)
     write = pyarrow.csv.write_csv if ending == ".csv" else pyarrow.parquet.write_table
     with atomic_writer(out, private=True, replaces=(PARQUET,)) as file:
-        write(pa.table(risk_columns(ours, found)), file)
+        write(pa.table(risk_columns(ours, scored)), file)
     for note in notes:
         say(f"{note}.")
     say(f"The risk scores of {plural(ours.samples, 'sample')} are in {out}")
     say(calibration_sentence(trust, confidence=_SURE))
     if of_classes is not None:
         say(class_risk_sentence(of_classes))
-    if as_json:
-        emit(
-            "canary membership risk",
-            {
-                "samples": ours.samples,
-                "prior": prior,
-                "bins": found.bins,
-                "scale": scale,
-                "pooled_classes": int(found.pooled.sum()),
-                "mean_risk_of_members": float(found.scores[ours.member[0]].mean()),
-                "mean_risk_of_nonmembers": float(found.scores[~ours.member[0]].mean()),
-                "rmse": trust.rmse,
-                "calibration_error": dict(vars(trust.calibration_error)),
-                "class_generalization": class_risk_fields(of_classes),
-                "notes": list(notes),
-            },
-        )
+    body = {
+        "samples": ours.samples,
+        "prior": prior,
+        "bins": scored.bins,
+        "scale": scale,
+        "pooled_classes": int(scored.pooled.sum()),
+        "mean_risk_of_members": float(scored.scores[members].mean()),
+        "mean_risk_of_nonmembers": float(scored.scores[~members].mean()),
+        "rmse": trust.rmse,
+        "calibration_error": dict(vars(trust.calibration_error)),
+        "class_generalization": class_risk_fields(of_classes),
+        "notes": notes,
+    }
+    return Result("canary membership risk", body)
 
 
-def _small(place: Path) -> bool:
-    """Whether all outputs of a file may be held; one that is not there is refused elsewhere."""
-    return not place.is_file() or place.stat().st_size <= _HELD
+@command(
+    "membership models model0.npz model1.npz model2.npz model3.npz model4.npz model5.npz "
+    "--attacks all --out models/ --json",
+    "membership models fleet/ --target 3 --alphas 0.01,0.1 --rule gaussian --out fleet-models/",
+    outputs="MODEL...: An .npz, Parquet or CSV file for each model, with logits (or probs, or "
+    "losses), labels and member (0 or 1): the same samples in the same order. Or the folder in "
+    "which a fleet keeps its results.",
+    out="FOLDER: Where models.json and report.html go.",
+    attacks="NAME,NAME,...: MODEL-ATTACKS; or all: S, P, R, both kinds of LiRA (fixed below 64 "
+    "models) and rmia.",
+    target="MODEL: The model that is attacked, by its file or its number from 0; the others are "
+    "what it is compared with. Several times for several.  [default: all]",
+    least="COUNT: Judge only samples that so many models were trained without and, where an attack "
+    "needs those, so many were trained on.  [default: all samples]",
+    rule="Of the quantile of losses, for S, P and R.",
+    alphas="LEVEL,LEVEL,...: Levels at which decisions are made: shares of nonmembers that may be "
+    "called members.",
+)
+def models(
+    outputs: list[Path],
+    *,
+    out: Path,
+    attacks: str = "all",
+    target: list[str] | None = None,
+    least: Count | None = None,
+    rule: Literal["empirical", "linear", "gaussian"] = "empirical",
+    alphas: str = "0.01,0.1,0.3",
+    fpr: str | None = None,
+    confidence: float = 0.95,
+    seed: Whole = 0,
+    force: bool = False,
+) -> Result:
+    """Attack classifiers by each other: tell what each was trained on by what the others say.
+
+    FOLDER/report.html is for people, FOLDER/models.json for machines. Both name samples that
+    were in training data: keep them like the data. The attacks D and L need models of each
+    target's own, and are there from Python. The guide is docs/many-models.md.
+    """
+    from canary.membership.models_result import KIND
+    from canary.membership.models_survey import survey_models
+    from canary.membership.survey import SCHEMA
+
+    asked = None if fpr is None else rates(fpr, "--fpr")
+    levels = rates(alphas, "--alphas")
+    check_confidence(confidence, "--confidence")
+    with report_folder(out, KIND, "models.json", inputs=outputs, force=force) as folder:
+        with Bars() as bars:
+            table, names = _measured(outputs, bars)
+            result = survey_models(
+                table,
+                names=names,
+                attacks=attacks,
+                targets=None if target is None else [_row(one, names, table) for one in target],
+                fprs=asked,
+                alphas=levels,
+                rule=rule,
+                least=least,
+                confidence=confidence,
+                seed=seed,
+                stage=partial(bars.stage, unit="rounds"),
+            )
+        return folder.finish(result, result.to_dict(), SCHEMA)
 
 
-def numbers_of(given: str, option: str) -> list[float]:
-    """The rates in ``0.001,0.01``."""
-    try:
-        return [float(part) for part in given.split(",")]
-    except ValueError as error:
+def _measured(outputs: Sequence[Path], bars: Bars) -> tuple[SignalTable, list[str]]:
+    """The table of all models, and their names."""
+    from canary.fleet.store import table_of_folder
+    from canary.signals.measuring import table_of_files
+
+    folder = next((place for place in outputs if place.is_dir()), None)
+    if folder and len(outputs) > 1:
         raise InputError(
-            f"expected rates with commas between them, got {given!r}",
-            cure="write 0.001,0.01",
-            where=option,
-        ) from error
+            "is a folder, and stands beside others",
+            cure="give the folder of one fleet alone, or a file for each model",
+            where=str(folder),
+        )
+    if folder:
+        table = table_of_folder(folder, done=bars.stage("models", 0, unit="models"))
+        return table, [f"model {number}" for number in table.numbers]
+    read = bars.stage("models", len(outputs), unit="models")
+    return table_of_files(outputs, done=read), [str(place) for place in outputs]
+
+
+def _row(asked: str, names: Sequence[str], table: SignalTable) -> int:
+    """The row of a model that is named by its file, or by its number."""
+    if asked in names:
+        return names.index(asked)
+    short = [Path(name).name for name in names]
+    if short.count(asked) == 1:
+        return short.index(asked)
+    number = int(asked) if asked.isascii() and asked.isdigit() else -1
+    if number in table.numbers:
+        return table.numbers.index(number)
+    if number in table.missing:
+        why = f"model {number} is missing: {table.missing[number]}"
+        raise InputError(why, cure="attack one that is there", where="--target")
+    last = max([*table.numbers, *table.missing])
+    cure = f"name a file that was given, or a number from 0 to {last}"
+    raise InputError(f"{asked!r} is none of the {len(names)} models", cure=cure, where="--target")
+
+
+@command(
+    "membership text ./model members.jsonl nonmembers.jsonl --attacks all --out texts/ --json",
+    "membership text ./model members.jsonl nonmembers.jsonl --reference ./model-b "
+    "--masked ./bert --window 64 --overlap 32 --out texts/ --force",
+    members=f"MEMBERS: {_TEXTS} that the model was trained on.",
+    nonmembers=f"NONMEMBERS: {_TEXTS} from the same source that it never saw.",
+    out="FOLDER: Where membership.json and report.html go.",
+    attacks="NAME,NAME,...: TEXT-ATTACKS; or all that the models allow.",
+    reference="MODEL: A model that was not trained on the members, for the attack reference.",
+    reference_start_token="TOKEN: As --start-token, for the reference model; '' for none.  "  # noqa: S106
+    "[default: that of --start-token]",
+    masked="MODEL: A masked language model such as BERT, which rewrites the texts for the attack "
+    "neighbourhood.",
+    neighbours="Rewritten copies of each text.",
+    masked_share="Of the words that a copy has replaced.",
+    column="NAME: The field that holds the text.",
+    share="Of the tokens of a text that min-k and min-k++ look at.",
+    window="TOKENS: Price longer texts in windows of so many tokens.  [default: what the model "
+    "takes]",
+    overlap="TOKENS: Tokens that a window shares with the one before, as context.  [default: half "
+    "a window]",
+)
+def text(
+    model: str,
+    members: Path,
+    nonmembers: Path,
+    *,
+    out: Path,
+    attacks: str = "all",
+    reference: str | None = None,
+    reference_start_token: str | None = None,
+    masked: str | None = None,
+    neighbours: Count = 10,
+    masked_share: float = 0.15,
+    column: str = "text",
+    share: float = 0.2,
+    window: Annotated[int, 2] | None = None,
+    overlap: Count | None = None,
+    fpr: str | None = None,
+    confidence: float = 0.95,
+    seed: Whole = 0,
+    force: bool = False,
+    options: ModelOptions = PLAIN,
+) -> Result:
+    """Tell texts of a language model's training data from others, by what it says of them.
+
+    FOLDER/report.html is for people, FOLDER/membership.json for machines. Texts are named
+    by their lines and never shown. A bag-of-words classifier, which sees no model, stands
+    beside the attacks: if it tells members from nonmembers, they differ anyhow. A run that
+    was stopped or killed goes on when it is started again with the same words; until it is
+    done its finished pieces lie in FOLDER/parts.
+    """
+    from canary.membership.survey import SCHEMA, rates_of
+    from canary.membership.text_survey import KIND, survey_texts
+    from canary.membership.words_alone import check_enough_texts
+    from canary.signals.text_files import read_texts
+    from canary.signals.text_measuring import measure_texts, text_signals_of
+    from canary.signals.text_passes import REWRITING
+
+    asked = None if fpr is None else rates(fpr, "--fpr")
+    text_signals_of(attacks, reference=reference is not None, masked=masked is not None)
+    models = model_files(model, reference, masked, options.tokenizer)
+    read = [members, nonmembers, *models, *factory_file(options.factory)]
+    with report_folder(
+        out, KIND, "membership.json", inputs=read, force=force, in_parts=True
+    ) as folder:
+        texts = read_texts(members, nonmembers, column=column)
+        # What would be refused after hours is refused before them.
+        check_confidence(confidence, "--confidence")
+        rates_of(asked, int((~texts.member).sum()))
+        check_enough_texts(texts.texts, texts.member)
+        loaded = options.load(model)
+        # Of others these options say only where and how they compute.
+        place = ModelOptions(dtype=options.dtype, device=options.device)
+        second = None if reference is None else place.load(reference)
+        third = None
+        if masked is not None:
+            from canary.models.masked import load_masked
+
+            say(f"Loading {masked}")
+            third = load_masked(masked, dtype=options.dtype, device=options.device)
+        with resumable(folder.parts), Bars() as bars:
+            measured = measure_texts(
+                loaded,
+                texts.texts,
+                texts.member,
+                signals=attacks,
+                reference=second,
+                masked=third,
+                neighbours=neighbours,
+                masked_share=masked_share,
+                share=share,
+                window=window,
+                overlap=overlap,
+                reference_start_token=reference_start_token,
+                seed=seed,
+                places=texts.place,
+                parts=folder.parts,
+                stage=lambda name, total: bars.stage(
+                    name, total, unit="texts" if name.startswith(REWRITING) else "tokens"
+                ),
+                **options.running(),
+            )
+            result = survey_texts(
+                measured,
+                texts.texts,
+                lines=texts.lines,
+                fprs=asked,
+                confidence=confidence,
+                seed=seed,
+                stage=partial(bars.stage, unit="rounds"),
+            )
+        result = replace(result, notes=(*texts.notes, *result.notes))
+        return folder.finish(result, {**texts.facts(), **result.to_dict()}, SCHEMA)

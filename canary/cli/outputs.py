@@ -5,13 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from canary.cli.console import say, show_report
 from canary.errors import InputError, OutputError
-from canary.records.files import check_writable
-from canary.records.overwrite_guard import kind_there
+from canary.records.files import check_writable, folder_made
+from canary.records.overwrite_guard import PAGES, kind_there
+from canary.records.versioned_json import dump_document
 
 Output = tuple[Path, Collection[str]]
 """A file that will be written, and the kinds of which it may replace one."""
@@ -24,40 +29,107 @@ _OF_A_MODEL = (
 )
 
 
+@dataclass(frozen=True)
+class Result:
+    """How a command ends: its document, which ``--json`` prints, and its exit code."""
+
+    kind: str
+    body: Mapping[str, Any]
+    schema: int = 1
+    code: int = 0
+
+
+@dataclass(frozen=True)
+class ReportFolder:
+    """Where a command puts its document and the page that shows it; `parts` is for long runs."""
+
+    kind: str
+    numbers: Path
+    page: Path
+    parts: Path
+    pieces: int
+
+    def finish(self, result: Any, body: Mapping[str, Any], schema: int, **naming: Any) -> Result:
+        """Write the document and the page, say what there is to say, and end the command."""
+        from canary.records.shards import discard_run, publish
+        from canary.reports.pages import report
+
+        save = partial(dump_document, kind=self.kind, schema=schema, body=body, private=True)
+        draw: Callable[[Path], object] = partial(report, result, **naming)
+        if self.parts.name:
+            publish(self.parts, self.numbers, save, replaces=(self.kind,))
+            publish(self.parts, self.page, draw, replaces=PAGES)
+            discard_run(self.parts)
+        else:
+            save(self.numbers)
+            draw(self.page)
+        show_report(result)
+        say(f"The report is {self.page}; its numbers are in {self.numbers}")
+        return Result(self.kind, body, schema)
+
+
+@contextmanager
+def report_folder(
+    out: Path,
+    kind: str,
+    name: str,
+    *,
+    inputs: Sequence[Path],
+    force: bool,
+    in_parts: bool = False,
+) -> Iterator[ReportFolder]:
+    """The folder `out` for a document called `name` and its page, both checked.
+
+    A folder that was made for it goes if the block raises. `in_parts` is for runs that go on
+    where an earlier one was stopped.
+    """
+    from canary.records.shards import finished_pieces
+
+    with folder_made(out) as folder:
+        parts = folder / "parts" if in_parts else Path()
+        pieces = finished_pieces(parts) if in_parts else 0
+        numbers, page = folder / name, folder / "report.html"
+        check_outputs([(numbers, (kind,)), (page, PAGES)], inputs=inputs, force=force or pieces > 0)
+        yield ReportFolder(kind, numbers, page, parts, pieces)
+
+
+@contextmanager
+def resumable(parts: Path) -> Iterator[None]:
+    """Around a long run: whoever stops it is told how it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if parts.exists():  # a run that had finished nothing leaves nothing
+            say(f"the same command goes on from what is finished, in {parts}")
+        raise
+
+
 def check_paths(options: Mapping[str, Any]) -> None:
     """Refuse paths that cannot be, and what is neither a file nor a folder.
 
-    A pipe would be waited for, and a device may never end.
-
-    Parameters
-    ----------
-    options : mapping
-        What a command was given. Of its text only names of models are paths.
-
-    Raises
-    ------
-    InputError
+    A pipe would be waited for, and a device may never end. Of the text that a command was given
+    only names of models are paths.
     """
     for name, given in options.items():
-        for value in given if isinstance(given, list | tuple) else [given]:
-            if isinstance(value, Path) or (name in _MODELS and isinstance(value, str)):
-                _check_path(value)
-
-
-def _check_path(path: str | Path) -> None:
-    try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - of an address of a server as well
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno not in (errno.ENAMETOOLONG, errno.ELOOP):
-            return  # nothing is there, and whoever reads it says so
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"is no path ({reason})", cure="check it", where=str(path)) from error
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise InputError(
-            "is a pipe, a device or a socket",
-            cure="name a file on disk (write what comes out of a pipe to one)",
-            where=str(path),
-        )
+        for path in given if isinstance(given, list | tuple) else [given]:
+            if not (isinstance(path, Path) or (name in _MODELS and isinstance(path, str))):
+                continue
+            try:
+                mode = os.stat(path).st_mode  # noqa: PTH116 - of an address of a server as well
+            except (OSError, ValueError) as error:
+                number = getattr(error, "errno", errno.ELOOP)
+                if number not in (errno.ENAMETOOLONG, errno.ELOOP):
+                    continue  # nothing is there, and whoever reads it says so
+                reason = getattr(error, "strerror", None) or error
+                raise InputError(
+                    f"is no path ({reason})", cure="check it", where=str(path)
+                ) from error
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                raise InputError(
+                    "is a pipe, a device or a socket",
+                    cure="name a file on disk (write what comes out of a pipe to one)",
+                    where=str(path),
+                )
 
 
 def check_name(output: Path) -> None:
@@ -73,14 +145,8 @@ def check_outputs(
 ) -> None:
     """Check all outputs of a command before the first is written.
 
-    Parameters
-    ----------
-    outputs : sequence of Output
-    inputs : sequence of Path
-        What the command reads.
-    force : bool, optional
-        Whether an earlier result is replaced. None: it is if it is of the kind, for verdicts,
-        which cost nothing to make again.
+    `inputs` are what the command reads; `force` says whether an earlier result is replaced. None:
+    it is if it is of the kind, for verdicts, which cost nothing to make again.
 
     Raises
     ------
@@ -119,14 +185,13 @@ def check_outputs(
             )
 
 
-def model_files(model: str | None) -> list[Path]:
-    """The files by which a model or tokenizer is read, if it is a file or folder here."""
-    if model is None:
-        return []
-    place = Path(model)
-    if not place.is_dir():
-        return [place]
-    return [file for pattern in _OF_A_MODEL for file in place.glob(pattern)]
+def model_files(*models: str | None) -> list[Path]:
+    """The files by which models or tokenizers are read, as far as they are here."""
+    files = []
+    for place in (Path(model) for model in models if model is not None):
+        whole = not place.is_dir()
+        files += [place] if whole else [f for name in _OF_A_MODEL for f in place.glob(name)]
+    return files
 
 
 def audit_in(given: Path) -> Path:

@@ -69,9 +69,11 @@ def test_nothing_found_says_of_which_tree():
 
 
 def test_the_command_claims_no_proof():
-    from canary.cli.extract_command import _proof
+    from canary.cli.model_commands import proof_sentence
 
-    assert _proof(extract(model(), FORMAT)).startswith("Not proven: the best in a token tree")
+    assert proof_sentence(extract(model(), FORMAT)).startswith(
+        "Not proven: the best in a token tree"
+    )
 
 
 @pytest.mark.parametrize("method", ["rank", "importance"])

@@ -14,8 +14,7 @@ import pytest
 from command_line import files
 
 from canary.audits.audit_result import Audit, CanaryResult
-from canary.cli.console import Bars, emit, say, show_table
-from canary.cli.terminal_tables import show_exposures, show_report
+from canary.cli.console import Bars, emit, say, show_exposures, show_report, show_table
 from canary.errors import OutputError
 from canary.statistics.exposures import exposure_by_draws
 

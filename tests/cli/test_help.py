@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import pytest
 from references import commands_of
@@ -14,24 +14,9 @@ from typer.main import get_command
 from canary.audits.auditing import audit, exposure
 from canary.audits.extracting import extract
 from canary.audits.method_choice import method_names
-from canary.cli import (
-    after_training,
-    before_training,
-    deciding,
-    extract_command,
-    forgetting_command,
-    many_models,
-    membership_commands,
-    text_membership,
-)
+from canary.cli import before_training, membership_commands, model_commands, result_commands
 from canary.cli.commands import app
-from canary.cli.options import (
-    METHODS,
-    DtypeName,
-    FigureName,
-    FileFormatName,
-    columns_of,
-)
+from canary.cli.options import METHODS, FileFormatName, ModelOptions, columns_of
 from canary.corpus.canaries import generate
 from canary.corpus.discovery import discover
 from canary.corpus.file_formats import FILE_FORMATS
@@ -44,7 +29,7 @@ from canary.gate.planning import plan
 from canary.gate.verdict import Policy
 from canary.membership.attacks import with_many_models
 from canary.membership.forgetting import forgotten
-from canary.membership.models_survey import LEVELS, survey_models
+from canary.membership.models_survey import survey_models
 from canary.membership.risk import BINS, Scale, risk_scores
 from canary.membership.shadow_survey import survey
 from canary.membership.survey import FPRS
@@ -61,24 +46,24 @@ from canary.statistics.tails import Rule
 TOP = get_command(app).commands
 COMMANDS = dict(commands_of(get_command(app)))
 SHARED = [
-    (after_training.audit, audit),
-    (after_training.exposure, exposure),
-    (after_training.score, score_file),
-    (extract_command.extract, extract),
+    (model_commands.audit, audit),
+    (model_commands.exposure, exposure),
+    (model_commands.score, score_file),
+    (model_commands.extract, extract),
     (before_training.generate, generate),
     (before_training.inject, inject_file),
     (before_training.verify, verify),
     (before_training.strip, strip_file),
     (before_training.discover, discover),
-    (deciding.check, check),
-    (deciding.plan, plan),
+    (result_commands.check, check),
+    (before_training.plan, plan),
     (membership_commands.attack, survey),
     (membership_commands.risk, risk_scores),
-    (forgetting_command.forgotten, forgotten),
-    (many_models.models, survey_models),
-    (text_membership.text, measure_texts),
-    (text_membership.text, survey_texts),
-    (text_membership.text, read_texts),
+    (result_commands.forgotten, forgotten),
+    (membership_commands.models, survey_models),
+    (membership_commands.text, measure_texts),
+    (membership_commands.text, survey_texts),
+    (membership_commands.text, read_texts),
 ]
 
 
@@ -119,12 +104,12 @@ def test_defaults_are_those_of_the_functions(cli, api):
     ours, theirs = (inspect.signature(f).parameters for f in (cli, api))
     shared = (ours.keys() & theirs.keys()) - {"model", "corpus", "formats", "format"}
     shared -= {"target", "shadow", "calibration", "members", "nonmembers"}
-    shared -= {"canaries"} if cli not in (extract_command.extract, deciding.check) else set()
+    shared -= {"canaries"} if cli not in (model_commands.extract, result_commands.check) else set()
     assert shared
     for name in shared:
         default = ours[name].default
-        if name == "repetitions" and default is not None:
-            default = tuple(map(int, default.split(",")))
+        if name in ("repetitions", "alphas") and default is not None:
+            default = tuple(map(float, default.split(",")))
         if name == "column" and not isinstance(default, str):
             default = columns_of(default)
         assert default == theirs[name].default, name
@@ -133,16 +118,16 @@ def test_defaults_are_those_of_the_functions(cli, api):
 def test_choices_are_those_of_the_functions(command):
     assert method_names(p_values=True) == METHODS
     assert method_names() == (*METHODS, "skew-normal")
-    stop = inspect.signature(extract_command.extract, eval_str=True).parameters["stop"].annotation
-    assert get_args(get_args(stop)[0]) == STOPS
+    for cli, name, choices in (
+        (model_commands.extract, "stop", STOPS),
+        (result_commands.plot, "kind", get_args(Kind)),
+        (result_commands.check, "statistic", get_args(Statistic)),
+        (result_commands.check, "undecided", get_args(Policy)),
+        (membership_commands.attack, "scale", get_args(Scale)),
+        (membership_commands.models, "rule", get_args(Rule)),
+    ):
+        assert get_args(get_type_hints(cli)[name]) == choices
     assert get_args(FileFormatName) == tuple(FILE_FORMATS)
-    assert get_args(FigureName) == get_args(Kind)
-    assert get_args(deciding.StatisticName) == get_args(Statistic)
-    assert get_args(deciding.PolicyName) == get_args(Policy)
-    assert get_args(membership_commands.ScaleName) == get_args(Scale)
-    assert get_args(many_models.RuleName) == get_args(Rule)
-    levels = inspect.signature(many_models.models).parameters["levels"].default
-    assert tuple(map(float, levels.split(","))) == LEVELS
     able = [name for name, kind in with_many_models().items() if not kind.own]
     for name, listed in (("models", able), ("text", [*TEXT_SIGNALS])):
         shown = command("membership", name, "--help").out
@@ -156,5 +141,5 @@ def test_choices_are_those_of_the_functions(command):
         (told,) = (one.help for one in COMMANDS[name].params if option in one.opts)
         shown = re.search(r"\[default: ([\d.,]+)", told)[1]
         assert tuple(map(float, shown.split(","))) == default
-    for name in get_args(DtypeName):
+    for name in get_args(get_args(get_type_hints(ModelOptions)["dtype"])[0]):
         assert str(dtype_named(name)) == f"torch.{name}"

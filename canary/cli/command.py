@@ -1,0 +1,205 @@
+"""How a function becomes a command: its positional parameters are arguments, the others options.
+
+The words that describe them come from the call of `command` and from `options.HELP`. A command
+parses, calls and prints; what it calls it imports when it runs, so that the help is quick.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+
+from canary.cli.console import check_stdout, emit
+from canary.cli.options import CALLBACKS, HELP, ModelOptions, decodable
+from canary.cli.outputs import Result, check_paths
+from canary.cli.standard_streams import results_alone
+from canary.errors import CanaryError
+
+app = typer.Typer(
+    rich_markup_mode=None, add_completion=False, context_settings={"max_content_width": 100}
+)
+membership = typer.Typer(rich_markup_mode=None)
+
+_METAVAR = re.compile(r"(<[^>]+>|[A-Z .,:=]+): ")
+
+_LED = re.compile(r"(?:[a-z ]+: )?((?:each of )?)(\w+)(?= must be )")
+"""How `canary.records.validation` begins a message: with an argument in Python."""
+
+_CALLED_OTHERWISE = {
+    "attack_epsilon": "--coin-flips",
+    "correct_guesses": "--guesses",
+    "epsilon_lower_bound": "--delta",
+    "labels": "--label",
+    "survey": "--coin-flips",
+    "test_losses": "--test-loss",
+    "tpr_at_fpr": "--fpr",
+}
+"""Options by places of errors that are called by no argument of their command."""
+
+
+def command(
+    *examples: str, **words: str
+) -> Callable[[Callable[..., Result | None]], Callable[..., None]]:
+    """Make a command of a function that parses, calls, prints, and gives a `Result`.
+
+    A parameter `options` becomes all options of `ModelOptions`, with the defaults of its own.
+    ``--json`` is an option of every command; one that has a parameter `as_json` prints by itself.
+
+    Parameters
+    ----------
+    examples : str
+        Command lines for the help, without ``canary``; the first word may be that of a group.
+    words : str
+        The help of each parameter, ``"METAVAR: what it is"``; in place of `HELP` where both have
+        one.
+    """
+
+    def decorated(function: Callable[..., Result | None]) -> Callable[..., None]:
+        parameters = _parameters(function)
+        hints = {**get_type_hints(ModelOptions), **get_type_hints(function), "as_json": bool}
+        shown = [
+            _shown(one, hints[one.name], words.get(one.name) or HELP[one.name])
+            for one in parameters
+        ]
+        flags = {one.name: _flag(one.name) for one in parameters if one.kind is one.KEYWORD_ONLY}
+        own = inspect.signature(function).parameters
+
+        @functools.wraps(function)
+        def run(**given: Any) -> None:
+            with results_alone(), _named_by_flags(flags):
+                check_paths(given)
+                if given["as_json"]:
+                    check_stdout()
+                as_json = given["as_json"] if "as_json" in own else given.pop("as_json")
+                if "options" in own:
+                    held = {field.name: given.pop(field.name) for field in fields(ModelOptions)}
+                    given["options"] = ModelOptions(**held)
+                result = function(**given)
+                if result is None:
+                    return
+                if as_json:
+                    emit(result.kind, result.body, schema=result.schema)
+                if result.code:
+                    raise typer.Exit(result.code)
+
+        run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in shown}
+        group = membership if examples[0].startswith("membership ") else app
+        group.command(cls=_WithNames, epilog=epilog(*examples))(run)
+        return run
+
+    return decorated
+
+
+def epilog(*examples: str) -> str:
+    """The end of a help: command lines, each in one piece, so that it can be copied."""
+    heading = "Example:" if len(examples) == 1 else "Examples:"
+    return "\n".join(["\b", heading, *(f"canary {example}" for example in examples)])
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """What a command takes: the parameters of its function, model options and ``--json``."""
+    parameters = []
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        if parameter.name != "options":
+            parameters.append(parameter)
+            continue
+        for name, hint in get_type_hints(ModelOptions, include_extras=True).items():
+            default = getattr(parameter.default, name)
+            parameters.append(parameter.replace(name=name, annotation=hint, default=default))
+    if parameters[-1].name != "as_json":
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter("as_json", kind, annotation=bool, default=False))
+    return parameters
+
+
+def _shown(parameter: inspect.Parameter, kind: Any, words: str) -> inspect.Parameter:
+    """A parameter of a plain type as typer reads it."""
+    told = _METAVAR.match(words)
+    name, hint = parameter.name, parameter.annotation
+    about: dict[str, Any] = {
+        "metavar": told and told[1],
+        "help": words[told.end() :] if told else words,
+        "callback": CALLBACKS.get(name, decodable if _holds_text(kind) else None),
+    }
+    for part in (hint, *get_args(hint)):
+        if get_origin(part) is Annotated:
+            about["min"] = part.__metadata__[0]
+    if parameter.kind is not parameter.KEYWORD_ONLY:
+        described: Any = typer.Argument(**about)
+    else:
+        both = f"/--no-{name}" if parameter.default is True else ""
+        described = typer.Option(f"{_flag(name)}{both}", **about)
+    return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=Annotated[kind, described])
+
+
+def _flag(name: str) -> str:
+    return "--json" if name == "as_json" else f"--{name.replace('_', '-')}"
+
+
+def _holds_text(hint: Any) -> bool:
+    return hint is str or any(map(_holds_text, get_args(hint)))
+
+
+@contextmanager
+def _named_by_flags(flags: Mapping[str, str]) -> Iterator[None]:
+    """Have errors of the block name options of a command, not arguments in Python."""
+    try:
+        yield
+    except CanaryError as error:
+        place = error.where.rpartition(": ")[2]  # "plan: repetitions"
+        option = _CALLED_OTHERWISE.get(place, "")
+        error.where = flags.get(place, option if option in flags.values() else error.where)
+        led = _LED.match(error.problem)
+        if led and (flag := flags.get(led[2])):
+            error.problem = f"{led[1]}{flag}{error.problem[led.end() :]}"
+        # Of words that are English as well only their place is an option.
+        if named := [name for name in flags if "_" in name]:
+            # "file_format (--file-format)" names the option already.
+            argument = re.compile(rf"(?<![-\w.])({'|'.join(named)})(?![-\w])(?: \(--[-a-z]+\))?")
+            error.problem = argument.sub(lambda m: flags[m[1]], error.problem)
+            error.cure = argument.sub(lambda m: flags[m[1]], error.cure)
+        error.args = (error.problem,)
+        raise
+
+
+class _WithNames(TyperCommand):
+    """A command whose help may hold ``TEXT-ATTACKS`` and the like in place of the names.
+
+    They are read from their registries when the help is shown.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params = super().get_params(ctx)
+        for option in params:
+            text = getattr(option, "help", None) or ""
+            for word in set(re.findall("(?:SHADOW|MODEL|TEXT)-ATTACKS", text)):
+                setattr(option, "help", text.replace(word, ", ".join(_attacks(word))))  # noqa: B010
+        return params
+
+
+def _attacks(word: str) -> list[str]:
+    """The attacks that `word` stands for in a help."""
+    from canary.membership.attacks import ATTACKS, with_many_models
+    from canary.signals.definitions import SIGNALS
+    from canary.signals.text import TEXT_SIGNALS
+
+    if word == "TEXT-ATTACKS":
+        return list(TEXT_SIGNALS)
+    if word == "MODEL-ATTACKS":
+        return [name for name, attack in with_many_models().items() if not attack.own]
+    return [
+        name
+        for name, attack in ATTACKS.items()
+        if attack.score is not None
+        and attack.thresholds != "one"
+        and (attack.signal not in SIGNALS or SIGNALS[attack.signal].of_outputs)
+    ]

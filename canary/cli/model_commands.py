@@ -1,0 +1,396 @@
+"""The commands that run a model: doctor, score, audit, exposure, extract."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from canary.cli.command import command
+from canary.cli.console import (
+    Bars,
+    check_stdout,
+    emit,
+    emit_lines,
+    say,
+    show_exposures,
+    show_notes,
+    show_table,
+)
+from canary.cli.options import (
+    FINDS_START,
+    MEASURING,
+    METHODS,
+    PLAIN,
+    Count,
+    ModelOptions,
+    Whole,
+    lines_of,
+)
+from canary.cli.outputs import (
+    Result,
+    check_name,
+    check_outputs,
+    factory_file,
+    model_files,
+    report_folder,
+    resumable,
+)
+from canary.errors import ModelError
+from canary.statistics.numbers import bits_between, count, plural
+
+if TYPE_CHECKING:
+    from canary.audits.extraction import Extraction
+    from canary.formats.format import Format
+
+_REFUSED = 2
+
+
+@command(
+    "doctor ./model",
+    "doctor ./model --factory mymodel.py:build --start-token $'\\n' --json",
+    tokens="Of the longest rows: as many as the longest candidate, its context included.  "
+    "[default: 256, or what the model takes]",
+)
+def doctor(model: str, *, options: ModelOptions = PLAIN, tokens: Count | None = None) -> Result:
+    """Say whether a model's numbers can be believed, check by check.
+
+    Each line is a check, its result and what was measured. Exit code 0: no check refused the
+    model; 2: one did, and its numbers must not be used.
+    """
+    from canary.models.doctor import examine, unloadable
+    from canary.models.whole_reading import TOKENS_BY_DEFAULT
+
+    try:
+        loaded = options.load(model)
+    except ModelError as error:
+        examined = unloadable(model, error)
+    else:
+        length = tokens or TOKENS_BY_DEFAULT
+        examined = examine(loaded, start_token=options.start_token, tokens=length)
+    rows = ((finding.check, finding.verdict, finding.figure) for finding in examined.findings)
+    show_table(("check", "result", "measured"), rows)
+    for finding in examined.findings:
+        if finding.verdict != "fine" and finding.cure:
+            check = "" if finding.verdict == "not loaded" else f"{finding.check}: "
+            say(f"{finding.verdict}: {check}{finding.cure}")
+    if examined.sound:
+        say(
+            "No check refused the model's numbers. Whether it memorized anything, and which start "
+            "token training used, is not checked here"
+        )
+    elif examined.loaded:
+        say("The model is refused; do not use its numbers")
+    else:
+        say("The model could not be loaded; nothing was checked")
+    return Result("canary doctor", examined.to_dict(), code=0 if examined.sound else _REFUSED)
+
+
+@command(
+    "score ./model texts.jsonl --column text --out scores.jsonl",
+    texts="TEXTS: A JSONL file: one JSON object on each line.",
+    out="FILE: The JSONL file to write.",
+    column="NAME: The field that holds the text.",
+    overlap="TOKENS: Score texts that are longer than the model takes in windows, each with so "
+    "many tokens of the one before as context.  [default: refuse such texts]",
+)
+def score(
+    model: str,
+    texts: Path,
+    *,
+    out: Path,
+    column: str = "text",
+    overlap: Count | None = None,
+    force: bool = False,
+    options: ModelOptions = PLAIN,
+) -> Result:
+    """Write the log-perplexity of each text, in bits.
+
+    One record per text, in the order of the input: its line, its total in bits, and the
+    number of tokens that were priced. A run that was stopped or killed goes on when it is
+    started again with the same words; until it is done its finished pieces lie in
+    OUT.parts.
+    """
+    from canary.records.overwrite_guard import JSON_LINES
+    from canary.records.shards import finished_pieces
+    from canary.scoring.score_job import parts_of, score_file
+
+    read = [texts, *model_files(model, options.tokenizer), *factory_file(options.factory)]
+    check_name(out)
+    begun = finished_pieces(parts_of(out)) > 0
+    check_outputs([(out, (JSON_LINES,))], inputs=read, force=force or begun)
+    loaded = options.load(model)
+    with resumable(parts_of(out)), Bars() as bars:
+        done = score_file(
+            loaded,
+            texts,
+            out,
+            column=column,
+            overlap=overlap,
+            progress=bars.file(texts.name),
+            **options.running(),
+        )
+    if done.resumed:
+        say(f"Scored by an earlier run that had not ended: {plural(done.resumed, 'text')}")
+    counted = f"{plural(done.texts, 'text')} ({plural(done.tokens, 'token')})"
+    say(f"The log-perplexities of {counted} are in {out}")
+    return Result("canary score", done.to_dict())
+
+
+@command(
+    "audit ./model --canaries canaries.json --draws 20000 --seed 0 --out audit/",
+    "audit ./model --canaries canaries.json --start-token '<|endoftext|>' --out audit/ --force",
+    "audit ./model --canaries canaries.json --factory mymodel.py:build --out own/",
+    "audit /models/it --canaries canaries.json --out large/ --ray head:6379 --worker-gpus 1",
+    out="FOLDER: Where audit.json and report.html go.",
+    extraction_budget="Queries that bringing the likeliest candidates of each format out of the "
+    "model may take; 0 leaves that out.",
+)
+def audit(
+    model: str,
+    *,
+    canaries: Path,
+    out: Path,
+    method: str = "auto",
+    budget: Count = 1_000_000,
+    extraction_budget: Whole = 10_000,
+    draws: Count = 20_000,
+    seed: Whole = 0,
+    force: bool = False,
+    start_texts: Path | None = None,
+    options: ModelOptions = FINDS_START,
+) -> Result:
+    """Say whether a model memorized its canaries.
+
+    FOLDER/report.html is for people, FOLDER/audit.json for machines; neither holds a
+    secret. An audit that was stopped or killed goes on when it is started again with the
+    same words; until it is done its finished pieces lie in FOLDER/parts.
+    """
+    from canary.audits.audit_result import KIND, SCHEMA
+    from canary.audits.auditing import audit_with
+    from canary.audits.extracting import with_extractions
+    from canary.audits.question import AuditOptions
+    from canary.corpus.canaries import CanarySet
+
+    chosen = CanarySet.load(canaries)
+    texts = lines_of(start_texts)
+    read = [canaries, *factory_file(options.factory)]
+    with report_folder(out, KIND, "audit.json", inputs=read, force=force, in_parts=True) as folder:
+        loaded = options.load(model)
+        if folder.pieces:
+            say(
+                "Going on from what an earlier run of this command finished "
+                f"({plural(folder.pieces, 'piece')} in {folder.parts}); what is counted is the rest"
+            )
+        with resumable(folder.parts), Bars() as bars:
+            asked = AuditOptions(
+                method=method,
+                budget=budget,
+                draws=draws,
+                seed=seed,
+                start_texts=texts,
+                stage=bars.stage,
+                **options.running(),
+            )
+            result = audit_with(loaded, chosen, asked, parts=folder.parts)
+            if extraction_budget:
+                result = with_extractions(
+                    result,
+                    loaded,
+                    chosen,
+                    budget=extraction_budget,
+                    batch_size=options.batch_size,
+                    stage=bars.stage,
+                )
+        return folder.finish(result, result.to_dict(), SCHEMA)
+
+
+@command(
+    "exposure ./model --canaries canaries.json --method auto --budget 1000000 --json",
+    method=f"<{'|'.join(METHODS)}|skew-normal>: {MEASURING}; skew-normal reads exposure off a "
+    "curve fitted to draws, without a p-value.",
+)
+def exposure(
+    model: str,
+    *,
+    canaries: Path,
+    method: str = "auto",
+    budget: Count = 1_000_000,
+    draws: Count = 20_000,
+    seed: Whole = 0,
+    start_texts: Path | None = None,
+    options: ModelOptions = FINDS_START,
+) -> Result:
+    """Measure the exposure of each canary, in bits."""
+    from canary.audits.auditing import exposure_with
+    from canary.audits.question import AuditOptions
+    from canary.corpus.canaries import CanarySet
+
+    chosen = CanarySet.load(canaries)
+    texts = lines_of(start_texts)
+    loaded = options.load(model)
+    with Bars() as bars:
+        asked = AuditOptions(
+            method=method,
+            budget=budget,
+            draws=draws,
+            seed=seed,
+            start_texts=texts,
+            stage=bars.stage,
+            **options.running(),
+        )
+        results, notes, start = exposure_with(loaded, chosen, asked)
+    show_notes(notes)
+    show_exposures(results)
+    if options.top_k:
+        say(
+            "Px are the bits below the context, and the least that a canary can cost where a "
+            "token of it was not among the likeliest; the intervals are certain"
+        )
+    measured = [result.to_dict() for result in results]
+    body = {"canaries": measured, "notes": list(notes), "start": start.to_dict()}
+    return Result("canary exposure", body)
+
+
+@command(
+    'extract ./model "The random number is {digit:9}" --top 5 --budget 100000 --json',
+    'extract ./model "The random number is {digit:9}" --known 3 --canaries canaries.json',
+    format="FORMAT: What the secret looks like, such as {digit:9} within text; characters that "
+    "are known are written as text.",
+    top="How many candidates.",
+    budget="Queries (tokens computed) that it may take.",
+    seconds="Time that it may take, more than 0.  [default: no limit]",
+    stop="proof goes on until nothing can be likelier; paper stops after twice the batches until "
+    "the first candidate, for comparison.",
+    known="COUNT: Also say whether greedy and beam search complete each secret from so many of its "
+    "first characters: each canary of --canaries, and each control, to compare with; else each "
+    "candidate found.",
+    canaries="FILE: To say which canary each candidate is.",
+)
+def extract(
+    model: str,
+    format: str,
+    *,
+    top: Count = 1,
+    budget: Count = 1_000_000,
+    seconds: float | None = None,
+    stop: Literal["proof", "paper"] = "proof",
+    known: Whole | None = None,
+    canaries: Path | None = None,
+    start_texts: Path | None = None,
+    options: ModelOptions = FINDS_START,
+    as_json: bool = False,
+) -> None:
+    """Bring the likeliest candidates of a format out of a model.
+
+    They are printed in clear on stdout, the likeliest first, with log-perplexity (Px), the
+    exposure that their place implies, whether that is proven, and after how many queries
+    each was found. When the budget ends, or on Ctrl-C, what was found is printed, and up
+    to which cost it is proven.
+    """
+    from canary.audits.extracting import extract_with
+    from canary.audits.format_search import SearchOptions
+    from canary.audits.question import AuditOptions
+    from canary.corpus.canaries import CanarySet
+    from canary.formats.format import Format
+
+    check_stdout()
+    chosen = None if canaries is None else CanarySet.load(canaries)
+    known_formats = () if chosen is None else chosen.formats
+    wanted = next((f for f in known_formats if f.text == format), None) or Format(format)
+    search = SearchOptions(top=top, budget=budget, seconds=seconds, stop=stop, known=known)
+    search.secrets_of(wanted, chosen)  # refused before the model is loaded
+    texts = lines_of(start_texts)
+    loaded = options.load(model)
+    with Bars() as bars:
+        run = AuditOptions(start_texts=texts, stage=bars.stage, **options.running())
+        result = extract_with(loaded, wanted, search, run, canaries=chosen)
+    if as_json:
+        emit("canary extraction", result.to_dict())
+    else:
+        emit_lines(_candidates(result, wanted))
+    _explain(result, {c.id for c in chosen or () if c.control})
+    if result.stopped == "interrupted":
+        raise KeyboardInterrupt
+
+
+def _candidates(result: Extraction, format: Format) -> Iterator[str]:
+    """The candidates as columns."""
+    if result.candidates:
+        yield "place  Px, bits  exposure, bits  proven    queries  canary        candidate"
+    for place, candidate in enumerate(result.candidates, 1):
+        implied = bits_between(candidate.exposure_lower_bits, candidate.exposure_upper_bits)
+        assert candidate.fill is not None
+        yield (
+            f"{place:>5}  {candidate.px_bits:>8.2f}  {implied:>14}"
+            f"  {_yes(candidate.proven):>6}  {candidate.found_after:>9,}"
+            f"  {candidate.canary or '-':<12}  {format.candidate(candidate.fill)}"
+        )
+
+
+def _explain(result: Extraction, controls: Collection[str]) -> None:
+    """How surely, at what cost, and what follows; for people, with no secret in it."""
+    show_notes(result.notes)
+    say(proof_sentence(result))
+    why = "" if result.proven else f", until {result.why_stopped}"
+    say(
+        f"{plural(result.queries, 'query', 'queries')} (tokens computed) in "
+        f"{result.seconds:.1f} s{why}; guessing at random takes "
+        f"{plural(round(result.random_guesses), 'guess', 'guesses')} on average, each of one "
+        "query or more"
+    )
+    if result.stopped == "requests":
+        say("Start again with a larger --max-requests: every answer so far is kept")
+    if result.dropped:
+        say(f"{count(result.dropped)} beginnings were dropped to keep memory bounded")
+    if not result.completions:
+        return
+    first = result.completions[0]
+    say(f"Completed from the first {plural(first.known, 'character')}:")
+    show_table(
+        ("secret", "greedy", f"beam of {first.width}"),
+        ((c.secret, _yes(c.greedy), _yes(c.beam)) for c in result.completions),
+    )
+    if any(c.secret in controls for c in result.completions):
+        say(
+            "Controls were never in the corpus: where one is completed, luck did it, or the "
+            "format leaves little to guess."
+        )
+    if any(c.greedy != c.beam for c in result.completions):
+        say(
+            "Greedy search takes the likeliest next token each time; a beam keeps the "
+            f"{first.width} likeliest beginnings, and gives the likeliest whole candidate "
+            "among those that it ends with. Where only greedy search gave the secret, the "
+            "beam ended with a likelier candidate; where only the beam did, the secret "
+            "begins with a token that is not the likeliest."
+        )
+
+
+def proof_sentence(result: Extraction) -> str:
+    """How much of what a search found is proven."""
+    noise = f" (to within the model's noise, {result.noise_bits:.2g} bits)"
+    within = noise if result.noise_bits else ""
+    if result.proven and result.rest_bits is None:
+        return f"Proven{within}: no other candidate has a probability above 0"
+    if result.proven:
+        return f"Proven{within}: every other candidate costs at least {result.rest_bits:.2f} bits"
+    if not result.certified:
+        what = "Not proven: the best" if result.candidates else "Nothing found"
+        return f"{what} in a token tree that is {result.certificate}"
+    if result.candidates:
+        return (
+            f"Proven up to {result.rest_bits:.2f} bits{within}: what costs more may not be the best"
+        )
+    rest = f"every candidate costs at least {result.rest_bits:.2f} bits"
+    if result.stopped == "budget":
+        queries = plural(result.settings["budget"], "query", "queries")
+        return (
+            f"Nothing found: the budget of {queries} ended first; give a larger --budget ({rest})"
+        )
+    if result.stopped == "requests":
+        return f"Nothing found: the requests that are allowed ended first ({rest})"
+    return f"Nothing found; {rest}"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

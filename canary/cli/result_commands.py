@@ -1,0 +1,396 @@
+"""The commands on results: check, report, plot, forgotten; and the demo of the whole job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from canary.cli.command import command
+from canary.cli.console import Bars, say, show_notes, show_report
+from canary.cli.options import Count, Whole, whole_numbers
+from canary.cli.outputs import Result, audit_in, check_outputs, report_folder
+from canary.errors import InputError
+from canary.statistics.numbers import plural
+
+if TYPE_CHECKING:
+    from canary.audits.audit_result import Audit
+    from canary.audits.history import History
+
+_UNANSWERED = 3
+"""The exit code where nothing was decided."""
+
+
+@command(
+    "check audit/audit.json --max-exposure-bits 10 --max-p 0.001 --no-extraction "
+    "--junit canary.xml --markdown canary.md",
+    "check audit/audit.json --max-exposure-bits 12 --statistic maximum --json",
+    "check audit/audit.json --baseline baseline.json --update-baseline",
+    "check audit/audit.json --baseline baseline.json",
+    audit_files="AUDIT...: The audit.json that audit wrote; several, if they are of different "
+    "seeds of one way of training.",
+    max_exposure_bits="BITS: The largest exposure that passes; memorized if the interval lies "
+    "above it.",
+    statistic="Of which exposure: the median of each number of copies, or the largest of all.",
+    max_p="P: Memorized if the canaries of some number of copies look learned at this level "
+    "(Fisher, Holm).",
+    no_extraction="Memorized if the audit brought a canary out of the model.",
+    baseline="FILE: Memorized if canaries are more exposed than in this baseline.",
+    update_baseline="Write the audits to --baseline in place of comparing them, once all else is "
+    "judged.",
+    max_epsilon="EPSILON: Memorized if training is surely less private than this. It takes "
+    "--canaries of generate --coin-flips.",
+    canaries="FILE: The canary set that was audited, for its coins.",
+    delta="Of the privacy that --max-epsilon claims.",
+    guesses="Coins to guess; fix it before you see an audit.  [default: all]",
+    repetitions="N,N,...: Numbers of copies to look at.  [default: all]",
+    verification="FILE: What verify --json printed of the training corpus: nothing is decided if "
+    "canaries were lost there.",
+    confidence="Of a verdict on exposure, or of the bound on epsilon.  [default: 0.9, and 0.95]",
+    undecided="Whether an undecided verdict ends with 3 or with 0.",
+    junit="FILE: Write JUnit XML as well.",
+    markdown="FILE: Write Markdown as well.",
+)
+def check(
+    audit_files: list[Path],
+    *,
+    max_exposure_bits: float | None = None,
+    statistic: Literal["median", "maximum"] = "median",
+    max_p: float | None = None,
+    no_extraction: bool = False,
+    baseline: Path | None = None,
+    update_baseline: bool = False,
+    max_epsilon: float | None = None,
+    canaries: Path | None = None,
+    delta: float = 0.0,
+    guesses: Count | None = None,
+    repetitions: str | None = None,
+    verification: Path | None = None,
+    confidence: float | None = None,
+    undecided: Literal["pass", "fail"] = "fail",
+    junit: Path | None = None,
+    markdown: Path | None = None,
+    seed: Whole = 0,
+) -> Result:
+    """Say whether a model keeps within limits, by exit code.
+
+    0 passed, 1 memorized, 3 undecided, 2 if nothing can be judged; and one line says why.
+    """
+    from canary.audits.audit_result import Audit
+    from canary.corpus.canaries import CanarySet
+    from canary.corpus.verification import Verification
+    from canary.gate.baselines import KIND as BASELINE
+    from canary.gate.check_audit import check as judge
+    from canary.gate.check_audit import new_baseline
+    from canary.gate.verdict import KIND, SCHEMA
+    from canary.records.overwrite_guard import JUNIT, MARKDOWN
+    from canary.reports.verdicts import write_junit, write_markdown
+
+    if update_baseline and baseline is None:
+        raise InputError(
+            "--update-baseline without --baseline", cure="name the file with --baseline FILE"
+        )
+    limited = no_extraction or any(x is not None for x in (max_exposure_bits, max_p, max_epsilon))
+    if update_baseline and not limited:
+        of_a_verdict = {
+            "--canaries": canaries is not None,
+            "--guesses": guesses is not None,
+            "--repetitions": repetitions is not None,
+            "--confidence": confidence is not None,
+            "--junit": junit is not None,
+            "--markdown": markdown is not None,
+            "--delta": delta != 0.0,
+            "--statistic": statistic != "median",
+            "--undecided": undecided != "fail",
+        }
+        if useless := [option for option, given in of_a_verdict.items() if given]:
+            raise InputError(
+                f"--update-baseline without a limit judges nothing, so {', '.join(useless)} would "
+                "be ignored",
+                cure="give a limit as well, or leave such options out; a baseline holds all "
+                "canaries",
+            )
+    compared, new = (None, baseline) if update_baseline else (baseline, None)
+    places = [audit_in(file) for file in audit_files]
+    read = [*places, *(file for file in (canaries, verification, compared) if file is not None)]
+    outputs = ((junit, JUNIT), (markdown, MARKDOWN), (new, BASELINE))
+    written = [(file, (kind,)) for file, kind in outputs if file is not None]
+    check_outputs(written, inputs=read, force=None)
+    audits = [Audit.load(place) for place in places]
+    verified = None if verification is None else Verification.load(verification)
+    made = None if new is None else new_baseline(audits, verification=verified)
+    verdict = None
+    if limited or made is None:
+        if not limited and baseline is None:
+            raise InputError(
+                "there is nothing to check",
+                cure="give a limit, such as --max-exposure-bits 10; the others are --max-p, "
+                "--no-extraction, --baseline and --max-epsilon",
+            )
+        numbers = None if repetitions is None else whole_numbers(repetitions, "--repetitions")
+        verdict = judge(
+            audits,
+            max_exposure_bits=max_exposure_bits,
+            statistic=statistic,
+            max_p=max_p,
+            no_extraction=no_extraction,
+            baseline=compared,
+            max_epsilon=max_epsilon,
+            canaries=None if canaries is None else CanarySet.load(canaries),
+            delta=delta,
+            guesses=guesses,
+            repetitions=numbers,
+            verification=verified,
+            confidence=confidence,
+            undecided=undecided,
+            seed=seed,
+        )
+        if junit is not None:
+            write_junit(verdict, junit)
+        if markdown is not None:
+            write_markdown(verdict, markdown)
+    if made is not None and new is not None:
+        made.save(new)
+        say(f"The baseline, {plural(len(audits), 'audit')}, is in {new}")
+    if verdict is None:
+        return Result("canary baseline written", {"out": str(new), "audits": len(audits)})
+    say(str(verdict))
+    show_notes(verdict.notes)
+    return Result(KIND, verdict.to_dict(), SCHEMA, verdict.exit_code)
+
+
+@command(
+    "report audit/audit.json --out report.html",
+    'report a/audit.json b/audit.json --label "dropout 0" --label "dropout 0.5" '
+    "--test-loss 4.31 --test-loss 4.36 --out comparison.html",
+    "report a/audit.json b/audit.json --test-scores a/scores.jsonl "
+    "--test-scores b/scores.jsonl --out comparison.html --force",
+    "report output/canary_history.json --out training.html",
+    out="FILE: The page to write.",
+)
+def report(
+    audit_files: list[Path],
+    *,
+    out: Path,
+    label: list[str] | None = None,
+    test_loss: list[float] | None = None,
+    test_scores: list[Path] | None = None,
+    force: bool = False,
+) -> Result:
+    """Write the report of an audit again, or compare several.
+
+    Of several, one HTML file shows exposure and utility (test loss) side by side, with the
+    Pareto front. What cannot be compared is said and not joined. Of the history of a training
+    that was watched, it shows exposure against training steps.
+    """
+    from canary.records.overwrite_guard import PAGES
+    from canary.reports.pages import report as write_report
+
+    read = [*map(audit_in, audit_files), *(test_scores or [])]
+    check_outputs([(out, PAGES)], inputs=read, force=force)
+    losses = _losses(test_loss, test_scores)
+    results, labels = _results_in(audit_files, label)
+    page = write_report(results, out, labels=labels, test_losses=losses)
+    say(f"The report is {page}")
+    return Result("canary report", {"out": str(page)})
+
+
+@command(
+    "plot audit/audit.json --kind histogram --out histogram.svg",
+    "plot a/audit.json b/audit.json --test-loss 4.31 --test-loss 4.36 --kind utility "
+    "--copies 4 --out utility.pdf",
+    out="FILE: The figure to write: .svg, .pdf, or .png at 300 dpi.",
+    kind="exposure by number of copies; the histogram of one audit's candidates; utility of "
+    "several audits against their exposure, with the Pareto front.",
+    format="Which format, counted as in the report.",
+    copies="For utility: of which canaries.  [default: the most copies]",
+    skew_normal="Of several audits, the estimates off the skew-normal curves: numbers where draws "
+    "give only bounds.",
+)
+def plot(
+    audit_files: list[Path],
+    *,
+    out: Path,
+    kind: Literal["exposure", "histogram", "utility"] = "exposure",
+    format: Count = 1,
+    copies: Count | None = None,
+    skew_normal: bool = False,
+    label: list[str] | None = None,
+    test_loss: list[float] | None = None,
+    test_scores: list[Path] | None = None,
+    force: bool = False,
+) -> Result:
+    """Write a figure of audits or of a training, for print."""
+    from canary.records.overwrite_guard import FIGURES
+    from canary.reports.plotting import plot_file
+
+    read = [*map(audit_in, audit_files), *(test_scores or [])]
+    check_outputs([(out, FIGURES)], inputs=read, force=force)
+    losses = _losses(test_loss, test_scores)
+    results, labels = _results_in(audit_files, label)
+    figure = plot_file(
+        results,
+        out,
+        kind=kind,
+        format=format - 1,
+        copies=copies,
+        skew_normal=skew_normal,
+        labels=labels,
+        test_losses=losses,
+    )
+    say(f"The figure is {figure}")
+    return Result("canary plot", {"out": str(figure)})
+
+
+def _results_in(
+    files: list[Path], labels: list[str] | None
+) -> tuple[list[Audit] | History, list[str] | None]:
+    """The audits in some files, or the history of a training in a single one; and their labels.
+
+    Without `labels` they are the files' names where the models do not distinguish the audits.
+    """
+    from canary.audits.audit_result import Audit
+    from canary.audits.history import KIND, History
+    from canary.records.versioned_json import kind_of
+
+    places = [audit_in(file) for file in files]
+    histories = [place for place in places if kind_of(place) == KIND]
+    if histories and len(files) > 1:
+        raise InputError(
+            "is the history of a training, which is shown alone",
+            cure="give it as the only file",
+            where=str(histories[0]),
+        )
+    if histories:
+        return History.load(histories[0]), labels or None
+    audits = [Audit.load(place) for place in places]
+    models = {str(audit.model.get("name")) for audit in audits}
+    names = [str(file) for file in files]
+    unclear = len(models) < len(audits) and len(set(names)) == len(names)
+    return audits, labels or (names if unclear else None)
+
+
+def _losses(given: list[float] | None, scores: list[Path] | None) -> list[float] | None:
+    """Test losses, as they were given or as they were measured."""
+    from canary.reports.losses import measured_losses
+
+    if given and scores:
+        raise InputError("--test-loss and --test-scores are both given", cure="give one of them")
+    return measured_losses(scores) if scores else given or None
+
+
+@command(
+    "forgotten --query-model query.npz --target target.npz --calibration other1.npz "
+    "--calibration other2.npz --out forgetting/",
+    "forgotten --query-model query.jsonl --target unlearned.jsonl --calibration other.jsonl "
+    "--retrained retrained.jsonl --out forgetting/ --force --json",
+    query_model="FILE: An .npz, Parquet or CSV file with logits (or probs, or losses) and labels, "
+    "or a .jsonl file that canary score wrote: what a model says of the query set that was trained "
+    "on it. Several times for several.",
+    target="FILE: The same of the model in question.",
+    calibration="FILE: The same of a model that was trained on other data of the domain. Name the "
+    "option again for each of several: 19 or more make p = 0.05 possible.",
+    out="FOLDER: Where forgetting.json and report.html go.",
+    retrained="FILE: The same of a model that was retrained without the query set. Several times "
+    "for several.",
+    unseen="FILE: What the target says of other samples that it never saw: for a membership attack "
+    "beside it.",
+    query_data="FILE: The query set itself: a .npy array of samples, or a text file of one sample "
+    "a line. With --calibration-data it is checked that the two share none.",
+    calibration_data="FILE: The calibration set itself.",
+    resamples="Of samples and models, for the interval.",
+    seed="Of the resamples.",
+)
+def forgotten(
+    *,
+    query_model: list[Path],
+    target: Path,
+    calibration: list[Path],
+    out: Path,
+    retrained: list[Path] | None = None,
+    unseen: Path | None = None,
+    query_data: Path | None = None,
+    calibration_data: Path | None = None,
+    confidence: float = 0.95,
+    resamples: Count = 1000,
+    seed: Whole = 0,
+    force: bool = False,
+) -> Result:
+    """Ask whether a model has forgotten a data set, the query set.
+
+    0 if there is an answer, whichever; 3 if there is none, and summary and notes say why.
+    FOLDER/report.html is for people, FOLDER/forgetting.json for machines. For language
+    models write the files with canary score, from one file of texts. The guide is
+    docs/forgetting.md.
+    """
+    from dataclasses import replace
+
+    from canary.membership.forgetting import KIND, SCHEMA
+    from canary.membership.forgetting import forgotten as compare
+
+    read = [*query_model, target, *calibration, *(retrained or [])]
+    read += [path for path in (unseen, query_data, calibration_data) if path]
+    with report_folder(out, KIND, "forgetting.json", inputs=read, force=force) as folder:
+        sets = [None if path is None else _samples(path) for path in (query_data, calibration_data)]
+        with Bars() as bars:
+            pairs = len(query_model) * (1 + len(calibration))
+            comparison = compare(
+                query_model,
+                target,
+                calibration,
+                retrained=retrained,
+                unseen=unseen,
+                query_data=sets[0],
+                calibration_data=sets[1],
+                confidence=confidence,
+                resamples=resamples,
+                seed=seed,
+                done=bars.stage("comparison", pairs, unit="pairs"),
+            )
+        result = folder.finish(comparison, comparison.to_dict(), SCHEMA, name=target.name)
+    answered = comparison.answer != "undecided" or comparison.alike or comparison.remembered
+    return result if answered else replace(result, code=_UNANSWERED)
+
+
+def _samples(path: Path) -> Iterable[Any]:
+    """The samples of a set, for their hashes."""
+    import numpy as np
+    from numpy.typing import NDArray
+
+    try:
+        if path.suffix.lower() == ".npy":
+            array: NDArray[Any] = np.load(path, allow_pickle=False, mmap_mode="r")
+            return array
+        return path.read_text("utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"cannot be read ({reason})",
+            cure="give a .npy array without pickled objects, or a text file of UTF-8",
+            where=str(path),
+        ) from error
+
+
+@command(
+    "demo --out demo/",
+    out="FOLDER: Where all of it goes.",
+    inject="Whether the canaries go in at all.",
+)
+def demo(*, out: Path, inject: bool = True, seed: Whole = 0, force: bool = False) -> Result:
+    """Run the whole job on prose that ships inside Python.
+
+    It takes half a minute on a free core and downloads nothing. With --no-inject nothing is
+    put in, and no alarm may come of it.
+    """
+    from canary.audits.audit_result import KIND, SCHEMA
+    from canary.demo import FILES, run
+    from canary.records.files import folder_made
+
+    written = [(out / name, kinds) for name, kinds in FILES.items()]
+    with folder_made(out), folder_made(out / "model"), Bars() as bars:
+        check_outputs(written, inputs=[], force=force)
+        result = run(out, inject=inject, seed=seed, stage=bars.stage, say=bars.say)
+    show_report(result)
+    secrets = [out / "canaries.json", *([out / "corpus.jsonl"] if inject else [])]
+    say(f"Secrets stand in clear in {' and '.join(map(str, secrets))}")
+    return Result(KIND, result.to_dict(), SCHEMA)
