@@ -20,27 +20,18 @@ def guessing_p_value(
 ) -> float:
     """At least the chance of so many correct guesses, if training is (epsilon, delta)-private.
 
-    Parameters
-    ----------
-    correct, guesses, coins : int
-        Correct guesses among those made, and coins tossed; a guess may be withheld.
-    epsilon, delta : float
-        Of adding or removing what one coin decides about.
+    `epsilon` and `delta` are of adding or removing what one coin decides about; a guess may be
+    withheld.
 
     Notes
     -----
     Each coin decides independently whether a canary goes in. Then the number of correct
-    guesses is dominated by ``B ~ Binomial(guesses, e^epsilon / (1 + e^epsilon))`` [1]_,
-    up to
+    guesses is dominated by ``B ~ Binomial(guesses, e^epsilon / (1 + e^epsilon))``, up to
 
         Pr[correct >= v] <= Pr[B >= v] + 2 delta coins max over i of Pr[v > B >= v - i] / i
 
-    (theorem 5.2 there). O(guesses).
-
-    References
-    ----------
-    .. [1] Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS
-       2023, arXiv:2305.08846.
+    (theorem 5.2 of Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run,
+    NeurIPS 2023, arXiv:2305.08846). O(guesses).
     """
     from scipy.stats import binom
 
@@ -63,6 +54,8 @@ def epsilon_lower_bound(
 ) -> float:
     """The largest epsilon that the correct guesses rule out; 0 if they rule out none.
 
+    It lies above the true epsilon in at most ``1 - confidence`` of training runs.
+
     Parameters
     ----------
     correct, guesses, coins : int
@@ -73,19 +66,10 @@ def epsilon_lower_bound(
         From 0 to below 1.
     confidence : float
 
-    Returns
-    -------
-    float
-        It lies above the true epsilon in at most ``1 - confidence`` of training runs.
-
     Raises
     ------
     EstimationError
         If the numbers do not fit each other, or an option is out of range.
-
-    Notes
-    -----
-    `guessing_p_value` is solved by bisection, and the lower end taken.
 
     Examples
     --------
@@ -133,13 +117,12 @@ def correct_guesses(scores: ArrayLike, heads: ArrayLike, *, guesses: SupportsInd
     Parameters
     ----------
     scores : array_like of shape (coins,)
-        Higher for a canary that looks learned. They come from the model alone, not from
-        the coins.
+        Higher for a canary that looks learned; from the model alone, not from the coins.
     heads : array_like of bool of shape (coins,)
         Whether the canary went in.
     guesses : int
-        Half of them (the larger half, of an odd number) for the highest scores, half for
-        the lowest; the rest is withheld. Ties are broken by position.
+        The larger half for the highest scores, the other for the lowest; the rest is withheld.
+        Ties are broken by position.
 
     Raises
     ------

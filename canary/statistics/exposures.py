@@ -3,8 +3,7 @@
 The exposure of a canary is ``log2|R| - log2 rank`` bits, with the rank being the number of
 candidates whose log-perplexity is at most the canary's. Ties count and so does the canary
 itself: the rank is at least 1 and the exposure lies in ``[0, log2|R|]``. For a canary that
-was not learned, ``Pr[exposure >= t] <= 2**-t``; its median is 1 bit and its mean
-``1 / ln 2 = 1.44`` bits.
+was not learned, ``Pr[exposure >= t] <= 2**-t``; its median is 1 bit.
 """
 
 from __future__ import annotations
@@ -24,24 +23,13 @@ from canary.records.record import Infinite, Record
 from canary.statistics.number_checks import LARGEST_BITS, check_confidence, exact_size, finite_array
 from canary.statistics.shares import clopper_pearson
 
-ENUMERATION = "enumeration"
-"""The method that prices every candidate of the space."""
-
-RANK = "rank"
-"""The method that prices all candidates that may count, or bounds the rank where it cannot."""
-
-RANK_AND_DRAWS = "rank and draws"
-"""The method in which such bounds cut the interval of uniform draws."""
-
+# Methods, by how exposures come about.
+ENUMERATION = "enumeration"  # every candidate of the space is priced
+RANK = "rank"  # all candidates that may count are priced, or the rank is bounded
+RANK_AND_DRAWS = "rank and draws"  # such bounds cut the interval of uniform draws
 UNIFORM_DRAWS = "uniform draws"
-"""The method whose exposures rest on draws alone."""
-
-IMPORTANCE = "importance draws"
-"""The method that draws what is likely more often, and weights it."""
-
-SKEW_NORMAL = "skew-normal"
-"""The method whose exposures are unbounded and have no p-value."""
-
+IMPORTANCE = "importance draws"  # what is likely is drawn more often, and weighted
+SKEW_NORMAL = "skew-normal"  # read off a curve: unbounded, and without a p-value
 
 MOST_BITS = 1e15
 """Beyond it no exposure is one, and no figure could show it."""
@@ -69,20 +57,19 @@ class Exposure(Record):
         log2|R|, the largest exposure that there is; a skew-normal estimate may exceed it.
     p_value : float or None
         Probability of an exposure at least as large if the canary was not learned. None
-        for a skew-normal estimate: it is read off a curve that was fitted, and nothing
-        bounds how often it is too high.
+        for a skew-normal estimate: nothing bounds how often a fitted curve is too high.
     rank, rank_lower, rank_upper : int or None
         Candidates with Px <= Px(canary), the canary included, and its bounds; None for
         an estimate from draws. Where only the bounds are known, `rank` is None.
     draws, hits : int or None
-        Candidates drawn uniformly, and those among them with Px <= Px(canary); None where neither
-        the interval nor the p-value rests on draws.
+        Candidates drawn uniformly, and those among them with Px <= Px(canary); None where
+        neither the interval nor the p-value rests on draws.
     tail_bits : float or None
         Of a skew-normal estimate, the whole tail of the curve: ``-log2 F(Px)`` beside the
         ``-log2 (F(Px) - F(0))`` of `bits`. None if the curve has nothing there at all.
     effective_draws : float or None
-        Of importance draws: how many uniform hits would tell as much of the rank. None
-        where all that count were found, or where the sample tells nothing of it.
+        Of importance draws: how many uniform hits would say as much of the rank. None
+        where all that count were found, or where the sample says nothing of it.
     """
 
     bits: float | None
@@ -144,6 +131,9 @@ def exposure_by_rank(
 ) -> Exposure:
     """Exposure of one canary whose rank was counted over the whole space.
 
+    The interval is certain, so it has no confidence. The p-value is ``upper / space_size``, the
+    largest that the noise allows (Carlini et al., The Secret Sharer, 2019, sections 4.2 and 4.3).
+
     Parameters
     ----------
     rank : int
@@ -152,32 +142,19 @@ def exposure_by_rank(
         The ranks that the noise of the model's arithmetic leaves possible:
         ``1 + others below Px(canary) - noise`` and ``1 + others up to Px(canary) + noise``.
     space_size : int
-        Exact size of the space, of any magnitude.
-
-    Returns
-    -------
-    Exposure
-        Its interval comes from `lower` and `upper` and is certain, so it has no confidence.
-        Its p-value is ``upper / space_size``, the largest that the noise allows.
+        Of any magnitude.
 
     Raises
     ------
     EstimationError
         Unless ``1 <= lower <= rank <= upper <= space_size``, all integers.
 
-    References
-    ----------
-    .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, sections 4.2 and 4.3.
-
     Examples
     --------
     >>> exposure_by_rank(250_000, lower=250_000, upper=250_000, space_size=1_000_000).bits
     2.0
     """
-    where = "exposure_by_rank"
-    size = exact_size(space_size, where)
-    low, middle, high = _ranks(size, where, lower=lower, rank=rank, upper=upper)
-    return _counted(ENUMERATION, low, middle, high, size)
+    return _counted((lower, rank, upper), space_size, ENUMERATION, "exposure_by_rank")
 
 
 def exposure_by_bounds(
@@ -189,40 +166,65 @@ def exposure_by_bounds(
 ) -> Exposure:
     """Exposure of one canary whose rank lies between two bounds for certain.
 
-    Parameters
-    ----------
-    lower, upper : int
-        The rank is one of these or between them, whatever the noise of the model's
-        arithmetic did.
-    space_size : int
-        Exact size of the space, of any magnitude.
-    rank : int, optional
-        Where all candidates that may count were priced.
-
-    Returns
-    -------
-    Exposure
-        Its interval is certain, so it has no confidence; without `rank` it has no estimate
-        either. Its p-value is ``upper / space_size``: never less than ``rank / space_size``,
-        and so valid wherever the search stopped.
-
-    Raises
-    ------
-    EstimationError
-        Unless ``1 <= lower <= rank <= upper <= space_size``, all integers.
+    As `exposure_by_rank`; without `rank` it has no estimate. The p-value, ``upper /
+    space_size``, is valid wherever the search stopped.
 
     Examples
     --------
     >>> exposure_by_bounds(lower=10, upper=1_000, space_size=1_024_000).lower_bits
     10.0
     """
-    where = "exposure_by_bounds"
+    return _counted((lower, rank, upper), space_size, RANK, "exposure_by_bounds")
+
+
+def _counted(
+    ranks: tuple[SupportsIndex, SupportsIndex | None, SupportsIndex],
+    space_size: SupportsIndex,
+    method: str,
+    where: str,
+) -> Exposure:
     size = exact_size(space_size, where)
-    if rank is None:
-        low, _, high = _ranks(size, where, lower=lower, rank=lower, upper=upper)
-        return _counted(RANK, low, None, high, size)
-    low, middle, high = _ranks(size, where, lower=lower, rank=rank, upper=upper)
-    return _counted(RANK, low, middle, high, size)
+    lower, rank, upper = ranks
+    middle = lower if rank is None else rank
+    try:
+        low, counted, high = (operator.index(value) for value in (lower, middle, upper))
+    except TypeError as error:
+        raise EstimationError(
+            f"ranks must be integers, got lower={brief(lower)}, rank={brief(middle)}, "
+            f"upper={brief(upper)}",
+            cure="count candidates, the canary included",
+            where=where,
+        ) from error
+    if not 1 <= low <= counted <= high <= size:
+        raise EstimationError(
+            "expected 1 <= lower <= rank <= upper <= space_size, "
+            f"got lower={brief(low)}, rank={brief(counted)}, upper={brief(high)}, "
+            f"space_size={brief(size)}",
+            cure="count the canary itself, and each candidate of the space once",
+            where=where,
+        )
+    return Exposure(
+        bits=None if rank is None else _log2_ratio(size, counted),
+        lower_bits=_log2_ratio(size, high),
+        upper_bits=_log2_ratio(size, low),
+        confidence=None,
+        method=method,
+        space_bits=math.log2(size),
+        # Rounded up where a float would underflow to an impossible p-value of 0.
+        p_value=max(high / size, sys.float_info.min),
+        rank=None if rank is None else counted,
+        rank_lower=low,
+        rank_upper=high,
+    )
+
+
+def _log2_ratio(size: int, rank: int) -> float:
+    """``log2(size / rank)`` of integers of any magnitude, rank <= size."""
+    try:
+        # Division of Python integers rounds once, correctly, however large they are.
+        return math.log2(size / rank)
+    except OverflowError:
+        return math.log2(size) - math.log2(rank)
 
 
 def exposure_by_bounds_and_draws(certain: Exposure, drawn: Exposure) -> Exposure:
@@ -237,22 +239,17 @@ def exposure_by_bounds_and_draws(certain: Exposure, drawn: Exposure) -> Exposure
     -------
     Exposure
         Estimate and interval of `certain` where it has the rank. Elsewhere what the two
-        intervals have in common, with the confidence of the draws; their estimate, moved
-        into it. The p-value is `certain`'s where that is at most ``1 / (1 + draws)``, and
-        ``(2 + hits) / (1 + draws)`` elsewhere.
+        intervals have in common, with the confidence and the estimate of the draws; the bounds
+        alone where they have nothing in common. The p-value is `certain`'s where that is at
+        most ``1 / (1 + draws)``, and ``(2 + hits) / (1 + draws)`` elsewhere.
 
     Notes
     -----
-    Certain bounds hold always, so what is left of an interval after they cut it covers the
-    truth exactly when the interval did. Where nothing is left, the draws' interval missed,
-    and the bounds stand alone.
-
     The smaller of two p-values is none. Let ``s = 1 / (1 + draws)``, fixed beforehand, and
     S be the canaries with ``upper / |R| <= s``. If the canary was not learned, ``Pr[S] <= s``,
     for ``upper`` is never below the rank. On S the p-value is ``upper / |R|``, elsewhere that
     of the draws plus s. So for ``u < s``, ``Pr[p <= u] <= Pr[rank / |R| <= u] <= u``, and for
-    ``u >= s``, ``Pr[p <= u] <= Pr[S] + Pr[(1 + hits) / (1 + draws) <= u - s] <= u``. It holds
-    however the search was cut short, even if the draws decided that.
+    ``u >= s``, ``Pr[p <= u] <= Pr[S] + Pr[(1 + hits) / (1 + draws) <= u - s] <= u``.
     """
     if drawn.draws is None or drawn.hits is None or certain.p_value is None:
         raise EstimationError(
@@ -260,21 +257,21 @@ def exposure_by_bounds_and_draws(certain: Exposure, drawn: Exposure) -> Exposure
             cure="give those of exposure_by_bounds and exposure_by_draws",
             where="exposure_by_bounds_and_draws",
         )
+    with_draws = replace(certain, draws=drawn.draws, hits=drawn.hits)
     least = 1.0 / (1 + drawn.draws)
-    found = certain
-    if certain.p_value > least:
-        p_value = min(1.0, (2 + drawn.hits) * least)
-        found = replace(certain, p_value=p_value, draws=drawn.draws, hits=drawn.hits)
+    by_draws = certain.p_value > least
+    if by_draws:
+        with_draws = replace(with_draws, p_value=min(1.0, (2 + drawn.hits) * least))
     if certain.bits is not None:
-        return found
+        return with_draws if by_draws else certain
+    with_draws = replace(with_draws, method=RANK_AND_DRAWS)
     lower = max(certain.lower_bits, drawn.lower_bits)
     upper = min(certain.upper_bits, drawn.upper_bits)
-    found = replace(found, method=RANK_AND_DRAWS, draws=drawn.draws, hits=drawn.hits)
     if lower > upper:
-        return found
+        return with_draws
     bits = None if drawn.bits is None else min(max(drawn.bits, lower), upper)
     return replace(
-        found, bits=bits, lower_bits=lower, upper_bits=upper, confidence=drawn.confidence
+        with_draws, bits=bits, lower_bits=lower, upper_bits=upper, confidence=drawn.confidence
     )
 
 
@@ -290,25 +287,20 @@ def exposure_by_draws(
 
     Parameters
     ----------
-    canary_px : array_like of shape (n_canaries,)
-        Log-perplexity of each canary: total, in bits.
-    draws_px : array_like of shape (n_draws,)
-        The same, for candidates drawn uniformly from the space, with or without
-        replacement and independently of the canaries.
+    canary_px, draws_px : array_like of shape (n_canaries,) and (n_draws,)
+        Log-perplexities in bits, of the canaries and of candidates drawn uniformly from the
+        space, with or without replacement and independently of the canaries.
     space_size : int
-        Exact size of the space.
     confidence : float
-        Of the intervals, between 0 and 1.
     noise_bits : float
         Log-perplexities closer than this count as ties of unknown order.
 
     Returns
     -------
     list of Exposure
-        In the order of `canary_px`. ``hits`` are the draws with Px <= Px(canary), the
-        estimate is ``log2(draws / hits)`` and the p-value ``(1 + hits) / (1 + draws)``.
-        With no hit the estimate is None (censored): there is a lower bound, and the upper
-        one is ``log2|R|``.
+        ``hits`` are the draws with Px <= Px(canary), the estimate is ``log2(draws / hits)`` and
+        the p-value ``(1 + hits) / (1 + draws)``. With no hit the estimate is None (censored):
+        there is a lower bound, and the upper one is ``log2|R|``.
 
     Raises
     ------
@@ -318,26 +310,12 @@ def exposure_by_draws(
 
     Notes
     -----
-    The share of the space that the canary's rank takes has the Clopper-Pearson interval
-    [1]_ of the hits, which is conservative: it covers at least as often as it says, and
-    more so for draws without replacement. Its two ends count different hits, so that
-    noise and ties only ever widen it: the small end those strictly below
-    ``Px(canary) - noise_bits``, the large end those up to ``Px(canary) + noise_bits``.
-    A tie is thus a hit for the estimate and the p-value (an untrained model that prices
-    everything alike gives exposure 0 and p = 1), and undecided for the interval. A canary
-    that is itself among the draws is a tie with itself, which errs towards less exposure.
-
-    With no hit, the lower bound is the same end of the same interval: ``-log2(1 - ((1 -
-    confidence) / 2)**(1 / draws))``, about ``log2(draws / 3.7)`` bits at 95 %. A one-sided
-    bound at full confidence there (``log2(draws / 3)``) would leave the procedure as a
-    whole with a coverage of 93.8 % where about three hits are expected.
-
-    Sorting and binary search: O((n_draws + n_canaries) log n_draws).
-
-    References
-    ----------
-    .. [1] Clopper and Pearson, The use of confidence or fiducial limits illustrated in
-       the case of the binomial, Biometrika 26, 1934.
+    The share of the space that the canary's rank takes has the interval of Clopper and Pearson
+    (Biometrika 26, 1934). Its two ends count different hits, so that noise and ties only ever
+    widen it: the small end those strictly below ``Px(canary) - noise_bits``, the large end
+    those up to ``Px(canary) + noise_bits``. A tie is a hit for the estimate and the p-value, and
+    undecided for the interval. A canary that is itself among the draws is a tie with itself,
+    which errs towards less exposure. O((n_draws + n_canaries) log n_draws).
 
     Examples
     --------
@@ -366,81 +344,25 @@ def exposure_by_draws(
     fewest = np.searchsorted(draws, px - noise_bits, side="left")
     most = np.searchsorted(draws, px + noise_bits, side="right")
     tail = (1.0 - confidence) / 2.0
-    small, _ = clopper_pearson(fewest, n, tail)
-    _, large = clopper_pearson(most, n, tail)
-
+    shares = hits / n, clopper_pearson(fewest, n, tail)[0], clopper_pearson(most, n, tail)[1]
     space_bits = math.log2(size)
     with np.errstate(divide="ignore"):
         # A share of 0 has infinitely many bits, of which the space holds only log2|R|;
         # adding 0 turns the -0.0 of a share of 1 into 0.
         bits, upper_bits, lower_bits = (
-            np.clip(-np.log2(share), 0.0, space_bits) + 0.0 for share in (hits / n, small, large)
+            (np.clip(-np.log2(share), 0.0, space_bits) + 0.0).tolist() for share in shares
         )
     return [
         Exposure(
-            bits=float(bits[i]) if hits[i] else None,
-            lower_bits=float(lower_bits[i]),
-            upper_bits=float(upper_bits[i]),
+            bits=bits[i] if hit else None,
+            lower_bits=lower_bits[i],
+            upper_bits=upper_bits[i],
             confidence=confidence,
             method=UNIFORM_DRAWS,
             space_bits=space_bits,
-            p_value=float((1 + hits[i]) / (1 + n)),
+            p_value=(1 + hit) / (1 + n),
             draws=n,
-            hits=int(hits[i]),
+            hits=hit,
         )
-        for i in range(len(px))
+        for i, hit in enumerate(hits.tolist())
     ]
-
-
-def _ranks(
-    size: int,
-    where: str,
-    *,
-    lower: SupportsIndex,
-    rank: SupportsIndex,
-    upper: SupportsIndex,
-) -> tuple[int, int, int]:
-    """Ranks as integers, in their order and within the space."""
-    try:
-        low, middle, high = (operator.index(value) for value in (lower, rank, upper))
-    except TypeError as error:
-        raise EstimationError(
-            f"ranks must be integers, got lower={brief(lower)}, rank={brief(rank)}, "
-            f"upper={brief(upper)}",
-            cure="count candidates, the canary included",
-            where=where,
-        ) from error
-    if not 1 <= low <= middle <= high <= size:
-        raise EstimationError(
-            "expected 1 <= lower <= rank <= upper <= space_size, "
-            f"got lower={brief(low)}, rank={brief(middle)}, upper={brief(high)}, "
-            f"space_size={brief(size)}",
-            cure="count the canary itself, and each candidate of the space once",
-            where=where,
-        )
-    return low, middle, high
-
-
-def _counted(method: str, low: int, rank: int | None, high: int, size: int) -> Exposure:
-    return Exposure(
-        bits=None if rank is None else _log2_ratio(size, rank),
-        lower_bits=_log2_ratio(size, high),
-        upper_bits=_log2_ratio(size, low),
-        confidence=None,
-        method=method,
-        space_bits=math.log2(size),
-        # Rounded up where a float would underflow to an impossible p-value of 0.
-        p_value=max(high / size, sys.float_info.min),
-        rank=rank,
-        rank_lower=low,
-        rank_upper=high,
-    )
-
-
-def _log2_ratio(size: int, rank: int) -> float:
-    """``log2(size / rank)`` of integers of any magnitude, rank <= size."""
-    try:
-        # Division of Python integers rounds once, correctly, however large they are.
-        return math.log2(size / rank)
-    except OverflowError:
-        return math.log2(size) - math.log2(rank)

@@ -1,9 +1,7 @@
 """Exposure beyond what draws can count: the paper's estimate, read off a fitted curve.
 
-A skew-normal curve is fitted to the log-perplexities of uniform draws, and the rank of a
-canary is taken to be what the curve holds at or below it. So a canary that none of 20,000
-draws reaches gets a number and not only a bound, at the price of a belief: that the curve
-goes on as it began where nothing was seen.
+The rank of a canary is taken to be what a skew-normal curve, fitted to uniform draws, holds at
+or below it: a number and not only a bound, if the curve goes on as it began.
 """
 
 from __future__ import annotations
@@ -43,18 +41,15 @@ class SkewNormalFit(Record):
         Fitted to `fitted` draws by maximum likelihood.
     fitted, tested : int
         Draws in the two halves, which have none in common.
-    ks_distance : float
-        Kolmogorov-Smirnov D: the largest difference of the two cumulative distributions,
-        that of the curve and that of the tested draws.
-    ks_p_value : float
-        Of `ks_distance`, as if the curve had been known beforehand; see `REJECTION_LEVEL`.
+    ks_distance, ks_p_value : float
+        Kolmogorov-Smirnov D between the curve and the tested draws, and its p-value as if the
+        curve had been known beforehand; see `REJECTION_LEVEL`.
     tested_tail_bits : float or None
         Exposure of the tested draw at the empirical 10^-3 quantile: the mean that it has
         under the right curve, about 10 bits. None if fewer than 1,000 draws were tested.
     tail_error_bits : float or None
         By how much the curve's exposure of that draw is larger than `tested_tail_bits`. None
-        also
-        where the curve has nothing at or below that draw.
+        also where the curve has nothing at or below that draw.
     confidence : float
         Of the intervals.
     replicates : int
@@ -105,17 +100,13 @@ def exposure_by_skew_normal(
 
     Parameters
     ----------
-    canary_px : array_like of shape (n_canaries,)
-        Log-perplexity of each canary: total, in bits.
-    draws_px : array_like of shape (n_draws,)
-        The same, for candidates drawn uniformly from the space, 40 at least. Canaries that
-        were learned shall not be among them: one of them can bend the curve.
+    canary_px, draws_px : array_like of shape (n_canaries,) and (n_draws,)
+        Log-perplexities in bits, of the canaries and of 40 or more candidates drawn uniformly
+        from the space. Canaries that were learned shall not be among the draws.
     space_size : int
-        Exact size of the space.
     rng : numpy.random.Generator
         Parts the draws into halves, and drives the bootstrap.
     confidence : float
-        Of the intervals, between 0 and 1.
     replicates : int
         Samples of the bootstrap.
     noise_bits : float
@@ -124,8 +115,8 @@ def exposure_by_skew_normal(
     Returns
     -------
     exposures : list of Exposure
-        In the order of `canary_px`. ``bits`` is ``-log2`` of the integral of the density
-        from 0 to Px, as in the paper; ``tail_bits`` that of the integral from minus
+        ``bits`` is ``-log2`` of the integral of the density from 0 to Px, as in section 4.3 of
+        Carlini et al., The Secret Sharer, 2019; ``tail_bits`` that of the integral from minus
         infinity. Neither is bounded by log2|R|. There is no p-value.
     fit : SkewNormalFit
         The curve, and how it did on the draws that it was not fitted to.
@@ -133,32 +124,18 @@ def exposure_by_skew_normal(
     Raises
     ------
     EstimationError
-        If there are fewer than 40 draws, those that the curve is to be fitted to are too
-        alike (fewer than 4 different values, a spread within noise or rounding, or a curve
-        that hangs on a few of them), an array is not one-dimensional or holds a number that
-        is not finite, or an option is out of range.
+        If there are fewer than 40 draws, no curve can be fitted to one half (`fit_skew_normal`),
+        an array is not one-dimensional or holds a number that is not finite, or an option is out
+        of range.
 
     Notes
     -----
-    Integrals are taken in log space [2]_, so an exposure is finite wherever the answer is.
-    It is not where the curve has nothing at or below the canary: at Px = 0, or beyond the
-    end of a half-normal curve. Then ``bits`` is None and the lower bound that of the
-    bootstrap, or that of `exposure_by_draws` if even that is infinite.
+    Where the curve has nothing at or below the canary, ``bits`` is None and the lower bound that
+    of the bootstrap, or that of `exposure_by_draws` if even that is infinite.
 
-    The interval is that of the nonparametric bootstrap of the fit (percentiles). It covers
-    sampling error and nothing else: by how much another sample of draws would have moved
-    the curve, not how far the truth is from any skew-normal curve. The latter error is
-    usually the larger one, and grows with every bit beyond the draws. Samples to which no
-    curve can be fitted are left out and not counted; beyond a tenth of them, nothing is
-    estimated.
-
-    The Kolmogorov-Smirnov p-value is that of a curve known beforehand. With both halves of
-    the same size the fit's own error adds to D: see `REJECTION_LEVEL`.
-
-    References
-    ----------
-    .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, section 4.3.
-    .. [2] `canary.statistics.skewnormal.log_integral`.
+    The interval is that of the bootstrap of the fit (percentiles). It covers sampling error and
+    nothing else: how far the truth is from any skew-normal curve is usually more, and grows with
+    every bit beyond the draws.
 
     Examples
     --------
@@ -168,6 +145,9 @@ def exposure_by_skew_normal(
     >>> learned.bits > learned.space_bits, learned.p_value, fit.rejected
     (True, None, False)
     """
+    from scipy.special import psi
+    from scipy.stats import kstest
+
     where = "exposure_by_skew_normal"
     space_bits = math.log2(exact_size(space_size, where))
     check_confidence(confidence, where)
@@ -191,7 +171,13 @@ def exposure_by_skew_normal(
     half, rest = draws[: len(draws) // 2], draws[len(draws) // 2 :]
     curve = fit_skew_normal(half, noise_bits=noise_bits)
     replicas = refit_skew_normal(half, curve, replicates=count, rng=rng)
-    bits, tails, lower, upper = _estimate(px, curve, replicas, confidence)
+    bits = _bits(curve.log_integral(0.0, px))
+    tails = _bits(curve.log_integral(-np.inf, px))
+    # Order statistics of the replicas, not interpolated: some of them may be infinite.
+    location, scale, shape = (part[:, None] for part in replicas)
+    spread = np.sort(_bits(log_integral(-location / scale, (px - location) / scale, shape)), axis=0)
+    skip = math.floor((1.0 - confidence) / 2.0 * len(spread))
+    lower, upper = np.minimum(spread[skip], bits), np.maximum(spread[-1 - skip], bits)
     counted = exposure_by_draws(px, draws, space_size=space_size, confidence=confidence)
     exposures = [
         Exposure(
@@ -208,7 +194,27 @@ def exposure_by_skew_normal(
         )
         for i in range(len(px))
     ]
-    return exposures, _test(curve, len(half), rest, confidence, len(replicas[0]))
+
+    test = kstest(rest, curve.cumulative)
+    tail = error = None
+    if len(rest) * _TAIL >= 1.0:
+        k = math.floor(len(rest) * _TAIL)
+        # The share below the k-th smallest of n is Beta(k, n + 1 - k); of its logarithm,
+        # the mean is psi(k) - psi(n + 1).
+        tail = float(psi(len(rest) + 1) - psi(k)) / LN2
+        quantile = np.partition(rest, k - 1)[k - 1]
+        error = float(_bits(curve.log_integral(-np.inf, quantile))) - tail
+    return exposures, SkewNormalFit(
+        curve=curve,
+        fitted=len(half),
+        tested=len(rest),
+        ks_distance=float(test.statistic),
+        ks_p_value=float(test.pvalue),
+        tested_tail_bits=tail,
+        tail_error_bits=error if error is None or math.isfinite(error) else None,
+        confidence=confidence,
+        replicates=len(spread),
+    )
 
 
 def skew_normal_bits(
@@ -216,45 +222,12 @@ def skew_normal_bits(
 ) -> NDArray[np.float64]:
     """The estimates of `exposure_by_skew_normal` alone, off a curve fitted to all draws.
 
-    For when there is no time for a bootstrap and a test: a few hundredths of a second.
-
-    Parameters
-    ----------
-    canary_px : array_like of shape (n_canaries,)
-    draws_px : array_like of shape (n_draws,)
-    noise_bits : float
-        As in `exposure_by_skew_normal`; 20 draws are enough here.
-
-    Returns
-    -------
-    float64 array of shape (n_canaries,)
-        Bits; infinite where the curve has nothing at or below the canary.
-
-    Raises
-    ------
-    EstimationError
-        As `fit_skew_normal`.
+    For when there is no time for a bootstrap and a test; 20 draws are enough. Infinite where
+    the curve has nothing at or below the canary. Raises EstimationError as `fit_skew_normal`.
     """
     px = finite_array(canary_px, "canary_px", "skew_normal_bits")
     curve = fit_skew_normal(draws_px, noise_bits=noise_bits)
     return _bits(curve.log_integral(0.0, px))
-
-
-def _estimate(
-    px: NDArray[np.float64],
-    curve: SkewNormal,
-    replicas: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
-    confidence: float,
-) -> tuple[NDArray[np.float64], ...]:
-    """Integral from 0, plain tail, and both ends of the interval of the first, in bits."""
-    bits = _bits(curve.log_integral(0.0, px))
-    tails = _bits(curve.log_integral(-np.inf, px))
-    location, scale, shape = (v[:, None] for v in replicas)
-    spread = np.sort(_bits(log_integral(-location / scale, (px - location) / scale, shape)), axis=0)
-    # Order statistics, not interpolated: some of them may be infinite.
-    last = len(spread) - 1
-    skip = math.floor((1.0 - confidence) / 2.0 * (last + 1))
-    return bits, tails, np.minimum(spread[skip], bits), np.maximum(spread[last - skip], bits)
 
 
 def _bits(log_probability: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -262,31 +235,3 @@ def _bits(log_probability: NDArray[np.float64]) -> NDArray[np.float64]:
     bits = np.maximum(-log_probability / LN2, 0.0) + 0.0
     # So far out in the tail the curve says nothing: as if there were nothing at all.
     return np.where(bits <= MOST_BITS, bits, np.inf)
-
-
-def _test(
-    curve: SkewNormal, fitted: int, rest: NDArray[np.float64], confidence: float, replicates: int
-) -> SkewNormalFit:
-    from scipy.special import psi
-    from scipy.stats import kstest
-
-    found = kstest(rest, curve.cumulative)
-    counted = error = None
-    if len(rest) * _TAIL >= 1.0:
-        k = math.floor(len(rest) * _TAIL)
-        # The share below the k-th smallest of n is Beta(k, n + 1 - k); of its logarithm,
-        # the mean is psi(k) - psi(n + 1).
-        counted = float(psi(len(rest) + 1) - psi(k)) / LN2
-        quantile = np.partition(rest, k - 1)[k - 1]
-        error = float(_bits(curve.log_integral(-np.inf, quantile))) - counted
-    return SkewNormalFit(
-        curve=curve,
-        fitted=fitted,
-        tested=len(rest),
-        ks_distance=float(found.statistic),
-        ks_p_value=float(found.pvalue),
-        tested_tail_bits=counted,
-        tail_error_bits=error if error is None or math.isfinite(error) else None,
-        confidence=confidence,
-        replicates=replicates,
-    )

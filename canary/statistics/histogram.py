@@ -21,15 +21,8 @@ _EXACT = 2.0**52  # bins from 0 whose numbers and edges are exact
 class Histogram(Record):
     """Counts in bins of equal width.
 
-    Parameters
-    ----------
-    start_bits : float
-        Left edge of the first bin.
-    width_bits : float
-        Width of every bin.
-    counts : tuple of int
-        Bin ``i`` counts the values in
-        ``[start_bits + i * width_bits, start_bits + (i + 1) * width_bits)``.
+    Bin ``i`` counts the values in
+    ``[start_bits + i * width_bits, start_bits + (i + 1) * width_bits)``.
     """
 
     start_bits: float
@@ -56,17 +49,9 @@ class Histogram(Record):
 class HistogramBuilder:
     """Counts values into bins of one width; memory grows with the range, not the count.
 
-    Parameters
-    ----------
-    width_bits : float
-        Width of the bins, a power of two: so the edges are exact, and no value falls
-        between two bins or into both. Where the values span more than 4,096 bins it is
-        doubled until they do not.
-
-    Raises
-    ------
-    EstimationError
-        If the width is not a positive power of two.
+    The width is a power of two, else an EstimationError says so: then the edges are exact, and no
+    value falls between two bins or into both. Where the values span more than 4,096 bins it is
+    doubled until they do not.
     """
 
     def __init__(self, width_bits: float = 0.125) -> None:
@@ -83,11 +68,7 @@ class HistogramBuilder:
     def add(self, values_bits: NDArray[np.float64], *, ordered: bool = False) -> None:
         """Count the finite values of an array of any shape.
 
-        Parameters
-        ----------
-        values_bits : float64 array
-        ordered : bool
-            The array has one dimension and ascends: then it is not sorted again.
+        One that is `ordered` has one dimension and ascends: it is not sorted again.
         """
         values = values_bits if ordered else np.sort(values_bits, axis=None)
         # NaN sorts behind +inf.
@@ -110,11 +91,8 @@ class HistogramBuilder:
         while self._span(first, last) > _MOST_BINS:
             self._coarsen()
             first, last = first // 2, last // 2
-        self._grow(first, last)
         edges = np.arange(first, last + 2) * self.width_bits
-        counts = np.diff(np.searchsorted(values, edges, side="left"))
-        at = first - self._first
-        self._counts[at : at + len(counts)] += counts
+        self._count(first, np.diff(np.searchsorted(values, edges)))
 
     def merge(self, histogram: Histogram) -> None:
         """Count what a histogram has counted; the coarser bins of the two are kept.
@@ -134,17 +112,16 @@ class HistogramBuilder:
             )
         if not histogram.counts:
             return
-        at, counts = int(first), np.array(histogram.counts, np.int64)
+        place, counts = int(first), np.array(histogram.counts, np.int64)
         while self.width_bits < width:
             self._coarsen()
         while width < self.width_bits:
-            at, counts = joined(at, counts)
+            place, counts = joined(place, counts)
             width *= 2
-        while self._span(at, at + len(counts) - 1) > _MOST_BINS:
+        while self._span(place, place + len(counts) - 1) > _MOST_BINS:
             self._coarsen()
-            at, counts = joined(at, counts)
-        self._grow(at, at + len(counts) - 1)
-        self._counts[at - self._first : at - self._first + len(counts)] += counts
+            place, counts = joined(place, counts)
+        self._count(place, counts)
 
     def build(self) -> Histogram:
         """The histogram so far."""
@@ -170,16 +147,15 @@ class HistogramBuilder:
         if len(self._counts):
             self._first, self._counts = joined(self._first, self._counts)
 
-    def _grow(self, first: int, last: int) -> None:
+    def _count(self, first: int, counts: NDArray[np.int64]) -> None:
+        """Add the counts of bins from the first on; bins are added where there are none."""
         if not len(self._counts):
-            self._first = first
-            self._counts = np.zeros(last - first + 1, np.int64)
+            self._first, self._counts = first, counts
             return
-        before = max(self._first - first, 0)
-        after = max(last - (self._first + len(self._counts) - 1), 0)
-        if before or after:
-            self._counts = np.pad(self._counts, (before, after))
-            self._first -= before
+        last, end = first + len(counts), self._first + len(self._counts)
+        self._counts = np.pad(self._counts, (max(self._first - first, 0), max(last - end, 0)))
+        self._first = min(self._first, first)
+        self._counts[first - self._first : last - self._first] += counts
 
 
 def joined(first: int, counts: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:

@@ -37,19 +37,14 @@ class ImportanceCount:
 
     Parameters
     ----------
-    total : float
-        Sum of the weights of the leaves found.
-    deviation : float
-        Estimate of its standard deviation. Its square may be beyond float64, as sizes of
-        spaces go up to 2^1000.
-    found : int
-        Leaves found: so many there are at least.
+    total, deviation : float
+        Sum of the weights of the leaves found, and an estimate of its standard deviation. Its
+        square may be beyond float64, as sizes of spaces go up to 2^1000.
+    found, unseen : int
+        Leaves found: so many there are at least; and how many more there are at most, for certain.
     heaviest : float or None
         The largest weight among them and some hundred leaves beyond, times the leaves of a
-        node: so much may one node weigh that was missed. None if the sample has not that
-        many: then it cannot tell what it may have missed.
-    unseen : int
-        So many more there are at most, for certain.
+        node: so much may one node weigh that was missed. None if the sample has not that many.
     """
 
     total: float
@@ -77,21 +72,12 @@ class ImportanceCount:
 
         Notes
         -----
-        The gamma interval of Fay and Feuer [1]_ for sums of weighted Poisson counts: the
-        lower end is a quantile of the gamma distribution with mean `total` and standard
-        deviation `deviation`. The upper one is the mid-p version of Fay and Kim [2]_: a
-        quantile of an even mixture of that distribution and of the one with one more hit of
-        weight `heaviest` added to mean and variance, for what the sample missed. They take the
-        heaviest weight that was found; here it is also that of leaves somewhat dearer, for the
-        heaviest are the likeliest to be missed, and a hit is a node with the leaves below it.
-        Then certain facts: whole numbers, from `found` to `found + unseen`.
-
-        References
-        ----------
-        .. [1] Fay and Feuer, Confidence intervals for directly standardized rates,
-           Statistics in Medicine 16, 1997.
-        .. [2] Fay and Kim, Confidence intervals for directly standardized rates using mid-p
-           gamma intervals, Biometrical Journal 59, 2017.
+        The lower end is a quantile of the gamma distribution with mean `total` and standard
+        deviation `deviation` (Fay and Feuer, Statistics in Medicine 16, 1997). The upper one is a
+        quantile of an even mixture of that distribution and of the one with one more hit of weight
+        `heaviest` added to mean and variance (mid-p: Fay and Kim, Biometrical Journal 59, 2017).
+        Here the heaviest weight is also that of leaves somewhat dearer, and a hit is a node with
+        the leaves below it. Then certain facts: whole numbers, from `found` to `found + unseen`.
         """
         if self.exact:
             return self.found, self.found
@@ -165,19 +151,16 @@ def exposure_by_importance(
     Parameters
     ----------
     counts : sequence of RankCount
-        One per canary.
     uniform : sequence of Exposure
         Of the same canaries by uniform draws (`exposure_by_draws`), in the same order.
     space_size : int
-        Exact size of the space.
     confidence : float
-        Of the intervals, between 0 and 1.
 
     Returns
     -------
     list of Exposure
         The interval is certain, and has no confidence, where everything that may count was
-        found. Where the sample carries no interval, that of the uniform draws stands, cut by
+        found. Where the sample carries no interval it is that of the uniform draws, cut by
         certain facts, and the method says so: `UNIFORM_DRAWS`, or `RANK_AND_DRAWS` where
         those cut it. ``effective_draws`` is the effective sample size of the count; None
         where the estimate is no weighted count, or all that count were found.
@@ -186,8 +169,6 @@ def exposure_by_importance(
     -----
     No estimate enters a p-value. It is that of `exposure_by_bounds_and_draws`: of the largest
     rank that is certain, or of the uniform draws.
-
-    The rank is unbiased, unless certain facts move it; its logarithm is not.
     """
     where = "exposure_by_importance"
     size = exact_size(space_size, where)
@@ -278,22 +259,17 @@ def count_deviation(counts: Ints, weights: Floats, parents: Ints, levels: Sequen
     weights : float64 array of shape (n,)
         One over the chance that the node was entered; the root's is 1.
     parents : int64 array of shape (n,)
-        The node above; nodes stand level by level, the root first.
+        The node above; nodes come level by level, the root first.
     levels : sequence of int
         Nodes of each level.
 
     Notes
     -----
     Two nodes are entered together with the chance ``p_u p_v / p_a``, a being where their
-    paths part. So the Horvitz-Thompson estimate of the variance [1]_ is
-    ``sum over u, v of (1 - p_a) s_u s_v`` with ``s = weight * count``, and in one pass up the
-    tree ``sum over v of (1 / w_parent(v) - 1 / w_v) S_v**2``, S_v being the sum of s below v.
-    Draws that are spread evenly over a level vary less. O(n).
-
-    References
-    ----------
-    .. [1] Horvitz and Thompson, A generalization of sampling without replacement from a
-       finite universe, Journal of the American Statistical Association 47, 1952.
+    paths part. So the estimate of Horvitz and Thompson (Journal of the American Statistical
+    Association 47, 1952) of the variance is ``sum over u, v of (1 - p_a) s_u s_v`` with ``s =
+    weight * count``, and in one pass up the tree ``sum over v of (1 / w_parent(v) - 1 / w_v)
+    S_v**2``, S_v being the sum of s below v. Draws that are spread evenly over a level vary less.
     """
     # In units of the largest weight that counts, so that no square leaves float64.
     unit = float(weights[counts > 0].max(initial=1.0))

@@ -2,7 +2,7 @@
 
 Canaries of one number of copies are a sample: other fills at other places would have been
 learned more or less. A limit on their exposure speaks of the median of all of them. Two kinds
-of luck stand between the sample and that median, and both are counted:
+of luck are between the sample and that median, and both are counted:
 
 1. *which canaries were drawn*. At most half of all lie above the median, so among k of them
    the number above it is at most binomial with share 1/2. This asks nothing of how exposures
@@ -21,7 +21,6 @@ space, and so never count as below a limit within it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -37,7 +36,7 @@ _MOST_CANARIES = 4_096
 
 @dataclass(frozen=True)
 class MedianInterval:
-    """What some canaries tell of the median of all like them.
+    """What some canaries say of the median of all like them.
 
     Parameters
     ----------
@@ -63,6 +62,9 @@ def median_interval(
 ) -> MedianInterval:
     """Interval of the median exposure of all canaries like these.
 
+    Its ends are the c-th greatest of the lower ends and the c-th smallest of the upper ends, c
+    being what `agreeing` gives.
+
     Parameters
     ----------
     lower_bits, upper_bits : array_like of shape (k,)
@@ -75,12 +77,6 @@ def median_interval(
     confidence : float
         Of either end by itself.
 
-    Returns
-    -------
-    MedianInterval
-        Its ends are the c-th greatest of the lower ends and the c-th smallest of the upper
-        ends, c being the smallest number of which `wrong_side` is at most ``1 - confidence``.
-
     Raises
     ------
     EstimationError
@@ -88,12 +84,9 @@ def median_interval(
 
     Notes
     -----
-    Canaries are taken to be independent of each other. Fills that are drawn without
-    replacement from one space are slightly less than that, to the safe side. O(k**2).
-
-    References
-    ----------
-    .. [1] David and Nagaraja, Order Statistics, 3rd edition, 2003, section 7.1.
+    Canaries are taken to be independent of each other: fills that are drawn without replacement
+    are slightly less than that, to the safe side (David and Nagaraja, Order Statistics, 2003,
+    section 7.1). O(k**2).
 
     Examples
     --------
@@ -119,30 +112,15 @@ def median_interval(
     needed = agreeing(sizes, chances, confidence=confidence)
     if needed is None or needed > len(low):
         return MedianInterval(None, None, needed)
-    return MedianInterval(
-        lower_bits=float(np.sort(low)[-needed]),
-        upper_bits=float(np.sort(high)[needed - 1]),
-        needed=needed,
-    )
+    ends = float(np.sort(low)[-needed]), float(np.sort(high)[needed - 1])
+    return MedianInterval(*ends, needed)
 
 
 def wrong_side(count: int, sizes: Sequence[int], misses: Sequence[float]) -> float:
-    """Chance of at least `count` canaries on one side of a value that at most half exceed.
+    """At most the chance of `count` canaries on one side of a value that at most half exceed.
 
-    Parameters
-    ----------
-    count : int
-    sizes : sequence of int
-        Canaries of each format.
-    misses : sequence of float
-        For each format, the chance that all of its canaries are on that side, whatever is
-        true.
-
-    Notes
-    -----
-    The sum over the formats of independent numbers, each binomial with share 1/2, or with the
-    chance `misses` the size of its format. The binomial is the largest that "at most half"
-    allows, and a miss adds the most that it can: it is an upper bound.
+    The sum over the formats of independent numbers, each binomial with share 1/2 among the
+    canaries of the format, or with the chance `misses` all of them.
     """
     return float(_counts(tuple(sizes), tuple(misses))[max(count, 0) :].sum())
 
@@ -150,17 +128,9 @@ def wrong_side(count: int, sizes: Sequence[int], misses: Sequence[float]) -> flo
 def agreeing(sizes: Sequence[int], misses: Sequence[float], *, confidence: float) -> int | None:
     """How many canaries must lie on one side of a limit, so that the median surely does.
 
-    Parameters
-    ----------
-    sizes, misses
-        As in `wrong_side`.
-    confidence : float
-
-    Returns
-    -------
-    int or None
-        Where there are too few canaries, how many it would take, all agreeing; None if no
-        number would do.
+    Where there are too few, how many it would take, all agreeing; None if no number would do.
+    `sizes` are the canaries of each format, `misses` the chances that all of a format are on that
+    side, whatever is true.
     """
     chances = np.cumsum(_counts(tuple(sizes), tuple(misses))[::-1])[::-1]
     enough = np.flatnonzero(chances <= 1.0 - confidence)
@@ -174,21 +144,8 @@ def canaries_to_decide(
 ) -> int | None:
     """How many canaries decide, if this share of them lies on one side of a limit.
 
-    Parameters
-    ----------
-    share : float
-        From 0 to 1.
-    at_least : int
-        How many there are.
-    miss : float
-        As in `wrong_side`, for all of them together.
-    confidence : float
-
-    Returns
-    -------
-    int or None
-        The smallest number from `at_least` on; None if more than 4,096 would be needed, or
-        no number is enough.
+    The smallest number from `at_least` on; None if more than 4,096 would be needed. `miss` is
+    as in `agreeing`, for all of them together.
     """
     level = 1.0 - confidence
     if not share > 0.5 or miss >= level:
@@ -205,13 +162,13 @@ def canaries_to_decide(
 @lru_cache(maxsize=512)
 def _counts(sizes: tuple[int, ...], misses: tuple[float, ...]) -> NDArray[np.float64]:
     """Distribution of the number on the wrong side, from 0 to all; not to be written to."""
-    found = np.ones(1)
+    from scipy.special import gammaln
+
+    distribution = np.ones(1)
     for size, miss in zip(sizes, misses, strict=True):
-        logs = [
-            math.lgamma(size + 1) - math.lgamma(i + 1) - math.lgamma(size - i + 1)
-            for i in range(size + 1)
-        ]
-        own = (1.0 - miss) * np.exp(np.array(logs) - size * LN2)
+        hits = np.arange(size + 1)
+        ways = gammaln(size + 1) - gammaln(hits + 1) - gammaln(size - hits + 1)
+        own = (1.0 - miss) * np.exp(ways - size * LN2)
         own[-1] += miss
-        found = np.convolve(found, own)
-    return found
+        distribution = np.convolve(distribution, own)
+    return distribution

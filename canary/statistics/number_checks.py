@@ -1,4 +1,4 @@
-"""What estimators are given, checked."""
+"""What estimators are given, checked; and the unit that log-perplexities are in."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from canary.errors import EstimationError
 from canary.records.fields import brief
 
 LN2 = math.log(2.0)
-"""Nats in a bit."""
+"""Nats in a bit: natural logarithms within, bits at the edge."""
 
 LARGEST_BITS = 1e100
 """Beyond it no log-perplexity is one, and squares and sums would leave float64."""
+
+# How far probabilities may be from 1 in sum: usually, in a few rows, and in 16 bits.
+_TOLERANCE, _STRICT, _COARSE = 1e-3, 1e-5, 2e-2
+_FEW_ROWS, _FEW_CLASSES = 3, 10
 
 
 def check_confidence(confidence: float, where: str) -> None:
@@ -95,21 +99,12 @@ def finite_array(values: ArrayLike, name: str, where: str) -> NDArray[np.float64
     return array
 
 
-_TOLERANCE, _STRICT, _COARSE = 1e-3, 1e-5, 2e-2
-_FEW_ROWS, _FEW_CLASSES = 3, 10
-
-
 def softmaxed(rows: NDArray[Any], *, coarse: bool = False) -> bool:
-    """Whether every row lies within [0, 1] and sums to 1.
+    """Whether every row, of shape (n, classes), lies within [0, 1] and sums to 1.
 
-    Logits do so by accident only where there are few of them, so that few rows of few classes
-    must sum to 1 to within 1e-5.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, classes)
-    coarse : bool
-        They were computed in 16 bits.
+    Then it is probabilities where logits were announced: a softmax too many. Few rows of few
+    classes must sum to 1 more closely, for logits may do so by accident; rows that were computed
+    in 16 bits (`coarse`) less closely.
     """
     if not rows.size or rows.shape[1] < 2:
         return False

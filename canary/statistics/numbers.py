@@ -1,4 +1,4 @@
-"""Numbers and untrusted text, as a reader meets them."""
+"""Numbers, untrusted text and results, as a reader meets them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from canary.statistics.exposures import Exposure
 
-
 # U+202A to U+202E and U+2066 to U+2069 reorder the text around them, and so do the marks.
 _BIDI = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x061C, 0x200E, 0x200F}
+_BREAKS = "\t\n\r\x0b\x0c\x85\u2028\u2029"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+_TENS = (
+    *("a hundred", "a thousand", "ten thousand", "a hundred thousand"),
+    *("a million", "ten million", "a hundred million", "a billion"),
+)
+_MOST_CHARACTERS = 100
+_MOST_ROWS = 20
 
 
 def clean(text: str) -> str:
@@ -25,19 +31,18 @@ def clean(text: str) -> str:
     Line breaks and tabs become spaces, and what no UTF-8 holds is escaped: a byte of a file
     name as ``\xff``. Other escaping is not done here but by the template.
     """
-    text = "".join(_escaped(c) if "\ud800" <= c <= "\udfff" else c for c in text)
-    return "".join(
-        " " if c in "\t\n\r\x0b\x0c\x85\u2028\u2029" else c
-        for c in text
-        if c in "\t\n\r\x0b\x0c\x85\u2028\u2029"
-        or (unicodedata.category(c) != "Cc" and ord(c) not in _BIDI)
-    )
+    return "".join(_cleaned(character) for character in text)
 
 
-def _escaped(surrogate: str) -> str:
-    """Half of a character as Python writes it; as a byte where it is one that Python read."""
-    code = ord(surrogate)
-    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
+def _cleaned(character: str) -> str:
+    code = ord(character)
+    if character in _BREAKS:
+        return " "
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that Python read and could not decode
+        return f"\\x{code - 0xDC00:02x}"
+    if 0xD800 <= code <= 0xDFFF:  # half of a character
+        return f"\\u{code:04x}"
+    return "" if code in _BIDI or unicodedata.category(character) == "Cc" else character
 
 
 def count(number: int) -> str:
@@ -84,19 +89,17 @@ def probability(p: float | None) -> str:
     if p >= 0.001:
         return f"{p:.2g}" if p < 0.995 else "1"
     mantissa, exponent = f"{p:.1e}".split("e")
-    return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+    return f"{mantissa} × {_power(int(exponent))}"
 
 
 def odds(p: float) -> str:
     """``fewer than one in a hundred``: the power of ten above a p-value of at most 1 %."""
-    power = min(int(-math.log10(p) + 1e-9), 9)
-    words = {2: "a hundred", 3: "a thousand", 4: "ten thousand", 5: "a hundred thousand"}
-    words |= {6: "a million", 7: "ten million", 8: "a hundred million", 9: "a billion"}
-    return f"fewer than one in {words[power]}"
+    power = min(int(-math.log10(p) + 1e-9), len(_TENS) + 1)
+    return f"fewer than one in {_TENS[power - 2]}"
 
 
 def one_in(exposure_bits: float, *, about: bool = False) -> str:
-    """``1 in 400,000``: the share of the space that stands up to a canary, 2**-exposure.
+    """``1 in 400,000``: the share of the space that is as likely as a canary, 2**-exposure.
 
     The share is never made smaller by rounding: two digits are kept of its inverse, the
     rest is cut off.
@@ -108,23 +111,16 @@ def one_in(exposure_bits: float, *, about: bool = False) -> str:
         value = 2.0**exposure_bits
         unit = 10.0 ** (math.floor(math.log10(value)) - 1)
         # A power of ten that rounding left just below itself shall not be rounded down.
-        number = _in_words(math.floor(value / unit + 1e-6) * unit)
+        value = math.floor(value / unit + 1e-6) * unit
+        number = f"{value:,.0f}" if value >= 10 else f"{value:.1f}".removesuffix(".0")
+        for size, word in reversed(_WORDS):
+            if value >= size:
+                number = f"{value / size:.4g} {word}"
     return f"1 in {'about ' if about else ''}{number}"
-
-
-def _in_words(value: float) -> str:
-    for size, word in _WORDS:
-        if value >= size:
-            return f"{value / size:.4g} {word}"
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}".removesuffix(".0")
 
 
 def _power(tens: float) -> str:
     return f"10{str(round(tens)).translate(_SUPERSCRIPTS)}"
-
-
-_MOST_CHARACTERS = 100
-_MOST_ROWS = 20
 
 
 class Shown:

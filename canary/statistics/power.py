@@ -31,7 +31,9 @@ _LONGEST = 1 << 20
 _EXACT_HITS = 64
 _MOST_CANARIES = 4_096
 _MOST_DRAWS = 10**12
+_DENSE_BITS = 50  # beyond it ranks are as good as continuous
 _STEPS = 24
+_TAIL = 0.025  # what the interval of a canary's draws misses at one end
 
 
 def shift_of(median_bits: float) -> float:
@@ -55,9 +57,8 @@ def evidence_power(
     ----------
     median_bits : float
         Median exposure of canaries like these, 1 or more.
-    canaries : int
-        In the group.
-    space_size : int
+    canaries, space_size : int
+        Canaries in the group, and candidates.
     draws : int, optional
         With which all are compared; exact ranks unless given.
     level : float
@@ -65,8 +66,8 @@ def evidence_power(
     Notes
     -----
     The distribution of ``-ln p`` of one canary, on a grid, folded with itself by FFT. That
-    canaries share their draws enters the critical value, not the spread. Compared with
-    simulations, right to about one in a hundred.
+    canaries share their draws enters the critical value, not the spread. Right to about one
+    in a hundred, by simulations.
 
     Examples
     --------
@@ -108,21 +109,15 @@ def limit_power(
 ) -> tuple[float, float]:
     """Chances that the median is found above a limit for sure, and at most the limit for sure.
 
-    Parameters
-    ----------
-    median_bits, limit_bits : float
-    canaries, space_size, draws
-        As for `evidence_power`.
-    confidence : float
-        As for `canary.statistics.medians.median_interval`.
+    Parameters are those of `evidence_power`; `confidence` is that of
+    `canary.statistics.medians.median_interval`.
 
     Notes
     -----
     By exact ranks canaries count independently. Draws are shared, and a less likely canary
     never has fewer hits. So c of k canaries surely exceed the limit if and only if the c-th
     most exposed of them does: the chance is an average over that order statistic, whose share
-    is ``Phi(z - d)`` with ``Phi(z)`` of the beta distribution (c, k - c + 1). To take the
-    canaries for independent says 0.90 where it is 0.76 (64 canaries, 5,000 draws).
+    is ``Phi(z - d)`` with ``Phi(z)`` of the beta distribution (c, k - c + 1).
 
     Examples
     --------
@@ -130,7 +125,7 @@ def limit_power(
     >>> round(above, 2), below < 1e-3
     (0.86, True)
     """
-    from scipy.special import bdtr, bdtrc, ndtr
+    from scipy.special import bdtr, bdtrc, betainccinv, betaincinv, ndtr
     from scipy.stats import binom
 
     where = "limit_power"
@@ -141,19 +136,27 @@ def limit_power(
     needed = agreeing((k,), (miss,), confidence=confidence)
     if needed is None or needed > k:
         return 0.0, 0.0
+    bits, share = math.log2(size), 2.0**-limit_bits
     if drawn is None:
-        above = float(ndtr(shift - shift_of(_first_above(limit_bits, size))))
+        least = limit_bits  # exposure above the limit that a whole rank has
+        if limit_bits >= bits:
+            least = math.inf
+        elif bits < _DENSE_BITS:
+            least = bits - math.log2(max(math.ceil(size * share) - 1, 1))
+        above = float(ndtr(shift - shift_of(least)))
         return (
             float(binom.sf(needed - 1, k, above)),
             float(binom.sf(needed - 1, k, 1.0 - above)),
         )
-    most, least = _hits_above(limit_bits, drawn), _hits_below(limit_bits, drawn, size)
+    # The most hits whose whole interval lies above the limit, and the fewest at or below it.
+    middle = drawn * share
+    hits = np.arange(min(drawn, math.ceil(middle + 10.0 * math.sqrt(middle) + 20.0)) + 1)
+    few = hits[betainccinv(hits + 1, np.maximum(drawn - hits, 0.5), _TAIL) < share]
+    many = hits[1:][betaincinv(hits[1:], drawn - hits[1:] + 1, _TAIL) >= share]
     z = _ordered_normal(needed, k)
-    over = 0.0 if most is None else float(bdtr(most, drawn, ndtr(z - shift)).mean())
-    under = 0.0
-    if least is not None:
-        under = 1.0 if least == 0 else float(bdtrc(least - 1, drawn, ndtr(-z - shift)).mean())
-    return over, under
+    over = float(bdtr(few.max(), drawn, ndtr(z - shift)).mean()) if len(few) else 0.0
+    under = float(bdtrc(many.min() - 1, drawn, ndtr(-z - shift)).mean()) if len(many) else 0.0
+    return over, 1.0 if limit_bits >= bits else under
 
 
 @lru_cache(maxsize=512)
@@ -207,21 +210,11 @@ def canaries_for(power_of: Callable[[int], float], wanted: float) -> int | None:
 
 
 def draws_to_tell(bits: float | None, limit_bits: float, *, tail: float) -> int | None:
-    """About how many draws tell an exposure from a limit.
+    """About how many draws distinguish an exposure from a limit.
 
-    Parameters
-    ----------
-    bits : float or None
-        The exposure as far as it is known; None if it lies beyond what was drawn.
-    limit_bits : float
-    tail : float
-        The chance that an interval misses at one end.
-
-    Returns
-    -------
-    int or None
-        So many that the interval around the expected hits leaves out the limit; None if a
-        million millions would not do.
+    So many that the interval around the expected hits, which misses with the chance `tail` at
+    either end, leaves out the limit. None if a million millions would not do. `bits` is None for an
+    exposure beyond what was drawn.
     """
     from scipy.special import betainccinv, betaincinv
 
@@ -242,9 +235,6 @@ def draws_to_tell(bits: float | None, limit_bits: float, *, tail: float) -> int 
         if draws > _MOST_DRAWS:
             return None
     return math.ceil(draws)
-
-
-_TAIL = 0.025
 
 
 def _checked(
@@ -269,44 +259,22 @@ def _checked(
     return k, size, drawn
 
 
-def _normal() -> tuple[Floats, Floats]:
-    """Nodes and weights of a standard normal variable."""
-    z = np.linspace(-_REACH, _REACH, _NODES)
-    weights = np.exp(-z * z / 2.0)
-    return z, weights / weights.sum()
-
-
-def _first_above(limit_bits: float, size: int) -> float:
-    """The least exposure above a limit that a whole rank has; the limit where ranks are dense."""
-    bits = math.log2(size)
-    if limit_bits >= bits:
-        return math.inf
-    if bits >= 50:
-        return limit_bits
-    return bits - math.log2(max(math.ceil(size * 2.0**-limit_bits) - 1, 1))
-
-
-def _exposures(share: Floats, size: int) -> Floats:
-    """Exposures of exact ranks: the share of the space, counted up to a whole candidate."""
-    bits = math.log2(size)
-    with np.errstate(divide="ignore"):
-        exact = -np.log2(share)
-    if bits < 50:
-        rank = np.maximum(np.ceil(share * size), 1.0)
-        return np.asarray(bits - np.log2(rank))
-    return np.minimum(exact, bits)
-
-
 @lru_cache(maxsize=8)
 def _minus_log_p(median_bits: float, size: int, draws: int | None) -> tuple[Floats, Floats]:
     """Values of ``-ln p`` of one canary, in nats, and their weights; not to be written to."""
     from scipy.special import ndtr
     from scipy.stats import binom
 
-    z, weights = _normal()
+    z = np.linspace(-_REACH, _REACH, _NODES)
+    weights = np.exp(-z * z / 2.0)
+    weights /= weights.sum()
     share = ndtr(z - shift_of(median_bits))
     if draws is None:
-        return _exposures(share, size) * LN2, weights
+        bits = math.log2(size)
+        if bits < _DENSE_BITS:  # the share of the space, counted up to a whole candidate
+            return (bits - np.log2(np.maximum(np.ceil(share * size), 1.0))) * LN2, weights
+        with np.errstate(divide="ignore"):
+            return np.minimum(-np.log2(share), bits) * LN2, weights
     few = min(_EXACT_HITS, draws)
     hits = np.arange(few + 1)
     chances = binom.pmf(hits[:, None], draws, share)
@@ -314,29 +282,3 @@ def _minus_log_p(median_bits: float, size: int, draws: int | None) -> tuple[Floa
     many = np.maximum(share * draws, few) + 1.0  # so many hits are as good as their mean
     values = -np.log(np.concatenate([1.0 + hits, many]) / (1.0 + draws))
     return np.maximum(values, 0.0), np.concatenate([chances @ weights, weights * rest])
-
-
-def _hits_above(limit_bits: float, draws: int) -> int | None:
-    """The most hits whose whole interval lies above a limit."""
-    from scipy.special import betainccinv
-
-    hits = _about(limit_bits, draws)
-    found = hits[betainccinv(hits + 1, np.maximum(draws - hits, 0.5), _TAIL) < 2.0**-limit_bits]
-    return int(found.max()) if len(found) else None
-
-
-def _hits_below(limit_bits: float, draws: int, size: int) -> int | None:
-    """The fewest hits whose whole interval lies at or below a limit."""
-    from scipy.special import betaincinv
-
-    if limit_bits >= math.log2(size):
-        return 0
-    hits = _about(limit_bits, draws)[1:]
-    found = hits[betaincinv(hits, draws - hits + 1, _TAIL) >= 2.0**-limit_bits]
-    return int(found.min()) if len(found) else None
-
-
-def _about(limit_bits: float, draws: int) -> NDArray[np.int64]:
-    """Numbers of hits from 0 to well above what the limit stands for."""
-    middle = draws * 2.0**-limit_bits
-    return np.arange(min(draws, math.ceil(middle + 10.0 * math.sqrt(middle) + 20.0)) + 1)

@@ -2,6 +2,10 @@
 
 ``2**-exposure`` is a p-value: a canary that was not learned has ``Pr[p <= u] <= u`` for
 ``p = rank/|R|`` (exact), ``rank_upper/|R|`` and ``(1 + hits)/(1 + draws)``.
+
+Those from the same n draws rise and fall together, and are few where draws are few. Canaries
+that were not learned and draws are exchangeable, so the hits of k canaries are a draw of k balls
+from Pólya's urn: every multiset of k numbers of 0..n is equally likely.
 """
 
 from __future__ import annotations
@@ -19,7 +23,18 @@ from canary.errors import EstimationError
 from canary.records.record import Record
 from canary.statistics.number_checks import positive_integer, real_array
 
+Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+MOST = 100
+"""Canaries whose p-value is exact: the work grows with their square, and more."""
+
+MOST_DRAWS = 10**9
+"""Draws for which it is exact: of more, a float no longer holds the number of hits."""
+
+_FINE = 64  # points of the lattice in a standard deviation of the statistic
+_PLAIN = 1e-6  # smaller tails lose digits to rounding without a tilt
+_TILTS = 16
 
 
 @dataclass(frozen=True)
@@ -55,13 +70,8 @@ def fisher(p_values: ArrayLike, *, shared_draws: SupportsIndex | None = None) ->
     p_values : array_like of shape (k,)
         One per canary, above 0 and at most 1.
     shared_draws : int, optional
-        Number of draws that all the p-values were made with. Those are dependent, and the
-        statistic is corrected for it. None: the p-values are independent. Where canaries
-        of several formats are combined, give the smallest number of draws of any format.
-
-    Returns
-    -------
-    CombinedP
+        Number of draws that all the p-values were made with, the smallest of any format; None
+        if they are independent.
 
     Raises
     ------
@@ -71,23 +81,15 @@ def fisher(p_values: ArrayLike, *, shared_draws: SupportsIndex | None = None) ->
     Notes
     -----
     ``T = -2 sum ln p = 2 ln 2 sum(exposure)`` is stochastically at most chi-square with
-    ``2 k`` degrees of freedom [1]_, if the p-values are independent. Those from the same
-    ``n`` draws rise and fall together. Where all are ``(1 + hits) / (1 + n)``, for at most
-    100 canaries and a thousand million draws, the p-value is exact (`canary.statistics.pvalues`).
+    ``2 k`` degrees of freedom, if the p-values are independent. Where all are
+    ``(1 + hits) / (1 + n)`` with the same draws, for at most 100 canaries and a thousand
+    million draws, the p-value is exact (`urn_tails`).
 
     Elsewhere, as where some canaries were ranked for certain, the dependence leaves the mean
-    of ``T`` at ``2 k`` and multiplies its variance by ``1 + g``, ``g = k / n``; so the
-    statistic that is compared is [2]_
-
-        (T + 2 k (sqrt(1 + g) - 1)) / sqrt(1 + g)
-
-    That is asymptotic: where draws are few it alarms too rarely.
-
-    References
-    ----------
-    .. [1] Fisher, Statistical Methods for Research Workers, 4th edition, 1932, section 21.1.
-    .. [2] Bates, Candes, Lei, Romano and Sesia, Testing for outliers with conformal
-       p-values, Annals of Statistics 51, 2023, section 2.5.
+    of ``T`` at ``2 k`` and multiplies its variance by ``1 + g``, ``g = k / n``; so
+    ``(T + 2 k (sqrt(1 + g) - 1)) / sqrt(1 + g)`` is compared (Bates et al., Testing for outliers
+    with conformal p-values, Annals of Statistics 51, 2023, section 2.5). That is asymptotic:
+    where draws are few it alarms too rarely.
 
     Examples
     --------
@@ -102,18 +104,13 @@ def fisher(p_values: ArrayLike, *, shared_draws: SupportsIndex | None = None) ->
     if shared_draws is not None:
         cure = "give the number of draws, or None for p-values from exact ranks"
         draws = positive_integer(shared_draws, "shared_draws", where, cure=cure)
-    k = len(p)
     statistic = -2.0 * math.fsum(np.log(p)) + 0.0  # no -0.0
-    if draws is not None and _are_shares(p, draws):
-        tail = urn_tails(p, draws)
-    else:
-        statistic = float(_corrected(statistic, k, draws))
-        tail = _tail(np.asarray(statistic), k)
+    corrected, tail = _compared(p, np.asarray(statistic), draws)
     return CombinedP(
         p_value=float(tail),
-        statistic=statistic,
-        degrees_of_freedom=2 * k,
-        count=k,
+        statistic=float(corrected),
+        degrees_of_freedom=2 * len(p),
+        count=len(p),
         shared_draws=draws,
     )
 
@@ -121,48 +118,34 @@ def fisher(p_values: ArrayLike, *, shared_draws: SupportsIndex | None = None) ->
 def fisher_tails(p_values: Floats, *, shared_draws: int | None = None) -> Floats:
     """`fisher` of many groups at once, for studies of what a test alarms at.
 
-    Parameters
-    ----------
-    p_values : float64 array of shape (..., k)
-        Above 0 and at most 1; a group in each last row.
-    shared_draws : int, optional
-        Number of draws that the p-values of a row were made with.
-
-    Returns
-    -------
-    float64 array of shape (...)
+    `p_values`, of shape (..., k), holds a group in each last row; the result has shape (...).
     """
+    statistic = np.asarray(-2.0 * np.log(p_values).sum(axis=-1))
+    return _compared(p_values, statistic, shared_draws)[1]
+
+
+def _compared(p_values: Floats, statistic: Floats, draws: int | None) -> tuple[Floats, Floats]:
+    """The statistic of each group after the correction if there is one, and its tail."""
+    from scipy.special import gammaincc
+
     k = p_values.shape[-1]
-    if shared_draws is not None and _are_shares(p_values, shared_draws):
-        return urn_tails(p_values, shared_draws)
-    statistic = -2.0 * np.log(p_values).sum(axis=-1)
-    return _tail(np.asarray(_corrected(statistic, k, shared_draws)), k)
+    if draws is not None and k <= MOST and draws <= MOST_DRAWS:
+        hits = p_values * (1 + draws)  # and the canary itself, where all are such shares
+        if (np.abs(hits - np.rint(hits)) < 1e-6).all() and (hits > 0.5).all():
+            return statistic, urn_tails(p_values, draws)
+    if draws is not None:
+        scale = math.sqrt(1.0 + k / draws)
+        statistic = (statistic + 2.0 * k * (scale - 1.0)) / scale
+    # Pr[chi2(2 k) >= t] = Q(k, t / 2); where it underflows, the smallest float bounds it.
+    return statistic, np.asarray(np.maximum(gammaincc(k, statistic / 2.0), sys.float_info.min))
 
 
 def holm(p_values: ArrayLike) -> Floats:
     """p-values of several groups, each adjusted for having looked at all of them.
 
-    Parameters
-    ----------
-    p_values : array_like of shape (n,)
-        One per group, above 0 and at most 1.
-
-    Returns
-    -------
-    float64 array of shape (n,)
-        In the order given. To reject where one is at most a level wrongs any group that
-        has nothing to reject with at most that probability, however the groups depend on
-        each other [1]_.
-
-    Raises
-    ------
-    EstimationError
-        If there is no p-value, or one is outside (0, 1].
-
-    References
-    ----------
-    .. [1] Holm, A simple sequentially rejective multiple test procedure, Scandinavian
-       Journal of Statistics 6, 1979.
+    To reject where one is at most a level wrongs any group that has nothing to reject with at most
+    that probability, however the groups depend on each other (Holm, Scandinavian Journal of
+    Statistics 6, 1979). An EstimationError says that there is no p-value, or one outside (0, 1].
 
     Examples
     --------
@@ -196,41 +179,6 @@ def _p_values(given: ArrayLike, where: str) -> Floats:
     return p
 
 
-def _are_shares(p_values: Floats, draws: int) -> bool:
-    """Whether all are ``(1 + hits) / (1 + draws)``, of no more than are counted out."""
-    if p_values.shape[-1] > MOST or draws > MOST_DRAWS:
-        return False
-    shares = p_values * (1 + draws)
-    return bool((np.abs(shares - np.rint(shares)) < 1e-6).all() and (shares > 0.5).all())
-
-
-def _corrected(statistic: float | Floats, k: int, draws: int | None) -> float | Floats:
-    if draws is None:
-        return statistic
-    scale = math.sqrt(1.0 + k / draws)
-    return (statistic + 2.0 * k * (scale - 1.0)) / scale
-
-
-def _tail(statistic: Floats, k: int) -> Floats:
-    """Pr[chi2(2 k) >= t] = Q(k, t / 2); where it underflows, the smallest float bounds it."""
-    from scipy.special import gammaincc
-
-    return np.asarray(np.maximum(gammaincc(k, statistic / 2.0), sys.float_info.min))
-
-
-Ints = NDArray[np.int64]
-
-MOST = 100
-"""Canaries for which it is computed: the work grows with their square, and more."""
-
-MOST_DRAWS = 10**9
-"""Draws for which it is computed: of more, a float no longer tells the number of hits."""
-
-_FINE = 64  # points of the lattice in a standard deviation of the statistic
-_PLAIN = 1e-6  # smaller tails lose digits to rounding without a tilt
-_TILTS = 16
-
-
 def urn_tails(p_values: Floats, draws: int) -> Floats:
     """p-values of groups of canaries by Fisher's method, from the exact distribution.
 
@@ -238,14 +186,9 @@ def urn_tails(p_values: Floats, draws: int) -> Floats:
     ----------
     p_values : float64 array of shape (..., k)
         ``(1 + hits) / (1 + draws)`` of canaries that were compared with the same draws; a
-        group in each last row, of at most `MOST`.
+        group in each last row, of at most `MOST`. The result has shape (...).
     draws : int
         At most `MOST_DRAWS`.
-
-    Returns
-    -------
-    float64 array of shape (...)
-        Chance of hits as far out in a group of which none was learned.
 
     Notes
     -----
@@ -256,9 +199,7 @@ def urn_tails(p_values: Floats, draws: int) -> Floats:
     symmetric polynomial of the values' powers of z, by Newton's identity
     ``k h_k = sum_i p_i h_(k-i)`` at each frequency of z. All terms are positive, so that
     rounding stays near 1e-12. Smaller tails are those of values that were weighted by
-    ``exp(tilt * value)`` first, which puts the observed sum into the middle.
-
-    Time is O(k**2.5 log n), memory O(k**1.5 log n), whatever the number n of draws.
+    ``exp(tilt * value)`` first. O(k**2.5 log n) for any number n of draws.
     """
     k = p_values.shape[-1]
     if k == 1:
@@ -271,8 +212,10 @@ def urn_tails(p_values: Floats, draws: int) -> Floats:
     if deep.any():
         # The sum of k exponential values that are tilted by t is about k / (1 - t).
         tilts = np.ceil(_TILTS * np.maximum(1.0 - k / (step * sums[deep]), 0.0)).astype(int)
-        found = zip(tilts.tolist(), sums[deep].tolist(), strict=True)
-        tails[deep] = [_tails(draws, k, min(tilt, _TILTS - 1))[at] for tilt, at in found]
+        tails[deep] = [
+            _tails(draws, k, min(tilt, _TILTS - 1))[place]
+            for tilt, place in zip(tilts.tolist(), sums[deep].tolist(), strict=True)
+        ]
     return np.asarray(np.clip(tails, sys.float_info.min, 1.0))
 
 

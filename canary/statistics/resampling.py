@@ -1,9 +1,9 @@
-"""Intervals of what an attack reaches by resampling: samples, models, or both."""
+"""What is drawn again: bootstrap intervals of attacks, and permutation tests of exposures."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal, SupportsIndex
@@ -16,11 +16,19 @@ from canary.records.fields import brief
 from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, roc, scored_members
 
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
 Over = Literal["samples", "models", "both"]
 """What is drawn again."""
 
-_FEWEST = 10
-_FEWEST_MODELS = 2
+PERMUTATIONS = 99_999
+"""Drawn where there are too many to try all; with the one seen that makes 100,000."""
+
+_FEWEST, _FEWEST_MODELS = 10, 2
+_ALL = 1 << 16
+_AT_ONCE = 1 << 12
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -33,9 +41,9 @@ class Resampled:
     accuracy : Estimate or None
         Balanced accuracy of the guesses; None without guesses.
     tpr : tuple of Estimate
-        True positive rate at each false positive rate that was asked for.
-    over : {"samples", "models", "both"}
-    models, replicates : int
+        At each false positive rate that was asked for.
+    over, models, replicates
+        What was drawn again, how many models there are, how often it was drawn.
     """
 
     auc: Estimate
@@ -50,11 +58,7 @@ class _Model:
     """Scores of one model, sorted once for all replicates."""
 
     def __init__(
-        self,
-        scores: NDArray[np.float64],
-        member: NDArray[np.bool_],
-        guess: NDArray[np.bool_] | None,
-        fprs: Sequence[float],
+        self, scores: Floats, member: Flags, guess: Flags | None, fprs: Sequence[float]
     ) -> None:
         self.order = np.argsort(-scores)
         values = scores[self.order]
@@ -71,17 +75,16 @@ class _Model:
         false = np.cumsum(w - inside)[self.last]
         members, nonmembers = int(hits[-1]), int(false[-1])
         middle = (hits + np.append(0, hits[:-1])) / 2.0
-        found = [float(np.diff(false, prepend=0) @ middle) / members / nonmembers]
+        reached = [float(np.diff(false, prepend=0) @ middle) / members / nonmembers]
         if self.guess is not None:
             right = int(inside[self.guess].sum())
             wrong = int(w[self.guess].sum()) - right
-            found.append((right / members + 1.0 - wrong / nonmembers) / 2.0)
-        for fpr in self.fprs:
-            # As in `Roc.tpr_at_fpr`.
+            reached.append((right / members + 1.0 - wrong / nonmembers) / 2.0)
+        for fpr in self.fprs:  # as in `Roc.tpr_at_fpr`
             allowed = math.floor(fpr * nonmembers * (1.0 + 1e-12))
-            at = int(np.searchsorted(false, allowed, side="right")) - 1
-            found.append(int(hits[at]) / members if at >= 0 else 0.0)
-        return found
+            place = int(np.searchsorted(false, allowed, side="right")) - 1
+            reached.append(int(hits[place]) / members if place >= 0 else 0.0)
+        return reached
 
 
 def resampled(
@@ -95,15 +98,14 @@ def resampled(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Resampled:
-    """AUC, balanced accuracy and TPR at FPR, with intervals by the bootstrap.
+    """AUC, balanced accuracy and TPR at FPR, means over the models, with bootstrap intervals.
 
     Parameters
     ----------
     scores : array_like of shape (samples,) or (models, samples)
         Higher for what looks like a member; of several models on the same samples.
-    member : array_like of bool, of the same shape
-    guess : array_like of bool of the same shape, optional
-        Whether the attack calls the sample a member; the balanced accuracy is that of these.
+    member, guess : array_like of bool of the same shape
+        `guess` says whether the attack calls the sample a member.
     fprs : sequence of float
         From 1 / nonmembers to 1.
     over : {"samples", "models", "both"}
@@ -112,11 +114,6 @@ def resampled(
     replicates : int
     confidence : float
     seed : int
-
-    Returns
-    -------
-    Resampled
-        Every number is the mean over the models.
 
     Raises
     ------
@@ -127,14 +124,10 @@ def resampled(
     Notes
     -----
     Samples are drawn with replacement, the same for all models; members and nonmembers apart
-    if all models have the same. Models are drawn with replacement. For both, each is drawn
-    by itself [1]_, which errs on the wide side. The ends are percentiles; so an interval
-    where all replicates agree, as at an AUC of 1, has no width: the closed intervals of
-    `canary.statistics.roc` do. O(replicates models samples), after one sort for each model.
-
-    References
-    ----------
-    .. [1] Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1, 2007.
+    if all models have the same. Models are drawn with replacement. For both, each is drawn by
+    itself, which errs on the wide side (Owen, Annals of Applied Statistics 1, 2007). The ends
+    are percentiles: an interval where all replicates agree, as at an AUC of 1, has no width,
+    and the closed intervals of `canary.statistics.roc` do. O(replicates models samples).
 
     Examples
     --------
@@ -168,50 +161,39 @@ def resampled(
         rows = rng.integers(len(models), size=(rounds, len(models)))
         drawn = seen[rows].mean(axis=1)
     else:
-        found = []
-        for _ in range(rounds):
+        drawn = np.empty((rounds, seen.shape[1]))
+        rows = np.arange(len(models))
+        for replicate in range(rounds):
             weight = _weights(member_rows, rng)
-            rows = (
-                rng.integers(len(models), size=len(models))
-                if over == "both"
-                else np.arange(len(models))
-            )
-            reached = {int(row): models[row].reached(weight) for row in np.unique(rows)}
-            found.append(np.mean([reached[int(row)] for row in rows], axis=0))
-        drawn = np.array(found)
+            if over == "both":
+                rows = rng.integers(len(models), size=len(models))
+            different, place = np.unique(rows, return_inverse=True)
+            reached = np.array([models[row].reached(weight) for row in different])
+            drawn[replicate] = reached[place].mean(axis=0)
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(drawn, [tail, 1.0 - tail], axis=0)
-    estimates = [
-        Estimate(float(v), float(a), float(b))
-        for v, a, b in zip(seen.mean(axis=0), low, high, strict=True)
-    ]
-    guessed = guess is not None
-    return Resampled(
-        estimates[0],
-        estimates[1] if guessed else None,
-        tuple(estimates[1 + guessed :]),
-        over,
-        len(models),
-        rounds,
-    )
+    ends = zip(seen.mean(axis=0).tolist(), low.tolist(), high.tolist(), strict=True)
+    auc, *rates = (Estimate(*each) for each in ends)
+    accuracy = None if guess is None else rates.pop(0)
+    return Resampled(auc, accuracy, tuple(rates), over, len(models), rounds)
 
 
 def _models(
     scores: ArrayLike, member: ArrayLike, guess: ArrayLike | None, fprs: Sequence[float]
-) -> tuple[list[_Model], NDArray[np.bool_]]:
+) -> tuple[list[_Model], Flags]:
     where = "resampled"
-    given, flags = np.atleast_2d(np.asarray(scores)), np.atleast_2d(np.asarray(member))
+    table, flags = np.atleast_2d(np.asarray(scores)), np.atleast_2d(np.asarray(member))
     guesses = None if guess is None else np.atleast_2d(np.asarray(guess))
-    if given.shape != flags.shape or (guesses is not None and guesses.shape != given.shape):
+    if table.shape != flags.shape or (guesses is not None and guesses.shape != table.shape):
         raise EstimationError(
-            f"scores of shape {given.shape}, members of {flags.shape} and guesses of "
+            f"scores of shape {table.shape}, members of {flags.shape} and guesses of "
             f"{None if guesses is None else guesses.shape}",
             cure="give the same shape for all, (samples,) or (models, samples)",
             where=where,
         )
     models, rows = [], []
-    for row in range(len(given)):
-        values, inside = scored_members(given[row], flags[row], where)
+    for row in range(len(table)):
+        values, inside = scored_members(table[row], flags[row], where)
         called = None if guesses is None else scored_members(guesses[row], inside, where)[0] == 1
         fewest = min(int(inside.sum()), int((~inside).sum()))
         if fewest < _FEWEST:
@@ -228,7 +210,7 @@ def _models(
     return models, np.array(rows)
 
 
-def _weights(member: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
+def _weights(member: Flags, rng: np.random.Generator) -> NDArray[np.int64]:
     """How often each sample is drawn; every model keeps samples of both kinds."""
     n = member.shape[1]
     if (member == member[0]).all():
@@ -243,41 +225,23 @@ def _weights(member: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.
             return weight
 
 
-Floats = NDArray[np.float64]
-
-PERMUTATIONS = 99_999
-"""Drawn where there are too many to try all; with the one seen that makes 100,000."""
-
-_ALL = 1 << 16
-_AT_ONCE = 1 << 12
-_ROUNDING = 1e-9
-
-
 def larger_in_pairs(first: Sequence[float], second: Sequence[float], *, seed: int = 0) -> float:
     """p-value of "the first is not larger than the second", pair by pair.
+
+    The share of all ways to swap within pairs in which the sum of differences is at least the one
+    seen. From 17 pairs on, of a random 99,999 of them and the one seen (Phipson and Smyth,
+    Statistical Applications in Genetics and Molecular Biology 9, 2010).
 
     Parameters
     ----------
     first, second : sequence of float, shape (k,)
         Two numbers of each canary.
     seed : int
-        Of the sign flips, where there are too many to try all.
-
-    Returns
-    -------
-    float
-        The share of all ways to swap within pairs in which the sum of differences is at least
-        the one seen. From 17 pairs on a random 99,999 of them, and the one seen [1]_.
 
     Raises
     ------
     EstimationError
         If there is no pair, a number is not finite, or the lengths differ.
-
-    References
-    ----------
-    .. [1] Phipson and Smyth, Permutation P-values should never be zero, Statistical
-       Applications in Genetics and Molecular Biology 9, 2010.
 
     Examples
     --------
@@ -293,18 +257,17 @@ def larger_in_pairs(first: Sequence[float], second: Sequence[float], *, seed: in
         )
     differences = one - other
     k = len(differences)
-    seen = differences.sum()
-    slack = _ROUNDING * (1.0 + np.abs(differences).sum())
+    least = differences.sum() - _ROUNDING * (1.0 + np.abs(differences).sum())
     if 1 << k <= _ALL:
         flips = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1
-        return float(np.mean((1 - 2 * flips) @ differences >= seen - slack))
+        return float(np.mean((1 - 2 * flips) @ differences >= least))
     rng = np.random.default_rng([seed, k])
-    reached = 1
-    for start in range(0, PERMUTATIONS, _AT_ONCE):
-        rows = min(_AT_ONCE, PERMUTATIONS - start)
+
+    def swapped(rows: int) -> Floats:
         signs = 1 - 2 * rng.integers(2, size=(rows, k), dtype=np.int8)
-        reached += int(np.count_nonzero(signs @ differences >= seen - slack))
-    return reached / (1 + PERMUTATIONS)
+        return np.asarray(signs @ differences)
+
+    return _share_reaching(_drawn(swapped), least)
 
 
 def larger_in_groups(
@@ -312,19 +275,15 @@ def larger_in_groups(
 ) -> float:
     """p-value of "the first are not larger than the second", group by group.
 
+    The share of permutations in which the sum over the groups of ``size of the first * difference
+    of the means`` is at least the one seen. Where there are more than 65,536, of a random 99,999 of
+    them and the one seen.
+
     Parameters
     ----------
     first, second : sequence of sequences of float
         The numbers of each side in the same groups. Only within a group do they change sides.
     seed : int
-        Of the permutations, where there are too many to try all.
-
-    Returns
-    -------
-    float
-        The share of permutations in which the sum over the groups of ``size of the first *
-        difference of the means`` is at least the one seen. Where there are more than 65,536
-        a random 99,999 of them, and the one seen.
 
     Raises
     ------
@@ -343,30 +302,20 @@ def larger_in_groups(
     ]
     if not sides:
         raise EstimationError("there is no group", cure="give at least one", where=where)
-    ways = math.prod(math.comb(len(a) + len(b), len(a)) for a, b in sides)
-    if ways <= _ALL:
-        sums, slack = np.zeros(1), 0.0
-        for a, b in sides:
-            both = np.concatenate([a, b])
-            chosen = np.array(list(combinations(range(len(both)), len(a))))
-            found = _lead(both, both[chosen].sum(axis=1), len(a))
-            sums = (sums[:, None] + found).ravel()
-            slack += _ROUNDING * (1.0 + float(np.abs(both).sum()))
-        # The first way of each group leaves everything where it is.
-        return float(np.mean(sums >= sums[0] - slack))
+    few = least_in_groups([(len(a), len(b)) for a, b in sides]) >= 1 / _ALL
     rng = np.random.default_rng([seed, *(len(a) for a, _ in sides)])
-    seen, slack = 0.0, 0.0
-    sums = np.zeros(PERMUTATIONS)
+    sums, least = np.zeros(1 if few else PERMUTATIONS), 0.0
     for a, b in sides:
         both = np.concatenate([a, b])
-        seen += float(_lead(both, a.sum(keepdims=True), len(a))[0])
-        slack += _ROUNDING * (1.0 + float(np.abs(both).sum()))
-        for start in range(0, PERMUTATIONS, _AT_ONCE):
-            rows = min(_AT_ONCE, PERMUTATIONS - start)
-            mixed = rng.permuted(np.broadcast_to(both, (rows, len(both))), axis=1)
-            taken = mixed[:, : len(a)].sum(axis=1)
-            sums[start : start + rows] += _lead(both, taken, len(a))
-    return (1 + int(np.count_nonzero(sums >= seen - slack))) / (1 + PERMUTATIONS)
+        least += float(_lead(both, a.sum(keepdims=True), len(a))[0])
+        least -= _ROUNDING * (1.0 + float(np.abs(both).sum()))
+        if few:
+            chosen = np.array(list(combinations(range(len(both)), len(a))))
+            taken = both[chosen].sum(axis=1)
+            sums = (sums[:, None] + _lead(both, taken, len(a))).ravel()
+        else:
+            sums += _lead(both, _drawn(_mixing(both, len(a), rng)), len(a))
+    return float(np.mean(sums >= least)) if few else _share_reaching(sums, least)
 
 
 def least_in_pairs(pairs: int) -> float:
@@ -380,17 +329,37 @@ def least_in_groups(sizes: Sequence[tuple[int, int]]) -> float:
     return 1 / ways if ways <= _ALL else 1 / (1 + PERMUTATIONS)
 
 
+def _mixing(both: Floats, size: int, rng: np.random.Generator) -> Callable[[int], Floats]:
+    """Sums of the first `size` numbers in random orders, so many rows at once."""
+
+    def mixed(rows: int) -> Floats:
+        orders = rng.permuted(np.broadcast_to(both, (rows, len(both))), axis=1)
+        return np.asarray(orders[:, :size].sum(axis=1))
+
+    return mixed
+
+
+def _drawn(rows_of: Callable[[int], Floats]) -> Floats:
+    """What `PERMUTATIONS` random permutations give, a block at a time."""
+    starts = range(0, PERMUTATIONS, _AT_ONCE)
+    return np.concatenate([rows_of(min(_AT_ONCE, PERMUTATIONS - start)) for start in starts])
+
+
+def _share_reaching(sums: Floats, least: float) -> float:
+    return (1 + int(np.count_nonzero(sums >= least))) / (1 + PERMUTATIONS)
+
+
 def _lead(both: Floats, taken: Floats, size: int) -> Floats:
     """``size * (mean of the first - mean of the second)``, of the sums of the first."""
     return np.asarray(taken - (both.sum() - taken) * (size / (len(both) - size)))
 
 
 def _numbers(given: Sequence[float], where: str) -> Floats:
-    found = np.asarray(given, np.float64)
-    if found.ndim != 1 or not len(found) or not np.isfinite(found).all():
+    array = np.asarray(given, np.float64)
+    if array.ndim != 1 or not len(array) or not np.isfinite(array).all():
         raise EstimationError(
             f"expected finite numbers in one dimension, got {brief(given)}",
             cure="give at least one number on each side",
             where=where,
         )
-    return found
+    return array

@@ -43,8 +43,7 @@ class OperatingPoint:
     asked_fpr, fpr : float
         The rate that was asked for, and the largest not above it that a threshold reaches.
     fpr_interval : tuple of float
-        Ends of the interval of the threshold's false positive rate among all nonmembers there
-        could be (Clopper-Pearson).
+        Clopper-Pearson interval of the threshold's false positive rate.
     tpr : Estimate
         Share of the members that are called so. The interval is that of the share at the rate
         that was asked for: it allows for the choice of the threshold by these samples.
@@ -108,33 +107,21 @@ class Roc:
     def auc(self, *, confidence: float = 0.95, widening: float = 1.0) -> Estimate:
         """Chance that a member has a higher score than a nonmember, ties as one half.
 
-        Parameters
-        ----------
-        confidence : float
-        widening : float
-            Times the standard error: for scores that are not independent.
+        `widening` multiplies the standard error, for scores that are not independent.
 
         Notes
         -----
-        The area under the curve by trapezoids. The interval holds two others: DeLong's [1]_ on
-        the logit scale, and the fifth of Newcombe [2]_, by the variance that Hanley and McNeil
-        give for the area that is asked about. The first is too narrow with few samples of one
-        kind near 0 and 1 (10 and 190 at 0.98: 89 % at 95 %), the second where scores of one kind
-        spread more than those of the other (80 to 92 %). Together they cover 93 to 99 % in
-        nearly all cases that were tried, and cost no width at 0.5: see ADR 032.
+        The area under the curve by trapezoids. The interval holds two others: DeLong's
+        (Biometrics 44, 1988) on the logit scale, and the fifth of Newcombe (Statistics in Medicine
+        25, 2006), by the variance that Hanley and McNeil give for the area that is asked about.
+        The first is too narrow with few samples of one kind near 0 and 1, the second where scores
+        of one kind spread more than those of the other. Together they cover 93 to 99 % at 95 %.
 
         If all pairs of a member and a nonmember come out alike DeLong's has no width; then the
         share of other pairs is bounded by what ``min(members, nonmembers)`` disjoint, so
         independent, pairs exclude. O(points).
-
-        References
-        ----------
-        .. [1] DeLong, DeLong and Clarke-Pearson, Comparing the areas under two or more
-           correlated receiver operating characteristic curves, Biometrics 44, 1988.
-        .. [2] Newcombe, Confidence intervals for an effect size measure based on the
-           Mann-Whitney statistic. Part 2, Statistics in Medicine 25, 2006.
         """
-        from scipy.special import ndtri
+        from scipy.special import expit, ndtri
 
         check_confidence(confidence, "auc")
         members, nonmembers = self.members, self.nonmembers
@@ -153,7 +140,7 @@ class Roc:
         else:
             logit = math.log(area) - math.log1p(-area)
             half = reach * math.sqrt(variance) / (area * (1.0 - area))
-            low, high = _expit(logit - half), _expit(logit + half)
+            low, high = float(expit(logit - half)), float(expit(logit + half))
         below_it = _newcombe(area, members, nonmembers, reach)
         above_it = 1.0 - _newcombe(1.0 - area, members, nonmembers, reach)
         return Estimate(area, min(low, below_it), max(high, above_it))
@@ -161,38 +148,26 @@ class Roc:
     def tpr_at_fpr(self, fpr: float, *, confidence: float = 0.95) -> OperatingPoint:
         """The true positive rate at the largest false positive rate not above `fpr`.
 
-        Parameters
-        ----------
-        fpr : float
-            From 1 / nonmembers to 1.
-        confidence : float
-            Of both intervals.
-
-        Raises
-        ------
-        EstimationError
-            If `fpr` is less than one nonmember.
-
-        Notes
-        -----
-        The interval is that of `canary.statistics.shares.tpr_interval`. The one of Clopper
-        and Pearson for the threshold that these samples chose covers the rate at `fpr` in 25 to
-        90 % at 95 %: other nonmembers would choose another threshold.
+        Its interval is that of `canary.statistics.shares.tpr_interval`: it allows for other
+        nonmembers, which would choose another threshold. An EstimationError says that `fpr` is less
+        than one nonmember, or above 1.
         """
         check_confidence(confidence, "tpr_at_fpr")
-        check_rate(fpr, self.nonmembers)
         members, nonmembers = self.members, self.nonmembers
-        at = self._place(fpr)
-        hits = int(self.true_positives[at]) if at >= 0 else 0
-        false = int(self.false_positives[at]) if at >= 0 else 0
+        hits, false, threshold = self._point(fpr)
         least, most = clopper_pearson(false, nonmembers, (1.0 - confidence) / 2.0)
-        ends = tpr_interval(self._members_above, members, nonmembers, fpr, confidence=confidence)
+
+        def members_above(place: NDArray[np.int64]) -> NDArray[np.int64]:
+            points = np.searchsorted(self.false_positives, place, side="left")
+            return np.append(0, self.true_positives)[points]
+
+        ends = tpr_interval(members_above, members, nonmembers, fpr, confidence=confidence)
         return OperatingPoint(
             asked_fpr=fpr,
             fpr=false / nonmembers,
             fpr_interval=(float(least), float(most)),
             tpr=Estimate(hits / members, *ends),
-            threshold=float(self.thresholds[at]) if at >= 0 else math.inf,
+            threshold=threshold,
             true_positives=hits,
             false_positives=false,
             members=members,
@@ -200,27 +175,19 @@ class Roc:
         )
 
     def tpr_value(self, fpr: float) -> float:
-        """The value of `tpr_at_fpr` without its interval: a search in a sorted array.
+        """The value of `tpr_at_fpr` without its interval, which takes longer."""
+        return self._point(fpr)[0] / self.members
 
-        Raises
-        ------
-        EstimationError
-            If `fpr` is less than one nonmember.
-        """
+    def _point(self, fpr: float) -> tuple[int, int, float]:
+        """Hits, false positives and threshold of the last point whose rate is not above `fpr`."""
         check_rate(fpr, self.nonmembers)
-        at = self._place(fpr)
-        return int(self.true_positives[at]) / self.members if at >= 0 else 0.0
-
-    def _place(self, fpr: float) -> int:
-        """The last point whose rate is not above `fpr`, -1 if there is none."""
         # Counts, so that 1 of 1,000 is no more than 0.001 whatever rounding says.
         allowed = math.floor(fpr * self.nonmembers * (1.0 + 1e-12))
-        return int(np.searchsorted(self.false_positives, allowed, side="right")) - 1
-
-    def _members_above(self, place: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Members above the nonmember at each place from the highest down, from 1."""
-        points = np.searchsorted(self.false_positives, place, side="left")
-        return np.append(0, self.true_positives)[points]
+        place = int(np.searchsorted(self.false_positives, allowed, side="right")) - 1
+        if place < 0:
+            return 0, 0, math.inf
+        hits, false = int(self.true_positives[place]), int(self.false_positives[place])
+        return hits, false, float(self.thresholds[place])
 
 
 def roc(scores: ArrayLike, member: ArrayLike) -> Roc:
@@ -236,10 +203,6 @@ def roc(scores: ArrayLike, member: ArrayLike) -> Roc:
     ------
     EstimationError
         If the shapes differ, a score is NaN, or there are no members or no nonmembers.
-
-    Notes
-    -----
-    One sort: O(n log n).
 
     Examples
     --------
@@ -270,18 +233,9 @@ def check_rate(fpr: float, nonmembers: int) -> None:
 def balanced_accuracy(guess: ArrayLike, member: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     """Mean of the shares of members and of nonmembers that are guessed right.
 
-    It is the accuracy where a sample is as likely a member as not, whatever the numbers of
-    both. The interval is `difference_interval` of the two positive rates.
-
-    Parameters
-    ----------
-    guess, member : array_like of bool of shape (samples,)
-    confidence : float
-
-    Raises
-    ------
-    EstimationError
-        As `roc`.
+    `guess` and `member` are array_like of bool of shape (samples,). It is the accuracy where a
+    sample is as likely a member as not, whatever the numbers of both. The interval is
+    `difference_interval` of the two positive rates. Raises EstimationError as `roc`.
     """
     check_confidence(confidence, "balanced_accuracy")
     called, flags = scored_members(guess, member, "balanced_accuracy")
@@ -337,18 +291,10 @@ def _variance(shares: NDArray[np.float64], weights: NDArray[np.float64], total: 
 def _newcombe(area: float, members: int, nonmembers: int, reach: float) -> float:
     """The least area whose own standard error, times `reach`, reaches up to the one seen."""
     more = (members + nonmembers) / 2.0 - 1.0
-
-    def unexplained(true: float) -> float:
-        spread = 1.0 + more * ((1.0 - true) / (2.0 - true) + true / (1.0 + true))
-        error = math.sqrt(true * (1.0 - true) * spread / (members * nonmembers))
-        return area - true - reach * error
-
     low, high = 0.0, area
     for _ in range(_HALVINGS):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if unexplained(middle) > 0.0 else (low, middle)
+        true = (low + high) / 2.0
+        spread = 1.0 + more * ((1.0 - true) / (2.0 - true) + true / (1.0 + true))
+        error = math.sqrt(true * (1.0 - true) * spread / (members * nonmembers))
+        low, high = (true, high) if area - true - reach * error > 0.0 else (low, true)
     return low
-
-
-def _expit(x: float) -> float:
-    return 1.0 / (1.0 + math.exp(-x)) if x > -700.0 else 0.0

@@ -95,11 +95,9 @@ def log_integral(low: ArrayLike, high: ArrayLike, shape: ArrayLike) -> Floats:
 
     Parameters
     ----------
-    low, high : array_like
-        Ends in standard units, broadcast against each other and `shape`; infinite ones too.
-        Where `high` is not above `low` the integral is 0 and its logarithm ``-inf``.
-    shape : array_like
-        Of any sign, infinite ones included.
+    low, high, shape : array_like
+        Ends in standard units, and shapes of any sign, broadcast against each other; infinite
+        ones too. Where `high` is not above `low` the logarithm is ``-inf``.
 
     Returns
     -------
@@ -109,9 +107,9 @@ def log_integral(low: ArrayLike, high: ArrayLike, shape: ArrayLike) -> Floats:
 
     Notes
     -----
-    The usual ``Phi(z) - 2 T(z, a)`` subtracts nearly equal numbers in the tail [1]_: nothing
-    is left beyond some 50 bits. Here all terms are on the negative half line, where for a
-    shape ``a >= 0`` the integrand has a concave logarithm
+    Beyond some 50 bits nothing is left of the usual ``Phi(z) - 2 T(z, a)`` (Azzalini and
+    Capitanio, The Skew-Normal and Related Families, 2014, section 2.1). Here all terms are on the
+    negative half line, where for a shape ``a >= 0`` the integrand has a concave logarithm
 
         -(1 + a^2) t^2 / 2 + log erfcx(-a t / sqrt 2) + const,
 
@@ -119,27 +117,20 @@ def log_integral(low: ArrayLike, high: ArrayLike, shape: ArrayLike) -> Floats:
     ``d`` its slope at ``u`` and ``k`` its curvature there, and Gauss-Legendre quadrature
     over the part that is not negligible serves. Other cases reduce to it without
     cancellation: ``t -> -t`` mirrors the shape, and where ``Phi(a t)`` is above one half,
-    ``Phi(a t) = 1 - Phi(-a t)`` subtracts at most half of what stands.
-    Cost: 96 evaluations of erfcx per element.
-
-    References
-    ----------
-    .. [1] Azzalini and Capitanio, The Skew-Normal and Related Families, Cambridge
-       University Press 2014, section 2.1 and appendix B.
+    ``Phi(a t) = 1 - Phi(-a t)``. Cost: 96 evaluations of erfcx per element.
     """
-    low_z, high_z, a = np.broadcast_arrays(
-        np.asarray(low, np.float64), np.asarray(high, np.float64), np.asarray(shape, np.float64)
-    )
-    flat = [v.ravel() for v in (low_z, high_z, a)]
+    ends = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (low, high, shape)))
+    flat = [v.ravel() for v in ends]
     out = np.empty(flat[0].shape)
     step = max(_AT_ONCE // len(_NODES), 1)
     for first in range(0, len(out), step):
         part = slice(first, first + step)
         out[part] = _log_integral(*(v[part] for v in flat))
-    return out.reshape(low_z.shape)
+    return out.reshape(ends[0].shape)
 
 
 def _log_integral(low: Floats, high: Floats, a: Floats) -> Floats:
+    """The integral in its part where ``Phi(a z)`` is small, and in that where it is not."""
     left = (np.minimum(low, 0.0), np.minimum(high, 0.0))
     right = (-np.maximum(high, 0.0), -np.maximum(low, 0.0))
     rare, common = np.where(a >= 0, left, right), np.where(a >= 0, right, left)

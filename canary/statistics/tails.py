@@ -23,6 +23,7 @@ the null. The Gaussian rule goes on.
 
 The **evidence** against the hypothesis is ``-log2 p`` bits, with p the least alpha at which it
 is rejected; so ``evidence >= -log2 alpha`` is the decision at alpha, for every alpha at once.
+All numbers are arrays of float64, all counts of int64, one entry for each null.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from numpy.typing import NDArray
 
 from canary.errors import EstimationError
 from canary.records.fields import brief
+from canary.statistics.number_checks import LN2
 
 Rule = Literal["empirical", "linear", "gaussian"]
 
@@ -42,8 +44,6 @@ Ints = NDArray[np.int64]
 
 _SLACK = 1e-12
 """So that 0.29 of 100 is 29, whatever rounding says."""
-
-_LN2 = float(np.log(2.0))
 
 
 def check_level(alpha: float, where: str) -> None:
@@ -72,18 +72,14 @@ def bits_needed(alpha: float) -> float:
 
 
 def quantile_place(alpha: float, count: Ints) -> tuple[Ints, Floats]:
-    """Which order statistic stands at `alpha` of `count` numbers, from 1, and how far beyond.
+    """Which order statistic is at `alpha` of `count` numbers, and how far beyond it alpha is.
 
-    Returns
-    -------
-    place : ndarray of int64
-        From 0, where there is none yet, to `count`.
-    beyond : ndarray of float64
-        From 0 to 1, as a share of the way to the next.
+    The place counts from 1, and is 0 where there is none yet; how far, from 0 to 1, is a share
+    of the way to the next.
     """
-    at = alpha * (count + 1.0) * (1.0 + _SLACK)
-    place = np.minimum(np.floor(at), count)
-    return place.astype(np.int64), np.clip(at - place, 0.0, 1.0)
+    rank = alpha * (count + 1.0) * (1.0 + _SLACK)
+    place = np.minimum(np.floor(rank), count)
+    return place.astype(np.int64), np.clip(rank - place, 0.0, 1.0)
 
 
 def rank_quantile(place: Ints, beyond: Floats, low: Floats, high: Floats, rule: Rule) -> Floats:
@@ -93,7 +89,7 @@ def rank_quantile(place: Ints, beyond: Floats, low: Floats, high: Floats, rule: 
     ----------
     place, beyond
         As `quantile_place` gives them.
-    low, high : ndarray of float64
+    low, high
         The order statistic at `place` and the next: anything where there is none at `place`,
         and for `high` NaN behind the last. The empirical rule does not look at `high`.
     """
@@ -114,12 +110,9 @@ def rank_evidence(
 
     Parameters
     ----------
-    values : ndarray of float64
-    below : ndarray of int64
-        How many of its null are at most the value.
-    count : ndarray of int64
-        Size of the null, 1 or more.
-    low, high : ndarray of float64
+    below, count
+        How many of its null are at most the value, and how many there are, 1 or more.
+    low, high
         For the linear rule: the largest of the null that is at most the value, and the
         smallest that is larger; anything where there is none.
     """
@@ -136,13 +129,7 @@ def rank_evidence(
 def gaussian_quantile(alpha: float, mean: Floats, scale: Floats, freedom: Floats) -> Floats:
     """The upper alpha-quantile of the next draw, where high values speak against the null.
 
-    Parameters
-    ----------
-    alpha : float
-    mean, scale : ndarray of float64
-        `scale` is ``s sqrt(1 + 1/m)``.
-    freedom : ndarray of float64
-        Degrees of freedom; infinite where the variance is known.
+    `scale` is ``s sqrt(1 + 1/m)``, `freedom` infinite where the variance is known.
     """
     from scipy.special import ndtri, stdtrit
 
@@ -153,19 +140,15 @@ def gaussian_quantile(alpha: float, mean: Floats, scale: Floats, freedom: Floats
 
 
 def gaussian_evidence(z: Floats, freedom: Floats) -> Floats:
-    """Evidence of standardised values, where high ones speak against the null, in bits.
+    """Evidence in bits of ``z = (value - mean) / scale``, where high ones speak against the null.
 
-    Parameters
-    ----------
-    z : ndarray of float64
-        ``(value - mean) / scale``, as in `gaussian_quantile`.
-    freedom : ndarray of float64
+    Scale and freedom are those of `gaussian_quantile`.
     """
     from scipy.special import log_ndtr, stdtr
 
     known = np.isinf(freedom)
     if known.all():
-        return np.asarray(-log_ndtr(-z) / _LN2)
+        return np.asarray(-log_ndtr(-z) / LN2)
     with np.errstate(divide="ignore"):
         student = -np.log2(stdtr(np.where(known, 1.0, freedom), -z))
-    return np.asarray(np.where(known, -log_ndtr(-z) / _LN2, student))
+    return np.asarray(np.where(known, -log_ndtr(-z) / LN2, student))
