@@ -1,29 +1,31 @@
-"""What an audit returns, and how it is kept.
+"""What an audit returns, how it is kept, and what its canaries say together.
 
-An audit holds ordinal canary ids and no secret in clear, nor a digest of one but under a key
-that only the canary set holds. Yet whoever
-also has the model finds the secrets: a rank or a log-perplexity names its candidate to
-anyone who prices all of them. An audit is to be kept like the model.
+It holds ordinal canary ids and no secret, nor a digest of one but under a key that only the
+canary set holds. Yet a rank or a log-perplexity names its candidate to anyone who prices all of
+them: keep an audit like the model.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from canary.audits.extraction import Extraction
 from canary.audits.start_notes import StartChoice
 from canary.corpus.consistency import MAX_COPIES
 from canary.records.fields import brief
 from canary.records.record import Document, Record
-from canary.statistics.exposures import SKEW_NORMAL, Exposure
+from canary.statistics.exposures import SKEW_NORMAL, UNIFORM_DRAWS, Exposure
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
 from canary.statistics.numbers import Shown, picked
-from canary.statistics.pvalues import CombinedP
+from canary.statistics.pvalues import CombinedP, fisher
 
 KIND = "canary audit"
 SCHEMA = 1
@@ -31,6 +33,15 @@ SCHEMA = 1
 CANARY_SET = "canary_set"
 """The setting that says which canaries were audited (`CanarySet.fingerprint`)."""
 
+COARSE = 0.1
+"""Noise from this share of the candidates' standard deviation on is too coarse for a verdict.
+
+Where log-perplexities are about normal, noise of d deviations moves a canary z deviations before
+the mean by about ``d * z / ln 2`` bits of exposure. With d = 0.1 that is less than one bit up to
+z = 7, the first of 10**12 candidates.
+"""
+
+_FEW_BINS = 2
 _NONE_INJECTED = (
     "none of the set's canaries was injected, so nothing here says what the model memorized: audit "
     "with a set that has canaries"
@@ -56,11 +67,11 @@ class CanaryResult(Record):
         which characters a token stands for.
     exposure : Exposure
     skew_normal : Exposure or None
-        The paper's estimate, off a curve fitted to uniform draws; it stands beside and
-        enters no p-value. None where no curve could be fitted.
+        The paper's estimate, off a curve fitted to uniform draws; it enters no p-value. None
+        where no curve could be fitted.
     natural : bool
-        Whether it is a natural secret: found, not drawn. Then `Exposure.p_value`, which
-        is right for fills that are drawn uniformly, says nothing.
+        Whether it is a natural secret, found and not drawn: then `Exposure.p_value` says
+        nothing.
     """
 
     id: str
@@ -114,18 +125,15 @@ class FormatResult(Record):
     queries : int
         Tokens computed below the context.
     tokens : int
-        Tokens of the longest candidate, context included; of the longest one seen where no
-        tree was used.
+        Tokens of the longest candidate, context included; without a tree, of the longest seen.
     noise_bits : float
         Costs closer than this count as ties of unknown order.
     certificate : str or None
-        How it is known that the token tree holds every candidate once; None where no
-        tree was used.
+        How it is known that the token tree holds every candidate once; None without a tree.
     seconds : float
         Wall-clock time that it took.
     notes : tuple of str
-        What the reader of the numbers must know: a missing start token, coarse
-        arithmetic, a tokenizer that saw the canaries.
+        What the reader of the numbers must know.
     """
 
     format: str
@@ -156,17 +164,15 @@ class Audit(Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit ag
     Parameters
     ----------
     canaries : tuple of CanaryResult
-        In the order of the canary set.
     formats : tuple of FormatResult
-        In the order of the canary set.
+        Both in the order of the canary set.
     injected_p, controls_p : CombinedP or None
         Fisher's p-value over the injected canaries and over the controls; None if there
         are none, and for natural secrets.
     model : dict
         The model's facts.
     settings : dict
-        What is needed to run it again: method, budget, draws, seed, start token,
-        context, canary version; and which canary set it was (`CANARY_SET`).
+        What is needed to run it again, and which canary set it was (`CANARY_SET`).
     extractions : tuple of Extraction
         The likeliest candidates of the formats, without their fills.
     start : StartChoice or None
@@ -234,50 +240,46 @@ class Audit(Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit ag
     def summary(self) -> str:
         """A few lines for a terminal: one per repetition count, p-values, methods, notes."""
         planned = "" if self.canaries_in_corpus else " planned"
-        lines = []
+        lines: list[tuple[str, str]] = []
         for repetitions, group in self.by_repetitions().items():
             copies = "copy" if repetitions == 1 else "copies"
-            name = "controls" if repetitions == 0 else f"{repetitions} {copies}{planned}"
-            canaries = "canary" if len(group) == 1 else "canaries"
+            name = f"{repetitions} {copies}{planned}" if repetitions else "controls"
             median, bound = median_bits([c.exposure for c in group])
+            canaries = "canary" if len(group) == 1 else "canaries"
             at_least = "at least " if bound else ""
-            lines.append(
-                f"{name:>12}: {len(group)} {canaries}, median {at_least}{median:z.2f} bits"
-            )
+            lines.append((name, f"{len(group)} {canaries}, median {at_least}{median:z.2f} bits"))
         injected = "injected" if self.canaries_in_corpus else "not injected"
         for name, combined in ((injected, self.injected_p), ("controls", self.controls_p)):
             if combined is not None:
-                lines.append(f"{name:>12}: p = {combined.p_value:.2g} (Fisher)")
+                lines.append((name, f"p = {combined.p_value:.2g} (Fisher)"))
         for number, priced in enumerate(self.formats, 1):
             name = "method" if len(self.formats) == 1 else f"format {number}"
-            lines.append(f"{name:>12}: {priced.method} ({priced.reason})")
+            lines.append((name, f"{priced.method} ({priced.reason})"))
         if self.natural:
-            lines.append(f"{'found':>12}: no p-value, since they were not drawn at random")
-        lines += [f"{'note':>12}: {note}" for note in self.notes]
-        return "\n".join(lines)
+            lines.append(("found", "no p-value, since they were not drawn at random"))
+        lines += [("note", note) for note in self.notes]
+        return "\n".join(f"{name:>12}: {what}" for name, what in lines)
 
     def _check(self) -> None:
         if not self.canaries:
             raise ValueError("it has no canary")
         for canary in self.canaries:
-            self._check_canary(canary)
-        combined = [p.p_value for p in (self.injected_p, self.controls_p) if p]
-        shares = [c.exposure.p_value or 0.0 for c in self.canaries]
-        if not all(0 <= share <= 1 for share in (*shares, *combined)):
+            name = brief(canary.id)
+            if not 0 <= canary.format < len(self.formats):
+                raise ValueError(f"{name} names format {canary.format}")
+            if canary.natural and self.injected_p:
+                raise ValueError(f"{name} is natural and has a p-value")
+            priced = self.formats[canary.format]
+            for exposure in filter(None, (canary.exposure, canary.skew_normal)):
+                space_bits = math.log2(priced.space_size)
+                if not math.isclose(exposure.space_bits, space_bits, abs_tol=1e-6):
+                    raise ValueError(f"{name} was ranked in another space")
+            if (canary.skew_normal is None) != (priced.skew_normal is None):
+                raise ValueError(f"{name} and its format do not both have a curve")
+        p_values = [p.p_value for p in (self.injected_p, self.controls_p) if p]
+        p_values += [c.exposure.p_value or 0.0 for c in self.canaries]
+        if not all(0 <= p_value <= 1 for p_value in p_values):
             raise ValueError("a p-value is not between 0 and 1")
-
-    def _check_canary(self, canary: CanaryResult) -> None:
-        name = brief(canary.id)
-        if not 0 <= canary.format < len(self.formats):
-            raise ValueError(f"{name} names format {canary.format}")
-        if canary.natural and self.injected_p:
-            raise ValueError(f"{name} is natural and has a p-value")
-        about = self.formats[canary.format]
-        for exposure in filter(None, (canary.exposure, canary.skew_normal)):
-            if not math.isclose(exposure.space_bits, math.log2(about.space_size), abs_tol=1e-6):
-                raise ValueError(f"{name} was ranked in another space")
-        if (canary.skew_normal is None) != (about.skew_normal is None):
-            raise ValueError(f"{name} and its format do not both have a curve")
 
 
 def noted(formats: Iterable[FormatResult]) -> tuple[str, ...]:
@@ -288,9 +290,8 @@ def noted(formats: Iterable[FormatResult]) -> tuple[str, ...]:
 def median_bits(group: Sequence[Exposure]) -> tuple[float, bool]:
     """Median of some exposures in bits, and whether it is only a lower bound.
 
-    It is a lower bound if it depends on how high the censored exposures are. Then it is
-    the median of the lower ends of all intervals, so that no estimate passes for a bound.
-    Otherwise it is the median of the estimates.
+    It is one if it depends on how high the censored exposures are: then it is the median of
+    the lower ends of all intervals, and otherwise that of the estimates.
     """
     return _summarized(group, statistics.median)
 
@@ -313,3 +314,67 @@ def _summarized(
     if most > least:
         return of([e.lower_bits for e in exposures]), True
     return least, False
+
+
+def combined_p(group: Sequence[CanaryResult]) -> CombinedP | None:
+    """Fisher's p-value over some canaries of one audit; None if there are none.
+
+    Those from the same draws are dependent. Of several formats all are corrected as if they
+    came from the smallest number of draws of any.
+    """
+    if not group:
+        return None
+    return _fisher(group, [c.exposure.p_value for c in group if c.exposure.p_value is not None])
+
+
+def least_p(audit: Audit, group: Sequence[CanaryResult]) -> float:
+    """The smallest p-value that `combined_p` could have given, whatever the model did."""
+    best = []
+    for c in group:
+        if (draws := only_draws(c.exposure)) is None:
+            best.append(max(1 / audit.formats[c.format].space_size, sys.float_info.min))
+        else:
+            best.append(1 / (1 + draws))
+    return _fisher(group, best).p_value
+
+
+def _fisher(group: Sequence[CanaryResult], p_values: Sequence[float]) -> CombinedP:
+    draws = [c.exposure.draws for c in group if c.exposure.draws is not None]
+    return fisher(p_values, shared_draws=min(draws, default=None))
+
+
+def only_draws(exposure: Exposure) -> int | None:
+    """The number of draws where nothing else could have told how likely a canary is."""
+    return exposure.draws if exposure.method == UNIFORM_DRAWS else None
+
+
+def spread_bits(audit: Audit, number: int) -> float:
+    """Standard deviation of the log-perplexities of one format's candidates, in bits.
+
+    From the histogram; where all are in two neighbouring bins, which cannot tell a small spread
+    from none, from the canaries. NaN if no candidate was priced.
+    """
+    histogram = audit.formats[number].histogram
+    counts = np.asarray(histogram.counts, np.float64)
+    if not counts.sum():
+        return math.nan
+    filled = np.flatnonzero(counts)
+    if filled[-1] - filled[0] < _FEW_BINS:
+        return statistics.pstdev([c.px_bits for c in audit.canaries if c.format == number])
+    middles = histogram.edges()[:-1] + histogram.width_bits / 2
+    mean = np.average(middles, weights=counts)
+    return math.sqrt(float(np.average((middles - mean) ** 2, weights=counts)))
+
+
+def coarsest(audit: Audit) -> tuple[float, float] | None:
+    """Noise and spread, in bits, of the injected format whose noise is largest for its spread.
+
+    None if every format resolves its candidates: its noise is less than `COARSE` of their
+    spread, and they are not all alike.
+    """
+    measured = [
+        (audit.formats[number].noise_bits, spread_bits(audit, number))
+        for number in sorted({c.format for c in audit.injected})
+    ]
+    coarse = [(noise, spread) for noise, spread in measured if noise >= COARSE * spread]
+    return max(coarse, key=lambda pair: (pair[0] + 1e-300) / (pair[1] + 1e-300), default=None)

@@ -12,15 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from canary.audits.audit_result import CANARY_SET, Audit, CanaryResult, FormatResult, noted
-from canary.audits.by_skew_normal import curve
-from canary.audits.combining import combined_p
-from canary.audits.method_choice import check_method, choose
+from canary.audits.audit_result import (
+    CANARY_SET,
+    Audit,
+    CanaryResult,
+    FormatResult,
+    combined_p,
+    noted,
+)
+from canary.audits.by_bounds import Bounds
+from canary.audits.by_draws import UniformDraws
+from canary.audits.by_enumeration import Enumeration
+from canary.audits.by_importance import Importance
+from canary.audits.by_rank import Rank, RankAndDraws
+from canary.audits.by_skew_normal import SkewNormal
+from canary.audits.method import Cost, Method, Unfit
 from canary.audits.question import AuditOptions, Question, questions_of
-from canary.audits.rivals import started
 from canary.audits.start_notes import StartChoice
+from canary.audits.start_search import started
 from canary.corpus.canaries import Canary, CanarySet, canary_set
-from canary.errors import EstimationError, UnsupportedError
+from canary.errors import EstimationError, InputError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.english import note_on_english, note_on_vocabulary
 from canary.models.examining import notes_on_model, notes_on_reading
@@ -28,16 +39,21 @@ from canary.models.language_model import LanguageModel
 from canary.models.loading import load
 from canary.records.sealing import sealed
 from canary.records.shards import Run, open_run
-from canary.records.validation import AUTO
+from canary.records.validation import AUTO, one_of
+from canary.registry import Registry
 from canary.scoring.batcher import Stage
 from canary.scoring.identity import identity_of
 from canary.scoring.requests import announce
 from canary.tokens.normalization_check import check_kept_apart
 
+METHODS: Registry[Method] = Registry("method", group="methods")
+"""All methods. Those that answer ``"auto"`` are tried in this order."""
+
+for _method in Rank, Enumeration, RankAndDraws, UniformDraws, Importance, SkewNormal, Bounds:
+    METHODS.add(_method.name, _method())
+
 _CONTROLS_STREAM = 0x6374726C  # keeps controls apart from what else is drawn from the seed
 _CONTROLS = 16  # of each format, for natural secrets, which bring none
-
-Results = tuple[tuple[CanaryResult, ...], tuple[FormatResult, ...]]
 
 
 @sealed
@@ -73,35 +89,23 @@ def exposure(
         ``skew-normal`` gives the estimate that otherwise stands beside the exposure as
         the exposure itself; it has no p-value.
     budget : int
-        There is always one; 10**18, say, for none that is felt. Queries (tokens computed
-        below the context) that enumeration, or branch and bound
-        together with importance draws, may take per format. The canaries and the uniform
-        draws are priced besides, one query per token at most; branch and bound and importance draws
-        count the canaries' own paths, but walk them whatever the budget.
+        Queries (tokens computed below the context) that enumeration, or branch and bound
+        together with importance draws, may take per format; 10**18, say, for no limit that is
+        felt. The canaries and the uniform draws are priced besides, one query per token at
+        most, and the canaries' own paths are walked whatever the budget.
     draws : int
         Candidates drawn per format. Where it is enumerated they are a part of what is
-        priced anyway, and only the skew-normal curve is fitted to them. With ``rank`` they
-        serve the curve and the histogram only, and are priced all the same.
+        priced anyway, and only the skew-normal curve is fitted to them.
     seed : int
         Of the draws.
-    start_token : str, optional
-        What stood before each text in training, where the tokenizer puts nothing there: the
-        name of a token, or None (or ``"none"``) for nothing. ``"auto"`` takes the one after
-        which text without secrets is most likely.
-    start_texts : sequence of str, optional
-        Training texts without a canary, for ``"auto"`` to choose by.
-    context : str
-        Text before every candidate; see `canary.tokens.candidates.CandidateEncoder`.
-    batch_size : int, optional
-        Found by trial unless given; changes results within the model's noise only.
-    stage : callable, optional
-        For progress, in tokens; see `canary.scoring.batcher.Stage`.
+    start_token, start_texts, context, batch_size, stage
+        As of `canary.scoring.run_options.RunOptions`.
 
     Returns
     -------
     tuple of CanaryResult
         Of a served model that tells only the likeliest next tokens, certain intervals by
-        branch and bound, with log-perplexities below the context (`exposures_between`).
+        branch and bound, with log-perplexities below the context.
 
     Raises
     ------
@@ -140,7 +144,9 @@ def exposure_with(
     check_method(options.method)
     canary_set(canaries)
     seam = load(model)
-    options, start = _started(seam, canaries, options)
+    options, start = started(
+        seam, canaries.formats, options, canaries=canaries, draws=options.draws
+    )
     results, formats = _measured(seam, canaries, options)
     return results, (*start.notes, *noted(formats)), start
 
@@ -172,11 +178,10 @@ def audit(
     16 controls are drawn for each of their formats and stand behind them in the result.
 
     With `parts`, a folder, finished pieces are kept there as they come, and an audit that
-    was killed goes on when it is called again in the same way. Of branch and bound only
-    the end is kept: a walk that was stopped begins anew. They hold log-perplexities,
-    counts and ordinal numbers, no fill and no text, readable by their owner only; whoever
-    also has the model can find a fill by its log-perplexity, as in the audit itself. They
-    stay when the audit is done; remove the folder once its result is saved.
+    was killed goes on when it is called again in the same way; of branch and bound only
+    the end is kept. They hold log-perplexities, counts and ordinal numbers, no fill and no
+    text, readable by their owner only; whoever also has the model can find a fill by its
+    log-perplexity, as in the audit itself. Remove the folder once the result is saved.
 
     Raises
     ------
@@ -223,7 +228,9 @@ def audit_with(
         )
     if canaries.natural:
         canaries = _with_controls(canaries, options.seed)
-    options, start = _started(seam, canaries, options)
+    options, start = started(
+        seam, canaries.formats, options, canaries=canaries, draws=options.draws
+    )
     held = nullcontext() if parts is None else open_run(parts, _identity(seam, options, canaries))
     with held as run:
         results, formats = _measured(seam, canaries, options, run)
@@ -239,15 +246,46 @@ def audit_with(
     )
 
 
-def _started(
-    model: LanguageModel, canaries: CanarySet, options: AuditOptions
-) -> tuple[AuditOptions, StartChoice]:
-    return started(model, canaries.formats, options, canaries=canaries, draws=options.draws)
+def method_names(*, p_values: bool = False) -> tuple[str, ...]:
+    """What the user may ask for; with `p_values`, only what an audit can rest on."""
+    able = [m for m in METHODS.values() if m.has_p_values or not p_values]
+    return tuple(dict.fromkeys(["auto", *(name for m in able for name in m.answers)]))
+
+
+def check_method(name: str, *, p_values: bool = False) -> None:
+    """Refuse a method that does not exist, or that an audit cannot rest on."""
+    one_of(name, "method", method_names())
+    serving = method_names(p_values=p_values)
+    if name not in serving:
+        raise InputError(
+            f"the {name} estimate has no p-value, and an audit rests on p-values",
+            cure=f"use one of {', '.join(serving)}; the estimate stands beside each exposure",
+        )
+
+
+def choose(question: Question) -> tuple[Method, Cost]:
+    """The first method that answers what was asked and can be had, or the first's error."""
+    asked = question.options.method
+    unfit: list[Unfit] = []
+    for method in METHODS.values():
+        if asked not in method.answers or method.whole_rows != question.prices_rows:
+            continue
+        cost = method.cost(question)
+        if isinstance(cost, Cost):  # that the first cannot be had is why this one is taken
+            return method, replace(cost, reason=unfit[0].reason) if unfit else cost
+        unfit.append(cost)
+    if unfit:
+        raise unfit[0].error
+    raise UnsupportedError(
+        f"the method {asked!r} prices whole candidates, and the server of "
+        f"{question.model.facts.name!r} tells only the likeliest next tokens",
+        cure="use --method rank, which gives bounds",
+    )
 
 
 def _measured(
     model: LanguageModel, canaries: CanarySet, options: AuditOptions, run: Run | None = None
-) -> Results:
+) -> tuple[tuple[CanaryResult, ...], tuple[FormatResult, ...]]:
     """Results of all canaries in the order of the set, and of all formats."""
     questions = questions_of(model, canaries, options, run)
     rows = any(question.prices_rows for question in questions)
@@ -256,30 +294,27 @@ def _measured(
         lambda: sum(choose(question)[1].rows for question in questions),
         at_most=0 if rows else options.budget * len(questions),
     )
-    on_model = _notes_on_model(model, questions) if rows else ()
-    found: dict[str, CanaryResult] = {}
+    on_model: tuple[str, ...] = ()  # notes, whatever the format
+    if rows:
+        read = notes_on_reading(
+            model,
+            tokens=lambda: max(question.sizes().tokens for question in questions),
+            start_token=questions[0].encoder.start_token,
+        )
+        of_text = (note_on_vocabulary(model), note_on_english(model))
+        on_model = (*notes_on_model(model), *read, *filter(None, of_text))
+    results: dict[str, CanaryResult] = {}
     formats = []
     for question in questions:
-        results, about = _measured_format(question)
-        found.update((c.id, result) for c, result in zip(question.canaries, results, strict=True))
+        about = _measured_format(question, results)
         formats.append(replace(about, notes=(*about.notes, *on_model)))
     if canaries.natural:
-        found = {k: replace(result, natural=not result.control) for k, result in found.items()}
-    return tuple(found[c.id] for c in canaries), tuple(formats)
+        results = {k: replace(found, natural=not found.control) for k, found in results.items()}
+    return tuple(results[c.id] for c in canaries), tuple(formats)
 
 
-def _notes_on_model(model: LanguageModel, questions: Sequence[Question]) -> tuple[str, ...]:
-    """What is to be known of the model, whatever the format."""
-    read = notes_on_reading(
-        model,
-        tokens=lambda: max(question.sizes().tokens for question in questions),
-        start_token=questions[0].encoder.start_token,
-    )
-    found = (note_on_vocabulary(model), note_on_english(model))
-    return (*notes_on_model(model), *read, *(note for note in found if note))
-
-
-def _measured_format(question: Question) -> tuple[list[CanaryResult], FormatResult]:
+def _measured_format(question: Question, results: dict[str, CanaryResult]) -> FormatResult:
+    """The result of one format; those of its canaries are added to `results`, by id."""
     began, format = time.perf_counter(), question.format
     format.check_prefix_free()
     check_kept_apart(format, question.encoder)
@@ -290,10 +325,10 @@ def _measured_format(question: Question) -> tuple[list[CanaryResult], FormatResu
     beside, fit = found.beside or (None, None)
     if beside is None and method.whole_rows:
         with suppress(EstimationError):  # the estimate only stands beside the exposures
-            beside, fit = curve(question, found, cost.sizes.noise_bits)
+            beside, fit = found.curve(question, cost.sizes.noise_bits)
     context = found.canaries.context_bits
-    results = [
-        CanaryResult(
+    for i, canary in enumerate(question.canaries):
+        results[canary.id] = CanaryResult(
             id=canary.id,
             format=question.number,
             repetitions=canary.repetitions,
@@ -302,9 +337,7 @@ def _measured_format(question: Question) -> tuple[list[CanaryResult], FormatResu
             exposure=found.exposures[i],
             skew_normal=None if beside is None else beside[i],
         )
-        for i, canary in enumerate(question.canaries)
-    ]
-    return results, FormatResult(
+    return FormatResult(
         format=format.text,
         masked=format.masked,
         space_size=format.size,

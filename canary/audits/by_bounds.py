@@ -38,17 +38,14 @@ class Bounds(Method):
 
     def measure(self, question: Question, cost: Cost) -> Measured:
         """Search until ranks are known or the budget is spent."""
-        tree, format = question.searched_tree, question.format
-        batcher = question.batcher(
-            f"{RANK} of {format.masked}", question.options.budget, longest=cost.sizes.tokens
-        )
-        with question.pricer(tree, cost.sizes.noise_bits) as pricer:
-            budget = question.options.budget
+        budget, name = question.options.budget, f"{RANK} of {question.format.masked}"
+        batcher = question.batcher(name, budget, longest=cost.sizes.tokens)
+        with question.pricer(cost.sizes.tree, cost.sizes.noise_bits) as pricer:
             ranks = rank_by_bounds(pricer, batcher, question.fills, budget=budget)
         return Measured(
             method=self.name,
             canaries=Priced(np.minimum(ranks.px_bits, 1e6), None),
-            exposures=exposures_by_bounds(ranks.bounds, space_size=format.size),
+            exposures=exposures_by_bounds(ranks.bounds, space_size=question.format.size),
             histogram=HistogramBuilder().build(),
             candidates=ranks.bounds.candidates,
             queries=ranks.bounds.queries,

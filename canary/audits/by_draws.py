@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
 import numpy as np
+from numpy.typing import NDArray
 
 from canary.audits.method import Cost, Measured, Method
 from canary.audits.question import Question, Sizes
-from canary.formats.sampling import draw_indices
-from canary.search.pricing import Pricer
+from canary.errors import EstimationError
+from canary.formats.format import Format
+from canary.scoring.batcher import Batcher
+from canary.search.pricing import ListedRows, Pricer
 from canary.search.ranking import draw
-from canary.statistics.exposures import UNIFORM_DRAWS, exposure_by_draws
+from canary.statistics.exposures import UNIFORM_DRAWS, Exposure, exposure_by_draws
+from canary.statistics.extrapolation import skew_normal_bits
 from canary.statistics.histogram import HistogramBuilder
 from canary.statistics.number_checks import LARGEST_BITS
+from canary.tokens.candidates import CandidateEncoder
 
-_STREAM = 0x64726177  # keeps draws apart from the canaries of the same seed
+Floats = NDArray[np.float64]
 
 
 class UniformDraws(Method):
     """Fits any tokenizer and any model that prices rows."""
 
     name = UNIFORM_DRAWS
-    answers = ("sampling", "auto")
+    answers: ClassVar[tuple[str, ...]] = ("sampling", "auto")
 
     def cost(self, question: Question) -> Cost:
         """The draws as whole rows."""
@@ -40,11 +49,6 @@ def drawing_cost(
     return Cost(reason, question.draws * sizes.below, rows, sizes, certificate)
 
 
-def drawn_indices(question: Question) -> list[int]:
-    """Which candidates are drawn, as places in the format."""
-    return draw_indices(question.format.size, question.draws, rng=question.rng(_STREAM))
-
-
 def measure_draws(question: Question, sizes: Sizes, pricer: Pricer) -> Measured:
     """Canaries beside uniform draws."""
     # Whole rows cost every token but the first.
@@ -54,7 +58,7 @@ def measure_draws(question: Question, sizes: Sizes, pricer: Pricer) -> Measured:
         question.first_batcher(UNIFORM_DRAWS, sizes, question.draws * each),
         question.fills,
         count=question.draws,
-        rng=question.rng(_STREAM),
+        rng=question.drawing_rng(),
         shards=question.series(),
     )
     exposures = exposure_by_draws(
@@ -75,3 +79,53 @@ def measure_draws(question: Question, sizes: Sizes, pricer: Pricer) -> Measured:
         draws=question.draws,
         draws_px=np.sort(drawn.px_bits[drawn.others]),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class SampleResult:
+    """Canaries of a sample, and estimates off a fitted curve, NaN where none fits; shape (k,)."""
+
+    px_bits: Floats
+    exposures: Sequence[Exposure]
+    curve_bits: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Canaries beside uniform draws, encoded once to be priced again and again.
+
+    `rows` are those of `canaries` canaries, then of the draws that are no canaries; `draws` are
+    the places of all draws among them.
+    """
+
+    rows: ListedRows = field(repr=False)
+    canaries: int
+    draws: NDArray[np.int64]
+    space_size: int
+
+    @classmethod
+    def of(
+        cls, format: Format, fills: Sequence[str], drawn: Sequence[str], encoder: CandidateEncoder
+    ) -> Sample:
+        """Encode fills of canaries, and fills that were drawn."""
+        places = {fill: place for place, fill in enumerate(fills)}
+        for fill in drawn:
+            places.setdefault(fill, len(places))
+        rows = ListedRows(encoder.candidates(format, list(places)))
+        draws = np.array([places[fill] for fill in drawn], np.int64)
+        return cls(rows, len(fills), draws, format.size)
+
+    def measure(self, batcher: Batcher) -> SampleResult:
+        """Exposure of every canary under the model as it is now."""
+        px = self.rows.price(batcher)
+        bounded = np.minimum(px, LARGEST_BITS)
+        mine, others = bounded[: self.canaries], self.draws[self.draws >= self.canaries]
+        noise_bits = batcher.model.facts.noise_bits(self.rows.longest)
+        exposures = exposure_by_draws(
+            mine, bounded[self.draws], space_size=self.space_size, noise_bits=noise_bits
+        )
+        try:
+            curve = skew_normal_bits(mine, px[others], noise_bits=noise_bits)
+        except EstimationError:  # few draws, or all alike
+            curve = np.full(self.canaries, np.nan)
+        return SampleResult(px[: self.canaries], exposures, np.asarray(curve, np.float64))

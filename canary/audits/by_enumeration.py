@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from canary.audits.by_draws import drawn_indices
 from canary.audits.method import Cost, Measured, Method, Unfit
 from canary.audits.question import Question
 from canary.errors import InputError, UnsupportedError
+from canary.formats.sampling import draw_indices
 from canary.search.ranking import rank_all
 from canary.statistics.exposures import ENUMERATION, exposure_by_rank
 
@@ -45,11 +45,11 @@ class Enumeration(Method):
         """Count the candidates before each canary."""
         format, sizes, fills = question.format, cost.sizes, question.fills
         # The curve is fitted to the same candidates as with uniform draws of this seed.
+        drawn = draw_indices(format.size, question.draws, rng=question.drawing_rng())
         own = {format.index(fill) for fill in fills}
-        keep = np.array([i for i in drawn_indices(question) if i not in own], np.int64)
+        keep = np.array([i for i in drawn if i not in own], np.int64)
         # Whole rows cost every token but the first.
-        rows = format.size * (sizes.tokens - 1)
-        work = rows if sizes.tree is None else cost.queries
+        work = format.size * (sizes.tokens - 1) if sizes.tree is None else cost.queries
         batcher = question.first_batcher(self.name, sizes, work)
         with question.pricer(sizes.tree, sizes.noise_bits) as pricer:
             ranking = rank_all(pricer, batcher, fills, keep=keep, shards=question.series())

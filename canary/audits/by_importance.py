@@ -28,8 +28,7 @@ class Importance(Method):
         if isinstance(tree, UnsupportedError):
             return Unfit(tree.problem, tree)
         sizes = question.sizes(tree)
-        width = _width(question, sizes)
-        reason = f"importance draws were asked for, {width:,} nodes per level"
+        reason = f"importance draws were asked for, {_width(question, sizes):,} nodes per level"
         return drawing_cost(question, reason, sizes, tree.certificate)
 
     def measure(self, question: Question, cost: Cost) -> Measured:

@@ -79,43 +79,43 @@ class RankAndDraws(Rank):
 
     def _measured(self, question: Question, sizes: Sizes, pricer: Pricer) -> Measured:
         drawn = measure_draws(question, sizes, pricer)
-        width, kept = _importance_share(question, sizes)
+        own, below = len(question.fills) + 1, sizes.below
+        width = min(_WIDTH, question.options.budget // (4 * below) - own)
+        worth_it = width >= max(_LEAST_WIDTH, _LEAST_A_TOKEN * below)
+        kept = (width + own) * below if worth_it else 0  # paths included
         budget = question.options.budget - kept
         # The ranks that the draws leave possible decide which canaries are worth the walk.
         most = math.log2(max(budget / _QUERIES_A_PLACE, 1.0))
         wanted = np.array([e.space_bits - e.upper_bits <= most for e in drawn.exposures], np.bool_)
         bounds = _walk(question, pricer, budget=budget, wanted=wanted)
         certain = exposures_by_bounds(bounds, space_size=question.format.size)
-        exposures = [
-            exposure_by_bounds_and_draws(*both)
-            for both in zip(certain, drawn.exposures, strict=True)
-        ]
+        pairs = zip(certain, drawn.exposures, strict=True)
+        exposures = [exposure_by_bounds_and_draws(*pair) for pair in pairs]
         found = replace(_walked(drawn, bounds, exposures), method=self.name)
         few = [
             not walked.exact and (by_draws.hits or 0) < FEW_HITS
             for walked, by_draws in zip(exposures, drawn.exposures, strict=True)
         ]
-        if width and any(few):
+        if worth_it and any(few):
             before = replace(found, exposures=drawn.exposures)
             sampled, spent = sample(question, pricer, before, width=width, budget=kept)
-            exposures = [
-                _beside_sample(walked, by_weight) if poor else walked
-                for walked, by_weight, poor in zip(exposures, sampled.exposures, few, strict=True)
-            ]
+            for place in np.flatnonzero(few).tolist():
+                by_weight = sampled.exposures[place]
+                if by_weight.method != IMPORTANCE:  # uniform draws, which the walk cuts
+                    by_weight = replace(by_weight, method=RANK_AND_DRAWS)
+                exposures[place] = beside_importance(exposures[place], by_weight)
             more = sum(e.method == IMPORTANCE for e in exposures)
             done = f"{found.done}, and importance draws told of {more} more, with {spent:,} queries"
             found = replace(sampled, exposures=exposures, done=done)
         left = int(np.count_nonzero(~wanted & ~bounds.exact))
-        return replace(found, done=found.done + _untried(left, budget))
-
-
-def _importance_share(question: Question, sizes: Sizes) -> tuple[int, int]:
-    """Nodes per level of importance draws, and what they take of the budget, paths included."""
-    own, below = len(question.fills) + 1, sizes.below
-    width = min(_WIDTH, question.options.budget // (4 * below) - own)
-    if width < max(_LEAST_WIDTH, _LEAST_A_TOKEN * below):
-        return 0, 0
-    return width, (width + own) * below
+        if not left:
+            return found
+        untried = (
+            f"; by the draws {left} {'stands' if left == 1 else 'stand'} too far back to be "
+            f"counted within {plural(budget, 'query', 'queries')}, so branch and bound did not "
+            f"try {'it' if left == 1 else 'them'} (a larger --budget would, or --method rank)"
+        )
+        return replace(found, done=found.done + untried)
 
 
 def _walk(
@@ -163,12 +163,6 @@ def exposures_by_bounds(bounds: RankBounds, *, space_size: int) -> list[Exposure
     ]
 
 
-def _beside_sample(walked: Exposure, sampled: Exposure) -> Exposure:
-    if sampled.method != IMPORTANCE:  # uniform draws, which the walk cuts
-        sampled = replace(sampled, method=RANK_AND_DRAWS)
-    return beside_importance(walked, sampled)
-
-
 def beside_importance(walked: Exposure, sampled: Exposure) -> Exposure:
     """The exposure of importance draws, cut by the ranks that a walk leaves possible.
 
@@ -203,14 +197,3 @@ def beside_importance(walked: Exposure, sampled: Exposure) -> Exposure:
 def queries_to_rank(space_bits: float, exposure_bits: float) -> int:
     """About how many queries rank a canary of such an exposure, whatever the tree."""
     return math.ceil(_QUERIES_A_PLACE * math.exp2(space_bits - exposure_bits))
-
-
-def _untried(left: int, budget: int) -> str:
-    """Why a part of the budget may be left: canaries that were not tried."""
-    if not left:
-        return ""
-    return (
-        f"; by the draws {left} {'stands' if left == 1 else 'stand'} too far back to be counted "
-        f"within {plural(budget, 'query', 'queries')}, so branch and bound did not try "
-        f"{'it' if left == 1 else 'them'} (a larger --budget would, or --method rank)"
-    )

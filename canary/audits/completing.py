@@ -1,25 +1,65 @@
-"""Completion: secrets from their first characters, by greedy and by beam search."""
+"""Completion: secrets from their first characters, and how far a search before it goes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 from canary.audits.extraction import Completion
 from canary.audits.question import AuditOptions, Question, longest
-from canary.audits.rivals import started
+from canary.audits.start_search import started
+from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import InputError
 from canary.formats.format import Format
 from canary.models.loading import load
-from canary.records.validation import whole_number
+from canary.records.validation import one_of, real_number, whole_number
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import Running
 from canary.search.completion import complete
+from canary.search.shortest import MOST_OPEN, STOPS, Stop
 
 BEAM = 10
 """Width of a beam unless one is given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How far a search goes, and what is completed after it; see `extract`."""
+
+    top: int = 1
+    budget: int = 1_000_000
+    seconds: float | None = None
+    stop: Stop = "proof"
+    known: int | None = None
+    beam: int = BEAM
+    most_open: int = MOST_OPEN
+
+    def __post_init__(self) -> None:
+        for name in ("top", "budget", "beam", "most_open"):
+            limit: dict[str, Any] = {} if name == "beam" else {"below": None}
+            value = whole_number(getattr(self, name), name, at_least=1, **limit)
+            object.__setattr__(self, name, value)
+        one_of(self.stop, "stop", STOPS)
+        if self.seconds is not None:
+            cure = "leave it out for no limit"
+            seconds = real_number(self.seconds, "seconds", above=0, cure=cure)
+            object.__setattr__(self, "seconds", seconds)
+
+    def secrets_of(self, format: Format, canaries: CanarySet | None) -> dict[str, str]:
+        """The ids of the canaries of a format, by fill.
+
+        Raises
+        ------
+        InputError
+            If the set has none of this format, or `known` leaves nothing to complete.
+        """
+        own = {} if canaries is None else canaries_of(canary_set(canaries), format)
+        if self.known is not None:
+            known = check_known(self.known, list(own) or [format.unrank(0)])
+            object.__setattr__(self, "known", known)
+        return own
 
 
 def completions(
@@ -34,8 +74,8 @@ def completions(
     """Whether greedy and beam search complete secrets from their first characters.
 
     The characters that are known become fixed text of the format, tokenized together with
-    all that follows, and the search goes on among what the format allows. So it is told
-    what the secret looks like; a text field that is not can do no better.
+    all that follows, and the search goes on among what the format allows: it is told what the
+    secret looks like.
 
     Parameters
     ----------
@@ -90,40 +130,35 @@ def completed(
     time `deadline` of `time.monotonic`.
     """
     batcher = Batcher(question.model, batch_size=question.options.batch_size)
-    made = []
+    made: list[Completion] = []
     for name, fill in secrets.items():
         format = question.format.given(fill[:known])
         rest = replace(question, format=format, fills=(fill[known:],))
         tree = rest.searched_tree
         batcher.check_length(longest(tree))
+        right: list[bool] = []
+        queries = 0
         with rest.pricer(tree) as pricer:
-            walker = pricer.walker
-            greedy = complete(tree, walker, batcher, width=1, budget=budget, deadline=deadline)
-            if greedy is None:
-                break
-            left = budget - greedy.queries
-            wide = complete(tree, walker, batcher, width=beam, budget=left, deadline=deadline)
-            if wide is None:
-                break
-            budget = left - wide.queries
-        right = [
-            end.leaf is not None and fill[known:] in tree.texts([end.leaf])[0]
-            for end in (greedy, wide)
-        ]
-        made.append(
-            Completion(name, known, right[0], right[1], beam, greedy.queries + wide.queries)
-        )
+            for width in (1, beam):
+                end = complete(
+                    tree,
+                    pricer.walker,
+                    batcher,
+                    width=width,
+                    budget=budget - queries,
+                    deadline=deadline,
+                )
+                if end is None:
+                    return tuple(made)
+                queries += end.queries
+                right.append(end.leaf is not None and fill[known:] in tree.texts([end.leaf])[0])
+        made.append(Completion(name, known, right[0], right[1], beam, queries))
+        budget -= queries
     return tuple(made)
 
 
 def check_known(known: int, fills: Sequence[str]) -> int:
-    """A number of known characters that leaves something of each fill to complete.
-
-    Raises
-    ------
-    InputError
-        If it is none.
-    """
+    """A number of known characters that leaves something of each fill to complete."""
     shortest = min(map(len, fills), default=1)
     known = whole_number(known, "known", at_least=0)
     if known >= shortest:
@@ -134,3 +169,15 @@ def check_known(known: int, fills: Sequence[str]) -> int:
             where="known",
         )
     return known
+
+
+def canaries_of(canaries: CanarySet, format: Format) -> dict[str, str]:
+    """Ids of the canaries of a format, by fill."""
+    own = {c.fill: c.id for c in canaries if canaries.formats[c.format] == format}
+    if not own:
+        named = dict.fromkeys(canaries.formats[c.format].text for c in canaries)
+        raise InputError(
+            f"the canary set has no canary of the format {format.text!r}",
+            cure=f"name one of {', '.join(map(repr, named))}" if named else "give another set",
+        )
+    return own

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from canary.audits.audit_result import CANARY_SET, Audit
-from canary.audits.completing import BEAM
-from canary.audits.extraction import Extraction
-from canary.audits.format_search import SearchOptions, canaries_of, search_format
-from canary.audits.question import AuditOptions, Question
-from canary.audits.rivals import started
+from canary.audits.completing import BEAM, SearchOptions, canaries_of, completed
+from canary.audits.extraction import Candidate, Extraction
+from canary.audits.question import AuditOptions, Question, longest
 from canary.audits.start_notes import StartChoice
+from canary.audits.start_search import started
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import InputError, ModelError, OutOfMemory, RequestsSpentError, UnsupportedError
 from canary.formats.format import Format
@@ -20,10 +23,18 @@ from canary.models.examining import notes_on_reading
 from canary.models.loading import load
 from canary.records.sealing import sealed
 from canary.records.validation import AUTO, of_kind
-from canary.scoring.batcher import Stage
-from canary.search.shortest import MOST_OPEN, Stop
+from canary.records.versions import versions
+from canary.scoring.batcher import Batcher, Stage
+from canary.scoring.requests import announce
+from canary.search.pricing import check_agreement, price_rows
+from canary.search.rank_counter import bounds_by_place
+from canary.search.shortest import MOST_OPEN, Shortest, Stop, shortest_leaves
+from canary.statistics.number_checks import LN2
+from canary.tokens.misread import misread
 
 _MOST_DRAWS = 1_024  # to check the start token by
+_BROKEN_OFF = ("interrupted", "requests")
+_CHECKED = 4  # candidates that are priced as whole rows, too
 
 
 @sealed
@@ -49,7 +60,8 @@ def extract(
 
     Shortest paths over the tree of tokens: a candidate is proven to be the likeliest when
     it is no dearer than the cheapest beginning that was not yet looked into. One that the
-    model memorized takes a handful of queries, whatever the size of the space.
+    model memorized takes a handful of queries, whatever the size of the space. The first
+    proven ones, four at most, are priced again as whole rows, as far as the budget reaches.
 
     Parameters
     ----------
@@ -61,7 +73,7 @@ def extract(
         How many candidates.
     budget : int
         Queries (tokens computed below the context) that the search may take, and the
-        completions of `known` after it. There is always one; 10**18, say, for none that is felt.
+        completions of `known` after it; 10**18, say, for no limit that is felt.
     seconds : float, optional
         Wall-clock time after which the search begins nothing new.
     stop : {"proof", "paper"}
@@ -99,11 +111,6 @@ def extract(
     ModelError
         If a candidate is too long for the model, cannot be tokenized, gets NaN, if all of
         them have probability 0, or if a proven one costs something else as a whole row.
-
-    Notes
-    -----
-    The first proven candidates, four at most, are priced again as whole rows, as far as the
-    budget reaches: the proof is no better than the tree and the model's states.
 
     References
     ----------
@@ -143,12 +150,12 @@ def extract_with(
     seam = load(model)
     mine = None
     if canaries is not None:
-        own_format = tuple(c for c in canaries if canaries.formats[c.format] == format)
-        mine = replace(canaries, canaries=own_format)
+        of_format = tuple(c for c in canaries if canaries.formats[c.format] == format)
+        mine = replace(canaries, canaries=of_format)
     options, start = started(seam, [format], options, canaries=mine, draws=_MOST_DRAWS)
     question = Question(format, tuple(own), seam, options.encoder(seam), options)
     read = notes_on_reading(seam, tokens=lambda: question.sizes().tokens, start_token=start.token)
-    result = search_format(question, start, own, search)
+    result = _search(question, start, own, search)
     settings = {**result.settings, CANARY_SET: canaries.fingerprint if canaries else None}
     return replace(result, settings=settings, notes=(*result.notes, *read))
 
@@ -184,9 +191,7 @@ def with_extractions(
     -------
     Audit
         Its extractions hold no fills. A format without canaries is left out. So is one that
-        cannot be searched (its candidates make no tree, one that was not sampled is too
-        long for the model, a batch of one does not fit); a note of the format then says
-        why, and all that was measured stands.
+        cannot be searched; a note of the format then says why.
 
     Raises
     ------
@@ -213,7 +218,7 @@ def with_extractions(
         top = max(sum(not c.control for c in mine), 1)
         question = Question(format, tuple(own), seam, encoder, options)
         try:
-            result = search_format(question, start, own, replace(search, top=top))
+            result = _search(question, start, own, replace(search, top=top))
         except (ModelError, UnsupportedError, OutOfMemory, RequestsSpentError) as error:
             about = formats[number]
             note = f"{about.masked} was not searched for its likeliest candidates: {error.problem}."
@@ -227,13 +232,15 @@ def with_extractions(
 
 def _check_audited(audit: Audit, canaries: CanarySet) -> None:
     """Refuse a set that the audit was not made with."""
-    same = [f.format for f in audit.formats] == [f.text for f in canaries.formats]
     audited = [(c.id, c.format, c.repetitions) for c in audit.canaries]
     if canaries.natural:  # the audit drew controls and put them behind
         audited = audited[: len(canaries)]
-    named = audit.settings.get(CANARY_SET)
-    same = same and named == canaries.fingerprint
-    if not same or audited != [(c.id, c.format, c.repetitions) for c in canaries]:
+    same = (
+        [f.format for f in audit.formats] == [f.text for f in canaries.formats]
+        and audit.settings.get(CANARY_SET) == canaries.fingerprint
+        and audited == [(c.id, c.format, c.repetitions) for c in canaries]
+    )
+    if not same:
         texts = " and ".join(repr(f.format) for f in audit.formats)
         raise InputError(
             "the canaries are not those of the audit: other formats, ids, fills or numbers of "
@@ -241,3 +248,156 @@ def _check_audited(audit: Audit, canaries: CanarySet) -> None:
             cure=f"give the set that it was made with, {len(audited):,} canaries of {texts}",
             where="with_extractions",
         )
+
+
+def _search(
+    question: Question, start: StartChoice, own: Mapping[str, str], search: SearchOptions
+) -> Extraction:
+    """`extract` after a start token that was chosen; `own` are ids of canaries, by fill."""
+    began = time.perf_counter()
+    deadline = math.inf if search.seconds is None else time.monotonic() + search.seconds
+    format, model, budget = question.format, question.model, search.budget
+    tree = question.searched_tree
+    tokens = longest(tree)
+    noise_bits = model.facts.noise_bits(tokens)
+    batcher = question.batcher(f"extraction from {format.masked}", budget, longest=tokens)
+    announce(model, lambda: 0, at_most=budget)
+    with question.pricer(tree) as pricer:
+        context_bits = pricer.context_bits
+        found = shortest_leaves(
+            tree,
+            pricer.walker,
+            batcher,
+            top=search.top,
+            budget=budget,
+            seconds=search.seconds,
+            most_open=search.most_open,
+            stop=search.stop,
+        )
+    if not len(found.costs) and found.rest == np.inf:
+        raise ModelError(
+            f"the model {model.facts.name!r} gives every candidate of {format.masked!r} "
+            "probability 0",
+            cure="check which tokens the model forbids, or the context before the candidate",
+        )
+    fills = tree.fills(found.leaves)
+    affordable = max((budget - found.queries) // tokens, 0)
+    found = _checked(found, fills[:affordable], question, batcher, noise_bits)
+    px, bits = found.costs / LN2, format.bits
+    least, most = bounds_by_place(
+        px,
+        found.leaves,
+        found.rest / LN2,
+        size=format.size,
+        context_bits=context_bits,
+        noise_bits=noise_bits,
+        excess_bits=model.facts.excess_bits(tokens - len(tree.context)),
+    )
+    candidates = tuple(
+        Candidate(
+            fill=fill,
+            px_bits=float(px[i]),
+            proven=tree.certified and i < found.proven,
+            found_after=int(found.found_after[i]),
+            exposure_lower_bits=bits - math.log2(most[i]) if tree.certified else 0.0,
+            exposure_upper_bits=bits - math.log2(least[i]) if tree.certified else bits,
+            canary=own.get(fill),
+        )
+        for i, fill in enumerate(fills)
+        if fill is not None  # a leaf without a fill is no candidate
+    )
+    asked = {name: getattr(search, name) for name in ("budget", "seconds", "stop", "most_open")}
+    result = Extraction(
+        format=format.text,
+        masked=format.masked,
+        space_size=format.size,
+        top=search.top,
+        candidates=candidates,
+        context_bits=context_bits,
+        rest_bits=None if found.rest == np.inf else found.rest / LN2,
+        queries=found.queries,
+        batches=found.batches,
+        dropped=found.dropped,
+        stopped=found.stopped,
+        noise_bits=noise_bits,
+        certificate=tree.certificate,
+        seconds=time.perf_counter() - began,
+        model=model.facts.to_dict(),
+        settings={
+            **asked,
+            "start_token": start.token,
+            "start": start.to_dict(),
+            "context": question.encoder.context,
+            "batch_size": question.options.batch_size,
+            "versions": versions(),
+        },
+        notes=(*start.notes, *misread(question.encoder, format)),
+    )
+    if search.known is None or found.stopped in _BROKEN_OFF:
+        return result
+    return _with_completions(result, question, own, search, known=search.known, deadline=deadline)
+
+
+def _checked(
+    found: Shortest,
+    fills: Sequence[str | None],
+    question: Question,
+    batcher: Batcher,
+    noise_bits: float,
+) -> Shortest:
+    """What was found; the first proven ones of these fills are priced again as whole rows."""
+    first = fills[: min(found.proven, _CHECKED)]
+    walked = question.format.size > 1 and question.prices_rows
+    if not walked or not first or found.stopped in _BROKEN_OFF:
+        return found
+    which = [i for i, fill in enumerate(first) if fill is not None]
+    texts = [fill for fill in first if fill is not None]
+    try:
+        rows, queries = price_rows(batcher, question.format, question.encoder, texts)
+    except KeyboardInterrupt:  # what was found stays valid
+        return replace(found, stopped="interrupted")
+    except RequestsSpentError:
+        return replace(found, stopped="requests")
+    check_agreement(batcher, found.costs[which] / LN2, rows.px_bits, noise_bits)
+    return replace(found, queries=found.queries + queries)
+
+
+def _with_completions(
+    result: Extraction,
+    question: Question,
+    own: Mapping[str, str],
+    search: SearchOptions,
+    *,
+    known: int,
+    deadline: float,
+) -> Extraction:
+    """What was extracted, and which secrets are completed with what is left of the budget."""
+    secrets = {name: fill for fill, name in own.items()} or {
+        f"candidate {place}": c.fill
+        for place, c in enumerate(result.candidates, 1)
+        if c.fill is not None
+    }
+    notes = list(result.notes)
+    if not secrets:
+        notes.append(
+            "Nothing was completed from known characters: no candidate was found, and no canaries "
+            "were given. Allow more queries, or give the canary set."
+        )
+        return replace(result, notes=tuple(notes))
+    long_enough = {name: fill for name, fill in secrets.items() if len(fill) > known}
+    left = search.budget - result.queries
+    try:
+        made = completed(
+            question, long_enough, known=known, beam=search.beam, budget=left, deadline=deadline
+        )
+    except KeyboardInterrupt:  # what was extracted stays valid
+        return replace(result, stopped="interrupted")
+    except RequestsSpentError:
+        return replace(result, stopped="requests")
+    if short := len(secrets) - len(long_enough):
+        notes.append(
+            f"Secrets with no more characters than are known were not completed: {short:,}."
+        )
+    if late := len(long_enough) - len(made):
+        notes.append(f"Secrets left when the budget or the time ended, not completed: {late:,}.")
+    return replace(result, completions=made, notes=tuple(notes))

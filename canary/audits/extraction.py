@@ -85,10 +85,8 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
 
     Parameters
     ----------
-    format : str
-        The format's text.
-    masked : str
-        A candidate with its fill hidden, for showing.
+    format, masked : str
+        The format's text, and a candidate with its fill hidden, for showing.
     space_size : int
         Exact number of candidates.
     top : int
@@ -99,9 +97,8 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
     context_bits : float
         The part of every log-perplexity that comes before the fill.
     rest_bits : float or None
-        Every other candidate costs at least this; None if no other has a probability above 0.
-        Up to this cost the answer is proven. Of the candidates in the token tree only, where
-        that is not certified.
+        Every other candidate (of the token tree, where that is not certified) costs at least
+        this; None if no other has a probability above 0.
     queries : int
         Tokens computed below the context.
     batches : int
@@ -183,9 +180,7 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
             proof = "proven" if c.proven else "not proven"
             name = f", {clean(c.canary)}" if c.canary else ""
             lines.append(f"{place:>3}. {shown}  {c.px_bits:.2f} bits, {proof}{name}")
-        lines.append(self.verdict())
-        lines += [f"note: {note}" for note in self.notes]
-        return "\n".join(lines)
+        return "\n".join([*lines, self.verdict(), *(f"note: {note}" for note in self.notes)])
 
     def verdict(self) -> str:
         """How surely, at what cost, and against what random guessing costs; one line."""
@@ -198,17 +193,13 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
             how = f"not proven, the best in a token tree that is {self.certificate}"
         else:
             how = f"proven up to {self.rest_bits:.2f} bits only"
+        guesses = self.random_guesses
+        shown = f"{guesses:,.0f}" if guesses < 10**15 else f"2^{math.log2(guesses):.0f}"
         return (
-            f"{how}; {self.queries:,} queries, random guessing takes "
-            f"{guesses(self.random_guesses)} on average"
+            f"{how}; {self.queries:,} queries, random guessing takes {shown} "
+            f"{'guess' if shown == '1' else 'guesses'} on average"
         )
 
     def _check(self) -> None:
         if self.stopped not in _STOPPED or self.space_size < 1:
             raise ValueError("stopped for no known reason, or has no candidates")
-
-
-def guesses(number: float) -> str:
-    """A number of guesses as people read it."""
-    shown = f"{number:,.0f}" if number < 10**15 else f"2^{math.log2(number):.0f}"
-    return f"{shown} guess" if shown == "1" else f"{shown} guesses"

@@ -14,8 +14,10 @@ from canary.audits.question import Question, Sizes
 from canary.errors import CanaryError
 from canary.search.pricing import Priced
 from canary.statistics.exposures import Exposure
-from canary.statistics.extrapolation import SkewNormalFit
+from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
 from canary.statistics.histogram import Histogram
+
+_STREAM = 0x63757276
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +89,24 @@ class Measured:
     draws_px: NDArray[np.float64]
     done: str = ""
     beside: tuple[Sequence[Exposure], SkewNormalFit] | None = None
+
+    def curve(
+        self, question: Question, noise_bits: float
+    ) -> tuple[Sequence[Exposure], SkewNormalFit]:
+        """The skew-normal estimate of each canary, and the curve.
+
+        Raises
+        ------
+        EstimationError
+            If no curve can be fitted: fewer than 40 draws, all alike, or an impossible one.
+        """
+        return exposure_by_skew_normal(
+            self.canaries.px_bits,
+            self.draws_px,
+            space_size=question.format.size,
+            rng=question.rng(_STREAM),
+            noise_bits=noise_bits,
+        )
 
 
 class Method(ABC):

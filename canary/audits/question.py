@@ -24,10 +24,8 @@ from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.misread import misread
 from canary.tokens.tree import TokenTree, check_certified, compile_tree
 
-_SEARCH_CURE = "name a format whose candidates this tokenizer makes a tree of, or guess another"
-
-# Keeps these draws apart from the canaries and from the other draws of the same seed.
-_NOTES_STREAM = 0x6E6F7465
+# Keep draws apart from the canaries and from the other draws of the same seed.
+_DRAWS_STREAM, _NOTES_STREAM = 0x64726177, 0x6E6F7465
 _TOO_SHORT = 1e-3  # how often the note is given where the tokenizer never saw the canaries
 
 
@@ -147,7 +145,8 @@ class Question:
             If there is none.
         """
         if isinstance(self._tree, UnsupportedError):  # its cure is one for audits
-            raise UnsupportedError(self._tree.problem, cure=_SEARCH_CURE) from self._tree
+            cure = "name a format whose candidates this tokenizer makes a tree of, or guess another"
+            raise UnsupportedError(self._tree.problem, cure=cure) from self._tree
         return self._tree
 
     @cached_property
@@ -182,8 +181,7 @@ class Question:
         own = len(self.fills) * (sizes.tokens - 1 + (0 if sizes.tree is None else sizes.below))
         series = self.series()
         left = 1 - sum(piece.state["share"] for piece in series) if series else 1.0
-        rest = ", the rest" if series else ""
-        name = f"{name} of {self.format.masked}{rest}"
+        name = f"{name} of {self.format.masked}{', the rest' if series else ''}"
         return self.batcher(name, own + round(work * left), longest=sizes.tokens)
 
     def pricer(self, tree: TokenTree | None, noise_bits: float = 0.0) -> Pricer:
@@ -198,39 +196,35 @@ class Question:
         """Random numbers of this seed and format; each purpose has a stream of its own."""
         return np.random.default_rng([stream, self.options.seed, self.number])
 
+    def drawing_rng(self) -> np.random.Generator:
+        """`rng` for the uniform draws, whatever the method."""
+        return self.rng(_DRAWS_STREAM)
+
     def notes(self) -> tuple[str, ...]:
         """What may make the numbers mean something else than they seem to."""
-        notes = misread(self.encoder, self.format)
         rng = np.random.default_rng([_NOTES_STREAM, self.options.seed])
-        others = self.format.sample(min(self.format.size, 1_000), rng=rng)
-        known = self._known_to_the_tokenizer(self._lengths(others))
+        others = self._lengths(self.format.sample(min(self.format.size, 1_000), rng=rng))
+        known = []  # numbers of copies whose canaries are shorter than chance makes them
+        for copies in sorted({c.repetitions for c in self.canaries if c.repetitions}):
+            mine = self._lengths([c.fill for c in self.canaries if c.repetitions == copies])
+            # The share of candidates that are as short is a p-value of each canary.
+            as_short = np.searchsorted(np.sort(others), mine, side="right")
+            shares = (1 + as_short) / (1 + len(others))
+            if fisher(shares, shared_draws=len(others)).p_value < _TOO_SHORT:
+                known.append(f"{copies:,}")
+        notes = misread(self.encoder, self.format)
         if not known:
-            return tuple(notes)
-        copies = " or ".join(f"{count:,}" for count in known)
+            return notes
         return (
             *notes,
-            f"The canaries that stood {copies} times in the corpus are fewer tokens than nearly "
-            "all other candidates: the tokenizer was trained on them. What is measured is what "
-            "tokenizer and model learned together; even an untrained model would prefer these "
-            "canaries.",
+            f"The canaries that stood {' or '.join(known)} times in the corpus are fewer tokens "
+            "than nearly all other candidates: the tokenizer was trained on them. What is measured "
+            "is what tokenizer and model learned together; even an untrained model would prefer "
+            "these canaries.",
         )
 
     def _lengths(self, fills: Sequence[str]) -> list[int]:
         return [len(e.ids) for e in self.encoder.candidates(self.format, fills)]
-
-    def _known_to_the_tokenizer(self, lengths: Sequence[int]) -> list[int]:
-        """Numbers of copies whose canaries are shorter in tokens than chance makes them.
-
-        The share of candidates that are as short is a p-value of each canary. `lengths` are
-        those of other candidates, drawn uniformly.
-        """
-        ordered, known = np.sort(lengths), []
-        for copies in sorted({c.repetitions for c in self.canaries if c.repetitions}):
-            mine = self._lengths([c.fill for c in self.canaries if c.repetitions == copies])
-            shares = (1 + np.searchsorted(ordered, mine, side="right")) / (1 + len(ordered))
-            if fisher(shares, shared_draws=len(ordered)).p_value < _TOO_SHORT:
-                known.append(copies)
-        return known
 
 
 def longest(tree: TokenTree) -> int:

@@ -10,8 +10,6 @@ from canary.records.validation import AUTO
 from canary.statistics.numbers import plural
 from canary.tokens.starts import shell_word, shown_before, shown_start, start_flag
 
-Why = Literal["asked", "tokenizer", "alone", "evidence", "unpriced"]
-
 _MOST_NAMED = 4
 
 
@@ -77,20 +75,15 @@ class RivalStart:
         more = f" --context {shell_word(self.context)}" if self.context else ""
         return start_flag(self.token) + more + " and no --context" * self.bare
 
-    @property
-    def shown(self) -> str:
-        """It, as messages name it."""
-        return shown_before(self.token, self.context, bare=self.bare)
-
     def sentence(self, chosen: str | None) -> str:
         """What it would change, in words."""
         which = "the injected canaries"
         if self.repetitions is not None:
             which = f"canaries with {plural(self.repetitions, 'copy', 'copies')}"
         return (
-            f"priced after {self.shown}, {which} have a median exposure of about "
-            f"{self.bits:.1f} bits, and after {shown_start(chosen)} of about "
-            f"{self.chosen_bits:.1f}"
+            f"priced after {shown_before(self.token, self.context, bare=self.bare)}, {which} have "
+            f"a median exposure of about {self.bits:.1f} bits, and after {shown_start(chosen)} of "
+            f"about {self.chosen_bits:.1f}"
         )
 
 
@@ -121,7 +114,7 @@ class StartChoice(Record, written=(..., "settled")):
     """
 
     token: str | None
-    why: Why
+    why: Literal["asked", "tokenizer", "alone", "evidence", "unpriced"]
     own: str = ""
     context: bool = False
     texts: int = 0
@@ -142,19 +135,29 @@ class StartChoice(Record, written=(..., "settled")):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the numbers must know of it."""
-        return tuple(filter(None, (self._why_note(), self._rival_note())))
+        notes = [self._why_note()]
+        if self.rivals:
+            worst = "; ".join(rival.sentence(self.token) for rival in self.rivals[:2])
+            notes.append(
+                f"The result depends on the start token or the context: {worst}. To settle it, "
+                f"{self.cure}."
+            )
+        return tuple(note for note in notes if note)
 
     @property
     def cure(self) -> str:
         """How the choice is settled by whoever knows the training."""
         others = " or ".join(dict.fromkeys(rival.flag for rival in self.rivals))
-        told = f"audit again with {others or '--start-token TOKEN'} if training put that there"
+        cure = f"audit again with {others or '--start-token TOKEN'} if training put that there"
         if not self.context:
-            told += f", or with {_CONTEXT}"
+            cure += (
+                ", or with --context TEXT if longer text came before the canary (a chat template "
+                "up to the canary, a heading)"
+            )
         if not self.rivals:
-            return f"{told}, or with {self.flag} if it put {shown_start(self.token)} there"
+            return f"{cure}, or with {self.flag} if it put {shown_start(self.token)} there"
         return (
-            f"{told}. If it put {shown_start(self.token)} there, the canaries were learned all "
+            f"{cure}. If it put {shown_start(self.token)} there, the canaries were learned all "
             "the same; canary check --undecided pass accepts that"
         )
 
@@ -163,7 +166,7 @@ class StartChoice(Record, written=(..., "settled")):
         if self.why == "tokenizer":
             return f"Each candidate was priced after {self.own}, which the tokenizer puts there."
         if self.why == "asked":
-            return f"{_NOTHING_ASKED if bare else self._named_note()}{self._compared_note()}"
+            return self._asked_note(bare=bare)
         if self.why == "alone":
             return _NOTHING_ELSE if bare else ""
         after = f"Each candidate was priced after {shown_start(self.token)}"
@@ -171,13 +174,16 @@ class StartChoice(Record, written=(..., "settled")):
             after = "No start token was put before each candidate"
         if self.why == "unpriced":
             return (
-                f"{after}, since what training put before each text could not be found out. "
-                f"{_SAY_SO}"
+                f"{after}, since what training put before each text could not be found out. If "
+                "training put a token there (an end-of-text token, a newline), the numbers may be "
+                "too low: name it with --start-token, or fix nothing with "
+                f"{start_flag(None)}."
             )
+        costs = {each.token: each.later_bits or 0.0 for each in self.tried if each.likely}
         why = "after which text without secrets is most likely"
         if self.token is None:
             why = "since text without secrets is most likely with nothing before it"
-        elif self._is_dearer():
+        elif costs.get(self.token, 0.0) > min(costs.values(), default=0.0):
             why = "after which text without secrets is about as likely as after anything else"
         return (
             f"{after}, {why} ({self._evidence()}). If training put something else before each "
@@ -186,73 +192,47 @@ class StartChoice(Record, written=(..., "settled")):
             f"later audits, give {self.flag}."
         )
 
-    def _is_dearer(self) -> bool:
-        """Whether the texts cost more after the chosen token than after another likely one."""
-        costs = {t.token: t.later_bits or 0.0 for t in self.tried if t.likely}
-        return costs.get(self.token, 0.0) > min(costs.values(), default=0.0)
-
-    def _named_note(self) -> str:
-        if self.token is None:
-            return ""
-        told = f"Each candidate was priced after {shown_start(self.token)}, as was asked."
-        if self.rivals or self.compared:
-            return told
-        return (
-            f"{told} Nothing checked that training put it there; if it did not, the numbers may "
-            "be too low."
-        )
-
-    def _compared_note(self) -> str:
-        """What the canaries say of a start token that was named."""
+    def _asked_note(self, *, bare: bool) -> str:
+        """What was named, and what the canaries say of it."""
+        note = _NOTHING_ASKED if bare else ""
+        if self.token is not None:
+            note = f"Each candidate was priced after {shown_start(self.token)}, as was asked."
+            if not self.rivals and not self.compared:
+                return (
+                    f"{note} Nothing checked that training put it there; if it did not, the "
+                    "numbers may be too low."
+                )
         if self.rivals or not self.compared:
-            return ""
+            return note
         return (
-            " The canaries do not look more exposed after "
-            f"{' or '.join(_few(list(self.compared)))}. That does not prove it right: if other "
+            f"{note} The canaries do not look more exposed after "
+            f"{' or '.join(_few(self.compared))}. That does not prove it right: if other "
             "text came before them in training, the numbers may be too low."
         )
 
     def _evidence(self) -> str:
         """The bits of all that were tried, in words."""
-        mine = next(each for each in self.tried if each.token == self.token)
         costs = [
             f"{each.later_bits or 0.0:,.1f} after {shown_start(each.token)}"
-            for each in (mine, *self.tried)
-            if each.likely and (each is mine or each.token != self.token)
+            for each in sorted(self.tried, key=lambda each: each.token != self.token)
+            if each.likely
         ]
-        costs = _few(list(dict.fromkeys(costs)))
         unlikely = [
             shown_start(each.token)
             for each in self.tried
             if not each.likely and each.later_bits is not None
         ]
-        told = f"the bits of {plural(self.texts, 'text')}, fewer are likelier: {', '.join(costs)}"
+        shown = ", ".join(_few(costs))
+        told = f"the bits of {plural(self.texts, 'text')}, fewer are likelier: {shown}"
         if unlikely:
             told += f"; the model gave no sign that texts begin after {', '.join(_few(unlikely))}"
         return told
 
-    def _rival_note(self) -> str:
-        if not self.rivals:
-            return ""
-        told = "; ".join(rival.sentence(self.token) for rival in self.rivals[:2])
-        return (
-            f"The result depends on the start token or the context: {told}. To settle it, "
-            f"{self.cure}."
-        )
-
     def _check(self) -> None:
-        if self.why == "evidence" and self.token not in {t.token for t in self.tried}:
+        if self.why == "evidence" and self.token not in {each.token for each in self.tried}:
             raise ValueError("the start token is none of those that were tried")
 
 
-_CONTEXT = (
-    "--context TEXT if longer text came before the canary (a chat template up to the canary, "
-    "a heading)"
-)
-_SAY_SO = (
-    "If training put a token there (an end-of-text token, a newline), the numbers may be too "
-    f"low: name it with --start-token, or fix nothing with {start_flag(None)}."
-)
 _NOTHING_ASKED = (
     "No start token was put before each candidate, as was asked, so the first token of each was "
     "not counted and the rest was priced as if nothing came before. If training put a token "
@@ -265,6 +245,6 @@ _NOTHING_ELSE = (
 )
 
 
-def _few(words: list[str]) -> list[str]:
+def _few(words: list[str] | tuple[str, ...]) -> list[str]:
     more = len(words) - _MOST_NAMED
-    return [*words[:_MOST_NAMED], f"{more} more"] if more > 0 else words
+    return [*words[:_MOST_NAMED], f"{more} more"] if more > 0 else list(words)

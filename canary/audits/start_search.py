@@ -1,15 +1,21 @@
-"""Which start token comes before each candidate, where nobody said: by what the model shows."""
+"""The start token of an audit: found by what the model shows, and compared with others."""
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.audits.start_notes import StartChoice, TriedStart
+from canary.audits.by_draws import Sample
+from canary.audits.start_notes import RivalStart, StartChoice, TriedStart
+from canary.corpus.canaries import CanarySet
+from canary.corpus.occurrences import find_canaries
 from canary.errors import InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import LanguageModel, Rows
@@ -18,9 +24,9 @@ from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.requests import announce
 from canary.scoring.run_options import RunOptions
 from canary.statistics.number_checks import LN2
+from canary.statistics.pvalues import fisher
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.starts import USUAL_STARTS, own_start, possible_starts
-from canary.tokens.tokenizer import Encoding
+from canary.tokens.starts import USUAL_STARTS, own_start, possible_starts, shown_before, usual_first
 
 ORDINARY = (
     "The meeting was moved to Thursday because the main hall is being painted.",
@@ -36,40 +42,73 @@ ORDINARY = (
 
 Floats = NDArray[np.float64]
 Text = tuple[tuple[int, ...], int]  # its tokens, and from which one on they count
+Priced = dict[str | None, Floats]
+Options = TypeVar("Options", bound=RunOptions)
 
 _MOST_TEXTS = 64
 _MOST_TOKENS = 64  # of a text, after its context: a start token is soon forgotten
-_MANY = 16  # more tokens than these are first tried on two texts
-_FEW_TEXTS = 2
+_MANY, _FEW_TEXTS = 16, 2  # more tokens than these are first tried on two texts
 _LEARNED = 1 / 3  # of the bits of ordinary text, by the token, has what was learned by heart
 _OF_CHANCE = 0.92  # of the bits that chance takes, first tokens cost less
 _ONE_TEXT_BITS = 4.0  # by so much is a single text clearly worse
 _IMPOSSIBLE_BITS = 1e4  # of a text that the model gives probability 0
 
+LEVEL = 0.01
+"""How often a model that learned nothing has a rival, at most."""
 
-def start_for(model: LanguageModel, formats: Sequence[Format], options: RunOptions) -> StartChoice:
-    """The start token that was asked for, or that of `choose_start` if "auto" was.
+_MOST_STARTS = 6  # the chosen one included
+_MOST_CANARIES = 128  # of a format
+_DRAWS, _DRAWS_FOR_FEW, _FEW = 128, 1_024, 4
+_GAP_BITS = 1.0
+_DOUBT = 0.2  # share of what a curve says beyond its draws
+_STREAM = 0x73746172
+
+
+def started(
+    model: LanguageModel,
+    formats: Sequence[Format],
+    options: Options,
+    *,
+    canaries: CanarySet | None,
+    draws: int,
+) -> tuple[Options, StartChoice]:
+    """The options with the start token that is meant, and why it is.
 
     Raises
     ------
     InputError
-        If texts to choose by were given and no choice is to be made, or there are none.
+        If a start text holds a canary (a choice that depends on secrets would make p-values
+        wrong), if texts to choose by were given and no choice is to be made, or there are none.
     """
-    if options.start_texts is not None and not options.start_texts:
+    texts = options.start_texts
+    if texts is not None and canaries is not None and canaries.canaries:
+        find = find_canaries(canaries, canaries.canaries)
+        for number, text in enumerate(texts, 1):
+            if hits := find(text):
+                raise InputError(
+                    f"text {number:,} of start_texts holds {hits[0][2]}, and a start token must "
+                    "not be chosen by secrets",
+                    cure="give texts of the corpus without canaries",
+                )
+    if texts is not None and not texts:
         raise InputError(
             "there are no start_texts", cure="give a few texts of the training corpus, or none"
         )
     if options.start_token == AUTO:
-        return choose_start(model, formats, options)
-    if options.start_texts is not None:
+        start = choose_start(model, formats, options)
+    elif texts is not None:
         raise InputError(
             "start_texts were given, and the start token was named, so nothing is chosen by them",
             cure="leave one of start_texts and start_token out",
         )
-    own = _own(CandidateEncoder(model.tokenizer, None, options.context), formats)
-    return StartChoice(
-        named_start(options.start_token), "asked", own=own or "", context=bool(options.context)
-    )
+    else:
+        own = _own(CandidateEncoder(model.tokenizer, None, options.context), formats) or ""
+        named = named_start(options.start_token)
+        start = StartChoice(named, "asked", own=own, context=bool(options.context))
+    options = replace(options, start_token=start.token, start_texts=None)
+    if canaries is not None:
+        start = _with_rivals(model, canaries, start, options, draws=draws)
+    return options, start
 
 
 def choose_start(
@@ -77,23 +116,17 @@ def choose_start(
 ) -> StartChoice:
     """The start token after which text that holds no secret is most likely, and the evidence.
 
-    The evidence is `start_texts`, at most 64 of them, evenly spread; or else the fixed text of
-    the formats and ordinary sentences. Nothing that is priced depends on the fill of a canary,
-    so p-values of canaries that were not learned stay valid.
+    The evidence is `start_texts`, at most 64 of them, or else the fixed text of the formats
+    and ordinary sentences. No fill of a canary is priced, so p-values stay valid. Fixed text
+    that costs less than a third of ordinary text, by the token, was learned with the canaries:
+    it is a text of the training, and alone decides.
 
-    Notes
-    -----
-    Where the fixed text of the formats costs less than a third of ordinary text, by the token,
-    it was learned with the canaries, and alone decides: it is a text of the training.
-
-    Of the tokens, the one is taken after which whole texts are most likely; where others
-    are within two standard errors of it, one that is usual between texts. A token after which
-    the first tokens of texts cost 92 % or more of what they would by chance is left out: it
-    never came before a text in training. The token is compared with nothing by the bits after
-    the first token of each text, since the first has no probability after nothing. Nothing is
-    chosen where they are clearly fewer after it.
+    The token is taken after which whole texts are most likely; where others are within two
+    standard errors of it, one that is usual between texts. A token after which first tokens
+    cost 92 % of what they would by chance never came before a text in training. With nothing
+    it is compared by what comes after the first token, which has no probability after nothing.
     """
-    context = options.context
+    context, texts = options.context, options.start_texts
     plain = CandidateEncoder(model.tokenizer, None, context)
     own = _own(plain, formats)
     if own is not None:
@@ -105,7 +138,6 @@ def choose_start(
         return StartChoice(next(iter(possible), None), "alone", context=bool(context))
     if "score" not in model.facts.capabilities:
         return StartChoice(None, "unpriced")
-    texts = options.start_texts
     evidence = list(_evidence(plain, formats, texts, model.facts.length_limit))
     announce(model, lambda: len(possible) * len(evidence))
     if not evidence:
@@ -113,7 +145,12 @@ def choose_start(
     tokens = len(possible) * sum(len(ids) for ids, _ in evidence)
     progress = options.progress("choosing the start token", tokens)
     batcher = Batcher(model, batch_size=options.batch_size, progress=progress)
-    priced = _bits(batcher, possible, evidence)
+    asked = possible
+    if len(possible) > _MANY:
+        few = _priced(batcher, possible, evidence[:_FEW_TEXTS])
+        best = sorted(few, key=lambda token: float(few[token].sum()))[:_MANY]
+        asked = {t: start for t, start in possible.items() if t in best or t is None}
+    priced = _priced(batcher, asked, evidence)
     if not priced:
         return StartChoice(None, "unpriced")
     fixed = 0 if texts else sum(first == 1 for _, first in evidence[: len(set(formats))])
@@ -123,9 +160,21 @@ def choose_start(
         priced = {token: bits[:, :fixed] for token, bits in priced.items()}
     firsts = sum(first == 1 for _, first in evidence)
     chance = firsts * _OF_CHANCE * math.log2(model.facts.vocabulary)
-    tried = [_tried(token, priced.get(token), chance) for token in possible]
+    tried = []
+    for token in possible:
+        if token not in priced:
+            tried.append(TriedStart(token, None, None, likely=False))
+            continue
+        later, first = (round(float(part), 2) for part in priced[token].sum(axis=1))
+        likely = token is None or first < chance or not chance
+        tried.append(TriedStart(token, later, None if token is None else first, likely=likely))
     token = _best(tried, priced, learned=learned, noise=model.facts.noise_bits(max(tokens, 1)))
-    tried = [_beside(each, token, priced) for each in tried]
+    tried = [
+        replace(each, contender=not _clearly_worse(_extra(priced, each.token, token)))
+        if each.likely and each.token != token
+        else each
+        for each in tried
+    ]
     tried.sort(key=lambda each: (not each.likely, each.later_bits is None, each.later_bits or 0.0))
     return StartChoice(token, "evidence", tried=tuple(tried), texts=len(evidence))
 
@@ -136,72 +185,6 @@ def _own(plain: CandidateEncoder, formats: Sequence[Format]) -> str | None:
     return own_start(plain.tokenizer, encoding)
 
 
-def _learned(priced: Mapping[str | None, Floats], evidence: Sequence[Text], fixed: int) -> bool:
-    """Whether the first texts, which are `fixed` ones of formats, were learned by heart."""
-    if not 0 < fixed < len(evidence):
-        return False
-    tokens = np.array([len(ids) - first for ids, first in evidence], np.float64)
-    bits = np.min([each[0] for each in priced.values()], axis=0)
-    own, others = (
-        bits[part].sum() / tokens[part].sum() for part in (slice(fixed), slice(fixed, None))
-    )
-    return bool(own < _LEARNED * others)
-
-
-def _beside(each: TriedStart, token: str | None, priced: Mapping[str | None, Floats]) -> TriedStart:
-    """A start token, with whether the texts leave open that it is better than the chosen one."""
-    if not each.likely or each.token == token:
-        return each
-    difference = priced[each.token] - priced[token]
-    # Nothing has no first tokens to compare.
-    costs = difference[0] if None in (token, each.token) else difference.sum(axis=0)
-    return replace(each, contender=not _clearly_worse(costs))
-
-
-def _tried(token: str | None, bits: Floats | None, chance: float) -> TriedStart:
-    """A start token with its evidence; `bits` are as `_bits` gives them."""
-    if bits is None:
-        return TriedStart(token, None, None, likely=False)
-    later, first = (round(float(part), 2) for part in bits.sum(axis=1))
-    if token is None:
-        return TriedStart(None, later, None, likely=True)
-    return TriedStart(token, later, first, likely=first < chance or not chance)
-
-
-def _best(
-    tried: Sequence[TriedStart],
-    priced: Mapping[str | None, Floats],
-    *,
-    learned: bool,
-    noise: float,
-) -> str | None:
-    """The best token, unless text is clearly likelier after nothing; of equal ones the first.
-
-    Where the texts leave open which is the best, it is one that is usual between texts.
-    """
-    bare = next((each for each in tried if each.token is None), None)
-    known = [each for each in tried if each.token is not None and each.later_bits is not None]
-    likely = [each for each in known if each.likely] or ([] if bare else known)
-    if not likely:
-        return None
-    costs = [(each.later_bits or 0.0) + (each.first_bits or 0.0) for each in likely]
-    best = likely[next(i for i, cost in enumerate(costs) if cost <= min(costs) + noise)]
-    usual = [
-        (cost, at)
-        for at, (each, cost) in enumerate(zip(likely, costs, strict=True))
-        if each.token in USUAL_STARTS
-        and not _clearly_worse((priced[each.token] - priced[best.token]).sum(axis=0))
-    ]
-    if usual and not learned:
-        best = likely[min(usual)[1]]
-    if bare is None or bare.later_bits is None:
-        return best.token
-    difference = priced[best.token][0] - priced[None][0]
-    if learned:
-        return None if difference.sum() > noise else best.token
-    return None if _clearly_worse(difference) else best.token
-
-
 def _evidence(
     plain: CandidateEncoder,
     formats: Sequence[Format],
@@ -209,89 +192,102 @@ def _evidence(
     limit: int | None,
 ) -> Iterator[Text]:
     """Token ids of each text, and from which token on it counts, without a start token."""
-    fixed = () if texts else [format.prefix.rstrip() for format in formats]
-    most = np.inf if limit is None else limit - 1  # a start token stands before
-    for text in dict.fromkeys(fixed):
-        if encoding := _encoded(plain, text):
-            ids = encoding.ids[: int(min(most, len(encoding.ids)))]
-            if len(ids) > 1:
-                yield ids, 1
+    fixed = () if texts else dict.fromkeys(format.prefix.rstrip() for format in formats)
     texts = texts or ORDINARY
-    for text in texts[:: max(1, -(-len(texts) // _MOST_TEXTS))]:
-        encoding = _encoded(plain, text)
-        if encoding is None or not encoding.ids:
+    spread = texts[:: max(1, -(-len(texts) // _MOST_TEXTS))]
+    for text, is_fixed in [*((text, True) for text in fixed), *((text, False) for text in spread)]:
+        if not text and not plain.context:
+            continue
+        try:
+            (encoding,) = plain.encode([text])
+        except (InputError, ModelError):  # it does not know a character
             continue
         first = 1
-        if plain.context:  # its own tokens count once, with the fixed text
-            inside = [i for i, (_, end) in enumerate(encoding.spans or ()) if end > 0]
-            if not inside:
-                continue
-            first = inside[0]
-        ids = encoding.ids[: int(min(most, first + _MOST_TOKENS))]
+        if plain.context and not is_fixed:  # its own tokens count once, with the fixed text
+            spans = enumerate(encoding.spans or ())
+            first = next((i for i, (_, end) in spans if end > 0), len(encoding.ids))
+        most = len(encoding.ids) if is_fixed else first + _MOST_TOKENS
+        ids = encoding.ids[: most if limit is None else min(most, limit - 1)]  # a start before
         if len(ids) > first:
             yield ids, first
 
 
-def _encoded(plain: CandidateEncoder, text: str) -> Encoding | None:
-    """A text as tokens; None where the tokenizer does not know a character of it."""
-    if not text and not plain.context:
-        return None
-    try:
-        return plain.encode([text])[0]
-    except (InputError, ModelError):
-        return None
-
-
-def _bits(
-    batcher: Batcher,
-    possible: Mapping[str | None, tuple[int, ...]],
-    evidence: Sequence[Text],
-) -> dict[str | None, Floats]:
-    """The bits of each text after each start token; of very many, after the best ones.
-
-    Arrays of shape (2, texts): what comes after the first token, and the first token. Tokens
-    that a server cannot be asked for are left out.
-    """
-    if len(possible) > _MANY:
-        few = _priced(batcher, possible, evidence[:_FEW_TEXTS])
-        best = sorted(few, key=lambda token: float(few[token].sum()))[:_MANY]
-        possible = {t: start for t, start in possible.items() if t in best or t is None}
-    return _priced(batcher, possible, evidence)
-
-
 def _priced(
-    batcher: Batcher,
-    possible: Mapping[str | None, tuple[int, ...]],
-    evidence: Sequence[Text],
-) -> dict[str | None, Floats]:
+    batcher: Batcher, possible: Mapping[str | None, tuple[int, ...]], evidence: Sequence[Text]
+) -> Priced:
+    """The bits of each text after each start token that a server can be asked for.
+
+    Arrays of shape (2, texts): what comes after the first token, and the first token.
+    """
     try:
-        every = _summed(batcher, list(possible.values()), evidence)
-        return dict(zip(possible, every, strict=True))
+        return _bits(batcher, possible, evidence)
     except UnsupportedError:  # a server that takes texts cannot be asked for every token
-        found = {}
+        found: Priced = {}
         for token, start in possible.items():
-            try:
-                (found[token],) = _summed(batcher, [start], evidence)
-            except UnsupportedError:
-                continue
+            with suppress(UnsupportedError):
+                found |= _bits(batcher, {token: start}, evidence)
         return found
 
 
-def _summed(
-    batcher: Batcher, starts: Sequence[tuple[int, ...]], evidence: Sequence[Text]
-) -> Floats:
-    """Bits of shape (starts, 2, texts), as in `_bits`."""
-    rows = Rows.of([start + ids for start in starts for ids, _ in evidence])
+def _bits(
+    batcher: Batcher, possible: Mapping[str | None, tuple[int, ...]], evidence: Sequence[Text]
+) -> Priced:
+    starts = [len(start) for start in possible.values()]
+    rows = Rows.of([start + ids for start in possible.values() for ids, _ in evidence])
     log_probs = np.maximum(batcher.score(rows), -_IMPOSSIBLE_BITS)
     every = row_sums(log_probs, rows)
-    heads = np.array([len(start) + first - 1 for start in starts for _, first in evidence])
+    heads = np.array([start + first - 1 for start in starts for _, first in evidence])
     before = row_sums(log_probs, rows, at_most=heads)  # up to the first that counts
-    first = np.array([len(start) for start in starts for _ in evidence])
-    own = row_sums(log_probs, rows, at_most=first)
+    own = row_sums(log_probs, rows, at_most=np.repeat(starts, len(evidence)))
     shape = (len(starts), len(evidence))
     counted = np.array([first == 1 for _, first in evidence])
     bits = np.stack([-(every - before).reshape(shape), -own.reshape(shape) * counted], axis=1) / LN2
-    return np.minimum(bits, _IMPOSSIBLE_BITS)
+    return dict(zip(possible, np.minimum(bits, _IMPOSSIBLE_BITS), strict=True))
+
+
+def _learned(priced: Priced, evidence: Sequence[Text], fixed: int) -> bool:
+    """Whether the first texts, which are `fixed` ones of formats, were learned by heart."""
+    if not 0 < fixed < len(evidence):
+        return False
+    tokens = np.array([len(ids) - first for ids, first in evidence], np.float64)
+    bits = np.min([each[0] for each in priced.values()], axis=0)
+    own = bits[:fixed].sum() / tokens[:fixed].sum()
+    return bool(own < _LEARNED * (bits[fixed:].sum() / tokens[fixed:].sum()))
+
+
+def _best(
+    tried: Sequence[TriedStart], priced: Priced, *, learned: bool, noise: float
+) -> str | None:
+    """The best token, unless text is clearly likelier after nothing; of equal ones the first.
+
+    Where the texts leave open which is the best, it is one that is usual between texts.
+    """
+    known = [each for each in tried if each.token is not None and each.later_bits is not None]
+    nothing_tried = any(each.token is None for each in tried)
+    likely = [each for each in known if each.likely] or ([] if nothing_tried else known)
+    if not likely:
+        return None
+    costs = {each.token: (each.later_bits or 0.0) + (each.first_bits or 0.0) for each in likely}
+    best = next(token for token, cost in costs.items() if cost <= min(costs.values()) + noise)
+    usual = [
+        token
+        for token in costs
+        if token in USUAL_STARTS and not _clearly_worse(_extra(priced, token, best))
+    ]
+    if usual and not learned:
+        best = min(usual, key=lambda token: costs[token])
+    if None not in priced:
+        return best
+    more = _extra(priced, best, None)
+    worse = more.sum() > noise if learned else _clearly_worse(more)
+    return None if worse else best
+
+
+def _extra(priced: Priced, token: str | None, other: str | None) -> Floats:
+    """What each text costs more after one token than after another; nothing has no first tokens."""
+    difference = priced[token] - priced[other]
+    extra: Floats = difference[0] if None in (token, other) else difference.sum(axis=0)
+    return extra
 
 
 def _clearly_worse(difference: Floats) -> bool:
@@ -300,3 +296,142 @@ def _clearly_worse(difference: Floats) -> bool:
         return bool(difference.sum() > _ONE_TEXT_BITS)
     error = float(difference.std(ddof=1)) / len(difference) ** 0.5
     return bool(difference.mean() > 2.0 * error)
+
+
+def _with_rivals(
+    model: LanguageModel,
+    canaries: CanarySet,
+    choice: StartChoice,
+    options: RunOptions,
+    *,
+    draws: int,
+) -> StartChoice:
+    """The choice with what speaks against it: starts after which canaries are more exposed.
+
+    Injected canaries and at most `draws` uniform draws of each format are priced after the
+    chosen start token and after `_others`. Each is a rival if, for the canaries of one number
+    of copies or all, Fisher's p-value is significant (Bonferroni's level over starts and
+    groups) and the median exposure is higher by more than a bit. Exposures are read off
+    skew-normal curves; a fifth of what lies beyond the draws is taken for doubt. Nothing is
+    chosen here, so the p-values of the audit stay what they are.
+    """
+    if choice.why not in ("evidence", "asked") or "score" not in model.facts.capabilities:
+        return choice
+    injected = _Injected.of(canaries, draws=draws, seed=options.seed)
+    mine = options.encoder(model)
+    others = list(_others(model, mine, injected, choice)) if injected.groups else []
+    if not others:
+        return choice
+    rows, tokens = 0, 0
+    for format, fills, drawn in injected.formats:
+        (first,) = mine.encode([format.candidate(fills[0])])
+        rows += len(fills) + len(drawn)
+        tokens += len(first.ids) * (len(fills) + len(drawn))
+    announce(model, lambda: (1 + len(others)) * rows)
+    progress = options.progress("checking the start token", (1 + len(others)) * tokens)
+    batcher = Batcher(model, batch_size=options.batch_size, progress=progress)
+    chosen = injected.exposures(batcher, mine)
+    level = LEVEL / (len(others) * len(chosen))
+    rivals, compared = [], []
+    for encoder in others:
+        # A hole begins the candidate, it is too long, or a server cannot be asked for it.
+        with suppress(InputError, ModelError, UnsupportedError):
+            exposures = injected.exposures(batcher, encoder)
+            token = encoder.start_token
+            more, bare = ("", not encoder.context) if mine.context else (encoder.context, False)
+            compared.append(shown_before(token, more, bare=bare))
+            gaps = []
+            for copies, (bits, p_value) in exposures.items():
+                own = chosen[copies][0]
+                doubt = _DOUBT * max(0.0, own - math.log2(injected.least_draws))
+                if p_value <= level and bits > own + _GAP_BITS + doubt:
+                    rounded = round(bits, 2), round(own, 2)
+                    gaps.append(RivalStart(token, copies, *rounded, p_value, more, bare))
+            if gaps:
+                rivals.append(max(gaps, key=_gap))
+    rivals.sort(key=_gap, reverse=True)
+    return replace(choice, rivals=tuple(rivals), compared=tuple(compared))
+
+
+def _gap(rival: RivalStart) -> float:
+    return rival.bits - rival.chosen_bits
+
+
+def _others(
+    model: LanguageModel, mine: CandidateEncoder, injected: _Injected, choice: StartChoice
+) -> Iterator[CandidateEncoder]:
+    """What else may come before the candidates, but for what makes the same tokens as another.
+
+    The five next best start tokens where one was chosen by evidence, the five most usual ones
+    where it was named, a space, and no context where there is one.
+    """
+    if choice.why == "evidence":
+        tokens = [each.token for each in choice.tried if each.later_bits is not None]
+    else:  # a start token would come before one that the tokenizer itself puts there
+        tokens = [None] if choice.own else usual_first(mine.tokenizer, model.facts.vocabulary)
+    tokens = [token for token in tokens if token != choice.token]
+    starts = [(token, mine.context) for token in tokens[: _MOST_STARTS - 1]]
+    # After the usual tokens too: a template goes with a start token of its own.
+    after = [choice.token, *tokens[:2]] if mine.context else [choice.token]
+    starts += [(token, "" if mine.context else " ") for token in after]
+    texts = [f.candidate(fill) for f, fills, _ in injected.formats for fill in fills[:2]]
+    seen = {tuple(e.ids for e in mine.encode(texts))}
+    for token, context in starts:
+        with suppress(InputError, ModelError):  # it knows no such character
+            encoder = CandidateEncoder(mine.tokenizer, token, context)
+            ids = tuple(e.ids for e in encoder.encode(texts))
+            if ids not in seen:
+                seen.add(ids)
+                yield encoder
+
+
+@dataclass(frozen=True)
+class _Injected:
+    """Fills of injected canaries and of uniform draws of each format.
+
+    `groups` are the places, among those of all formats, of the canaries of each number of
+    copies, and of all (None).
+    """
+
+    formats: Sequence[tuple[Format, Sequence[str], Sequence[str]]]
+    groups: Mapping[int | None, Sequence[int]]
+    least_draws: int
+
+    @classmethod
+    def of(cls, canaries: CanarySet, *, draws: int, seed: int) -> _Injected:
+        formats, copies = [], []
+        for number, format in enumerate(canaries.formats):
+            mine = [c for c in canaries.injected if c.format == number]
+            mine = sorted(mine, key=lambda c: -c.repetitions)[:_MOST_CANARIES]
+            if mine:
+                copies += [c.repetitions for c in mine]
+                wanted = _DRAWS if len(mine) >= _FEW else _DRAWS_FOR_FEW
+                rng = np.random.default_rng([_STREAM, seed, number])
+                drawn = format.sample(min(wanted, draws, format.size), rng=rng)
+                formats.append((format, [c.fill for c in mine], drawn))
+        groups: dict[int | None, Sequence[int]] = {
+            n: [place for place, own in enumerate(copies) if own == n] for n in sorted({*copies})
+        }
+        if len(groups) > 1:
+            groups[None] = range(len(copies))
+        return cls(formats, groups, min((len(drawn) for _, _, drawn in formats), default=0))
+
+    def exposures(
+        self, batcher: Batcher, encoder: CandidateEncoder
+    ) -> dict[int | None, tuple[float, float]]:
+        """Median exposure, in bits, and Fisher's p-value of each group."""
+        bits: list[float] = []
+        p_values: list[float] = []
+        for format, fills, drawn in self.formats:
+            found = Sample.of(format, fills, drawn, encoder).measure(batcher)
+            counted = [e.lower_bits if e.bits is None else e.bits for e in found.exposures]
+            estimated = np.where(np.isnan(found.curve_bits), counted, found.curve_bits)
+            bits += np.minimum(estimated, format.bits).tolist()
+            p_values += [float(e.p_value or 1.0) for e in found.exposures]
+        return {
+            copies: (
+                statistics.median([bits[at] for at in places]),
+                fisher([p_values[at] for at in places], shared_draws=self.least_draws).p_value,
+            )
+            for copies, places in self.groups.items()
+        }

@@ -288,8 +288,8 @@ def extract(
     each was found. When the budget ends, or on Ctrl-C, what was found is printed, and up
     to which cost it is proven.
     """
+    from canary.audits.completing import SearchOptions
     from canary.audits.extracting import extract_with
-    from canary.audits.format_search import SearchOptions
     from canary.audits.question import AuditOptions
     from canary.corpus.canaries import CanarySet
     from canary.formats.format import Format

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from canary.workers.cluster import RayWorkers
 
 METHODS = ("auto", "rank", "enumeration", "sampling", "importance")
-"""Those of this package, for the help; `canary.audits.method_choice` has all of them."""
+"""Those of this package, for the help; `canary.audits.auditing` has all of them."""
 
 FileFormatName = Literal["jsonl", "csv", "tsv", "text", "parquet"]
 Whole = Annotated[int, 0]
@@ -250,7 +250,7 @@ def _written(param: typer.CallbackParam, value: str | None) -> str | None:
 
 def _known_method(param: typer.CallbackParam, value: str) -> str:
     """The name of a method, if there is one; also of another package's."""
-    from canary.audits.method_choice import check_method
+    from canary.audits.auditing import check_method
 
     try:
         check_method(value)

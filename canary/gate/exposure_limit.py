@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from canary.audits.audit_result import Audit, CanaryResult, median_bits
+from canary.audits.audit_result import (
+    Audit,
+    CanaryResult,
+    coarsest,
+    combined_p,
+    least_p,
+    median_bits,
+)
 from canary.audits.by_rank import queries_to_rank
-from canary.audits.combining import combined_p, least_p
-from canary.audits.resolution import coarsest
 from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome, Standing, standings
 from canary.records.validation import as_real

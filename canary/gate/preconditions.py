@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from canary.audits.audit_result import CANARY_SET, Audit
-from canary.audits.combining import combined_p
+from canary.audits.audit_result import CANARY_SET, Audit, combined_p
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome, Standing, Verdict, standings

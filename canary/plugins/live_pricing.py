@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from canary.audits.by_draws import Sample
 from canary.audits.history import Moment, WatchedCanary, WatchedFormat
-from canary.audits.sample import Sample
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError, ModelError, NotFiniteError, OutOfMemory
 from canary.models.language_model import LanguageModel

@@ -6,9 +6,14 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from canary.audits.audit_result import Audit, CanaryResult, median_bits
-from canary.audits.combining import least_p, only_draws
-from canary.audits.resolution import coarsest
+from canary.audits.audit_result import (
+    Audit,
+    CanaryResult,
+    coarsest,
+    least_p,
+    median_bits,
+    only_draws,
+)
 from canary.statistics.numbers import bits, copies, count, odds, one_in, plural, probability
 
 if TYPE_CHECKING:

@@ -232,7 +232,7 @@ def test_an_audit_keeps_its_numbers_where_nothing_can_be_extracted(tmp_path, mon
         raise OutOfMemory("a batch of one does not fit")
 
     with monkeypatch.context() as patch:
-        patch.setattr("canary.audits.format_search.shortest_leaves", full)
+        patch.setattr("canary.audits.extracting.shortest_leaves", full)
         assert with_extractions(measured, model, chosen).extractions == ()
     with pytest.raises(InputError, match="budget must be .* got 0"):
         with_extractions(measured, model, chosen, budget=0)

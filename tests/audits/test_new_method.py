@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from small_models import build
 
-from canary.audits.auditing import audit
+from canary.audits.auditing import METHODS, audit, method_names
 from canary.audits.by_draws import UniformDraws
 from canary.audits.method import Cost, Measured, Method, Unfit
-from canary.audits.method_choice import METHODS, method_names
 from canary.corpus.canaries import generate
 from canary.errors import InputError, UnsupportedError
 from canary.search.pricing import Priced

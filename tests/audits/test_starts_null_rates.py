@@ -8,7 +8,7 @@ from null_starts import null_model
 from scipy.stats import binom, kstest
 from started import TEXT
 
-from canary.audits.rivals import started
+from canary.audits.start_search import started
 from canary.corpus.canaries import generate
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import RunOptions

@@ -11,9 +11,8 @@ import pytest
 from references import commands_of
 from typer.main import get_command
 
-from canary.audits.auditing import audit, exposure
+from canary.audits.auditing import audit, exposure, method_names
 from canary.audits.extracting import extract
-from canary.audits.method_choice import method_names
 from canary.cli import before_training, membership_commands, model_commands, result_commands
 from canary.cli.commands import app
 from canary.cli.options import METHODS, FileFormatName, ModelOptions, columns_of

@@ -10,14 +10,16 @@ import pytest
 from scipy.stats import norm
 
 from canary.audits.audit_result import (
+    COARSE,
     Audit,
     CanaryResult,
     FormatResult,
+    coarsest,
     largest_bits,
     median_bits,
     smallest_bits,
+    spread_bits,
 )
-from canary.audits.resolution import COARSE, coarsest, spread_bits
 from canary.reports.sentences import UNLEARNED_95_BITS, answer, curve_verdict, strongest
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.extrapolation import SkewNormalFit

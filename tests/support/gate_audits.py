@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from canary.audits.audit_result import Audit, CanaryResult, FormatResult
-from canary.audits.combining import combined_p
+from canary.audits.audit_result import Audit, CanaryResult, FormatResult, combined_p
 from canary.audits.extraction import Candidate, Extraction
 from canary.statistics.exposures import (
     ENUMERATION,
