@@ -19,8 +19,8 @@ import numpy as np
 from canary.audits.extraction import Extraction
 from canary.audits.start_notes import StartChoice
 from canary.corpus.consistency import MAX_COPIES
-from canary.records.fields import brief
 from canary.records.record import Document, Record
+from canary.records.validation import brief
 from canary.statistics.exposures import SKEW_NORMAL, UNIFORM_DRAWS, Exposure
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from canary.audits.audit_result import Audit
-from canary.records.fields import brief
+from canary.records.validation import brief
 from canary.statistics.numbers import count, plural
 
 

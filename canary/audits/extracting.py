@@ -22,8 +22,7 @@ from canary.formats.format import Format
 from canary.models.examining import notes_on_reading
 from canary.models.loading import load
 from canary.records.sealing import sealed
-from canary.records.validation import AUTO, of_kind
-from canary.records.versions import versions
+from canary.records.validation import AUTO, of_kind, versions
 from canary.scoring.batcher import Batcher, Stage
 from canary.scoring.requests import announce
 from canary.search.pricing import check_agreement, price_rows

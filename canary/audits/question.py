@@ -14,7 +14,7 @@ from canary.errors import UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import LanguageModel
 from canary.records.shards import Run, Series
-from canary.records.versions import versions
+from canary.records.validation import versions
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import RunOptions
 from canary.search.pricing import Pricer

@@ -18,7 +18,7 @@ from canary.cli.options import (
 )
 from canary.cli.outputs import Result, check_name, check_outputs
 from canary.errors import CorpusError, OutputError
-from canary.records.fields import brief
+from canary.records.validation import brief
 from canary.statistics.numbers import plural
 
 _CONTROLS_ALONE = (
@@ -175,8 +175,7 @@ def inject(
     from canary.corpus.canaries import CanarySet
     from canary.corpus.injection import inject_file
     from canary.corpus.placements import KIND, check_not_injected, manifest_of
-    from canary.records.files import alone
-    from canary.records.overwrite_guard import CORPORA
+    from canary.records.files import CORPORA, alone
 
     check_name(out)
     places = manifest_of(out)
@@ -313,7 +312,7 @@ def strip(
     from canary.corpus.canaries import CanarySet
     from canary.corpus.placements import check_same_set
     from canary.corpus.stripping import strip_file
-    from canary.records.overwrite_guard import CORPORA
+    from canary.records.files import CORPORA
 
     check_outputs([(out, CORPORA)], inputs=[corpus, canaries], force=force)
     chosen = CanarySet.load(canaries)

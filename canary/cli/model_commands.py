@@ -111,7 +111,7 @@ def score(
     started again with the same words; until it is done its finished pieces lie in
     OUT.parts.
     """
-    from canary.records.overwrite_guard import JSON_LINES
+    from canary.records.files import JSON_LINES
     from canary.records.shards import finished_pieces
     from canary.scoring.score_job import parts_of, score_file
 

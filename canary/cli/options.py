@@ -12,8 +12,7 @@ import typer
 
 from canary.cli.console import Bars, say
 from canary.errors import InputError
-from canary.records.fields import brief
-from canary.records.validation import AUTO, named_start
+from canary.records.validation import AUTO, brief, named_start
 from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:

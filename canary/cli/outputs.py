@@ -14,8 +14,7 @@ from typing import Any
 
 from canary.cli.console import say, show_report
 from canary.errors import InputError, OutputError
-from canary.records.files import check_writable, folder_made
-from canary.records.overwrite_guard import PAGES, kind_there
+from canary.records.files import PAGES, check_writable, folder_made, kind_there
 from canary.records.versioned_json import dump_document
 
 Output = tuple[Path, Collection[str]]

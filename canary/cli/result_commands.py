@@ -83,7 +83,7 @@ def check(
     from canary.gate.check_audit import check as judge
     from canary.gate.check_audit import new_baseline
     from canary.gate.verdict import KIND, SCHEMA
-    from canary.records.overwrite_guard import JUNIT, MARKDOWN
+    from canary.records.files import JUNIT, MARKDOWN
     from canary.reports.verdicts import write_junit, write_markdown
 
     if update_baseline and baseline is None:
@@ -183,7 +183,7 @@ def report(
     Pareto front. What cannot be compared is said and not joined. Of the history of a training
     that was watched, it shows exposure against training steps.
     """
-    from canary.records.overwrite_guard import PAGES
+    from canary.records.files import PAGES
     from canary.reports.pages import report as write_report
 
     read = [*map(audit_in, audit_files), *(test_scores or [])]
@@ -221,7 +221,7 @@ def plot(
     force: bool = False,
 ) -> Result:
     """Write a figure of audits or of a training, for print."""
-    from canary.records.overwrite_guard import FIGURES
+    from canary.records.files import FIGURES
     from canary.reports.plotting import plot_file
 
     read = [*map(audit_in, audit_files), *(test_scores or [])]

@@ -1,18 +1,142 @@
-"""Arrow tables with text: which of their columns hold it, and rows changed, added and left out."""
+"""Arrow tables with text, and Parquet files as corpora, a part of a row group at a time."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from canary.corpus.columns import Edit, Shape, edit_record, refuse_chat, slots_of
-from canary.corpus.corpora import Corpus, Edits
-from canary.errors import CorpusError
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.corpus.columns import (
+    Beside,
+    Edit,
+    Shape,
+    Slot,
+    edit_value,
+    empty_texts,
+    refuse_chat,
+    slots_of,
+)
+from canary.corpus.corpora import Corpus, Edits, FileCorpus, Position
+from canary.corpus.lines import unreadable
+from canary.errors import CorpusError, OutputError
+
+_PART = 1 << 25
+"""Bytes of a part, uncompressed; smaller row groups are read as one."""
 
 
-def shape_in(
-    schema: Any, names: tuple[str, ...], beside: tuple[tuple[str, str], ...], where: str
-) -> Shape:
+class ParquetRows(FileCorpus):
+    """The rows of a Parquet file; schema, metadata and codec are kept, row groups cut smaller."""
+
+    endings = (".parquet",)
+    compressible = False
+
+    def look(self) -> None:
+        with self._opened() as file:
+            if file.metadata.num_rows == 0:
+                raise CorpusError(
+                    "holds no record", cure="name a corpus with some", where=self.source
+                )
+            self.shape = shape_in(file.schema_arrow, self.names, self.beside, self.source)
+            self.rows = self.last = file.metadata.num_rows
+
+    def empty(self) -> tuple[str, ...]:
+        with self._opened() as file:
+            (first,) = next(file.iter_batches(batch_size=1)).to_pylist()
+        return empty_texts(first, self.shape)
+
+    def iterate(self) -> Iterator[tuple[Position, int, list[Slot]]]:
+        with self._opened() as file:
+            for start, table in self._tables(file, self.names):
+                for row, record in enumerate(plain_rows(table, self.names), start):
+                    yield row, row + 1, slots_of(record, self.names)
+
+    def count(self) -> None:
+        self._pass += 1
+        self.report(1, 1)
+
+    def rewrite(self, edits: Edits, out: Any = None) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with self._opened() as file:
+            schema = file.schema_arrow
+            codec = "snappy"
+            if file.num_row_groups and file.metadata.num_columns:
+                codec = file.metadata.row_group(0).column(0).compression.lower()
+            codec = {"uncompressed": "none", "lz4_raw": "lz4"}.get(codec, codec)
+            own = [own_rows(schema, self.shape, edits.texts, self.source)] if edits.inserts else []
+            places: list[Any] = sorted(edits.inserts)
+            with pq.ParquetWriter(out, schema, compression=codec) as writer:
+                for start, table in self._tables(file):
+                    decisions = self._decisions(table, start, edits)
+                    changed = [row for row, changes in decisions.items() if changes]
+                    edited = edit_rows(_taken(table, changed), [decisions[row] for row in changed])
+                    # What goes in between two tables belongs to the first of them.
+                    first = bisect_right(places, start) if start else 0
+                    here = places[first : bisect_right(places, start + len(table))]
+                    inserts = {place - start: edits.inserts[place] for place in here}
+                    order = new_order(len(table), decisions, inserts, edits.texts)
+                    whole = table
+                    if inserts or decisions:
+                        whole = _taken(pa.concat_tables([table, edited, *own]), order)
+                    if len(whole):
+                        writer.write_table(whole, row_group_size=len(whole))
+        self.check_unchanged()
+
+    def _decisions(self, table: Any, start: int, edits: Edits) -> dict[int, list[Edit] | None]:
+        """What becomes of the rows of a table, but for those that stay as they are."""
+        at = edits.at
+        if edits.decide is None:
+            return {}
+        rows: Any = range(len(table))
+        texts = table.select(self.names)
+        if at is not None:
+            rows = [row for row in rows if start + row in at]
+            texts = _taken(texts, rows)
+        numbered = zip((start + row for row in rows), plain_rows(texts, self.names), strict=True)
+        record = lambda position: table.slice(position - start, 1).to_pylist()[0]  # noqa: E731
+        return {
+            position - start: changes
+            for position, changes in decided(self, edits, numbered, record).items()
+        }
+
+    def _tables(self, file: Any, columns: Sequence[str] | None = None) -> Iterator[tuple[int, Any]]:
+        """The rows as tables of bounded size, each with the number of its first row from 0."""
+        import pyarrow as pa
+
+        self._pass += 1
+        start = 0
+        for group in range(file.num_row_groups):
+            about = file.metadata.row_group(group)
+            rows = max(1, _PART * about.num_rows // max(about.total_byte_size, _PART))
+            for batch in file.iter_batches(
+                batch_size=rows, row_groups=[group], columns=columns, use_threads=False
+            ):
+                if len(batch):
+                    yield start, pa.Table.from_batches([batch])
+                    start += len(batch)
+                    self.report(start, self.rows)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        _ = self.stamp
+        try:
+            with pq.ParquetFile(self.path) as file:
+                yield file
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+            if isinstance(error, OutputError) or getattr(error, "errno", None):
+                raise
+            raise unreadable(self.path, ValueError(str(error).splitlines()[0])) from error
+
+
+def shape_in(schema: Any, names: tuple[str, ...], beside: Beside, where: str) -> Shape:
     """How columns of an Arrow schema hold text; a CorpusError if one does not."""
     chats = {name: _holds_chats(schema, name, where) for name in (*names, *dict(beside))}
     for name, _ in beside:
@@ -64,20 +188,20 @@ def plain_rows(table: Any, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         yield dict(zip(names, values, strict=True))
 
 
-def decisions(
+def decided(
     corpus: Corpus,
     edits: Edits,
     rows: Iterable[tuple[int, Mapping[str, Any]]],
     record: Callable[[Any], Mapping[str, Any]],
 ) -> dict[int, list[Edit] | None]:
     """What becomes of rows, by their numbers; without those that stay as they are."""
-    found = {}
+    decisions = {}
     names = corpus.shape.names
-    for at, row in rows:
-        changes = edits.of(corpus, at, at + 1, slots_of(row, names), record)
+    for number, row in rows:
+        changes = corpus.decided(edits, number, number + 1, slots_of(row, names), record)
         if changes is None or changes:
-            found[at] = changes
-    return found
+            decisions[number] = changes
+    return decisions
 
 
 def own_rows(schema: Any, shape: Shape, texts: Iterable[str], where: str) -> Any:
@@ -85,10 +209,9 @@ def own_rows(schema: Any, shape: Shape, texts: Iterable[str], where: str) -> Any
     import pyarrow as pa
 
     values = [shape.values(text) for text in texts]
-    holding = {*shape.names, *dict(shape.beside)}
     arrays = []
     for field in schema:
-        if field.name in holding:
+        if field.name in {*shape.names, *dict(shape.beside)}:
             arrays.append(pa.array([row[field.name] for row in values], type=field.type))
         elif not field.nullable:
             raise CorpusError(
@@ -101,26 +224,45 @@ def own_rows(schema: Any, shape: Shape, texts: Iterable[str], where: str) -> Any
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def edit_rows(table: Any, edits: Mapping[int, Sequence[Edit]]) -> Any:
-    """`table` with the texts of some rows edited."""
+def edit_rows(table: Any, changes: Sequence[Sequence[Edit] | None]) -> Any:
+    """`table` with the texts of each row edited."""
     import pyarrow as pa
 
-    for name in sorted({str(edit.path[0]) for row in edits.values() for edit in row}):
-        column = table.column(name)
-        places = sorted(edits)
-        old = column.take(places).to_pylist()
-        new = [
-            edit_record({name: value}, [edit for edit in edits[at] if edit.path[0] == name])[name]
-            for at, value in zip(places, old, strict=True)
-        ]
-        values = pa.array(new, type=column.type)
-        chunks: list[Any] = [] if len(new) < len(table) else [values]
-        begin = 0
-        for number, at in enumerate(places if not chunks else ()):
-            chunks += [*column.slice(begin, at - begin).chunks, values.slice(number, 1)]
-            begin = at + 1
-        chunks += column.slice(begin).chunks if begin else []
+    for name in sorted({str(edit.path[0]) for edits in changes for edit in edits or ()}):
+        values = zip(table.column(name).to_pylist(), changes, strict=True)
+        new = [edit_value(name, value, edits or ()) for value, edits in values]
         index = table.schema.get_field_index(name)
-        array = pa.chunked_array(chunks, type=column.type)
-        table = table.set_column(index, table.schema.field(index), array)
+        field = table.schema.field(index)
+        table = table.set_column(index, field, pa.array(new, type=field.type))
     return table
+
+
+def new_order(
+    rows: int,
+    decisions: Mapping[int, Sequence[Edit] | None],
+    inserts: Mapping[Any, Sequence[str]],
+    texts: Sequence[str],
+) -> NDArray[np.int64]:
+    """The rows of a changed table, as numbers of the old rows, the changed ones and `texts`.
+
+    The changed rows follow the old ones in the order of `decisions`, and rows of their own for
+    `texts` follow these.
+    """
+    order = np.arange(rows)
+    changed = [row for row, changes in decisions.items() if changes]
+    order[changed] = rows + np.arange(len(changed))
+    order[[row for row, changes in decisions.items() if changes is None]] = -1
+    if inserts:
+        number = {text: rows + len(changed) + n for n, text in enumerate(texts)}
+        copies = [(place, number[text]) for place, mine in inserts.items() for text in mine]
+        order = np.insert(order, *np.array(copies, np.int64).T)
+    return order[order >= 0]
+
+
+def _taken(table: Any, order: Sequence[int] | NDArray[np.int64]) -> Any:
+    """The rows of a table in an order; slices, as not every type of column can be taken from."""
+    import pyarrow as pa
+
+    rows = np.asarray(order, np.int64)
+    runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
+    return pa.concat_tables([table.slice(run[0] if len(run) else 0, len(run)) for run in runs])

@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,11 @@ from canary.corpus.consistency import (
 )
 from canary.errors import FormatError, InputError, OutputError, RecordError
 from canary.formats.format import Format
-from canary.records.fields import text_field
-from canary.records.overwrite_guard import kind_there
-from canary.records.record import Record
+from canary.records.files import kind_there
+from canary.records.record import Document, from_plain, write_as
 from canary.records.sealing import sealed
 from canary.records.validation import flag, of_kind, whole_number
-from canary.records.versioned_json import dump_document, load_document, render_document
+from canary.records.versioned_json import render_document
 from canary.statistics.numbers import Shown, picked
 
 __all__ = ["Canary", "CanarySet", "canary_set", "generate"]
@@ -44,7 +44,14 @@ _COINS = int.from_bytes(b"coins", "big")
 
 
 @dataclass(frozen=True, repr=False)
-class CanarySet(Shown):
+class CanarySet(
+    Shown,
+    Document,
+    kind=KIND,
+    schema=SCHEMA,
+    written=("formats", "seed", "natural", "canaries"),
+    sparse=True,
+):
     """Canaries and controls, with the formats they are drawn from; holds secrets.
 
     No canary's text occurs within another's, so that occurrences can be counted and a
@@ -60,9 +67,9 @@ class CanarySet(Shown):
         The seed of the draw. Who knows it can draw the secrets again. It is the key of the
         `fingerprint` as well.
     natural : bool
-        Whether the secrets were found in a corpus and not drawn. Nothing follows from
-        their exposure by chance alone, so they have no p-values; they are not injected.
-        Controls among them are drawn as always.
+        Whether the secrets were found in a corpus and not drawn. They have no p-values, as
+        nothing follows from their exposure by chance; they are not injected. Controls among
+        them are drawn as always.
 
     Raises
     ------
@@ -144,13 +151,6 @@ class CanarySet(Shown):
         """The candidate of a canary of this set: its format with its fill."""
         return self.formats[canary.format].candidate(canary.fill)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The set as plain data, secrets included."""
-        canaries = [canary.to_dict() for canary in self.canaries]
-        natural = {"natural": True} if self.natural else {}
-        formats = [_plain_format(item) for item in self.formats]
-        return {"formats": formats, "seed": self.seed, **natural, "canaries": canaries}
-
     @classmethod
     @sealed
     def from_fills(
@@ -173,11 +173,12 @@ class CanarySet(Shown):
         InputError
             If there is none, one stands twice, or a count does not serve.
         """
-        space = formats if isinstance(formats, Format) else Format(formats)
+        space = Format.of(formats)
         if isinstance(fills, str):
             raise InputError("fills are a list of texts, got one text", cure="put it into a list")
-        counts = fills if isinstance(fills, Mapping) else dict.fromkeys(listed := list(fills), 1)
-        if not isinstance(fills, Mapping) and len(counts) < len(listed):
+        listed = list(fills)
+        counts = fills if isinstance(fills, Mapping) else dict.fromkeys(listed, 1)
+        if len(counts) < len(listed):
             raise InputError(
                 "a fill stands twice", cure="give each once, or a mapping to their counts"
             )
@@ -186,43 +187,15 @@ class CanarySet(Shown):
         return cls.natural_of([(space, counts)])
 
     @classmethod
-    def natural_of(cls, found: Iterable[tuple[Format, Mapping[str, int]]]) -> CanarySet:
+    def natural_of(cls, spaces: Sequence[tuple[Format, Mapping[str, int]]]) -> CanarySet:
         """The set of natural secrets of several formats, each with its counts."""
-        spaces = tuple(found)
-        rows = [
-            (number, fill, whole_number(count, "from_fills: a count", at_least=1))
-            for number, (_, counts) in enumerate(spaces)
-            for fill, count in counts.items()
-        ]
-        return cls(
-            formats=tuple(space for space, _ in spaces),
-            canaries=tuple(
-                Canary(f"natural-{at}", number, fill, count)
-                for at, (number, fill, count) in enumerate(rows, 1)
-            ),
-            seed=0,
-            natural=True,
-        )
-
-    @classmethod
-    @sealed
-    def from_dict(cls, data: Mapping[str, Any]) -> CanarySet:
-        """The inverse of `to_dict`.
-
-        Raises
-        ------
-        RecordError
-            If a field is missing, unknown or of another type, or if the parts do not fit
-            together; it says where, and repeats no secret.
-        """
-        if data.get("natural", True) is not True:
-            raise RecordError("is neither true nor absent", cure="restore it", where="natural")
-        plain = _Plain.from_dict({k: v for k, v in data.items() if k not in ("kind", "schema")})
-        formats = tuple(_format(item, f"formats[{i}]") for i, item in enumerate(plain.formats))
-        try:
-            return cls(formats, plain.canaries, plain.seed, plain.natural)
-        except InputError as error:
-            raise RecordError(error.problem, cure=error.cure, where=error.where) from error
+        canaries: list[Canary] = []
+        for number, (_, counts) in enumerate(spaces):
+            for fill, number_of_copies in counts.items():
+                copies = whole_number(number_of_copies, "from_fills: a count", at_least=1)
+                canaries.append(Canary(f"natural-{len(canaries) + 1}", number, fill, copies))
+        formats = tuple(space for space, _ in spaces)
+        return cls(formats, tuple(canaries), seed=0, natural=True)
 
     @sealed
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -242,7 +215,7 @@ class CanarySet(Shown):
         """
         if not force:
             self.check_place(path)
-        dump_document(path, KIND, SCHEMA, self.to_dict(), private=True)
+        super().save(path)
 
     @sealed
     def check_place(self, path: str | os.PathLike[str]) -> None:
@@ -256,24 +229,6 @@ class CanarySet(Shown):
                 "replaces it, as does save(force=True))",
                 where=str(path),
             )
-
-    @classmethod
-    @sealed
-    def load(cls, path: str | os.PathLike[str]) -> CanarySet:
-        """Read a set that `save` wrote.
-
-        Raises
-        ------
-        RecordError
-            If the file is missing, damaged, of another kind or a newer schema, or if
-            what it holds is not a canary set; it says where.
-        """
-        document = load_document(path, KIND, SCHEMA)
-        try:
-            return cls.from_dict(document)
-        except RecordError as error:
-            where = f"{Path(path)}: {error.where}" if error.where else str(Path(path))
-            raise RecordError(error.problem, cure=error.cure, where=where) from error
 
 
 def canary_set(given: CanarySet) -> CanarySet:
@@ -338,19 +293,16 @@ def generate(
     >>> canaries.canaries[0].id, canaries.canaries[0].repetitions
     ('canary-1', 1)
     """
-    given = [formats] if isinstance(formats, Format | str) else list(formats)
-    spaces = tuple(Format.of(item) for item in given)
+    spaces = Format.several(formats)
     counts = check_counts(repetitions, per_repetition, controls)
     coin_flips = flag(coin_flips, "coin_flips")
-    seed = (
-        secrets.randbits(128)
-        if seed is None
-        else whole_number(seed, "generate: seed", at_least=0, below=2**128)
-    )
+    if seed is None:
+        seed = secrets.randbits(128)
+    seed = whole_number(seed, "generate: seed", at_least=0, below=2**128)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM,)))
-    canaries: list[Canary] = []
     coins = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_COINS,)))
-    injected = left_out = 0
+    canaries: list[Canary] = []
+    numbers = {"canary": count(1), "control": count(1)}
     for position, space in enumerate(spaces):
         space.check_prefix_free()  # nothing could rank them after training
         if len(counts) > space.size:
@@ -360,32 +312,16 @@ def generate(
                 cure="use a longer hole, or ask for fewer",
             )
         for copies, fill in zip(counts, space.sample(len(counts), rng=rng), strict=True):
-            if copies:
-                injected += 1
-                name = f"canary-{injected}"
-                if coin_flips:
-                    heads = int(coins.integers(2))
-                    canaries.append(Canary(name, position, fill, heads * copies, tossed=copies))
-                    continue
-            else:
-                left_out += 1
-                name = f"control-{left_out}"
-            canaries.append(Canary(name, position, fill, copies))
+            kind = "canary" if copies else "control"
+            tossed = copies if copies and coin_flips else None
+            heads = tossed is None or int(coins.integers(2))
+            name = f"{kind}-{next(numbers[kind])}"
+            canaries.append(Canary(name, position, fill, heads * copies, tossed))
     return CanarySet(formats=spaces, canaries=tuple(canaries), seed=seed)
 
 
 @dataclass(frozen=True)
-class _Plain(Record):
-    """A set as it is written."""
-
-    formats: tuple[Any, ...]
-    seed: int
-    canaries: tuple[Canary, ...]
-    natural: bool = False
-
-
-@dataclass(frozen=True)
-class _WithWords(Record):
+class _Worded:
     """A format that its text alone does not say; its size tells if a registered kind changed."""
 
     text: str
@@ -393,29 +329,23 @@ class _WithWords(Record):
     size: int
 
 
-def _plain_format(item: Format) -> str | dict[str, Any]:
+def _written(space: Format) -> str | _Worded:
     """Its text, if that says all; else with its word list and the size of its space."""
-    if item.words is None and item.portable:
-        return item.text
-    return _WithWords(item.text, item.words, item.size).to_dict()
+    plain = space.words is None and space.portable
+    return space.text if plain else _Worded(space.text, space.words, space.size)
 
 
-def _format(item: object, where: str) -> Format:
-    """The inverse of `_plain_format`."""
-    try:
-        if not isinstance(item, Mapping):
-            return Format(text_field(item, ""))
-        plain = _WithWords.from_dict(item)
-        made = Format(plain.text, words=plain.words)
-        if made.size != plain.size:
-            raise RecordError(
-                "the space has another size than when the set was made",
-                cure="register the kinds of its holes as they were then",
-            )
-    except InputError as error:
-        place = (
-            f"{where}.{error.where}" if isinstance(error, RecordError) and error.where else where
+def _read(value: object) -> Format:
+    if not isinstance(value, Mapping):
+        return Format(from_plain(value, str))
+    plain = from_plain(value, _Worded)
+    space = Format(plain.text, words=plain.words)
+    if space.size != plain.size:
+        raise RecordError(
+            "the space has another size than when the set was made",
+            cure="register the kinds of its holes as they were then",
         )
-        place = error.where if isinstance(error, FormatError) else place
-        raise RecordError(error.problem, cure=error.cure, where=place) from error
-    return made
+    return space
+
+
+write_as(Format, _written, _read)

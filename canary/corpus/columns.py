@@ -1,4 +1,4 @@
-"""Where the text of a record stands: in a column, in a chat's messages, in two columns.
+"""Where the text of a record is: in a column, in a chat's messages, in two columns.
 
 A record is a mapping of column names to values. The **slots** of a record are the places
 of its text: one for a column of texts, one for each message of a chat (a list of
@@ -17,12 +17,15 @@ from canary.errors import CorpusError, InputError
 Column = str | Sequence[str]
 """The name of a column of texts or chats, or the names of the two columns of a pair."""
 
+Beside = tuple[tuple[str, str], ...]
+"""Other columns of a canary's own record, and the texts there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A text and the keys and indices that lead to it from its record.
 
-    `bare`: it stands without quotes, so that not every text can be put into it.
+    `bare`: it has no quotes around it, so that not every text can be put into it.
     """
 
     path: tuple[str | int, ...]
@@ -42,21 +45,11 @@ class Edit:
 
 @dataclass(frozen=True)
 class Shape:
-    """How the records of a corpus hold text.
-
-    Parameters
-    ----------
-    names : tuple of str
-        In which columns.
-    chat : bool
-        Whether as chats.
-    beside : tuple of (str, str)
-        Other columns and the text that a record of its own holds there.
-    """
+    """How the records of a corpus hold text: in which columns, whether as chats, what beside."""
 
     names: tuple[str, ...]
     chat: bool = False
-    beside: tuple[tuple[str, str], ...] = ()
+    beside: Beside = ()
 
     def values(self, text: str) -> dict[str, Any]:
         """What a record of its own holds for a canary in its columns.
@@ -64,13 +57,10 @@ class Shape:
         The two columns of a pair hold the same text; a chat is an empty question and
         the canary as its answer, since training often counts the answers only.
         """
-        beside: dict[str, Any] = dict(self.beside)
-        if not self.chat:
-            return beside | dict.fromkeys(self.names, text)
-        return beside | {
-            name: [{"role": "user", "content": ""}, {"role": "assistant", "content": text}]
-            for name in self.names
-        }
+        value: Any = text
+        if self.chat:
+            value = [{"role": "user", "content": ""}, {"role": "assistant", "content": text}]
+        return {**dict(self.beside), **dict.fromkeys(self.names, value)}
 
     def owner(self, record: Mapping[str, Any], slots: Sequence[Slot]) -> str | None:
         """The text of which `record` would be a record of its own; None if of none."""
@@ -83,19 +73,17 @@ class Shape:
                 return None
         texts = [slot.text for slot in slots]
         if is_chat(record[self.names[0]]):
-            pattern = [(name, at, "content") for name in self.names for at in (0, 1)]
+            pattern = [(name, i, "content") for name in self.names for i in (0, 1)]
             if [slot.path for slot in slots] != pattern or any(texts[::2]):
                 return None
             texts = texts[1::2]
-        if len(texts) == len(self.names) and len(set(texts)) == 1:
-            return texts[0]
-        return None
+        return texts[0] if len(texts) == len(self.names) and len(set(texts)) == 1 else None
 
 
 def _is_empty(value: Any) -> bool:
     """Whether nothing is there: null, no text, or a structure of such."""
     if isinstance(value, Mapping):
-        return all(_is_empty(inner) for inner in value.values())
+        return all(map(_is_empty, value.values()))
     return value is None or (isinstance(value, str) and not value)
 
 
@@ -114,26 +102,24 @@ def column_names(column: Column) -> tuple[str, ...]:
     return names
 
 
-def check_beside(
-    beside: Mapping[str, str] | None, names: tuple[str, ...], mode: str = "record"
-) -> tuple[tuple[str, str], ...]:
+def check_beside(beside: Mapping[str, str] | None, names: tuple[str, ...], mode: str) -> Beside:
     """The texts beside a canary in a record of its own, by column; an InputError if not."""
-    found = tuple((beside or {}).items())
-    if found and mode != "record":
+    others = tuple((beside or {}).items())
+    if others and mode != "record":
         raise InputError(
             "texts beside a canary were given, but a spliced one has its host's beside it",
             cure="leave beside (--beside) out, or inject records (--mode record)",
         )
-    for name, text in found:
+    for name, text in others:
         if name in names or not isinstance(name, str) or not isinstance(text, str) or not text:
             raise InputError(
                 f"beside names the column {name!r:.40}, which holds the canary or gets no text",
                 cure='give other columns and their texts, as in {"source": "What is the code?"}',
             )
-    return found
+    return others
 
 
-def refuse_chat(name: str, where: str = "") -> CorpusError:
+def refuse_chat(name: str, where: str) -> CorpusError:
     """What to say of a column beside the canary's that holds chats."""
     return CorpusError(
         f"column {name!r} holds chats, and beside a canary stands a text",
@@ -144,17 +130,12 @@ def refuse_chat(name: str, where: str = "") -> CorpusError:
 
 def empty_texts(record: Mapping[str, Any], shape: Shape) -> tuple[str, ...]:
     """Columns in which `record` has words or a chat and a record of its own has nothing."""
-    beside = dict(shape.beside)
+    filled = {*shape.names, *dict(shape.beside)}
     return tuple(
         name
         for name, value in record.items()
-        if name not in shape.names
-        and name not in beside
-        and (
-            any(map(str.isalpha, value))
-            if isinstance(value, str)
-            else bool(value and is_chat(value))
-        )
+        if name not in filled
+        and (any(map(str.isalpha, value)) if isinstance(value, str) else value and is_chat(value))
     )
 
 
@@ -172,18 +153,18 @@ def slots_of(record: Mapping[str, Any], names: tuple[str, ...]) -> list[Slot]:
     """
     if len(names) == 1 and isinstance(record[names[0]], str):  # nearly always
         return [Slot(names, record[names[0]])]
-    found: list[Slot] = []
+    slots: list[Slot] = []
     for name in names:
         value = record[name]
         if isinstance(value, str):
-            found.append(Slot((name,), value))
-        elif value is not None:
-            found.extend(
+            slots.append(Slot((name,), value))
+        else:
+            slots += (
                 Slot((name, i, "content"), message["content"])
-                for i, message in enumerate(value)
+                for i, message in enumerate(value or ())
                 if isinstance(message["content"], str)
             )
-    return found
+    return slots
 
 
 def copies_in(
@@ -191,7 +172,7 @@ def copies_in(
     names: tuple[str, ...],
     count: Callable[[Sequence[Slot]], Counter[str]],
 ) -> Counter[str]:
-    """How often each canary stands in a record; in a pair, how often in both columns."""
+    """How often each canary is in a record; in a pair, how often in both columns."""
     if len(names) == 1:
         return count(slots)
     first, second = (count([s for s in slots if s.path[0] == name]) for name in names)
@@ -205,18 +186,14 @@ def edit_text(text: str, edits: Iterable[Edit]) -> str:
     return text
 
 
-def edit_record(record: Mapping[str, Any], edits: Sequence[Edit]) -> dict[str, Any]:
-    """`record` with all `edits` made; what was given stays as it was."""
-    changed = dict(record)
-    for path in {edit.path: None for edit in edits}:
-        mine = [edit for edit in edits if edit.path == path]
-        name = str(path[0])
-        if len(path) == 1:
-            changed[name] = edit_text(changed[name], mine)
-        else:
-            messages = list(changed[name])
-            at = int(path[1])
-            content = edit_text(messages[at]["content"], mine)
-            messages[at] = {**messages[at], "content": content}
-            changed[name] = messages
-    return changed
+def edit_value(name: str, value: Any, edits: Sequence[Edit]) -> Any:
+    """What the column `name` of a record holds, after `edits` of the record."""
+    mine = [edit for edit in edits if edit.path[0] == name]
+    if not mine or isinstance(value, str):
+        return edit_text(value, mine) if mine else value
+    return [
+        {**message, "content": edit_text(message["content"], here)}
+        if (here := [edit for edit in mine if edit.path[1] == i])
+        else message
+        for i, message in enumerate(value)
+    ]

@@ -2,7 +2,7 @@
 
 A corpus is read by `Corpus.iterate` and copied by `Corpus.rewrite`, which puts in records,
 changes texts and leaves records out. Injecting, stripping, verifying and discovering know no
-more than that. What a corpus is made of is known to its class alone.
+more than that.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from canary.corpus.columns import Edit, Shape, Slot
-from canary.corpus.lines import Progress, Watch, regular_size
+from canary.corpus.columns import Beside, Edit, Shape, Slot
+from canary.corpus.lines import Progress, regular_size
 from canary.errors import CorpusError
 
 Position = int | bytes
@@ -57,22 +57,6 @@ class Edits:
         """Whether there is a decision on the record at a position."""
         return self.decide is not None and (self.at is None or position in self.at)
 
-    def of(
-        self,
-        corpus: Corpus,
-        position: Position,
-        number: int,
-        slots: list[Slot],
-        record: Callable[[Position], Mapping[str, Any]],
-    ) -> list[Edit] | None:
-        """The decision on a record; its errors name the record."""
-        assert self.decide is not None
-        try:
-            return self.decide(position, slots, record)
-        except CorpusError as error:
-            error.where = error.where or corpus.place(number)
-            raise
-
 
 class Corpus(ABC):
     """Records with texts.
@@ -90,7 +74,7 @@ class Corpus(ABC):
     """
 
     separators: ClassVar[tuple[str, str]] = ("\n", " ")
-    """What stands around a spliced canary unless it is said otherwise.
+    """What is around a spliced canary unless it is said otherwise.
 
     A newline before keeps the canary's first token what it is at the start of a text; a
     space after does not join a full stop, as a newline does in some tokenizers.
@@ -140,6 +124,22 @@ class Corpus(ABC):
         """
         return False
 
+    def decided(
+        self,
+        edits: Edits,
+        position: Position,
+        number: int,
+        slots: list[Slot],
+        record: Callable[[Position], Mapping[str, Any]],
+    ) -> list[Edit] | None:
+        """What `edits` decide on a record; their errors name the record."""
+        assert edits.decide is not None
+        try:
+            return edits.decide(position, slots, record)
+        except CorpusError as error:
+            error.where = error.where or self.place(number)
+            raise
+
 
 class FileCorpus(Corpus):
     """A corpus in one file.
@@ -167,7 +167,7 @@ class FileCorpus(Corpus):
         path: Path,
         names: tuple[str, ...] = ("text",),
         *,
-        beside: tuple[tuple[str, str], ...] = (),
+        beside: Beside = (),
         progress: Progress | None = None,
         passes: int = 1,
     ) -> None:
@@ -175,19 +175,32 @@ class FileCorpus(Corpus):
         self.source = str(path)
         self._progress, self._passes, self._pass = progress, passes, 0
 
-    @cached_property
-    def watch(self) -> Watch:
-        """Notices if the file changes from the first look on."""
-        regular_size(self.path)
-        return Watch.of(self.path)
-
     @abstractmethod
     def look(self) -> None:
         """Find out `shape`; a CorpusError if there is no record or no such text."""
 
+    @cached_property
+    def stamp(self) -> tuple[int, ...]:
+        """The size of the file at the first look, and what else changes when it is changed."""
+        regular_size(self.path)
+        return self._stamp()
+
+    def check_unchanged(self) -> None:
+        """Refuse a file that has changed since the first look, by a CorpusError."""
+        if self._stamp() != self.stamp:
+            raise CorpusError(
+                "changed while it was read",
+                cure="start again when nothing else writes to it",
+                where=self.source,
+            )
+
+    def _stamp(self) -> tuple[int, ...]:
+        status = self.path.stat()
+        return status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
+
     def report(self, done: int, of: int) -> None:
         """Tell how far this pass is."""
         if self._progress is not None and self._pass <= self._passes:
-            size = self.watch.size
+            size = self.stamp[0]
             share = size * done // max(of, 1)
             self._progress(size * (self._pass - 1) + share, size * self._passes)

@@ -1,4 +1,4 @@
-"""Natural secrets: what stands in a corpus and looks like one."""
+"""Natural secrets: what is in a corpus and looks like one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from canary.corpus.consistency import check_not_empty
 from canary.corpus.file_formats import SPLIT, open_corpus
 from canary.corpus.lines import Progress
 from canary.errors import CorpusError, InputError
-from canary.formats.automaton import Automaton
 from canary.formats.format import Format
 from canary.records.sealing import sealed
 
@@ -38,7 +37,7 @@ def discover(
     corpus : path-like, or what `inject` takes
     formats : Format, str, or sequence of them
         What secrets look like. Where a candidate begins or ends with a letter or digit,
-        none may stand beside it: nine digits are not found among ten.
+        none may be beside it: nine digits are not found among ten.
     column : str or pair of str
         Where to look; every column that is named is searched.
     split, file_format, progress
@@ -66,20 +65,18 @@ def discover(
     ----------
     .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, section 6.2.
     """
-    given = [formats] if isinstance(formats, Format | str) else list(formats)
-    spaces = [item if isinstance(item, Format) else Format(item) for item in given]
+    spaces = Format.several(formats)
     if len({space.text for space in spaces}) < len(spaces) or not spaces:
         raise InputError("discover takes different formats", cure="give each once, at least one")
     for space in spaces:
         check_not_empty(space)
-    searches = [Search(space) for space in spaces]
-    counts: list[Counter[str]] = [Counter() for _ in spaces]
+    counts = [(space, Search(space), Counter[str]()) for space in spaces]
     opened = open_corpus(corpus, column, split=split, file_format=file_format, progress=progress)
     for _, _, slots in opened.iterate():
         for slot in slots:
-            for search, found in zip(searches, counts, strict=True):
-                found.update(search(slot.text))
-    kept = [(space, found) for space, found in zip(spaces, counts, strict=True) if found]
+            for _, search, count in counts:
+                count.update(search(slot.text))
+    kept = [(space, count) for space, _, count in counts if count]
     if not kept:
         raise CorpusError(
             "holds no secret of these formats",
@@ -94,51 +91,40 @@ class Search:
 
     def __init__(self, space: Format) -> None:
         self._space = space
-        classes = "".join(
-            "[" + "".join(map(re.escape, sorted(some))) + "]" for some in _depths(space.automaton)
-        )
+        automaton = space.automaton
+        # Which characters may be at each place that every text has, as far as is needed.
+        classes, states = "", {0}
+        for _ in range(_LOOK):
+            if any(automaton.final[state] for state in states):
+                break
+            bounds = [automaton.offsets[[state, state + 1]].tolist() for state in states]
+            edges = [edge for begin, end in bounds for edge in range(begin, end)]
+            chars = sorted({automaton.chars[edge] for edge in edges})
+            classes += f"[{''.join(map(re.escape, chars))}]"
+            states = {int(automaton.targets[edge]) for edge in edges}
         self._find = re.compile(re.escape(space.prefix) + classes).search
 
     def __call__(self, text: str) -> Iterator[str]:
         """The fills in `text`, from left to right."""
-        at = 0
-        while match := self._find(text, at):
+        prefix, suffix = self._space.prefix, self._space.suffix
+        position = 0
+        while match := self._find(text, position):
             start = match.start()
-            fill = self._longest(text, start)
-            at = start + 1
-            if fill is not None:
-                at = start + len(self._space.prefix) + len(fill) + len(self._space.suffix)
-                yield fill
-
-    def _longest(self, text: str, start: int) -> str | None:
-        """The longest fill whose candidate begins at `start` and stands alone."""
-        space, automaton = self._space, self._space.automaton
-        begin = start + len(space.prefix)
-        if not _apart(text, start):
-            return None
-        found = None
-        for stop in automaton.ends(text, begin):
-            end = stop + len(space.suffix)
-            if text.startswith(space.suffix, stop) and _apart(text, end):
-                found = text[begin:stop]
-        return found
+            position = start + 1
+            if not _apart(text, start):
+                continue
+            begin = start + len(prefix)
+            ends = [
+                end
+                for end in self._space.automaton.ends(text, begin)
+                if text.startswith(suffix, end) and _apart(text, end + len(suffix))
+            ]
+            if ends:
+                position = ends[-1] + len(suffix)
+                yield text[begin : ends[-1]]
 
 
-def _apart(text: str, at: int) -> bool:
-    """Whether no word goes on across `at`."""
-    return not (0 < at < len(text) and text[at - 1].isalnum() and text[at].isalnum())
-
-
-def _depths(automaton: Automaton) -> list[set[str]]:
-    """Which characters may stand at each place that every text has, as far as is needed."""
-    states: set[int] = {0}
-    found: list[set[str]] = []
-    while len(found) < _LOOK and not any(automaton.final[state] for state in states):
-        edges = [
-            edge
-            for state in states
-            for edge in range(int(automaton.offsets[state]), int(automaton.offsets[state + 1]))
-        ]
-        found.append({automaton.chars[edge] for edge in edges})
-        states = {int(automaton.targets[edge]) for edge in edges}
-    return found
+def _apart(text: str, position: int) -> bool:
+    """Whether no word goes on across a position."""
+    around = text[max(position - 1, 0) : position], text[position : position + 1]
+    return not all(map(str.isalnum, around))

@@ -8,32 +8,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from canary.corpus.arrow_rows import ParquetRows
 from canary.corpus.columns import Column, check_beside, column_names
-from canary.corpus.compression import compression_of, open_writer
 from canary.corpus.corpora import Corpus, FileCorpus
-from canary.corpus.csv_rows import CsvRows, TsvRows
-from canary.corpus.dataset_rows import DatasetRows
-from canary.corpus.jsonl import JsonLines
-from canary.corpus.lines import Progress, regular_size
-from canary.corpus.parquet import ParquetRows
-from canary.corpus.plain_text import PlainText
-from canary.corpus.streams import StreamRows
+from canary.corpus.dataset_rows import DatasetRows, StreamRows
+from canary.corpus.line_formats import CsvRows, JsonLines, PlainText, TsvRows
+from canary.corpus.lines import Progress, compression_of, open_writer, regular_size
 from canary.errors import CorpusError, InputError, OutputError
-from canary.records.files import atomic_writer
-from canary.records.overwrite_guard import CORPORA
+from canary.records.files import CORPORA, atomic_writer
 from canary.registry import Registry
 
 FILE_FORMATS: Registry[type[FileCorpus]] = Registry("file format", group="corpora")
 """Formats of corpora in files, by name."""
 
-for _name, _format in (
-    ("jsonl", JsonLines),
-    ("csv", CsvRows),
-    ("tsv", TsvRows),
-    ("text", PlainText),
-    ("parquet", ParquetRows),
-):
-    FILE_FORMATS.add(_name, _format)
+FILE_FORMATS.add("jsonl", JsonLines)
+FILE_FORMATS.add("csv", CsvRows)
+FILE_FORMATS.add("tsv", TsvRows)
+FILE_FORMATS.add("text", PlainText)
+FILE_FORMATS.add("parquet", ParquetRows)
 
 SPLIT = "train"
 """The split of a `DatasetDict` that is meant unless one is named."""
@@ -73,30 +65,34 @@ def open_corpus(
         path = Path(corpus)
         regular_size(path)
         kind = FILE_FORMATS[file_format_of(path, file_format)]
-        found = kind(path, names, beside=others, progress=progress, passes=passes)
-        found.look()
-        return found
-    rows = _choose_split(corpus, split)
+        opened = kind(path, names, beside=others, progress=progress, passes=passes)
+        opened.look()
+        return opened
     from datasets import IterableDataset
 
-    kind_of_rows = StreamRows if isinstance(rows, IterableDataset) else DatasetRows
-    return kind_of_rows(rows, names, others)
+    rows = corpus
+    if _has_splits(corpus):
+        if split not in corpus:
+            known = ", ".join(f"dataset[{name!r}]" for name in corpus)
+            cure = f"name one with split=…: there is {known}" if known else "give one with splits"
+            raise CorpusError(f"the dataset has no split {split!r}", cure=cure)
+        rows = corpus[split]
+    return (StreamRows if isinstance(rows, IterableDataset) else DatasetRows)(rows, names, others)
 
 
 def file_format_of(path: Path, said: str | None = None) -> str:
     """The name of a file's format, as it is said or as the name of the file tells."""
+    known = ", ".join(FILE_FORMATS)
     if said is not None and said not in FILE_FORMATS:
-        raise InputError(
-            f"unknown file format {said!r:.40}", cure=f"use one of {', '.join(FILE_FORMATS)}"
-        )
-    found = said or _ending(path)
-    if found is None:
+        raise InputError(f"unknown file format {said!r:.40}", cure=f"use one of {known}")
+    name = said or _ending(path)
+    if name is None:
         raise CorpusError(
             "its name does not tell its format",
-            cure=f"say it with file_format (--file-format): one of {', '.join(FILE_FORMATS)}",
+            cure=f"say it with file_format (--file-format): one of {known}",
             where=str(path),
         )
-    return found
+    return name
 
 
 @contextmanager
@@ -135,18 +131,6 @@ def new_file(source: Path, target: Path, file_format: str | None) -> Iterator[IO
 def replace_split(dataset: Any, split: str, rows: Any) -> Any:
     """`dataset` with `rows` in the place of the split that they come from."""
     return type(dataset)({**dataset, split: rows}) if _has_splits(dataset) else rows
-
-
-def _choose_split(dataset: Any, split: str) -> Any:
-    if not _has_splits(dataset):
-        return dataset
-    if split not in dataset:
-        names = ", ".join(f"dataset[{name!r}]" for name in dataset)
-        raise CorpusError(
-            f"the dataset has no split {split!r}",
-            cure=f"name one with split=…: there is {names}" if names else "give one with splits",
-        )
-    return dataset[split]
 
 
 def _has_splits(dataset: object) -> bool:

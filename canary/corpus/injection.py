@@ -11,14 +11,16 @@ from typing import Any, TypeVar
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column
 from canary.corpus.corpora import Corpus, Edits
+from canary.corpus.dataset_rows import StreamRows
 from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
 from canary.corpus.lines import Progress, regular_size
 from canary.corpus.occurrences import find_canaries
-from canary.corpus.placements import Placements, check_drawn, check_fresh
-from canary.corpus.places import Guests, named_hosts, pool_for
+from canary.corpus.placements import Placements, check_drawn
+from canary.corpus.places import Between, Guests, Homes, Hosts
 from canary.corpus.splicing import Splicer, check_mode, check_separators, hostable
-from canary.errors import InputError
+from canary.errors import CorpusError, InputError
 from canary.records.sealing import sealed
+from canary.records.validation import whole_number
 
 D = TypeVar("D")
 """Whatever is injected into; it comes back as what it was."""
@@ -63,7 +65,7 @@ def inject(
         Records of their own, empty in all other columns; or spliced into records, at the
         boundary of a sentence: into an answer of a chat, into both texts of a pair.
     separators : (str, str), optional
-        What stands before and after a spliced canary: ``("\n", " ")``, and spaces in CSV and
+        What is before and after a spliced canary: ``("\n", " ")``, and spaces in CSV and
         text, unless given.
     beside : mapping of str to str, optional
         Other columns of records of their own, and the text there: what a
@@ -71,10 +73,10 @@ def inject(
         are empty.
     hosts : sequence, optional
         For a stream: rows, by what they hold in `column`, after or in which the canaries
-        go. Each must occur exactly once. This is taken on trust, as no pass sees the
-        whole of a stream that is sharded: a host that never occurs takes its copies with
-        it, one that occurs twice doubles them, and `verify` tells. Without them the
-        stream is read once to find such rows, and must give the same rows again.
+        go. Each must occur exactly once. This is taken on trust: a host that never occurs
+        takes its copies with it, one that occurs twice doubles them, and `verify` tells.
+        Without them the stream is read once to find such rows, and must give the same rows
+        again.
 
     Returns
     -------
@@ -94,7 +96,7 @@ def inject(
     Notes
     -----
     A stream can be shuffled, split by node and read by several workers afterwards: each
-    copy stands beside a row whose content occurs once, and is read exactly as often.
+    copy is beside a row whose content occurs once, and is read exactly as often.
     Inject before it is split by node, not after.
     """
     check_mode(mode, separators)
@@ -186,8 +188,8 @@ def inject_file(
     Notes
     -----
     Two passes: one checks every record, one writes. Memory holds one record of the
-    corpus (32 MiB of rows for Parquet) and some hundred bytes for each copy, and a few
-    bytes for each record where canaries are spliced, whatever else the size of the corpus.
+    corpus (32 MiB of rows for Parquet), some hundred bytes for each copy, and eight bytes
+    for each record where canaries are spliced.
     """
     source, target = Path(source), Path(target)
     check_mode(mode, separators)
@@ -237,28 +239,35 @@ def _put_in(
     out: Any = None,
 ) -> tuple[Any, Guests]:
     """The corpus with canaries, which are spliced if there are separators; and who went where."""
-    injected = canaries.injected
-    copies = [canary.repetitions for canary in injected]
+    copies = [canary.repetitions for canary in canaries.injected]
     splicer = None if separators is None else Splicer.of(canaries, separators, corpus.shape)
     special = splicer is not None and corpus.holds_special(splicer.texts)
-    pool = pool_for(corpus, seed, copies, spliced=splicer is not None)
+    seed = whole_number(seed, "inject: seed", at_least=0)
+    if isinstance(corpus, StreamRows):
+        pool: Between = Hosts(corpus, seed, copies)
+    else:
+        pool = (Between if splicer is None else Homes)(corpus, seed, copies)
     if hosts is not None:
-        guests = named_hosts(hosts, corpus, copies)
+        guests = pool.named(hosts)
     else:
         if check:
-            find, offer, shape = find_canaries(canaries, canaries), pool.offer, corpus.shape
+            find = find_canaries(canaries, canaries)
             for position, number, slots in corpus.iterate():
                 for slot in slots:
-                    if find(slot.text):
-                        check_fresh(slots, find, corpus.place(number))
-                if splicer is None or hostable(slots, shape, special=special):
-                    offer(position)
+                    for _, _, name in find(slot.text):  # copies could not be counted then
+                        raise CorpusError(
+                            f"already holds the text of {name}",
+                            cure="strip the corpus first, or draw canaries with another seed",
+                            where=corpus.place(number),
+                        )
+                if splicer is None or hostable(slots, corpus.shape, special=special):
+                    pool.offer(position)
         else:
             corpus.count()
-        guests = pool.guests(copies)
+        guests = pool.guests()
     if splicer is not None:
         edits = Edits(decide=replace(splicer, guests=guests), at=guests)
     else:
-        texts = [canaries.text(canary) for canary in injected]
+        texts = [canaries.text(canary) for canary in canaries.injected]
         edits = Edits({at: [texts[who] for who, _ in mine] for at, mine in guests.items()})
     return corpus.rewrite(edits, out), guests

@@ -1,10 +1,11 @@
-"""Corpora as files of pieces that stand one behind the other: lines, or records of several.
+"""Corpora as files of pieces, one after the other: lines, or records of several.
 
 The pieces, end to end, are the file, so whatever is not touched comes through byte for byte.
 """
 
 from __future__ import annotations
 
+import io
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ import numpy as np
 
 from canary.corpus.columns import Edit, Shape, Slot, empty_texts, is_chat, refuse_chat
 from canary.corpus.corpora import Edits, FileCorpus, Position
-from canary.corpus.lines import end_of_line, lines_of, place, read_chunks
+from canary.corpus.lines import end_of_line, place, read_chunks
 from canary.errors import CorpusError
 
 Record = tuple[Mapping[str, Any], list[Slot]]
@@ -63,9 +64,9 @@ class LineCorpus(FileCorpus):
         return lines
 
     def look(self) -> None:
-        for number, piece in self.pieces(self._lines(quiet=True)):
-            found = self.read(piece, number, self.names)
-            if found is not None:
+        for _, number, piece in self._pieces(quiet=True):
+            first = self.read(piece, number, self.names)
+            if first is not None:
                 break
         else:
             raise CorpusError(
@@ -75,7 +76,7 @@ class LineCorpus(FileCorpus):
             beside = self.read(piece, number, (name,))
             if beside and any(len(slot.path) > 1 for slot in beside[1]):
                 raise refuse_chat(name, self.place(number))
-        record = found[0]
+        record, _ = first
         self.columns = tuple(record)
         self.newline = end_of_line(piece) or b"\n"
         self.shape = Shape(self.names, chat=is_chat(record[self.names[0]]), beside=self.beside)
@@ -86,66 +87,64 @@ class LineCorpus(FileCorpus):
 
     def iterate(self) -> Iterator[tuple[Position, int, list[Slot]]]:
         position, piece = -1, b""
-        for position, (number, piece) in enumerate(self.pieces(self._lines()), -self.head):
-            found = self.read(piece, number, self.names)
-            if found is not None:
-                yield position, number, found[1]
+        for position, number, piece in self._pieces():
+            record = self.read(piece, number, self.names)
+            if record is not None:
+                yield position, number, record[1]
         self._end(position + 1, piece)
 
     def count(self) -> None:
         rows, last = 0, b""
-        parts = self._chunks() if self.by_line else (p for _, p in self.pieces(self._lines()))
-        for last in parts:
-            rows += last.count(b"\n") if self.by_line else 1
-        unfinished = self.by_line and not end_of_line(last)
-        self._end(rows + unfinished - self.head, last)
+        if self.by_line:
+            for last in self._chunks():
+                rows += last.count(b"\n")
+            rows += not end_of_line(last)
+        else:
+            for position, _, piece in self._pieces():
+                rows, last = position + 1, piece
+        self._end(rows, last)
 
     def rewrite(self, edits: Edits, out: Any = None) -> None:
         own = {text: self.render(text) for text in edits.texts}
         everywhere = edits.decide is not None and edits.at is None
-        wanted = None if everywhere else sorted({*edits.inserts, *(edits.at or ())})
-        for position, number, piece in self._parts(wanted):
-            if position is not None:
-                for text in edits.inserts.get(position, ()):
-                    out.write(own[text])
-                if edits.asks(position):
-                    out.write(self._changed(edits, position, number, piece))
-                    continue
-            out.write(piece)
+        wanted: list[Any] = sorted({*edits.inserts, *(edits.at or ())})
+        parts = self._pieces()
+        if self.by_line and not everywhere:
+            parts = _cut_out(self._chunks(), wanted)
+        for position, number, piece in parts:
+            for text in edits.inserts.get(position, ()):
+                out.write(own[text])
+            asked = position >= 0 and edits.asks(position)
+            out.write(self._changed(edits, position, number, piece) if asked else piece)
         if edits.inserts:
             for text in edits.inserts.get(self.rows, ()):
                 out.write(own[text])
-        self.watch.check()
+        self.check_unchanged()
 
     def place(self, number: int) -> str:
         return place(self.path, number)
 
     def _changed(self, edits: Edits, position: Position, number: int, piece: bytes) -> bytes:
-        found = self.read(piece, number, self.names)
-        if found is None:
+        record = self.read(piece, number, self.names)
+        if record is None:
             return piece
-        changes = edits.of(self, position, number, found[1], lambda _: found[0])
+        changes = self.decided(edits, position, number, record[1], lambda _: record[0])
         if changes is None:
             return b""
         return self.edit(piece, changes) if changes else piece
-
-    def _parts(self, wanted: Sequence[Any] | None) -> Iterator[tuple[int | None, int, bytes]]:
-        """The pieces with positions and numbers; of those not wanted, many may come as one."""
-        if wanted is not None and self.by_line:
-            yield from _cut_out(self._chunks(), wanted)
-        else:
-            for position, (number, piece) in enumerate(self.pieces(self._lines()), -self.head):
-                yield position, number, piece
 
     def _end(self, rows: int, piece: bytes) -> None:
         # A last line without an end stays last, so that nothing has to be added to it.
         self.rows, self.last = rows, rows - (not end_of_line(piece))
 
-    def _lines(self, *, quiet: bool = False) -> Iterator[tuple[int, bytes]]:
-        return lines_of(self._chunks(quiet=quiet))
+    def _pieces(self, *, quiet: bool = False) -> Iterator[tuple[int, int, bytes]]:
+        """Position, number of the first line, and bytes of each piece."""
+        lines = (line for chunk in self._chunks(quiet=quiet) for line in io.BytesIO(chunk))
+        for position, (number, piece) in enumerate(self.pieces(enumerate(lines, 1)), -self.head):
+            yield position, number, piece
 
     def _chunks(self, *, quiet: bool = False) -> Iterator[bytes]:
-        size = self.watch.size
+        size = self.stamp[0]
         self._pass += not quiet
         done = reported = 0
         for chunk, done in read_chunks(self.path):
@@ -157,28 +156,24 @@ class LineCorpus(FileCorpus):
             self.report(done, size)
 
 
-def _cut_out(
-    chunks: Iterable[bytes], wanted: Iterable[int]
-) -> Iterator[tuple[int | None, int, bytes]]:
+def _cut_out(chunks: Iterable[bytes], wanted: Iterable[int]) -> Iterator[tuple[int, int, bytes]]:
     """The wanted lines (from 0, ascending), each with its number from 1, and what is between.
 
-    Chunks end where lines do. Lines that are not wanted are not cut apart; they have no
-    place of their own, which is None.
+    Chunks end where lines do. What is between is not cut into lines; its position is -1.
     """
     waiting = iter(wanted)
-    place = next(waiting, -1)
-    at = 0  # lines that have gone out
+    position = next(waiting, -1)
+    passed = 0  # lines of the chunks before
     for chunk in chunks:
         total = chunk.count(b"\n") + (not chunk.endswith(b"\n"))
         begin = 0
-        if at <= place < at + total:
+        if passed <= position < passed + total:
             ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + 1
-            ends = np.append(ends[: total - 1], len(chunk))
-            while at <= place < at + total:
-                start = int(ends[place - at - 1]) if place > at else 0
-                stop = int(ends[place - at])
-                yield None, 0, chunk[begin:start]
-                yield place, place + 1, chunk[start:stop]
-                begin, place = stop, next(waiting, -1)
-        yield None, 0, chunk[begin:]
-        at += total
+            bounds = [0, *ends[: total - 1].tolist(), len(chunk)]
+            while passed <= position < passed + total:
+                start, stop = bounds[position - passed], bounds[position - passed + 1]
+                yield -1, 0, chunk[begin:start]
+                yield position, position + 1, chunk[start:stop]
+                begin, position = stop, next(waiting, -1)
+        yield -1, 0, chunk[begin:]
+        passed += total

@@ -1,49 +1,32 @@
-"""Files of lines: what they are, their bytes in order, and how errors name a place in them."""
+"""Files as bytes: compressed or not as their names say, in chunks of whole lines."""
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
+import os
 import stat
+import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
-from canary.corpus.compression import READ_ERRORS, compression_of, open_reader
 from canary.errors import CorpusError
-from canary.records.overwrite_guard import kind_there
+from canary.records.files import kind_there
 
 Progress = Callable[[int, int], object]
 """Called now and then with the bytes done and the bytes to do in all."""
 
-_CHUNK = 1 << 17
+_COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
+_BLOCK = 1 << 17
 
 
-@dataclass(frozen=True)
-class Watch:
-    """Notices when a file is changed while it is read."""
-
-    path: Path
-    stamp: tuple[int, int, int, int]
-
-    @classmethod
-    def of(cls, path: Path) -> Watch:
-        """The watch over a file as it is now."""
-        status = path.stat()
-        return cls(path, (status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev))
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file."""
-        return self.stamp[0]
-
-    def check(self) -> None:
-        """Refuse a file that has changed, by a CorpusError."""
-        if Watch.of(self.path) != self:
-            raise CorpusError(
-                "changed while it was read",
-                cure="start again when nothing else writes to it",
-                where=str(self.path),
-            )
+def compression_of(path: Path) -> str | None:
+    """``"gzip"``, ``"bzip2"``, ``"xz"``, ``"zstd"``, or None for a plain file."""
+    return _COMPRESSIONS.get(path.suffix.lower())
 
 
 def regular_size(path: Path) -> int:
@@ -81,17 +64,39 @@ def read_chunks(path: Path) -> Iterator[tuple[bytes, int]]:
         If the file cannot be read.
     """
     try:
-        with open_reader(path) as (stream, file):
-            while chunk := stream.read(_CHUNK):
+        with path.open("rb") as file:
+            stream = _decompressed(file, compression_of(path))
+            while chunk := stream.read(_BLOCK):
                 yield chunk + stream.readline(), file.tell()
-    except READ_ERRORS as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise unreadable(path, error) from error
 
 
-def lines_of(chunks: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines of chunks with their numbers from 1, ends of line included."""
-    lines = (line for chunk in chunks for line in io.BytesIO(chunk))
-    return enumerate(lines, 1)
+@contextmanager
+def open_writer(path: Path, file: IO[bytes]) -> Iterator[Any]:
+    """A stream that compresses into `file` as the name of `path` says.
+
+    The same bytes are compressed to the same bytes: no time, no name.
+    """
+    match compression_of(path):
+        case "gzip":
+            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as stream:
+                yield stream
+        case "bzip2":
+            with bz2.BZ2File(file, "wb") as packed:
+                yield packed
+        case "xz":
+            with lzma.LZMAFile(file, "wb") as packed:
+                yield packed
+        case "zstd":
+            import pyarrow as pa  # Python 3.11 has no zstd
+
+            # Arrow closes what it writes to.
+            twin = os.fdopen(os.dup(file.fileno()), "wb")
+            with twin, pa.CompressedOutputStream(twin, "zstd") as packed:
+                yield packed
+        case _:
+            yield file
 
 
 def decode(piece: bytes, path: Path, number: int, *, what: str) -> str:
@@ -125,3 +130,50 @@ def unreadable(path: Path, error: BaseException) -> CorpusError:
     packed = compression_of(path)
     cure = f"check the path, and that it is whole {packed}" if packed else "check the path"
     return CorpusError(f"cannot be read ({reason or error})", cure=cure, where=str(path))
+
+
+def _decompressed(file: IO[bytes], compression: str | None) -> Any:
+    match compression:
+        case "gzip":
+            return gzip.GzipFile(fileobj=file)
+        case "bzip2":
+            return io.BufferedReader(_Unpacked(file, bz2.BZ2Decompressor), _BLOCK)
+        case "xz":
+            return io.BufferedReader(_Unpacked(file, lzma.LZMADecompressor), _BLOCK)
+        case "zstd":
+            import pyarrow as pa
+
+            return io.BufferedReader(pa.CompressedInputStream(file, "zstd"), _BLOCK)
+    return file
+
+
+class _Unpacked(io.RawIOBase):
+    """One or more compressed streams, end to end, and nothing after them.
+
+    `bz2.BZ2File` and `lzma.LZMAFile` pass over what follows the last stream if it is none.
+    """
+
+    def __init__(
+        self, file: IO[bytes], fresh: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]
+    ) -> None:
+        self._file, self._fresh, self._decoder = file, fresh, fresh()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        unpacked = b""
+        while not unpacked:
+            data = b""
+            if self._decoder.eof:
+                data = self._decoder.unused_data or self._file.read(_BLOCK)
+                if not data:
+                    return 0
+                self._decoder = self._fresh()
+            elif self._decoder.needs_input:
+                data = self._file.read(_BLOCK)
+                if not data:
+                    raise EOFError("the file ends within a compressed stream")
+            unpacked = self._decoder.decompress(data, len(buffer))
+        buffer[: len(unpacked)] = unpacked
+        return len(unpacked)

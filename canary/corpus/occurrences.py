@@ -1,12 +1,17 @@
-"""Where the texts of canaries occur in other texts."""
+"""Where the texts of canaries occur in other texts, and which of these are copies."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from canary.corpus.canaries import Canary, CanarySet
+if TYPE_CHECKING:
+    from canary.corpus.canaries import Canary, CanarySet
+
+Hit = tuple[int, int, str]
+"""Start, stop and name of an occurrence."""
 
 
 class Finder:
@@ -23,15 +28,13 @@ class Finder:
     def __reduce__(self) -> tuple[type[Finder], tuple[list[dict[str, str]]]]:
         return Finder, (self._groups,)
 
-    def __call__(self, text: str) -> list[tuple[int, int, str]]:
+    def __call__(self, text: str) -> list[Hit]:
         """Start, stop and name of each occurrence, from left to right; they may overlap."""
-        found: list[tuple[int, int, str]] = []
+        hits: list[Hit] = []
         for stem, search in self._searches:
             if stem in text:
-                found += search(text)
-        if len(found) > 1:
-            found.sort()
-        return found
+                hits += search(text)
+        return sorted(hits) if len(hits) > 1 else hits
 
     def count(self, texts: Iterable[str]) -> Counter[str]:
         """Occurrences in all `texts`, by name."""
@@ -39,57 +42,75 @@ class Finder:
 
 
 def find_canaries(
-    canaries: CanarySet, chosen: Iterable[Canary], before: str = "", after: str = ""
+    canaries: CanarySet,
+    chosen: Iterable[Canary],
+    before: str = "",
+    after: str = "",
+    fold: Callable[[str], str] = str,
 ) -> Finder:
-    """The finder of the texts of `chosen`, each between `before` and `after`, by id."""
+    """The finder of the texts of `chosen`, by id, each folded, and between two texts."""
     groups: dict[int, dict[str, str]] = {}
     for canary in chosen:
-        key = before + canaries.text(canary) + after
+        key = before + fold(canaries.text(canary)) + after
         groups.setdefault(canary.format, {})[key] = canary.id
     return Finder(groups.values())
 
 
-def _search(
-    names: Mapping[str, str],
-) -> tuple[str, Callable[[str], list[tuple[int, int, str]]]]:
-    """What must stand in a text, and the search in such a text."""
-    stem = _shared_start(names)
-    if len(stem) < 2:
-        return stem, _by_pattern(names)
+def _search(names: Mapping[str, str]) -> tuple[str, Callable[[str], list[Hit]]]:
+    """What must be in a text, and the search in such a text."""
+    # What the first and the last key in order share, all between them share.
+    first, last = min(names), max(names)
+    stem = first[: next((i for i, c in enumerate(first) if c != last[i]), len(first))]
     lengths = sorted({len(key) for key in names})
 
-    def search(text: str) -> list[tuple[int, int, str]]:
-        hits: list[tuple[int, int, str]] = []
-        at = text.find(stem)
-        while at >= 0:
+    def search(text: str) -> list[Hit]:
+        hits: list[Hit] = []
+        start = text.find(stem)
+        while start >= 0:
             for length in lengths:
-                if at + length > len(text):  # a slice would be cut short, and be a key again
+                stop = start + length
+                if stop > len(text):  # a slice would be cut short, and be a key again
                     break
-                name = names.get(text[at : at + length])
+                name = names.get(text[start:stop])
                 if name is not None:
-                    hits.append((at, at + length, name))
-            at = text.find(stem, at + 1)
+                    hits.append((start, stop, name))
+            start = text.find(stem, start + 1)
         return hits
 
-    return stem, search
+    # At most one key begins at a place, so that looking ahead from each place misses none.
+    pattern = re.compile(f"(?=({'|'.join(map(re.escape, names))}))")
+
+    def search_anywhere(text: str) -> list[Hit]:
+        return [(*match.span(1), names[match[1]]) for match in pattern.finditer(text)]
+
+    return stem, search_anywhere if len(stem) < 2 else search
 
 
-def _shared_start(keys: Collection[str]) -> str:
-    # What the first and the last in order share, all between them share.
-    first, last = min(keys), max(keys)
-    return first[: next((i for i, c in enumerate(first) if c != last[i]), len(first))]
+class Copies:
+    """Finds the copies of canaries: the occurrences that are not part of something longer.
 
+    A candidate that ends in a hole is no copy where the text goes on with a letter or digit
+    that the hole could hold: 1234 is not in 12345. Likewise at its beginning.
+    """
 
-def _by_pattern(names: Mapping[str, str]) -> Callable[[str], list[tuple[int, int, str]]]:
-    find = re.compile("|".join(map(re.escape, names))).search
+    def __init__(self, canaries: CanarySet) -> None:
+        self._find = find_canaries(canaries, canaries)
+        edges = []
+        for space in canaries.formats:
+            chars = {char for char in space.automaton.chars if char.isalnum()}
+            edges.append((set() if space.prefix else chars, set() if space.suffix else chars))
+        self._edges = {canary.id: edges[canary.format] for canary in canaries}
 
-    def search(text: str) -> list[tuple[int, int, str]]:
-        # At most one key begins at a place, and looking on from the next misses none.
-        hits = []
-        match = find(text)
-        while match:
-            hits.append((match.start(), match.end(), names[match[0]]))
-            match = find(text, match.start() + 1)
-        return hits
-
-    return search
+    def hits(self, text: str) -> tuple[list[Hit], list[str]]:
+        """The copies in `text`, and the names of what occurs within longer runs."""
+        copies: list[Hit] = []
+        longer: list[str] = []
+        for start, stop, name in self._find(text):
+            before, after = self._edges[name]
+            if (text[stop : stop + 1] in after and text[stop - 1].isalnum()) or (
+                start > 0 and text[start - 1] in before and text[start].isalnum()
+            ):
+                longer.append(name)
+            else:
+                copies.append((start, stop, name))
+        return copies, longer

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.columns import Slot
-from canary.corpus.occurrences import Finder
 from canary.errors import CorpusError, InputError
-from canary.records.overwrite_guard import kind_there
+from canary.records.files import kind_there
 from canary.records.record import Document
 from canary.records.versioned_json import load_document
 
@@ -31,7 +29,7 @@ class Placements(
     lines : mapping of str to tuple of int
         For each injected canary's id the numbers of its records in the new file, from 1,
         ascending: lines of JSON lines and text, records below the header of CSV, rows of
-        Parquet. A record into which a canary was spliced twice stands twice.
+        Parquet. A record into which a canary was spliced twice is there twice.
     column : str or tuple of str
         What holds the canaries' texts.
     seed : int
@@ -41,7 +39,7 @@ class Placements(
     mode : {"record", "splice"}
         Whether the canaries are records of their own.
     separators : (str, str) or None
-        What stands before and after a spliced canary; scoring should put the one before
+        What is before and after a spliced canary; scoring should put the one before
         into its context, as the model saw it.
     empty : tuple of str
         Columns in which the corpus has text and the canaries' own records have none.
@@ -107,17 +105,3 @@ def check_drawn(canaries: CanarySet) -> None:
             cure="generate canaries; audit takes natural secrets as they are",
             where="canaries",
         )
-
-
-def check_fresh(slots: Sequence[Slot], find: Finder, where: str) -> None:
-    """Refuse a record with a canary or control in it, by a CorpusError.
-
-    Copies could not be counted then, nor be taken out again.
-    """
-    for slot in slots:
-        for _, _, name in find(slot.text):
-            raise CorpusError(
-                f"already holds the text of {name}",
-                cure="strip the corpus first, or draw canaries with another seed",
-                where=where,
-            )

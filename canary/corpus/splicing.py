@@ -10,12 +10,9 @@ from typing import Any
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Edit, Shape, Slot, edit_text
 from canary.corpus.corpora import Position
-from canary.corpus.occurrences import Finder, find_canaries
+from canary.corpus.occurrences import Copies, Finder, find_canaries
 from canary.corpus.places import Guests
-from canary.corpus.surroundings import Copies
 from canary.errors import CorpusError, InputError
-
-MODES = ("record", "splice")
 
 # The end of a sentence with its closing quotes and the space after it, or of a line.
 _END = re.compile(r"(?:[.!?…]+[\"'”’»)\]]*\s|[。！？]|\n)\s*")  # noqa: RUF001
@@ -25,9 +22,9 @@ _GOLDEN = 0.6180339887498949
 
 
 def check_mode(mode: str, separators: Sequence[str] | None) -> None:
-    """Check that `mode` is one of `MODES`, and that `separators` are given for splices alone."""
-    if mode not in MODES:
-        raise InputError(f"unknown mode {mode!r:.40}", cure=f"use one of {', '.join(MODES)}")
+    """Refuse an unknown mode, and separators for records of their own."""
+    if mode not in ("record", "splice"):
+        raise InputError(f"unknown mode {mode!r:.40}", cure="use one of record, splice")
     if mode == "record" and separators is not None:
         raise InputError(
             "records of their own have no separators",
@@ -40,18 +37,13 @@ def check_separators(separators: Sequence[str] | None, default: tuple[str, str])
     """The separators before and after, neither of them empty."""
     if separators is None:
         return default
-    found = tuple(separators)
-    if len(found) != 2 or not all(isinstance(part, str) and part for part in found):
+    parts = tuple(separators)
+    if len(parts) != 2 or not all(isinstance(part, str) and part for part in parts):
         raise InputError(
             "separators are two texts, one before and one after the canary, neither empty",
             cure='give a pair such as ("\\n", " ")',
         )
-    return found[0], found[1]
-
-
-def boundaries(text: str) -> list[int]:
-    """Where a sentence may be put in: the start, after each sentence, the end."""
-    return sorted({0, *(match.end() for match in _END.finditer(text)), len(text)})
+    return parts[0], parts[1]
 
 
 def hostable(slots: Sequence[Slot], shape: Shape, *, special: bool) -> bool:
@@ -61,9 +53,9 @@ def hostable(slots: Sequence[Slot], shape: Shape, *, special: bool) -> bool:
     """
     if special and any(slot.bare for slot in slots):
         return False
-    if len(slots) == 1 and not shape.chat and len(shape.names) == 1:  # nearly always
-        return len(slots[0].path) == 1
     depth = 3 if shape.chat else 1
+    if len(slots) == 1 == len(shape.names):  # nearly always
+        return len(slots[0].path) == depth
     fits = all(len(slot.path) == depth for slot in slots)
     return fits and len({slot.path[0] for slot in slots}) == len(shape.names)
 
@@ -72,27 +64,27 @@ class Remover:
     """Takes spliced canaries out of texts again."""
 
     def __init__(self, canaries: CanarySet, separators: tuple[str, str]) -> None:
-        self._find = find_canaries(canaries, canaries.injected, *separators)
-        self._left = find_canaries(canaries, canaries.injected)
+        self._between = find_canaries(canaries, canaries.injected, *separators)
+        self._anywhere = find_canaries(canaries, canaries.injected)
 
     def edits(self, slots: Sequence[Slot]) -> list[Edit]:
         """Cuts that take every spliced canary out, from left to right."""
-        found = []
+        cuts = []
         for slot in slots:
             free = 0
-            for start, stop, _ in self._find(slot.text):
+            for start, stop, _ in self._between(slot.text):
                 if start >= free:
-                    found.append(Edit(slot.path, start, stop, ""))
+                    cuts.append(Edit(slot.path, start, stop, ""))
                     free = stop
-        return found
+        return cuts
 
     def touches(self, slots: Sequence[Slot]) -> bool:
         """Whether there is a canary in the slots, between separators or not."""
-        return any(self._left(slot.text) for slot in slots)
+        return any(self._anywhere(slot.text) for slot in slots)
 
     def check_clean(self, texts: Iterable[str]) -> None:
         """Refuse the texts of a stripped record with a canary in them, by a CorpusError."""
-        for name in self._left.count(texts):
+        for name in self._anywhere.count(texts):
             raise CorpusError(
                 f"still holds {name}, which stands neither alone nor between the separators",
                 cure="name the separators with which it was spliced in",
@@ -137,9 +129,17 @@ class Splicer:
 
         A CorpusError if they could not be told apart from the text around them.
         """
-        guests, whole = self.guests[position], record(position)
+        guests = self.guests[position]
+        hosts = {n: [slot for slot in slots if slot.path[0] == n] for n in self.shape.names}
+        if self.shape.chat:
+            whole = record(position)
+            for name, mine in hosts.items():
+                answers = [s for s in mine if whole[name][s.path[1]]["role"] == "assistant"]
+                hosts[name] = answers or mine
         for _ in range(_TRIES):
-            edits = self._try(slots, whole, guests)
+            edits = [
+                self._insertion(who, draw, mine) for who, draw in guests for mine in hosts.values()
+            ]
             if self._clean(slots, edits, len(guests)):
                 return edits
             guests = [(who, (draw + _GOLDEN) % 1.0) for who, draw in guests]
@@ -148,21 +148,14 @@ class Splicer:
             cure="use other separators, or begin and end the formats with fixed text",
         )
 
-    def _try(
-        self, slots: Sequence[Slot], record: Mapping[str, Any], guests: Sequence[tuple[int, float]]
-    ) -> list[Edit]:
-        edits = []
-        for who, draw in guests:
-            for name in self.shape.names:
-                mine = [slot for slot in slots if slot.path[0] == name]
-                if self.shape.chat:
-                    mine = [s for s in mine if _role(record, s) == "assistant"] or mine
-                at = draw * len(mine)
-                slot = mine[int(at)]
-                places = boundaries(slot.text)
-                place = places[int((at - int(at)) * len(places))]
-                edits.append(Edit(slot.path, place, place, self.texts[who]))
-        return edits
+    def _insertion(self, who: int, draw: float, slots: Sequence[Slot]) -> Edit:
+        """A canary at a boundary of one of the slots: the start, after a sentence, the end."""
+        drawn = draw * len(slots)
+        slot = slots[int(drawn)]
+        ends = (match.end() for match in _END.finditer(slot.text))
+        boundaries = sorted({0, *ends, len(slot.text)})
+        place = boundaries[int((drawn - int(drawn)) * len(boundaries))]
+        return Edit(slot.path, place, place, self.texts[who])
 
     def _clean(self, slots: Sequence[Slot], edits: Sequence[Edit], guests: int) -> bool:
         """Whether the copies, and no others, are found, and cutting them restores the text."""
@@ -176,7 +169,3 @@ class Splicer:
             if edit_text(text, self.remover.edits([Slot(slot.path, text)])) != slot.text:
                 return False
         return copies == guests * len(self.shape.names)
-
-
-def _role(record: Mapping[str, Any], slot: Slot) -> object:
-    return record[str(slot.path[0])][slot.path[1]]["role"]

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.columns import Column, Edit, Shape, Slot, edit_text
-from canary.corpus.corpora import Edits, Position
+from canary.corpus.columns import Column, Edit, Slot, edit_text
+from canary.corpus.corpora import Corpus, Edits, Position
+from canary.corpus.dataset_rows import StreamRows
 from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
 from canary.corpus.lines import Progress, regular_size
 from canary.corpus.placements import check_drawn
 from canary.corpus.splicing import Remover, check_separators
-from canary.corpus.streams import StreamRows
 from canary.errors import CorpusError, InputError
 from canary.records.sealing import sealed
 
@@ -96,10 +96,7 @@ def strip(
         return out
     check_drawn(canaries)
     opened = open_corpus(corpus, column, split=split, beside=beside)
-    taken = _Taken.out_of(canaries, opened.shape, check_separators(separators, opened.separators))
-    stripped = opened.rewrite(Edits(decide=taken))
-    if not isinstance(opened, StreamRows):
-        taken.check_any("")
+    stripped = _Taken(opened, canaries, separators).out_of(opened)
     result: D = replace_split(corpus, split, stripped)
     return result
 
@@ -119,7 +116,7 @@ def strip_file(
     """Take canaries out of a file: the corpus that `inject_file` was given.
 
     Byte for byte after decompression; an equal table for Parquet. Parameters and errors
-    are those of `inject_file`. A canary that stands in a text, but not alone and not
+    are those of `inject_file`. A canary that is in a text, but not alone and not
     between the separators, is an error, and so is a file that holds none of them: it is not
     the corpus of this set, or its texts were changed. Nothing is written then.
     """
@@ -130,29 +127,39 @@ def strip_file(
         opened = open_corpus(
             source, column, file_format=file_format, beside=beside, progress=progress
         )
-        between = check_separators(separators, opened.separators)
-        taken = _Taken.out_of(canaries, opened.shape, between)
-        opened.rewrite(Edits(decide=taken), out)
-        taken.check_any(str(source))
+        taken = _Taken(opened, canaries, separators)
+        taken.out_of(opened, out)
     copies = sum(canary.repetitions for canary in canaries.injected)
     pairs = taken.cuts // len(opened.shape.names)
     return Stripped(taken.records, taken.cuts, copies - taken.records - pairs)
 
 
-@dataclass
 class _Taken:
     """Says what goes of each record, and counts it; in a stream nobody asks for the counts."""
 
-    shape: Shape
-    own: frozenset[str]
-    remover: Remover
-    records: int = 0
-    cuts: int = 0
+    def __init__(
+        self, corpus: Corpus, canaries: CanarySet, separators: Sequence[str] | None
+    ) -> None:
+        self.shape = corpus.shape
+        self.own = frozenset(canaries.text(canary) for canary in canaries.injected)
+        self.remover = Remover(canaries, check_separators(separators, corpus.separators))
+        self.records = self.cuts = 0
 
-    @classmethod
-    def out_of(cls, canaries: CanarySet, shape: Shape, separators: tuple[str, str]) -> _Taken:
-        own = frozenset(canaries.text(canary) for canary in canaries.injected)
-        return cls(shape, own, Remover(canaries, separators))
+    def out_of(self, corpus: Corpus, out: Any = None) -> Any:
+        """A corpus without the canaries.
+
+        A CorpusError if there was nothing to take out: other canaries would stay unnoticed.
+        """
+        stripped = corpus.rewrite(Edits(decide=self), out)
+        if not self.records + self.cuts and not isinstance(corpus, StreamRows):
+            raise CorpusError(
+                "holds none of the canaries of this set, so there is nothing to strip and other "
+                "canaries would stay in it",
+                cure="name the set that was injected into it, and its column; canary verify says "
+                "whether its texts were changed",
+                where=corpus.source,
+            )
+        return stripped
 
     def __call__(
         self, position: Position, slots: list[Slot], record: Callable[[Position], Mapping[str, Any]]
@@ -167,14 +174,3 @@ class _Taken:
         self.remover.check_clean(texts)
         self.cuts += len(edits)
         return edits
-
-    def check_any(self, where: str) -> None:
-        """Refuse a corpus with nothing to take out: other canaries would stay in it unnoticed."""
-        if not self.records + self.cuts:
-            raise CorpusError(
-                "holds none of the canaries of this set, so there is nothing to strip and other "
-                "canaries would stay in it",
-                cure="name the set that was injected into it, and its column; canary verify says "
-                "whether its texts were changed",
-                where=where,
-            )

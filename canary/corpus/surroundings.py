@@ -1,20 +1,28 @@
-"""Copies of canaries in texts: whether alone, what comes before, and with which tokens."""
+"""What is around copies of canaries, with which tokens, and why copies are missing."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Slot
-from canary.corpus.occurrences import find_canaries
+from canary.corpus.corpora import Corpus
+from canary.corpus.discovery import Search
+from canary.corpus.occurrences import Copies, find_canaries
 from canary.errors import UnsupportedError
 from canary.statistics.numbers import plural
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tokenizer import Encoding
 
+MOST_OTHERS = 1000
+"""Texts of the formats that are not of the set: no more are looked for."""
+
+_FIXED = 3
+"""Characters of fixed text that a format needs, so that what looks like it is no accident."""
 _MOST = 1_000
 """Characters before a copy that are looked at."""
 _SAME = 0.9
@@ -24,94 +32,74 @@ _CANARIES = 4
 _SHORT = 2
 
 
-class Copies:
-    """Finds the copies of canaries that stand alone, and keeps what comes before them.
-
-    A candidate that ends in a hole is no copy where the text goes on with a letter or digit
-    that the hole could hold: 1234 is not in 12345. Likewise at its beginning.
-    """
+class Surroundings:
+    """Counts copies of canaries, and keeps what comes before them."""
 
     def __init__(self, canaries: CanarySet) -> None:
-        self._find = find_canaries(canaries, canaries)
-        edges = []
-        for space in canaries.formats:
-            chars = {char for char in space.automaton.chars if char.isalnum()}
-            edges.append((set() if space.prefix else chars, set() if space.suffix else chars))
-        self._edges = {canary.id: edges[canary.format] for canary in canaries}
+        self.copies = Copies(canaries)
+        self.longer: Counter[str] = Counter()
         self._expected = {canary.id for canary in canaries.injected}
         self._before: Counter[tuple[str, str]] = Counter()
         self._seen: set[str] = set()
-        self.longer: Counter[str] = Counter()
-
-    def hits(self, text: str) -> tuple[list[tuple[int, int, str]], list[str]]:
-        """Start, stop and name of each copy in `text`; and the names within longer runs."""
-        alone, longer = [], []
-        for start, stop, name in self._find(text):
-            before, after = self._edges[name]
-            if (text[stop : stop + 1] in after and text[stop - 1].isalnum()) or (
-                start > 0 and text[start - 1] in before and text[start].isalnum()
-            ):
-                longer.append(name)
-            else:
-                alone.append((start, stop, name))
-        return alone, longer
 
     def count(self, slots: Sequence[Slot]) -> Counter[str]:
         """The copies in `slots`, by name; `longer` and what comes before go on counting."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for slot in slots:
-            if not self._find(slot.text):  # nearly always
-                continue
-            alone, longer = self.hits(slot.text)
+            hits, longer = self.copies.hits(slot.text)
             self.longer.update(longer)
-            for start, _, name in alone:
-                found[name] += 1
+            for start, _, name in hits:
+                counts[name] += 1
                 if name in self._expected:
                     self._seen.add(name)
                     whole = "message" if len(slot.path) > 1 else "text"
                     place = whole if start <= _MOST else ""
                     self._before[place, slot.text[max(start - _MOST, 0) : start]] += 1
-        return found
+        return counts
 
     def beginning(self) -> str:
         """What nearly all copies have before them at the beginning of their text, or nothing."""
-        (place, text), most = (self._before.most_common(1) or [(("", ""), 0)])[0]
-        same = most >= _SAME * sum(self._before.values()) and len(self._seen) >= _CANARIES
-        return text if place == "text" and same else ""
+        for (place, text), most in self._before.most_common(1):
+            if place == "text" and most >= _SAME * self._before.total() and self._known:
+                return text
+        return ""
+
+    @property
+    def _known(self) -> bool:
+        return len(self._seen) >= _CANARIES
 
     def preceded(self, context: str) -> str:
         """What comes before the copies, as far as that is no person's text; one sentence.
 
         `context` is what an audit will be told that it is.
         """
-        copies = sum(self._before.values())
+        copies = self._before.total()
         if not copies:
             return ""
         (place, text), most = self._before.most_common(1)[0]
-        known = len(self._seen) >= _CANARIES
-        one = copies == 1
-        at = f"at the beginning of {'its' if one else 'their'} {place}"
-        if most < _SAME * copies or not place or (len(text) > _SHORT and not known):
+        its, verb = ("their", "") if copies > 1 else ("its", "s")
+        position = f"at the beginning of {its} {place}"
+        if most < _SAME * copies or not place or (len(text) > _SHORT and not self._known):
             text, most = self._shared_end(copies)
-            text = text if known else text[-_SHORT:]
-            place, at = "", "within longer texts"
-        who = f"{'all ' if most == copies > 1 else f'{most:,} of ' * (most < copies)}"
-        who += plural(copies, "copy", "copies")
+            text = text if self._known else text[-_SHORT:]
+            place, position = "", "within longer texts"
+        share = "all " if most == copies > 1 else f"{most:,} of " * (most < copies)
+        who = share + plural(copies, "copy", "copies")
         if text:
-            told = f"{who} follow{'s' * one} {text!r} {at}"
+            sentence = f"{who} follow{verb} {text!r} {position}"
         elif place:
-            told = f"{who} begin{'s' * one} {'its' if one else 'their'} {place}"
+            sentence = f"{who} begin{verb} {its} {place}"
         else:
-            return f"{plural(copies, 'copy', 'copies')} follow{'s' * one} texts with no common end"
-        if context and text.endswith(context):
-            return told
+            return f"{plural(copies, 'copy', 'copies')} follow{verb} texts with no common end"
         if context:
-            return f"{told}, but the context is {context!r}: after it an audit prices other text"
+            fits = text.endswith(context)
+            but = f", but the context is {context!r}: after it an audit prices other text"
+            return sentence if fits else sentence + but
         if text:
-            return f"{told}: give it as --context (in Python context) to audit"
+            return f"{sentence}: give it as --context (in Python context) to audit"
         if place == "message":
-            return f"{told}: give what the chat template puts before it as --context to audit"
-        return told
+            return f"{sentence}: give what the chat template puts before it as --context to audit"
+        return sentence
 
     def _shared_end(self, copies: int) -> tuple[str, int]:
         """The longest text that comes right before nearly all copies, and before how many."""
@@ -121,13 +109,13 @@ class Copies:
         while len(end) < _MOST:
             chars = Counter[str]()
             for text, number in left.items():
-                if len(text) > len(end):
-                    chars[text[-len(end) - 1]] += number
+                chars[text[: len(text) - len(end)][-1:]] += number
+            del chars[""]
             if not chars or chars.most_common(1)[0][1] < _SAME * copies:
                 break
             end = chars.most_common(1)[0][0] + end
             left = Counter({text: n for text, n in left.items() if text.endswith(end)})
-        return end, sum(left.values())
+        return end, left.total()
 
 
 class OwnTokens:
@@ -136,32 +124,30 @@ class OwnTokens:
     `context` is what an audit will be told to put before every candidate.
     """
 
-    def __init__(self, canaries: CanarySet, tokenizer: Any, context: str) -> None:
-        self._tokenizer = as_tokenizer(tokenizer)
-        texts = {canary.id: canaries.text(canary) for canary in canaries}
-        self._copies = Copies(canaries)
-        encoder = CandidateEncoder(self._tokenizer, context=context)
-        own = encoder.encode(list(texts.values()))
+    def __init__(self, canaries: CanarySet, copies: Copies, tokenizer: Any, context: str) -> None:
+        self._tokenizer, self._copies = as_tokenizer(tokenizer), copies
+        texts = [canaries.text(canary) for canary in canaries]
+        encodings = CandidateEncoder(self._tokenizer, context=context).encode(texts)
         self._own = {
-            name: _tokens(encoding, 0, len(text))
-            for (name, text), encoding in zip(texts.items(), own, strict=True)
+            canary.id: _tokens(encoding, 0, len(text))
+            for canary, text, encoding in zip(canaries, texts, encodings, strict=True)
         }
 
     def count(self, slots: Sequence[Slot]) -> Counter[str]:
         """For each canary, its copies in `slots` that have its own tokens."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for slot in slots:
             hits, _ = self._copies.hits(slot.text)
             if not hits:
                 continue
             (encoding,) = self._tokenizer.encode([slot.text])
             for start, stop, name in hits:
-                found[name] += _tokens(encoding, start, stop) == self._own[name]
-        return +found
+                counts[name] += _tokens(encoding, start, stop) == self._own[name]
+        return +counts
 
 
 def _tokens(encoding: Encoding, start: int, stop: int) -> list[int]:
-    """The tokens that stand for any of the characters from `start` to `stop`."""
+    """The tokens of any of the characters from `start` to `stop`."""
     if encoding.spans is None:
         raise UnsupportedError(
             "this tokenizer cannot tell which characters a token stands for",
@@ -172,3 +158,104 @@ def _tokens(encoding: Encoding, start: int, stop: int) -> list[int]:
         for token, (a, b) in zip(encoding.ids, encoding.spans, strict=True)
         if a < stop and b > start and a < b
     ]
+
+
+class Others:
+    """The texts of the formats of a set that are not of the set: `texts`, filled by `look`."""
+
+    def __init__(self, canaries: CanarySet) -> None:
+        self.texts: set[str] = set()
+        self._known = {canaries.text(canary) for canary in canaries}
+        self._searches = [
+            (space, Search(space))
+            for space in canaries.formats
+            if len(space.prefix.strip()) + len(space.suffix.strip()) >= _FIXED
+        ]
+
+    def look(self, slots: Iterable[Slot]) -> None:
+        """Search a record."""
+        for slot in slots:
+            for space, search in self._searches:
+                if space.prefix in slot.text and len(self.texts) < MOST_OTHERS:
+                    texts = {space.candidate(fill) for fill in search(slot.text)} - self._known
+                    self.texts.update(sorted(texts)[: MOST_OTHERS - len(self.texts)])
+
+
+def _any_form(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
+
+
+def _any_space(text: str) -> str:
+    return " ".join(text.split())
+
+
+_FOLDS: Mapping[str, Callable[[str], str]] = {
+    "in another case": str.casefold,
+    "in another Unicode form": _any_form,
+    "with other white space": _any_space,
+    "with several changes of case, Unicode form and white space": (
+        lambda text: _any_space(_any_form(_any_form(text).casefold()))
+    ),
+}
+"""What cleaning does to texts, the simplest first, and the function that undoes the difference."""
+
+
+def likely_cause(
+    corpus: Corpus, canaries: CanarySet, counts: Mapping[str, int], others: int
+) -> str:
+    """What has probably happened to a corpus: a sentence without secrets, "" if nothing shows.
+
+    `counts` are occurrences by id, `others` the number of texts of the same formats that are not
+    of this set. The corpus is read once more if copies are missing.
+    """
+    expected = {canary.id: canary.repetitions for canary in canaries.injected}
+    there = {name: counts.get(name, 0) for name in expected}
+    missing = [name for name, number in there.items() if number < expected[name]]
+    if not missing:
+        times = {there[name] / number for name, number in expected.items()}
+        often = times.pop() if len(times) == 1 else 0.0
+        if often < 2 or not often.is_integer():
+            return ""
+        return (
+            f"every canary is there {often:.0f} times as often as expected, so the set was "
+            "probably injected into several files that were joined, or the corpus was repeated"
+        )
+    if changed := _changed(corpus, canaries, missing):
+        return changed
+    if not any(there.values()):
+        if not others:
+            return ""
+        return (
+            f"{plural(others, 'text')} of the same format {'is' if others == 1 else 'are'} there "
+            "with fills that are not of this set, so this is probably the canary set of another "
+            "run"
+        )
+    if any(there[name] > expected[name] for name in there):
+        return ""
+    if all(number == 1 for number in there.values()):
+        return "each canary is there once, so the corpus was probably de-duplicated"
+    copies = plural(sum(expected.values()), "copy", "copies")
+    return (
+        f"{sum(there.values()):,} of {copies} are there, so the corpus was probably cut, filtered "
+        "or split into several files"
+    )
+
+
+def _changed(corpus: Corpus, canaries: CanarySet, missing: Sequence[str]) -> str:
+    """In which form the missing canaries are there; "" if in none."""
+    lost = [canary for canary in canaries.injected if canary.id in set(missing)]
+    exact = find_canaries(canaries, lost)
+    finders = {how: find_canaries(canaries, lost, fold=fold) for how, fold in _FOLDS.items()}
+    seen: dict[str, Counter[str]] = {how: Counter() for how in _FOLDS}
+    for _, _, slots in corpus.iterate():
+        for slot in slots:
+            plain = exact.count([slot.text])
+            for how, fold in _FOLDS.items():
+                seen[how].update(finders[how].count([fold(slot.text)]) - plain)
+    how = max(seen, key=lambda how: len(seen[how]))
+    if not seen[how]:
+        return ""
+    return (
+        f"{plural(len(seen[how]), 'canary is', 'canaries are')} there {how}: something changed the "
+        "texts after inject, so the model was trained on other text than an audit would price"
+    )

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.causes import MOST_OTHERS, Others, likely_causes
 from canary.corpus.columns import Column, copies_in
 from canary.corpus.file_formats import SPLIT, open_corpus
 from canary.corpus.lines import Progress
-from canary.corpus.surroundings import Copies, OwnTokens
+from canary.corpus.surroundings import MOST_OTHERS, Others, OwnTokens, Surroundings, likely_cause
 from canary.errors import InputError
 from canary.records.record import Document, Record
 from canary.records.sealing import sealed
@@ -122,28 +121,43 @@ class Verification(
     def summary(self) -> str:
         """A few lines for a terminal, with ids and no secrets."""
         if self.ok:
-            line = f"{plural(self.records, 'record')}: {self._as_expected()}"
-            return "\n".join([line, *self._beside()])
-        searched = f"{len(self.canaries):,} canaries and controls in {self.records:,} records"
+            return "\n".join([f"{plural(self.records, 'record')}: {self._found()}", *self._notes()])
         departures = self.departures
-        lines = [f"{searched}: {len(departures):,} not found as often as expected"]
+        what = "not found as often as expected"
         if all(count.found == count.expected for count in departures):
-            lines = [f"{searched}: {len(departures):,} found with other tokens than their own"]
+            what = "found with other tokens than their own"
+        lines = [
+            f"{len(self.canaries):,} canaries and controls in {self.records:,} records: "
+            f"{len(departures):,} {what}"
+        ]
         shown = departures[:_SHOWN]
-        names = [clean(count.id) for count in shown]
-        width = max(map(len, names))
+        width = max(len(clean(count.id)) for count in shown)
         lines += [
-            f"  {name:<{width}}  expected {count.expected:,}, found {count.found:,}"
+            f"  {clean(count.id):<{width}}  expected {count.expected:,}, found {count.found:,}"
             + ("" if count.intact is None else f", {count.intact:,} with its own tokens")
             + (f", {count.longer:,} within longer runs of characters" if count.longer else "")
-            for name, count in zip(names, shown, strict=True)
+            for count in shown
         ]
         if len(departures) > _SHOWN:
             lines.append(f"  and {len(departures) - _SHOWN:,} more")
-        lines += self._beside()
-        return "\n".join([*lines, *(f"likely cause: {clean(cause)}" for cause in self.causes)])
+        causes = (f"likely cause: {clean(cause)}" for cause in self.causes)
+        return "\n".join([*lines, *self._notes(), *causes])
 
-    def _beside(self) -> Iterator[str]:
+    def _found(self) -> str:
+        """What was found where everything is as it should be."""
+        injected = [count for count in self.canaries if count.expected]
+        absent = len(self.canaries) - len(injected)
+        parts = []
+        if injected:
+            copies = plural(sum(count.found for count in injected), "copy", "copies")
+            whole = ", each with its own tokens" if injected[0].intact is not None else ""
+            canaries = plural(len(injected), "canary", "canaries")
+            parts.append(f"{canaries} ({copies}) found{whole}")
+        if absent:
+            parts.append(f"{plural(absent, 'control')} absent")
+        return "; ".join(parts)
+
+    def _notes(self) -> Iterator[str]:
         """What else the reader must know, a line each."""
         if self.before:
             yield clean(self.before)
@@ -160,19 +174,6 @@ class Verification(
                 "perhaps of another canary set: a model that memorized such texts ranks them "
                 "before these canaries, whose exposure comes out too low"
             )
-
-    def _as_expected(self) -> str:
-        """What was found where everything is as it should be."""
-        found = [count for count in self.canaries if count.expected]
-        absent = len(self.canaries) - len(found)
-        told = []
-        if found:
-            copies = plural(sum(count.found for count in found), "copy", "copies")
-            whole = ", each with its own tokens" if found[0].intact is not None else ""
-            told.append(f"{plural(len(found), 'canary', 'canaries')} ({copies}) found{whole}")
-        if absent:
-            told.append(f"{plural(absent, 'control')} absent")
-        return "; ".join(told)
 
 
 @sealed
@@ -194,11 +195,10 @@ def verify(
     corpus : path-like, or what `inject` takes
         A file, read as a stream, or a dataset.
     canaries : CanarySet
-        What to look for. A control that is found, a canary that is found more or less
-        often than it was injected: each is a departure in the result.
+        What to look for.
     column : str or pair of str
         The column to search; occurrences within longer texts count. In a parallel pair a
-        copy counts that stands in both columns.
+        copy counts that is in both columns.
     split : str
         Which split of a dictionary of splits.
     file_format : str, optional
@@ -207,8 +207,8 @@ def verify(
         That of the training. With it each copy is tokenized in the text around it, and
         compared with the tokens under which the canary will be scored.
     context : str
-        What the audit will be given as context. For spliced canaries the separator that
-        stands before them.
+        What the audit will be given as context. For spliced canaries the separator
+        before them.
     progress : callable, optional
         ``progress(done_bytes, total_bytes)`` while a file is read.
 
@@ -233,37 +233,36 @@ def verify(
         )
     opened = open_corpus(corpus, column, split=split, file_format=file_format, progress=progress)
     names = opened.shape.names
-    copies = Copies(canaries)
-    others = Others(canaries)
-    own = None if tokenizer is None else OwnTokens(canaries, tokenizer, context)
+    around, others = Surroundings(canaries), Others(canaries)
+    own = None if tokenizer is None else OwnTokens(canaries, around.copies, tokenizer, context)
     found: Counter[str] = Counter()
     intact: Counter[str] = Counter()
-    count = 0
+    records = 0
     for _, _, slots in opened.iterate():
-        count += 1
+        records += 1
         others.look(slots)
-        here = copies_in(slots, names, copies.count)
-        if here:
-            found.update(here)
-            if own is not None:
-                intact.update(copies_in(slots, names, own.count))
+        here = copies_in(slots, names, around.count)
+        found.update(here)
+        if here and own is not None:
+            intact.update(copies_in(slots, names, own.count))
+    cause = likely_cause(opened, canaries, found, len(others.texts))
     return Verification(
         canaries=tuple(
             Count(
                 canary.id,
                 canary.repetitions,
                 found[canary.id],
-                copies.longer[canary.id],
+                around.longer[canary.id],
                 None if own is None else intact[canary.id],
             )
             for canary in canaries
         ),
         column=", ".join(names),
-        records=count,
+        records=records,
         formats=tuple(format.text for format in canaries.formats),
-        causes=likely_causes(opened, canaries, found, len(others.texts)),
+        causes=(cause,) if cause else (),
         fingerprint=canaries.fingerprint or "",
-        before=copies.preceded(context),
-        follows=copies.beginning(),
+        before=around.preceded(context),
+        follows=around.beginning(),
         others=len(others.texts),
     )

@@ -22,7 +22,7 @@ from canary.fleet.store import Kept, TrainedOn, checkpoint_path, print_of, refus
 from canary.fleet.training import Training
 from canary.fleet.working import train_and_measure
 from canary.records.shards import open_run
-from canary.records.versions import versions
+from canary.records.validation import versions
 from canary.signals.class_signals import Outputs
 from canary.signals.definitions import SIGNALS
 from canary.signals.output_files import KINDS

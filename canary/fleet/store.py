@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError, ModelError, RecordError
-from canary.records.differences import Difference
-from canary.records.files import atomic_write
-from canary.records.overwrite_guard import WEIGHTS
-from canary.records.shards import KIND, MANIFEST, SCHEMA, Run, Series, Shard
+from canary.records.files import WEIGHTS, atomic_write
+from canary.records.shards import KIND, MANIFEST, SCHEMA, Difference, Run, Series, Shard
 from canary.records.versioned_json import load_document
 from canary.signals.signal_table import Origin, SignalTable, numbers_there
 from canary.workers.jobs import Plain

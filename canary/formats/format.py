@@ -90,6 +90,11 @@ class Format:
         """
         return given if isinstance(given, Format) else cls(given)
 
+    @classmethod
+    def several(cls, given: Format | str | Iterable[Format | str]) -> tuple[Format, ...]:
+        """The formats of one format or text, or of several."""
+        return tuple(map(cls.of, [given] if isinstance(given, Format | str) else given))
+
     @cached_property
     def _pieces(self) -> tuple[Literal | Hole, ...]:
         return parse(self.text)

@@ -17,8 +17,8 @@ from canary.audits.audit_result import Audit
 from canary.audits.designs import Design, Space
 from canary.errors import InputError, RecordError
 from canary.gate.verdict import Standing
-from canary.records.fields import brief
 from canary.records.record import Document, Record
+from canary.records.validation import brief
 
 KIND = "canary baseline"
 

@@ -8,7 +8,7 @@ from canary.audits.audit_result import CANARY_SET, Audit, combined_p
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome, Standing, Verdict, standings
-from canary.records.fields import brief
+from canary.records.validation import brief
 from canary.statistics.numbers import clean, count, plural, probability
 
 CONTROLS_LEVEL = 0.001

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.records.record import to_plain
-from canary.records.versions import versions
+from canary.records.validation import versions
 from canary.statistics.distances import lies_lower
 from canary.statistics.numbers import Shown, probability
 from canary.statistics.roc import Estimate

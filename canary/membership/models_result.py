@@ -14,7 +14,7 @@ from canary.membership.diagnostics import Growth
 from canary.membership.fleet_intervals import OverFleets
 from canary.membership.many import ManyScores
 from canary.membership.survey import Survey, plain, point_fields, table_facts
-from canary.records.versions import versions
+from canary.records.validation import versions
 from canary.signals.signal_table import SignalTable
 from canary.statistics.roc import Estimate, OperatingPoint
 from canary.statistics.tails import Rule

@@ -17,7 +17,7 @@ import numpy as np
 
 from canary.membership.attacks import AttackScores
 from canary.membership.evaluation import Evaluation
-from canary.records.versions import versions
+from canary.records.validation import versions
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import Shown
 from canary.statistics.roc import Estimate, OperatingPoint, check_rate

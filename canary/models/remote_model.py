@@ -29,7 +29,7 @@ from canary.models.language_model import (
 )
 from canary.models.placement import divided, rows_below
 from canary.models.state_cache import NONE, Slots
-from canary.records.versions import versions
+from canary.records.validation import versions
 from canary.tokens.tokenizer import Tokenizer
 from canary.workers.ray_actors import Call, KeepingWorkers
 

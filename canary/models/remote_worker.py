@@ -21,7 +21,7 @@ from canary.models.language_model import (
     Walker,
     most_queries,
 )
-from canary.records.versions import versions
+from canary.records.validation import versions
 
 
 @dataclass(frozen=True, eq=False)

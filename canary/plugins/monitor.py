@@ -33,8 +33,7 @@ from canary.plugins.training_log import (
     steps_of,
 )
 from canary.records.sealing import sealed
-from canary.records.validation import AUTO, file_path, real_number, whole_number
-from canary.records.versions import versions
+from canary.records.validation import AUTO, file_path, real_number, versions, whole_number
 from canary.scoring.run_options import Running, RunOptions
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer

@@ -14,8 +14,7 @@ from typing import Any, Literal, SupportsFloat
 
 from canary.audits.history import PASSED_AT_THE_END, History, Loss, Moment
 from canary.errors import InputError, OutputError, RecordError
-from canary.records.fields import brief
-from canary.records.validation import real_number, some, whole_number
+from canary.records.validation import brief, real_number, some, whole_number
 from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import plural
 

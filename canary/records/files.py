@@ -1,8 +1,12 @@
-"""Files that are either whole or absent, whatever happens while they are written.
+"""Files that are either whole or absent, and that replace nothing else.
 
 An output is written to a hidden file beside it, ``.NAME.underway.part``, which only its owner
 may read, and is renamed to its name in the end. The writer holds a lock that ends with its
 process: so the next writer of the same output knows what a kill left behind, and removes it.
+
+What a file holds is seen by its first bytes. A writer says which kinds of files it may replace
+(`replaces`). A file of another kind is refused, and a document of this program always is: an
+audit never replaces a canary set.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import stat
 import tempfile
 import time
@@ -20,11 +25,91 @@ from pathlib import Path
 from typing import IO
 
 from canary.errors import OutputError
-from canary.records.overwrite_guard import check_replaceable
+
+JSON_LINES, PARQUET, COMPRESSED = "JSON Lines", "Parquet", "compressed text"
+WEIGHTS, MODEL_PART = "weights of a model", "part of a model"
+JUNIT, MARKDOWN = "JUnit XML", "the Markdown of a verdict"
+
+CORPORA = (JSON_LINES, PARQUET, COMPRESSED)
+"""What a corpus may replace."""
+PAGES = ("an HTML page",)
+"""What an HTML page may replace."""
+FIGURES = ("a figure",)
+"""What a figure may replace."""
+
+_HEAD = 4096
+_DOCUMENT = re.compile(rb'\s*\{\s*"kind"\s*:\s*"(canary [a-z ]{1,40})"')
+_BEGINS = (
+    (rb"PAR1", PARQUET),
+    (rb"PK\x03\x04|\x93NUMPY", "NumPy arrays"),
+    (rb"\x1f\x8b|\x28\xb5\x2f\xfd|BZh|\xfd7zXZ", COMPRESSED),
+    (rb"\x89PNG|%PDF|(?s:<\?xml.{0,300}<(!DOCTYPE )?svg)", *FIGURES),
+    (rb"(?s:(<\?xml.{0,100})?<testsuites?\b)", JUNIT),
+    (rb"## canary: ", MARKDOWN),
+    (rb"\s*<!(?i:doctype html)", *PAGES),
+    (rb'(?s:.{6}\0\0\{")', WEIGHTS),  # the length of a header, which is JSON
+    (rb"\s*\{[^\n]*\}\s*\n\s*\{", JSON_LINES),
+)
+_OF_A_MODEL = ("config.json", "tokenizer.json", "tokenizer_config.json", "merges.txt", "vocab.json")
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _SECONDS = 2.0  # that another writer may take; short files take none
 _PAUSE = 0.01
+
+
+def kind_there(path: str | os.PathLike[str]) -> str | None:
+    """What a file holds: of a document of this program its kind, such as "canary set".
+
+    None if it is empty or not there, or holds nothing that is known.
+    """
+    place = Path(path)
+    try:
+        if not stat.S_ISREG(place.stat().st_mode):
+            return None
+        with place.open("rb") as file:
+            head = file.read(_HEAD)
+    except (OSError, ValueError):
+        return None
+    if document := _DOCUMENT.match(head):
+        return document[1].decode()
+    if head and place.name in _OF_A_MODEL:
+        return MODEL_PART
+    if head.startswith(b"{") and place.suffix in (".jsonl", ".ndjson"):
+        return JSON_LINES
+    return next((kind for begins, kind in _BEGINS if re.match(begins, head)), None)
+
+
+def check_replaceable(path: str | os.PathLike[str], replaces: Collection[str] | None) -> None:
+    """Refuse by an OutputError to write over what is no file, or holds something else.
+
+    Parameters
+    ----------
+    path : path-like
+    replaces : collection of str, optional
+        Kinds that may be replaced. None: all but the documents of this program.
+    """
+    target = Path(path)
+    try:
+        mode = target.lstat().st_mode
+    except (OSError, ValueError):  # nothing there, or nothing that could be there
+        return
+    problem = cure = ""
+    if stat.S_ISREG(mode):
+        kind = kind_there(target)
+        if kind is not None and kind not in (replaces or ()):
+            ours = kind.startswith("canary ")
+            if ours or replaces is not None:
+                what = f"a {kind}" if ours else kind
+                problem = f"holds {what}, which nothing else is written over"
+                cure = "name another file, or remove this one yourself if you need it no more"
+    elif target.is_dir():
+        problem, cure = "is a folder, a file was expected", "name a file in it"
+    elif stat.S_ISLNK(mode):
+        problem, cure = "is a symbolic link, a file was expected", "name the file it leads to"
+    else:
+        problem, cure = "is a pipe, a device or a socket", "name a file on disk"
+    if problem:
+        raise OutputError(problem, cure=cure, where=str(target))
 
 
 @contextmanager
@@ -50,8 +135,7 @@ def atomic_writer(
         A file whose readers and writers may read and write this one too, whatever the
         umask says: it is made of that one's content.
     replaces : collection of str, optional
-        Kinds of files that it may replace; see `canary.records.overwrite_guard`. Unless given,
-        all but the documents of this program.
+        Kinds of files that it may replace; all but the documents of this program unless given.
 
     Raises
     ------
@@ -61,7 +145,14 @@ def atomic_writer(
         `path`.
     """
     target = Path(path)
-    bits = _permissions(private=private, like=like)
+    bits = 0o600
+    if not private and like is not None:
+        with suppress(OSError, ValueError):  # whoever reads the other file says what is wrong
+            bits = 0o666 & Path(like).stat().st_mode
+    elif not private:
+        mask = os.umask(0o077)  # it can only be read by setting it
+        os.umask(mask)
+        bits = 0o666 & ~mask
     handle, part = _begin(target, replaces)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -121,24 +212,6 @@ def alone(target: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def check_kind(target: Path, replaces: Collection[str] | None = None) -> None:
-    """Refuse what `atomic_writer` does not replace, by an OutputError."""
-    try:
-        mode = target.lstat().st_mode
-    except (OSError, ValueError):  # nothing there, or nothing that could be there
-        return
-    if stat.S_ISREG(mode):
-        check_replaceable(target, replaces)
-        return
-    if target.is_dir():
-        problem, cure = "is a folder, a file was expected", "name a file in it"
-    elif stat.S_ISLNK(mode):
-        problem, cure = "is a symbolic link, a file was expected", "name the file it leads to"
-    else:
-        problem, cure = "is a pipe, a device or a socket", "name a file on disk"
-    raise OutputError(problem, cure=cure, where=str(target))
-
-
 def make_folder(path: str | os.PathLike[str]) -> Path:
     """Create the folder `path` and its parents, and check that it can be written to.
 
@@ -166,89 +239,50 @@ def folder_made(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
 
 
+def _begin(target: Path, replaces: Collection[str] | None) -> tuple[int, Path]:
+    check_replaceable(target, replaces)
+    with _writable(target):
+        return begin_part(target)
+
+
 def begin_part(target: Path) -> tuple[int, Path]:
     """Make the file for what is to become `target`, once no other process writes it.
 
     Unlink or rename the file before its handle is closed, which gives up the lock.
     """
     part = target.with_name(f".{target.name}.underway.part")
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     until = time.monotonic() + _SECONDS
     while True:
         try:
-            handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except FileExistsError as error:
-            if not _removed(part):
-                if time.monotonic() > until:
-                    raise OutputError(
-                        "another process is writing it",
-                        cure="wait until it has ended, or name another output (if there is none, "
-                        f"remove {part})",
-                        where=str(target).removesuffix(".and-more"),
-                    ) from error
-                time.sleep(_PAUSE)
-            continue
-        # Another writer may have taken it for left behind: that one has the lock, and removes it.
-        if _locked(handle) is not False and _is_at(handle, part):
-            return handle, part
+            handle, fresh = os.open(part, flags | os.O_CREAT | os.O_EXCL, 0o600), True
+        except FileExistsError:
+            try:
+                handle, fresh = os.open(part, flags), False
+            except FileNotFoundError:
+                continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours = stat.S_ISREG(os.fstat(handle).st_mode)
+        except BlockingIOError:
+            ours = False
+        except OSError:  # the file system knows no locks
+            ours = fresh
+        with suppress(FileNotFoundError):
+            # Another writer may have taken it for left behind, and removed it.
+            if ours and os.path.samestat(os.fstat(handle), part.lstat()):
+                if fresh:
+                    return handle, part
+                part.unlink()  # left behind by a kill
         os.close(handle)
-
-
-def _begin(target: Path, replaces: Collection[str] | None) -> tuple[int, Path]:
-    check_kind(target, replaces)
-    with _writable(target):
-        return begin_part(target)
-
-
-def _removed(part: Path) -> bool:
-    """Remove a file that was left behind; False if it is in use, or may be, or is no file."""
-    try:
-        handle = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode) or not _locked(handle):
-            return False
-        if _is_at(handle, part):
-            part.unlink()
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
-
-
-def _locked(handle: int) -> bool | None:
-    """Whether it could be locked; None where the file system knows no locks."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
-
-
-def _is_at(handle: int, path: Path) -> bool:
-    """Whether an open file is still the one under a name."""
-    try:
-        return os.path.samestat(os.fstat(handle), path.lstat())
-    except OSError:
-        return False
-
-
-def _permissions(*, private: bool, like: str | os.PathLike[str] | None) -> int:
-    if private:
-        return 0o600
-    if like is None:
-        mask = os.umask(0o077)  # it can only be read by setting it
-        os.umask(mask)
-        return 0o666 & ~mask
-    try:
-        return 0o666 & Path(like).stat().st_mode
-    except (OSError, ValueError):  # whoever reads it says what is wrong
-        return 0o600
+        if not ours and time.monotonic() > until:
+            raise OutputError(
+                "another process is writing it",
+                cure="wait until it has ended, or name another output (if there is none, "
+                f"remove {part})",
+                where=str(target).removesuffix(".and-more"),
+            )
+        time.sleep(0 if ours else _PAUSE)
 
 
 @contextmanager

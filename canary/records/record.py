@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
 from types import EllipsisType
 from typing import (
     Annotated,
@@ -20,6 +21,7 @@ from typing import (
     Literal,
     Self,
     TypeAlias,
+    TypeVar,
     get_args,
     get_origin,
     get_type_hints,
@@ -38,9 +40,11 @@ from cattrs.cols import homogenous_tuple_structure_factory, is_mapping, mapping_
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 
 from canary.errors import CanaryError, RecordError
-from canary.records.fields import brief
 from canary.records.sealing import sealed
+from canary.records.validation import brief
 from canary.records.versioned_json import dump_document, load_document
+
+T = TypeVar("T")
 
 _CURE = "restore the file as it was written, or generate it again"
 
@@ -87,7 +91,7 @@ class Record:
             together. It says where, and repeats no value.
         """
         try:
-            return _CONVERTER.structure(data, cls)
+            return from_plain(data, cls)
         except (BaseValidationError, *_UNFIT) as error:
             raise _refusal(error, cls._cure) from None  # which names keys, perhaps secret
 
@@ -144,8 +148,8 @@ class Document(Record):
         try:
             loaded = cls.from_dict(document)
         except RecordError as error:
-            where = f"{os.fspath(path)}: {error.where}" if error.where else os.fspath(path)
-            raise RecordError(error.problem, cure=error.cure, where=str(where)) from error
+            where = f"{Path(path)}: {error.where}" if error.where else str(Path(path))
+            raise RecordError(error.problem, cure=error.cure, where=where) from error
         return replace(loaded, file=str(path)) if hasattr(loaded, "file") else loaded  # type: ignore[type-var]
 
 
@@ -167,11 +171,6 @@ Extended: TypeAlias = Annotated[float, Infinite()]
 """A float that may be infinite, written as ``"inf"`` or ``"-inf"`` then."""
 
 
-def to_plain(value: object) -> Any:
-    """Dataclasses, mappings, sequences and arrays as plain data, ready for JSON."""
-    return _CONVERTER.unstructure(value)
-
-
 _CONVERTER = Converter(
     forbid_extra_keys=True, unstruct_collection_overrides={Sequence: list, Mapping: dict}
 )
@@ -179,6 +178,22 @@ _CONVERTER.register_unstructure_hook(np.ndarray, lambda array: array.tolist())
 _CONVERTER.register_unstructure_hook(np.generic, lambda scalar: scalar.item())
 
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+def to_plain(value: object) -> Any:
+    """Dataclasses, mappings, sequences and arrays as plain data, ready for JSON."""
+    return _CONVERTER.unstructure(value)
+
+
+def from_plain(value: object, kind: type[T]) -> T:
+    """What `to_plain` wrote; an error of cattrs if it is no `kind`, as in a `Record`'s reading."""
+    return _CONVERTER.structure(value, kind)
+
+
+def write_as(kind: type[T], write: Callable[[T], Any], read: Callable[[Any], T]) -> None:
+    """Let fields of `kind` be written as what `write` gives, which may be a dataclass."""
+    _CONVERTER.register_unstructure_hook(kind, lambda value: to_plain(write(value)))
+    _CONVERTER.register_structure_hook(kind, lambda value, _: read(value))
 
 
 def _primitive(value: Any, kind: type[Any]) -> Any:
@@ -192,6 +207,17 @@ def _primitive(value: Any, kind: type[Any]) -> Any:
 
 for _kind in _NAMES:
     _CONVERTER.register_structure_hook(_kind, _primitive)
+
+
+def _only_from(
+    expected: tuple[type, ...], problem: str, inner: Callable[[Any, Any], Any]
+) -> Callable[[Any, Any], Any]:
+    def read(value: Any, kind: Any) -> Any:
+        if not isinstance(value, expected):
+            raise TypeError(problem)
+        return inner(value, kind)
+
+    return read
 
 
 def _is_literal(kind: Any) -> bool:
@@ -220,17 +246,6 @@ def _read_mapping(kind: Any) -> Callable[[Any, Any], Any]:
     return _only_from((Mapping,), "is not an object", read)
 
 
-def _only_from(
-    expected: tuple[type, ...], problem: str, inner: Callable[[Any, Any], Any]
-) -> Callable[[Any, Any], Any]:
-    def read(value: Any, kind: Any) -> Any:
-        if not isinstance(value, expected):
-            raise TypeError(problem)
-        return inner(value, kind)
-
-    return read
-
-
 def _infinite(kind: Any) -> Infinite | None:
     return next((n for n in getattr(kind, "__metadata__", ()) if isinstance(n, Infinite)), None)
 
@@ -238,11 +253,11 @@ def _infinite(kind: Any) -> Infinite | None:
 @_CONVERTER.register_structure_hook_factory(lambda kind: _infinite(kind) is not None)
 def _read_infinite(kind: Any) -> Callable[[Any, Any], Any]:
     word = _infinite(kind) or Infinite()
+    words = {word.down: -math.inf, word.up: math.inf}
 
     def read(value: Any, _: Any) -> Any:
-        if value == word.up:
-            return math.inf
-        return -math.inf if value == word.down else _primitive(value, float)
+        named = value is None or isinstance(value, str)
+        return words[value] if named and value in words else _primitive(value, float)
 
     return read
 
@@ -257,33 +272,35 @@ def _is_dataclass(kind: Any) -> bool:
     return isinstance(kind, type) and is_dataclass(kind)
 
 
-def _written(kind: Any) -> _Names:
-    return kind._written if issubclass(kind, Record) else (...,)
+def _overrides(kind: Any) -> tuple[dict[str, Any], _Names]:
+    """What is special about fields: those that are not written, and annotated ones; and the order.
 
-
-def _overrides(kind: Any) -> dict[str, Any]:
-    """What is special about fields: those that are not written, and annotated ones."""
-    found = {}
-    written, hints = _written(kind), get_type_hints(kind, include_extras=True)
-    for name in [field.name for field in fields(kind)]:
+    The order names fields and properties.
+    """
+    special = {}
+    written: _Names = kind._written if issubclass(kind, Record) else (...,)
+    names = [field.name for field in fields(kind)]
+    hints, plain = get_type_hints(kind, include_extras=True), get_type_hints(kind)
+    for name in names:
         of_file = name == "file" and issubclass(kind, Document)
         if name not in written and (... not in written or of_file):
-            found[name] = override(omit=True)
-        elif hints[name] != get_type_hints(kind)[name]:  # cattrs reads dataclasses without extras
-            found[name] = override(
+            special[name] = override(omit=True)
+        elif hints[name] != plain[name]:  # cattrs reads dataclasses without extras
+            special[name] = override(
                 struct_hook=_CONVERTER.get_structure_hook(hints[name]),
                 unstruct_hook=_CONVERTER.get_unstructure_hook(hints[name]),
             )
-    return found
+    return special, written
 
 
 @_CONVERTER.register_structure_hook_factory(_is_dataclass)
 def _read_dataclass(kind: Any) -> Callable[[Any, Any], Any]:
-    inner = make_dict_structure_fn(kind, _CONVERTER, **_overrides(kind))
+    special, written = _overrides(kind)
+    inner = make_dict_structure_fn(kind, _CONVERTER, **special)
     if not issubclass(kind, Record):
         return _only_from((Mapping,), "is not an object", inner)
-    derived = {*kind._written} - {field.name for field in fields(kind)}
-    dropped = derived | ({"kind", "schema"} if issubclass(kind, Document) else set())
+    dropped = {*written} - {field.name for field in fields(kind)}
+    dropped |= {"kind", "schema"} if issubclass(kind, Document) else set()
 
     def read(data: Any, _: Any) -> Any:
         record = inner(kind._upgraded({n: data[n] for n in data if n not in dropped}), kind)
@@ -295,24 +312,23 @@ def _read_dataclass(kind: Any) -> Callable[[Any, Any], Any]:
 
 @_CONVERTER.register_unstructure_hook_factory(_is_dataclass)
 def _write_dataclass(kind: Any) -> Callable[[Any], dict[str, Any]]:
+    special, written = _overrides(kind)
     sparse = issubclass(kind, Record) and kind._sparse
-    write = make_dict_unstructure_fn(
-        kind, _CONVERTER, _cattrs_omit_if_default=sparse, **_overrides(kind)
-    )
-    if _written(kind) == (...,):
+    write = make_dict_unstructure_fn(kind, _CONVERTER, _cattrs_omit_if_default=sparse, **special)
+    if written == (...,):
         return write
     known = [field.name for field in fields(kind)]
     order: list[str] = []
-    for name in _written(kind):
-        order += [name] if isinstance(name, str) else [n for n in known if n not in kind._written]
+    for name in written:
+        order += [name] if isinstance(name, str) else [n for n in known if n not in written]
 
     def ordered(record: Any) -> dict[str, Any]:
-        found = write(record)
+        plain = write(record)
         for name in order:
             if name not in known:
                 hint = get_type_hints(getattr(kind, name).fget, include_extras=True)["return"]
-                found[name] = _CONVERTER.unstructure(getattr(record, name), hint)
-        return {name: found[name] for name in order if name in found}
+                plain[name] = _CONVERTER.unstructure(getattr(record, name), hint)
+        return {name: plain[name] for name in order if name in plain}
 
     return ordered
 

@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from canary.errors import CanaryError
@@ -47,7 +47,7 @@ def sealed(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def cut_frames(error: BaseException) -> None:
     """Remove the package's frames, and all below them, from an error and those that led to it."""
-    ours: list[FrameType] = []
+    ours = []
     errors = list(_chain(error, None))
     for link in errors:
         last, entry = None, link.__traceback__
@@ -55,10 +55,10 @@ def cut_frames(error: BaseException) -> None:
             last, entry = entry, entry.tb_next
         ours += [frame for frame, _ in traceback.walk_tb(entry)]
         _hide(link, entry)
-        if last is None and entry is not None:
-            link.__traceback__ = None
-        elif last is not None:
+        if last is not None:
             last.tb_next = None
+        elif entry is not None:
+            link.__traceback__ = None
     for link in errors:  # caught and raised anew below a frame of ours
         if link.__traceback__ is not None and link.__traceback__.tb_frame in ours:
             _hide(link, link.__traceback__)

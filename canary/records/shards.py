@@ -29,8 +29,13 @@ from pathlib import Path
 from typing import Any
 
 from canary.errors import OutputError, RecordError
-from canary.records.differences import Difference, differences
-from canary.records.files import atomic_write, atomic_writer, check_kind, folder_made, make_folder
+from canary.records.files import (
+    atomic_write,
+    atomic_writer,
+    check_replaceable,
+    folder_made,
+    make_folder,
+)
 from canary.records.versioned_json import dump_document, kind_of, load_document
 
 MANIFEST = "manifest.json"
@@ -41,27 +46,21 @@ KIND, SCHEMA = "canary unfinished run", 1
 _RESULT = ".canary-result"
 # The manifest of a run that is being removed: what is left beside it counts for nothing.
 _DISCARDED = ".canary-discarded.json"
-_SHARD = re.compile(r"[a-z0-9-]+\.\d{8}\.shard")
+_SHARD = r"[a-z0-9-]+\.\d{8}\.shard"
 # A file that only bears the name of a shard is not ours.
 _SHARD_BEGINS = b'{"state": {'
+# What a killed process was writing.
 _PART = re.compile(
-    rf"\.({re.escape(MANIFEST)}|{re.escape(_RESULT)}|[a-z0-9-]+\.\d{{8}}\.shard"
-    r"|[0-9a-f]{32}\.safetensors)\.\w{8}\.part"
+    rf"\.({re.escape(MANIFEST)}|{re.escape(_RESULT)}|{_SHARD}|[0-9a-f]{{32}}\.safetensors)"
+    r"\.\w{8}\.part"
 )
 _NAMED = 3
+_SHOWN = 40
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One finished piece.
-
-    Parameters
-    ----------
-    state : dict
-        Plain JSON: where the piece ends, and what it adds.
-    body : bytes
-        Its part of the result.
-    """
+    """One finished piece: where it ends and what it adds as plain JSON, and its bytes."""
 
     state: dict[str, Any] = field(repr=False)
     body: bytes = field(default=b"", repr=False)
@@ -76,13 +75,13 @@ class Series:
         shards = folder.glob(f"{name}.{'[0-9]' * 8}.shard")
         numbers = sorted(int(path.name.split(".")[1]) for path in shards)
         self._count = len(numbers)
-        if numbers != list(range(self._count)):
-            gap = next(i for i, number in enumerate(numbers) if i != number)
-            raise RecordError(
-                "is missing, while a later one is there",
-                cure=f"restore it, or remove {folder} to begin anew",
-                where=str(self.path(gap)),
-            )
+        for expected, number in enumerate(numbers):
+            if number != expected:
+                raise RecordError(
+                    "is missing, while a later one is there",
+                    cure=f"restore it, or remove {folder} to begin anew",
+                    where=str(self.path(expected)),
+                )
 
     def __len__(self) -> int:
         return self._count
@@ -133,12 +132,7 @@ def _checksum(state: Mapping[str, Any], body: bytes) -> int:
 
 @dataclass(frozen=True)
 class Run:
-    """An unfinished run whose folder this process holds.
-
-    Parameters
-    ----------
-    folder : Path
-    """
+    """An unfinished run whose folder this process holds."""
 
     folder: Path
 
@@ -151,8 +145,7 @@ class Run:
 
         def write(path: Path) -> None:
             with atomic_writer(path, private=True) as out:
-                for shard in series:
-                    out.write(shard.body)
+                out.writelines(shard.body for shard in series)
 
         publish(self.folder, target, write, replaces=replaces)
 
@@ -179,6 +172,41 @@ class Pace:
         """Learn that a piece of `items` took so long."""
         wanted = int(items * self._seconds / max(seconds, 1e-3))
         self.items = max(min(wanted, 4 * self.items), self.items // 4, 1)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two identities of a run differ: names from the outermost in, and plain JSON."""
+
+    path: tuple[str, ...]
+    before: object
+    now: object
+
+    def __str__(self) -> str:
+        name = ".".join(self.path)
+        then, now = _shown(self.before), _shown(self.now)
+        return name if "" in (then, now) or then == now else f"{name} ({then} then, {now} now)"
+
+
+def _shown(value: object) -> str:
+    """A value in an error; "" if it is too long."""
+    if value is None:
+        return "none"
+    if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value):
+        return f"{value[:12]}…"
+    short = isinstance(value, str | int | float) and len(repr(value)) <= _SHOWN
+    return repr(value) if short else ""
+
+
+def differences(before: object, now: object, path: tuple[str, ...] = ()) -> list[Difference]:
+    """Where two pieces of plain JSON differ; mappings are looked into, lists are not."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return [
+            difference
+            for name in {**before, **now}
+            for difference in differences(before.get(name), now.get(name), (*path, name))
+        ]
+    return [] if before == now else [Difference(path, before, now)]
 
 
 def _unfinished(found: Sequence[Difference]) -> tuple[str, str]:
@@ -256,7 +284,7 @@ def publish(
     `replaces` is not replaced. If the result cannot be written, an OutputError; the shards stay.
     """
     result = Path(folder) / _RESULT
-    check_kind(Path(target), replaces)
+    check_replaceable(target, replaces)
     with _resumable(target):
         write(result)
         result.replace(target)
@@ -291,11 +319,25 @@ def _identity_in(place: Path) -> dict[str, Any] | None:
     What a killed process was writing there is removed, and what is left of a run that was
     being discarded. Anything else is named in an OutputError and left alone.
     """
-    if _is_file(place / _DISCARDED) and not _is_file(place / MANIFEST):
+    manifest = place / MANIFEST
+    if _is_file(place / _DISCARDED) and not _is_file(manifest):
         _clear(place)
-    is_run = _is_file(place / MANIFEST)
     parts = [path for path in place.iterdir() if _PART.fullmatch(path.name) and _is_file(path)]
-    if not is_run and (theirs := sorted({*place.iterdir()} - {*parts})):
+    identity = None
+    if _is_file(manifest):
+        try:
+            identity = load_document(manifest, KIND, SCHEMA).get("identity")
+        except RecordError as error:
+            if kind_of(manifest) != KIND:
+                error.cure = f"name another folder, or remove {place} if nothing in it is of use"
+            raise
+        if not isinstance(identity, dict):
+            raise RecordError(
+                "does not say what the run is",
+                cure=f"remove {place} to begin anew",
+                where=str(manifest),
+            )
+    elif theirs := sorted({*place.iterdir()} - {*parts}):
         more = ", …" if len(theirs) > _NAMED else ""
         raise OutputError(
             "is not empty, and no run of canary began in it (it holds "
@@ -303,20 +345,6 @@ def _identity_in(place: Path) -> dict[str, Any] | None:
             cure="name an empty or a new folder (nothing in this one was touched)",
             where=str(place),
         )
-    identity = None
-    if is_run:
-        try:
-            identity = load_document(place / MANIFEST, KIND, SCHEMA).get("identity")
-        except RecordError as error:
-            if kind_of(place / MANIFEST) != KIND:
-                error.cure = f"name another folder, or remove {place} if nothing in it is of use"
-            raise
-        if not isinstance(identity, dict):
-            raise RecordError(
-                "does not say what the run is",
-                cure=f"remove {place} to begin anew",
-                where=str(place / MANIFEST),
-            )
     for path in parts:
         path.unlink(missing_ok=True)
     return identity
@@ -326,7 +354,7 @@ def _clear(place: Path) -> None:
     """Remove the files of a run that is being discarded; last what says that it is."""
     for path in filter(_is_file, sorted(place.iterdir())):
         ours = path.name == _RESULT or _PART.fullmatch(path.name) is not None
-        if _SHARD.fullmatch(path.name):
+        if re.fullmatch(_SHARD, path.name):
             with path.open("rb") as file:
                 ours = file.read(len(_SHARD_BEGINS)) == _SHARD_BEGINS
         if ours:
@@ -344,10 +372,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _followed(folder: str | os.PathLike[str]) -> Path:
-    with suppress(OSError, ValueError):
-        if Path(folder).is_symlink():
-            return Path(os.path.realpath(folder))
-    return Path(folder)
+    return Path(os.path.realpath(folder) if os.path.islink(folder) else folder)  # noqa: PTH114
 
 
 @contextmanager

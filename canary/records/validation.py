@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 import operator
 import os
+import platform
 from collections.abc import Collection, Iterable
+from importlib.metadata import PackageNotFoundError, version
 from numbers import Real
 from pathlib import Path
 from typing import SupportsIndex, TypeVar
@@ -16,15 +18,36 @@ from typing import SupportsIndex, TypeVar
 import numpy as np
 
 from canary.errors import InputError
-from canary.records.fields import brief
 
 T = TypeVar("T")
 
 AUTO = "auto"
 """The start token that asks for one to be chosen."""
-
 NONE = "none"
 """The start token that says there is none."""
+
+_PACKAGES = ("canary-lm", "torch", "transformers", "tokenizers", "numpy", "scipy")
+
+
+def brief(value: object, limit: int = 40) -> str:
+    """`value` as Python writes it, its middle left out where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits, which Python does not print
+        return f"a {type(value).__name__} too long to show"
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that numbers depend on, as far as installed."""
+    installed = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            installed[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return installed
 
 
 def whole_number(
@@ -37,17 +60,8 @@ def whole_number(
 ) -> int:
     """`value` as an int; numpy's integers are welcome, True is not 1.
 
-    Parameters
-    ----------
-    value : object
-    name : str
-        What it is for.
-    at_least : int
-        The smallest that serves.
-    below : int, optional
-        What it must stay below; None for no end.
-    cure : str, optional
-        Unless given, a number that serves.
+    `name` says what it is for, `below` is a power of two or None for no end; `cure` is a
+    number that serves unless given.
     """
     expected = f"{name} must be a whole number of at least {at_least}"
     cure = cure or f"give a number such as {max(at_least, 1)}"

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from canary.errors import RecordError
-from canary.records.fields import brief
 from canary.records.files import atomic_write
+from canary.records.validation import brief
 
-# Only an escape can bring one: there is none in UTF-8.
+# Only an escape can bring half of a surrogate pair: there is none in UTF-8.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -96,18 +96,18 @@ def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[
         raise refused("is nested too deeply", other) from error
     except ValueError as error:
         raise refused(f"is not valid JSON ({error}); it may be truncated", again) from error
-    given = document.get("kind") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or given != kind:
-        but = f" but a {brief(given)}" if isinstance(given, str) else ""
+    named = document.get("kind") if isinstance(document, dict) else None
+    if named != kind:
+        but = f" but a {brief(named)}" if isinstance(named, str) else ""
         raise refused(f"is not a {kind} document{but}", other)
     version = document.get("schema")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+    if type(version) is not int or version < 1:
         problem = f"has no valid schema number (got {brief(version)})"
         raise refused(problem, "write it again with this version of canary")
     if version > schema:
         problem = f"has schema {brief(version)}; this version of canary reads up to {schema}"
         raise refused(problem, "upgrade canary: update its checkout, and pip install . there again")
-    return document
+    return document  # type: ignore[no-any-return]
 
 
 def kind_of(path: str | os.PathLike[str]) -> str | None:

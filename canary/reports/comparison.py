@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from canary.audits.audit_result import Audit, median_bits
 from canary.audits.designs import Design, differences
 from canary.errors import InputError
-from canary.records.fields import brief
+from canary.records.validation import brief
 from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import plural
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from canary.audits.audit_result import Audit
 from canary.errors import InputError
-from canary.records.files import atomic_write
-from canary.records.overwrite_guard import PAGES
+from canary.records.files import PAGES, atomic_write
 from canary.records.sealing import sealed
 from canary.records.validation import file_path, one_or_more
 from canary.reports.builders import report_of

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from canary.audits.audit_result import Audit
 from canary.errors import InputError, UnsupportedError
-from canary.records.fields import brief
-from canary.records.files import atomic_write
-from canary.records.overwrite_guard import FIGURES
+from canary.records.files import FIGURES, atomic_write
+from canary.records.validation import brief
 from canary.reports.builders import Kind, PlotOptions, figure_of
 from canary.reports.drawing import draw_on, file_of, load_matplotlib
 from canary.reports.pages import shown

@@ -9,8 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from canary.gate.verdict import Finding, Verdict
-from canary.records.files import atomic_write
-from canary.records.overwrite_guard import JUNIT, MARKDOWN
+from canary.records.files import JUNIT, MARKDOWN, atomic_write
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.document import Block, Report, Section, Table
 from canary.reports.markdown import markdown_of

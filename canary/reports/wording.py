@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from canary.audits.audit_result import FormatResult, largest_bits, median_bits, smallest_bits
-from canary.records.versions import versions
+from canary.records.validation import versions
 from canary.statistics.exposures import ENUMERATION, RANK, UNIFORM_DRAWS, Exposure
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.numbers import bits, count, plural

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from canary.corpus.jsonl import JsonLines
+from canary.corpus.line_formats import JsonLines
 from canary.corpus.lines import Progress, place, unreadable
 from canary.errors import CorpusError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from canary.models.language_model import LanguageModel
-from canary.records.versions import versions
+from canary.records.validation import versions
 
 
 def identity_of(model: LanguageModel) -> dict[str, Any]:

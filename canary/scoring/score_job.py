@@ -18,7 +18,7 @@ from canary.corpus.lines import regular_size
 from canary.errors import CorpusError, InputError, ModelError, OutputError
 from canary.models.language_model import Rows
 from canary.models.loading import load
-from canary.records.overwrite_guard import JSON_LINES
+from canary.records.files import JSON_LINES
 from canary.records.sealing import sealed
 from canary.records.shards import open_run
 from canary.records.validation import function, whole_number

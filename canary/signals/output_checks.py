@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
-from canary.records.fields import brief
+from canary.records.validation import brief
 from canary.signals.class_signals import Outputs
 from canary.statistics.number_checks import softmaxed
 

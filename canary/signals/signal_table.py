@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
-from canary.records.fields import brief
+from canary.records.validation import brief
 from canary.statistics.numbers import Shown, plural
 
 

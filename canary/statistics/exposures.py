@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from canary.errors import EstimationError
-from canary.records.fields import brief
 from canary.records.record import Infinite, Record
+from canary.records.validation import brief
 from canary.statistics.number_checks import LARGEST_BITS, check_confidence, exact_size, finite_array
 from canary.statistics.shares import clopper_pearson
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.records.fields import brief
+from canary.records.validation import brief
 
 LN2 = math.log(2.0)
 """Nats in a bit: natural logarithms within, bits at the edge."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.records.fields import brief
+from canary.records.validation import brief
 from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, roc, scored_members
 

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError
-from canary.records.fields import brief
+from canary.records.validation import brief
 from canary.statistics.number_checks import LN2
 
 Rule = Literal["empirical", "linear", "gaussian"]

@@ -13,7 +13,7 @@ from every_command import COMMANDS, FORMAT, lay_all, plain, written
 from canary import demo
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import OutputError
-from canary.records.overwrite_guard import kind_there
+from canary.records.files import kind_there
 
 WRITERS = [(name, file) for name, words in COMMANDS.items() for file in written(words)]
 

@@ -260,7 +260,7 @@ def canaries_of(canaries, name):
 
 
 def test_large_row_groups_are_read_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("canary.corpus.parquet._PART", 1000)
+    monkeypatch.setattr("canary.corpus.arrow_rows._PART", 1000)
     source, target, back = (tmp_path / f"{name}.parquet" for name in ("in", "out", "back"))
     table = _table(500)
     pq.write_table(table, source)

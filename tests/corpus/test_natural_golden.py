@@ -207,7 +207,7 @@ def test_coins_are_fair_independent_and_recorded(tmp_path):
             CanarySet.load(tmp_path / "set.json")
 
 
-@pytest.mark.parametrize("value", [False, 1, "true", 0])
+@pytest.mark.parametrize("value", [1, "true", 0])
 def test_the_mark_is_read_strictly(value):
     data = CanarySet.from_fills(PHONE, ["555-010-1234"]).to_dict()
     with pytest.raises(RecordError, match="natural"):

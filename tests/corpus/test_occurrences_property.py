@@ -15,7 +15,6 @@ from canary.corpus.canaries import Canary, CanarySet, generate
 from canary.corpus.columns import Shape, Slot
 from canary.corpus.injection import inject, inject_file
 from canary.corpus.occurrences import Finder, find_canaries
-from canary.corpus.placements import check_fresh
 from canary.corpus.splicing import Remover, Splicer
 from canary.corpus.stripping import strip, strip_file
 from canary.corpus.verification import verify
@@ -83,7 +82,7 @@ def test_a_canary_at_the_end_of_its_text(fill):
     (put,) = splicer(0, [Slot(("text",), "")], lambda _: {"text": ""})
     assert put.new == f"\nNo. {fill} "
     with pytest.raises(CorpusError, match=f"already holds the text of canary-{FILLS.index(fill)}"):
-        check_fresh([Slot(("text",), text)], find, "row 1")
+        inject(Dataset.from_dict({"text": [text]}), LENGTHS)
 
 
 @pytest.mark.parametrize("separators", [None, ("\n", "\n"), (" ", "  ")])

@@ -19,17 +19,15 @@ from canary.errors import CorpusError
 @settings(max_examples=100)
 @given(homes=st.lists(st.booleans(), min_size=1), copies=st.integers(1, 9), seed=st.integers(0, 99))
 def test_copies_are_spread_over_their_homes(homes, copies, seed):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("canary.corpus.places._BLOCK", 3)
-        pool = Homes(seed)
-        for at, fits in enumerate(homes):
-            if fits:
-                pool.offer(at)
-        if not any(homes):
-            with pytest.raises(CorpusError, match="no record can take"):
-                pool.guests([copies, 2])
-            return
-        guests = pool.guests([copies, 2])
+    pool = Homes(None, seed, [copies, 2])
+    for at, fits in enumerate(homes):
+        if fits:
+            pool.offer(at)
+    if not any(homes):
+        with pytest.raises(CorpusError, match="no record can take"):
+            pool.guests()
+        return
+    guests = pool.guests()
     assert list(guests) == sorted(guests)
     assert all(homes[at] for at in guests)
     found = Counter(who for mine in guests.values() for who, _ in mine)

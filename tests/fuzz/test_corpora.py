@@ -19,7 +19,7 @@ from canary.corpus.canaries import generate
 from canary.corpus.columns import Edit
 from canary.corpus.discovery import discover
 from canary.corpus.injection import inject, inject_file
-from canary.corpus.jsonl import JsonLines
+from canary.corpus.line_formats import JsonLines
 from canary.corpus.stripping import strip, strip_file
 from canary.corpus.verification import verify
 from canary.errors import CorpusError

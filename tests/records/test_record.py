@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from canary.errors import InputError, RecordError
-from canary.records.fields import brief
 from canary.records.record import Document, Extended, Infinite, Record, to_plain
+from canary.records.validation import brief
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from typing import Any
 from canary.errors import InputError, MissingExtraError, RequestsSpentError, ServerError
 from canary.models.served.endpoint import Endpoint
 from canary.models.served.wire import read_json
-from canary.records.fields import brief
+from canary.records.validation import brief
 
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _ABSENT = frozenset({404, 405, 501})

@@ -33,7 +33,7 @@ from canary.models.served.parallel import in_parallel
 from canary.models.served.request_format import Floats, Manner
 from canary.models.served.token_texts import Texts, bare
 from canary.models.served.wire import PATH, completion, read_choice
-from canary.records.fields import brief
+from canary.records.validation import brief
 from canary.statistics.number_checks import LN2
 from canary.tokens.tokenizer import Tokenizer
 
