@@ -340,7 +340,7 @@ def text(
     from canary.membership.words_alone import check_enough_texts
     from canary.signals.text_files import read_texts
     from canary.signals.text_measuring import measure_texts, text_signals_of
-    from canary.signals.text_passes import REWRITING
+    from canary.signals.text_pricing import REWRITING
 
     asked = None if fpr is None else rates(fpr, "--fpr")
     text_signals_of(attacks, reference=reference is not None, masked=masked is not None)

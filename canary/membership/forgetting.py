@@ -26,8 +26,7 @@ from canary.membership.evaluation import evaluate
 from canary.membership.forgetting_result import LEVEL, Forgetting
 from canary.membership.repeats import Repeat, repeated_models
 from canary.records.validation import whole_number
-from canary.signals.loss_tables import Answers, Said, answers_of, check_same_samples
-from canary.signals.sample_overlap import shared_samples
+from canary.signals.loss_tables import Answers, Said, answers_of, check_same_samples, shared_samples
 from canary.statistics.distances import (
     Distance,
     chance_distance,

@@ -49,7 +49,7 @@ row is scored from its start. Of a walk they are its queries.
 Stage = Callable[[str, int], Progress]
 """Told the name of a stage and the tokens it takes at most; gives what to tell of them.
 
-Where texts are rewritten (`canary.signals.text_passes.REWRITING`) it is texts that are told.
+Where texts are rewritten (`canary.signals.text_pricing.REWRITING`) it is texts that are told.
 """
 
 _DEEP = 64  # tokens below the context for which a batch leaves room

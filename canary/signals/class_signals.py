@@ -52,12 +52,8 @@ Values = dict[str, NDArray[np.float64]]
 Worker = Callable[[Callable[[slice], Values], list[slice]], Iterator[Values]]
 """As `map`, in the order of the slices."""
 
-_BLOCK = 1 << 17
-"""Numbers that are worked on at a time; their copies stay in the cache."""
-
-_SMALLEST = 1e-290
-"""Sums of exponentials below it have lost digits."""
-
+_BLOCK = 1 << 17  # numbers that are worked on at a time; their copies stay in the cache
+_SMALLEST = 1e-290  # sums of exponentials below it have lost digits
 _MOST_THREADS = 8
 
 

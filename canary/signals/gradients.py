@@ -56,21 +56,16 @@ def gradient_features(
         )
     labels = np.asarray(y, np.int64)
     size = check_lengths({"x": len(x), "y": len(labels)}, _WHERE)
-    limit = adapter.gradient_batch
-    batches = [
-        found
-        for _, found in in_batches(
-            lambda part: adapter.gradients(x[part], labels[part]),
-            size,
-            batch_size=batch_size or limit,
-            device=adapter.device,
-            progress=progress,
-        )
-    ]
-    return GradientFeatures(
-        batches[0].names,
-        *(
-            np.concatenate([getattr(batch, name) for batch in batches])
-            for name in ("norms", "losses", "rows", "label_rows")
-        ),
+    done = in_batches(
+        lambda part: adapter.gradients(x[part], labels[part]),
+        size,
+        batch_size=batch_size or adapter.gradient_batch,
+        device=adapter.device,
+        progress=progress,
     )
+    batches = [features for _, features in done]
+    columns = (
+        np.concatenate([getattr(features, name) for features in batches])
+        for name in ("norms", "losses", "rows", "label_rows")
+    )
+    return GradientFeatures(batches[0].names, *columns)

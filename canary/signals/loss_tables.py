@@ -1,9 +1,10 @@
-"""What models said of one set of samples: the loss of each, from tables, files or arrays."""
+"""What models said of one set of samples: losses from tables, files or arrays; shared samples."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,30 +66,36 @@ def answers_of(given: Said, name: str) -> Answers:
         If there is nothing, a loss is NaN or negative, or the models of a list were asked
         about different samples.
     """
-    if isinstance(given, list | tuple) and not all(isinstance(one, int | float) for one in given):
-        return _stacked([answers_of(one, f"{name} {at}") for at, one in enumerate(given, 1)], name)
+    if isinstance(given, list | tuple) and not all(isinstance(part, int | float) for part in given):
+        parts = [answers_of(part, f"{name} {number}") for number, part in enumerate(given, 1)]
+        for number, part in enumerate(parts[1:], 2):
+            check_same_samples(parts[0], part, f"{name} {number}")
+        known = [part.correct for part in parts if part.correct is not None]
+        return Answers(
+            np.concatenate([part.losses for part in parts]),
+            np.concatenate(known) if len(known) == len(parts) else None,
+            parts[0].labels,
+            tuple(source for part in parts for source in part.sources),
+        )
     if isinstance(given, str | os.PathLike):
         if Path(given).suffix.lower() == ".jsonl":
             return _of_scores(read_scores(given))
         given = table_of_file(given, members=False)
     if isinstance(given, SignalTable):
         right = given.values.get("correctness")
-        return Answers(
-            given.signal("loss"),
-            None if right is None else right.mean(axis=1),
-            given.label,
-            (given.source,) * given.models,
-        )
+        correct = None if right is None else right.mean(axis=1)
+        sources = (given.source,) * given.models
+        return Answers(given.signal("loss"), correct, given.label, sources)
     return _of_array(given, name)
 
 
 def _of_scores(scores: Scores) -> Answers:
     if not scores.tokens.all():
-        at = int(scores.tokens.argmin())
+        text = int(scores.tokens.argmin())
         raise InputError(
             "the text has no token that was priced, and so no loss",
             cure="leave it out of the query set, or score with a start token",
-            where=f"{scores.path}:{at + 1}",
+            where=f"{scores.path}:{text + 1}",
         )
     nats = scores.px_bits * LN2 / scores.tokens
     # Texts that are the same have the same lines and, under one tokenizer, as many tokens.
@@ -117,50 +124,54 @@ def _of_array(given: Any, name: str) -> Answers:
             where=name,
         )
     if not (losses >= 0).all():  # NaN is not, either
-        row, at = map(int, np.argwhere(~(losses >= 0))[0])
+        row, sample = map(int, np.argwhere(~(losses >= 0))[0])
         raise InputError(
-            f"the loss of sample {at} of model {row} is {losses[row, at]}",
+            f"the loss of sample {sample} of model {row} is {losses[row, sample]}",
             cure="give -log of the probability of the label, in nats",
             where=name,
         )
     return Answers(losses, None, None, (name,) * len(losses))
 
 
-def _stacked(parts: Sequence[Answers], name: str) -> Answers:
-    first = parts[0]
-    for at, part in enumerate(parts[1:], 2):
-        check_same_samples(first, part, f"{name} {at}")
-    known = [part.correct for part in parts if part.correct is not None]
-    return Answers(
-        np.concatenate([part.losses for part in parts]),
-        np.concatenate(known) if len(known) == len(parts) else None,
-        first.labels,
-        tuple(source for part in parts for source in part.sources),
-    )
-
-
-def check_same_samples(one: Answers, other: Answers, name: str) -> None:
+def check_same_samples(mine: Answers, other: Answers, name: str) -> None:
     """An InputError if the two cannot be of the same samples in the same order."""
-    if one.samples != other.samples:
-        raise InputError(
-            f"losses of {other.samples:,} samples beside {one.samples:,} of others",
-            cure="ask every model about the same samples, the query set, in the same order",
-            where=name,
-        )
-    if one.labels is not None and other.labels is not None:
-        if one.labels.shape != other.labels.shape:
-            raise InputError(
-                "scores of texts beside outputs of a classifier",
-                cure="ask every model about the same samples, the query set, in the same order",
-                where=name,
-            )
-        unlike = (one.labels != other.labels).reshape(one.samples, -1)
+    if mine.samples != other.samples:
+        problem = f"losses of {other.samples:,} samples beside {mine.samples:,} of others"
+    elif mine.labels is None or other.labels is None:
+        return
+    elif mine.labels.shape != other.labels.shape:
+        problem = "scores of texts beside outputs of a classifier"
+    else:
+        unlike = (mine.labels != other.labels).reshape(mine.samples, -1)
         differ = np.flatnonzero(unlike.any(axis=1))
-        if len(differ):
-            what = "labels" if one.labels.ndim == 1 else "lines or numbers of tokens"
-            raise InputError(
-                f"{what} differ from those of others at {len(differ):,} samples, "
-                f"the first at {differ[0]:,}",
-                cure="ask every model about the same samples, the query set, in the same order",
-                where=name,
-            )
+        if not len(differ):
+            return
+        what = "labels" if mine.labels.ndim == 1 else "lines or numbers of tokens"
+        problem = (
+            f"{what} differ from those of others at {len(differ):,} samples, "
+            f"the first at {differ[0]:,}"
+        )
+    cure = "ask every model about the same samples, the query set, in the same order"
+    raise InputError(problem, cure=cure, where=name)
+
+
+def shared_samples(first: Iterable[Any], second: Iterable[Any]) -> NDArray[np.int64]:
+    """Positions in `first` of the samples that are in `second` too, by their hashes.
+
+    Samples are texts, or the entries of an array_like of shape (samples, ...). Equal means equal
+    to the last bit and of one type: an image as uint8 and the same image as float differ, and so
+    do texts with another line end.
+    """
+    known = {_digest(sample) for sample in second}
+    places = [place for place, sample in enumerate(first) if _digest(sample) in known]
+    return np.array(places, np.int64)
+
+
+def _digest(sample: Any) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    if isinstance(sample, str):
+        digest.update(b"text" + sample.encode("utf-8", "surrogatepass"))
+    else:
+        array = np.ascontiguousarray(sample)
+        digest.update(f"{array.dtype.str}{array.shape}".encode() + array.tobytes())
+    return digest.digest()

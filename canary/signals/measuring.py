@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import InputError
 from canary.models.estimator_classifier import as_classifier
 from canary.scoring.samples import class_log_probs
-from canary.signals.class_signals import Outputs, log_probs_of, signals_of, working
+from canary.signals.class_signals import Outputs, Values, log_probs_of, signals_of, working
 from canary.signals.gradients import gradient_features
 from canary.signals.output_checks import Piece, check_lengths, checked
 from canary.signals.output_files import KINDS, pieces_of
@@ -74,10 +74,6 @@ def measure(
     progress : callable
         Told of samples that modules and estimators are done with.
 
-    Returns
-    -------
-    SignalTable
-
     Raises
     ------
     InputError
@@ -123,22 +119,26 @@ def measure(
     tables = []
     for row, (model, adapter) in enumerate(zip(several, adapted, strict=True)):
         where = f"{_WHERE}: model {row}"
-        if x is None and (adapter is not None or callable(model)):
+        asked = adapter is not None or callable(model)
+        if x is None and asked:
             raise InputError("a model needs x", cure="give the samples as x", where=where)
-        samples = _Samples(x, labels, flags[row], groups)
+        lengths = {
+            "labels": labels,
+            "member": flags[row],
+            "group": groups,
+            "x": x if asked else None,
+        }
+        check_lengths({n: len(part) for n, part in lengths.items() if part is not None}, _WHERE)
         if adapter is None:
-            assert outputs is not None
             given = _given(model, x, len(labels), batch_size or _BATCH)
-            pieces = samples.pieces(given, asked=callable(model))
         else:
-            through = class_log_probs(adapter, x, batch_size=batch_size, progress=progress)
-            pieces = samples.pieces(through, asked=True)
+            given = class_log_probs(adapter, x, batch_size=batch_size, progress=progress)
         # Log-probabilities are logits.
         kind: Outputs = "logits" if adapter is not None or outputs is None else outputs
-        table = _table(kind, pieces, where, keep=keep_outputs)
+        table = _table(kind, _pieces(given, labels, flags[row], groups), where, keep=keep_outputs)
         if gradients:
-            found = gradient_features(model, x, table.label, outputs=outputs)
-            table = replace(table, values={**table.values, "gradient-norm": found.norm[None, :]})
+            norm = gradient_features(model, x, table.label, outputs=outputs).norm
+            table = replace(table, values={**table.values, "gradient-norm": norm[None, :]})
         tables.append(table)
         _check_alike(table, tables[0])
     return _stacked(tables, _WHERE)
@@ -147,41 +147,19 @@ def measure(
 def table_of_file(
     path: str | os.PathLike[str], *, members: bool = True, keep_outputs: bool = False
 ) -> SignalTable:
-    """What one model said of samples, from a file of outputs.
-
-    Parameters
-    ----------
-    path, members
-        As `canary.signals.output_files.pieces_of` takes them.
-    keep_outputs : bool
-        As in `measure`.
-    """
+    """What one model said of samples, from a file of outputs as `pieces_of` takes it."""
     kind, pieces = pieces_of(path, members=members)
     return _table(kind, pieces, str(path), keep=keep_outputs)
 
 
-@dataclass(frozen=True, eq=False)
-class _Samples:
-    """What is known of the samples before any model is asked."""
-
-    x: Any
-    labels: NDArray[Any]
-    member: NDArray[Any]
-    group: NDArray[Any] | None
-
-    def pieces(
-        self, given: Iterator[tuple[slice, NDArray[Any]]], *, asked: bool
-    ) -> Iterator[Piece]:
-        """The samples with what a model gave; an array was not asked and needs no `x`."""
-        lengths = {"labels": len(self.labels), "member": len(self.member)}
-        if self.group is not None:
-            lengths["group"] = len(self.group)
-        if asked:
-            lengths["x"] = len(self.x)
-        check_lengths(lengths, _WHERE)
-        for part, outputs in given:
-            group = None if self.group is None else self.group[part]
-            yield Piece(outputs, self.labels[part], self.member[part], group)
+def _pieces(
+    given: Iterator[tuple[slice, NDArray[Any]]],
+    labels: NDArray[Any],
+    member: NDArray[Any],
+    group: NDArray[Any] | None,
+) -> Iterator[Piece]:
+    for part, outputs in given:
+        yield Piece(outputs, labels[part], member[part], None if group is None else group[part])
 
 
 def _given(
@@ -193,31 +171,31 @@ def _given(
         model = np.asarray(model)
         size = len(model) if model.ndim else 0
         check_lengths({"labels": samples, "outputs": size}, _WHERE)
-    for at in range(0, samples, max(batch_size, 1)):
-        part = slice(at, min(at + batch_size, samples))
-        given = np.asarray(model(x[part])) if asked else model[part]
-        if len(given) != part.stop - at:
+    for begin in range(0, samples, max(batch_size, 1)):
+        part = slice(begin, min(begin + batch_size, samples))
+        outputs = np.asarray(model(x[part])) if asked else model[part]
+        if len(outputs) != part.stop - begin:
             raise InputError(
-                f"a model gave {len(given)} outputs for {part.stop - at} samples",
+                f"a model gave {len(outputs)} outputs for {part.stop - begin} samples",
                 cure="give a row for each sample",
                 where=_WHERE,
             )
-        yield part, given
+        yield part, outputs
 
 
 def _table(kind: Outputs, pieces: Iterable[Piece], where: str, *, keep: bool) -> SignalTable:
-    """The table of one model."""
+    """The table of one model; outputs are let go, piece by piece."""
     kept: list[NDArray[np.float32]] = []
     done: list[Piece] = []
-    found: list[dict[str, NDArray[np.float64]]] = []
-    first, classes = 0, 0
+    signals: list[Values] = []
+    samples, classes = 0, 0
     with working() as worker:
         for given in pieces:
-            piece = checked(given, kind, first=first, where=where)
-            found.append(signals_of(piece.outputs, piece.labels, kind, worker=worker))
+            piece = checked(given, kind, first=samples, where=where)
+            signals.append(signals_of(piece.outputs, piece.labels, kind, worker=worker))
             if kind == "losses":
                 classes = max(classes, int(piece.labels.max()) + 1)
-            elif first and classes != piece.outputs.shape[1]:
+            elif samples and classes != piece.outputs.shape[1]:
                 raise InputError(
                     f"outputs of {classes} and of {piece.outputs.shape[1]} classes",
                     cure="give the same classes for every sample",
@@ -225,14 +203,12 @@ def _table(kind: Outputs, pieces: Iterable[Piece], where: str, *, keep: bool) ->
                 )
             else:
                 classes = piece.outputs.shape[1]
-            if keep and kind != "losses":
-                kept.append(log_probs_of(piece.outputs, kind))
-            # The outputs are let go.
-            done.append(Piece(np.empty(0), piece.labels, piece.member, piece.group))
-            first += len(piece.labels)
+                kept += [log_probs_of(piece.outputs, kind)] if keep else []
+            done.append(replace(piece, outputs=np.empty(0)))
+            samples += len(piece.labels)
     groups = [piece.group for piece in done if piece.group is not None]
     return SignalTable(
-        values={name: np.concatenate([v[name] for v in found])[None, :] for name in found[0]},
+        values={n: np.concatenate([values[n] for values in signals])[None, :] for n in signals[0]},
         member=np.concatenate([piece.member for piece in done])[None, :],
         label=np.concatenate([piece.labels for piece in done]),
         classes=classes,
@@ -249,18 +225,15 @@ def table_of_files(
 ) -> SignalTable:
     """What several models said of the same samples, from a file of each.
 
+    The table has a row for each file, in order, of the signals that attacks with many models
+    read, as far as all files have them. Outputs are read in pieces and let go.
+
     Parameters
     ----------
     paths : sequence of path-like
         As `canary.signals.output_files.pieces_of` takes them, one or more.
     done : callable
         Told of every file that was read.
-
-    Returns
-    -------
-    SignalTable
-        A row for each file, in order, of the signals that attacks with many models read, as far
-        as all files have them. Outputs are read in pieces and let go.
 
     Raises
     ------

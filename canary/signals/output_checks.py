@@ -21,11 +21,8 @@ _SHOWN = 3
 class Piece:
     """Some samples, as they were given.
 
-    Parameters
-    ----------
-    outputs : ndarray of shape (samples, classes), or (samples,) for losses
-    labels, member : ndarray of shape (samples,)
-    group : ndarray of shape (samples,) or None
+    `outputs` have the shape (samples, classes), or (samples,) for losses; labels, members and
+    groups (samples,).
     """
 
     outputs: NDArray[Any]
@@ -44,43 +41,52 @@ def checked(piece: Piece, kind: Outputs, *, first: int, where: str) -> Piece:
     InputError
         If a number, label or flag cannot be what it is said to be.
     """
-    outputs = piece.outputs
+    outputs, refusing = piece.outputs, _Refusing(first, where)
     if outputs.dtype.kind not in "fiub":
         raise InputError(
             f"{kind} are of the type {outputs.dtype}, numbers were expected",
             cure="save them as floating point numbers",
             where=where,
         )
+    shape = tuple(map(int, outputs.shape))
+    if kind == "losses" and outputs.ndim != 1:
+        raise InputError(
+            f"losses have the shape {shape}, expected one number per sample",
+            cure="do not average over samples",
+            where=where,
+        )
+    if kind != "losses" and (outputs.ndim != 2 or outputs.shape[1] < 2):
+        raise InputError(
+            f"{kind} have the shape {shape}, expected (samples, classes) with at least 2 classes",
+            cure="give a number for each class, also where there are two",
+            where=where,
+        )
     if kind == "losses":
-        classes = None
-        _check_losses(outputs, first, where)
-    else:
-        if outputs.ndim != 2 or outputs.shape[1] < 2:
-            raise InputError(
-                f"{kind} have the shape {_shape(outputs)}, expected (samples, classes) with at "
-                "least 2 classes",
-                cure="give a number for each class, also where there are two",
-                where=where,
-            )
-        classes = outputs.shape[1]
-    labels = _labels(piece.labels, classes, first, where)
+        what = "have losses that are NaN or negative"
+        refusing.samples(
+            ~(outputs >= 0), what, "give -log of the probability of the label, in nats"
+        )
+    labels = _labels(piece.labels, None if kind == "losses" else outputs.shape[1], refusing)
     if kind == "logits":
-        _check_logits(outputs, first, where)
+        _check_logits(outputs, refusing)
     elif kind == "probs":
-        _check_probs(outputs, labels, first, where)
-    return Piece(
-        outputs, labels, _flags(piece.member, first, where), _groups(piece.group, first, where)
-    )
+        _check_probs(outputs, labels, refusing)
+    given = piece.member
+    member = given == 1 if given.dtype.kind in "biuf" else np.zeros(given.shape, np.bool_)
+    cure = "write 1 for samples that the model was trained on and 0 for the others"
+    refusing.value(~(member | (given == 0)), given, "member flag", "0 or 1", cure)
+    group = piece.group
+    if group is not None and group.dtype.kind in "fc":
+        broken = ~(np.isfinite(group) & (group == np.floor(group.real)))
+        cure = (
+            "number the groups, or save them as text; give samples without one a group of their own"
+        )
+        refusing.value(broken, group, "group", "a whole number or a name", cure)
+    return Piece(outputs, labels, np.asarray(member, np.bool_), group)
 
 
 def check_lengths(lengths: dict[str, int], where: str) -> int:
-    """The number of samples that all arrays have.
-
-    Raises
-    ------
-    InputError
-        If they differ, or there is none.
-    """
+    """The number of samples that all arrays have; an `InputError` if they differ, or it is 0."""
     if len({*lengths.values()}) > 1:
         shown = ", ".join(f"{name} {length}" for name, length in lengths.items())
         raise InputError(
@@ -105,151 +111,99 @@ def check_members(member: NDArray[np.bool_], where: str) -> None:
         )
 
 
-def _groups(given: NDArray[Any] | None, first: int, where: str) -> NDArray[Any] | None:
-    """The groups as they are, or an InputError if they are numbers of no group."""
-    if given is None or given.dtype.kind not in "fc":
-        return given
-    bad = ~(np.isfinite(given) & (given == np.floor(given.real)))
-    if bad.any():
-        at = int(bad.argmax())
-        raise InputError(
-            f"sample {first + at} has the group {brief(given[at].item())}, expected a whole number "
-            "or a name",
-            cure="number the groups, or save them as text; give samples without one a group of "
-            "their own",
-            where=where,
-        )
-    return given
+@dataclass(frozen=True)
+class _Refusing:
+    """Names samples that are refused, by their numbers from `first` on."""
+
+    first: int
+    where: str
+
+    def samples(self, bad: NDArray[np.bool_], what: str, cure: str) -> None:
+        """An InputError that names the first samples, if any is bad."""
+        samples = self.first + np.flatnonzero(bad)
+        if len(samples):
+            shown = ", ".join(map(str, samples[:_SHOWN]))
+            more = f" and {len(samples) - _SHOWN} more" if len(samples) > _SHOWN else ""
+            plural = "s" if len(samples) > 1 else ""
+            raise InputError(f"sample{plural} {shown}{more} {what}", cure=cure, where=self.where)
+
+    def value(
+        self, bad: NDArray[np.bool_], values: NDArray[Any], name: str, expected: str, cure: str
+    ) -> None:
+        """An InputError that shows the first bad value."""
+        if bad.any():
+            place = int(bad.argmax())
+            shown = brief(values[place : place + 1].tolist()[0])  # of texts and dates, too
+            raise InputError(
+                f"sample {self.first + place} has the {name} {shown}, expected {expected}",
+                cure=cure,
+                where=self.where,
+            )
 
 
-def _labels(given: NDArray[Any], classes: int | None, first: int, where: str) -> NDArray[np.int64]:
+def _labels(given: NDArray[Any], classes: int | None, refusing: _Refusing) -> NDArray[np.int64]:
     if given.dtype.kind == "b" and classes is not None and classes > 2:
         raise InputError(
             f"labels are true or false beside outputs of {classes} classes",
             cure="give the number of each sample's class, from 0; whether the model was right is "
             "worked out from it",
-            where=where,
+            where=refusing.where,
         )
-    whole = given.dtype.kind in "iub" or (
-        given.dtype.kind == "f" and bool((np.floor(given) == given).all())
-    )
-    if not whole:
+    unlike = f"of the type {given.dtype}" if given.dtype.kind not in "iubf" else ""
+    if given.dtype.kind == "f" and (np.floor(given) != given).any():
+        place = int((np.floor(given) != given).argmax())
+        value = brief(given[place].item())
+        unlike = f"decimals (sample {refusing.first + place} has {value})"
+    if unlike:
         raise InputError(
-            f"labels are {_unlike_labels(given, first)}, whole numbers were expected",
+            f"labels are {unlike}, whole numbers were expected",
             cure="number the classes from 0, and give one number for each sample",
-            where=where,
+            where=refusing.where,
         )
     with np.errstate(invalid="ignore"):  # beyond int64 they are out of any range
         labels = given.astype(np.int64)
     bad = labels < 0 if classes is None else (labels < 0) | (labels >= classes)
-    if bad.any():
-        at = int(bad.argmax())
-        most = "" if classes is None else f" to {classes - 1}"
-        raise InputError(
-            f"sample {first + at} has the label {labels[at]}, expected 0{most}",
-            cure="number the classes from 0, in the order of the outputs",
-            where=where,
-        )
+    expected = "0" if classes is None else f"0 to {classes - 1}"
+    cure = "number the classes from 0, in the order of the outputs"
+    refusing.value(bad, labels, "label", expected, cure)
     return labels
 
 
-def _unlike_labels(given: NDArray[Any], first: int) -> str:
-    """What labels are that are no whole numbers."""
-    if given.dtype.kind != "f":
-        return f"of the type {given.dtype}"
-    at = int((np.floor(given) != given).argmax())
-    return f"decimals (sample {first + at} has {brief(given[at].item())})"
-
-
-def _flags(given: NDArray[Any], first: int, where: str) -> NDArray[np.bool_]:
-    member = given == 1 if given.dtype.kind in "biuf" else np.zeros(given.shape, np.bool_)
-    bad = ~(member | (given == 0))
-    if bad.any():
-        at = int(bad.argmax())
-        flag = given[at : at + 1].tolist()[0]  # of texts and dates, too
-        raise InputError(
-            f"sample {first + at} has the member flag {brief(flag)}, expected 0 or 1",
-            cure="write 1 for samples that the model was trained on and 0 for the others",
-            where=where,
-        )
-    return np.asarray(member, np.bool_)
-
-
-def _check_logits(logits: NDArray[Any], first: int, where: str) -> None:
+def _check_logits(logits: NDArray[Any], refusing: _Refusing) -> None:
     half = " (float16 holds nothing above 65,504)" if logits.dtype == np.float16 else ""
     # A maximum is NaN if any number is, and finite if one is and none is infinite.
-    _refuse(
+    refusing.samples(
         ~np.isfinite(logits.max(axis=1)),
         f"have NaN or infinite logits{half}",
         "look for a diverged model, or save logits as float32; a class may have minus "
         "infinity, not all",
-        first,
-        where,
     )
-    _refuse(
+    refusing.samples(
         np.full(len(logits), softmaxed(logits)),
         "have logits that are probabilities: all are within 0 and 1, and each row sums to 1",
         'give them the name probs (outputs="probs"), or take the softmax out',
-        first,
-        where,
     )
 
 
-def _check_probs(probs: NDArray[Any], labels: NDArray[np.int64], first: int, where: str) -> None:
+def _check_probs(probs: NDArray[Any], labels: NDArray[np.int64], refusing: _Refusing) -> None:
     with np.errstate(invalid="ignore"):
         total = probs.sum(axis=1, dtype=np.float64)
     percent = bool((np.abs(total - 100.0) <= 100 * _SUM_TOLERANCE).all())
-    _refuse(np.isnan(total), "have NaN probabilities", "look for a diverged model", first, where)
+    refusing.samples(np.isnan(total), "have NaN probabilities", "look for a diverged model")
     # NaN and the infinities are out by here or by the next two.
     bad = ~(np.abs(total - 1.0) <= _SUM_TOLERANCE)
-    _refuse(
+    refusing.samples(
         bad,
         f"have probabilities that do not sum to one (the first to {total[bad.argmax()]:.6g})",
         "divide them by 100: they are percentages"
         if percent
         else "give them the name logits if they are, or apply the softmax",
-        first,
-        where,
     )
-    negative = probs.min(axis=1) < 0
-    _refuse(negative, "have negative probabilities", "apply the softmax", first, where)
+    refusing.samples(probs.min(axis=1) < 0, "have negative probabilities", "apply the softmax")
     if probs.dtype == np.float16:
-        _refuse(
+        refusing.samples(
             probs[np.arange(len(labels)), labels] == 0,
             "have the probability 0 for their own label, in float16, which holds nothing "
             "below 3e-8: their loss is lost",
             "save logits, or probabilities as float32",
-            first,
-            where,
         )
-
-
-def _check_losses(losses: NDArray[Any], first: int, where: str) -> None:
-    if losses.ndim != 1:
-        raise InputError(
-            f"losses have the shape {_shape(losses)}, expected one number per sample",
-            cure="do not average over samples",
-            where=where,
-        )
-    _refuse(
-        ~(losses >= 0),
-        "have losses that are NaN or negative",
-        "give -log of the probability of the label, in nats",
-        first,
-        where,
-    )
-
-
-def _refuse(bad: NDArray[np.bool_], what: str, cure: str, first: int, where: str) -> None:
-    """An InputError that names samples, if any is bad."""
-    samples = first + np.flatnonzero(bad)
-    if not len(samples):
-        return
-    shown = ", ".join(map(str, samples[:_SHOWN]))
-    more = f" and {len(samples) - _SHOWN} more" if len(samples) > _SHOWN else ""
-    plural = "s" if len(samples) > 1 else ""
-    raise InputError(f"sample{plural} {shown}{more} {what}", cure=cure, where=where)
-
-
-def _shape(array: NDArray[Any]) -> str:
-    return str(tuple(map(int, array.shape)))

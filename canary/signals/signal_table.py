@@ -35,13 +35,6 @@ class Origin:
     models: tuple[str, ...]
     target: str | None = None
 
-    def part(self, rows: NDArray[np.intp], columns: NDArray[np.intp], samples: int) -> Origin:
-        """The origin of some rows and columns: of other data, unless all columns are there."""
-        data = self.data
-        if not np.array_equal(columns, np.arange(samples)):
-            data = sha256(data.encode() + columns.astype(np.int64).tobytes()).hexdigest()
-        return Origin(data, tuple(self.models[row] for row in rows), self.target)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SignalTable(Shown):
@@ -105,35 +98,29 @@ class SignalTable(Shown):
         return columns | {name: value.ravel() for name, value in self.values.items()}
 
     def __post_init__(self) -> None:
-        shapes = {value.shape for value in self.values.values()} | {self.member.shape}
-        if len(shapes) != 1 or self.member.ndim != 2 or self.member.shape[1:] != self.label.shape:
-            raise InputError(
-                f"a table of shapes {sorted(shapes)} with {len(self.label)} labels",
-                cure="give signals and members of shape (models, samples), and a label for each "
-                "sample",
-                where=self.source,
-            )
         if not self.numbers:
             object.__setattr__(self, "numbers", numbers_there(self.models, self.missing))
-        elif len(self.numbers) != self.models:
-            raise InputError(
-                f"{len(self.numbers)} numbers of {self.models} models",
-                cure="give the number of each row's model in its fleet",
-                where=self.source,
-            )
+        shapes = {value.shape for value in self.values.values()} | {self.member.shape}
         both = sorted({*self.numbers} & self.missing.keys())
-        if both:
-            raise InputError(
-                f"model {both[0]} has a row, and is missing",
-                cure="leave it away by select(models=...), or give the numbers of the rows",
-                where=self.source,
+        if len(shapes) != 1 or self.member.ndim != 2 or self.member.shape[1:] != self.label.shape:
+            problem = f"a table of shapes {sorted(shapes)} with {len(self.label)} labels"
+            cure = (
+                "give signals and members of shape (models, samples), and a label for each sample"
             )
-        if self.outputs is not None and self.outputs.shape[:2] != self.member.shape:
-            raise InputError(
-                f"outputs of shape {self.outputs.shape} for members of shape {self.member.shape}",
-                cure="give outputs of shape (models, samples, classes)",
-                where=self.source,
+        elif len(self.numbers) != self.models:
+            problem = f"{len(self.numbers)} numbers of {self.models} models"
+            cure = "give the number of each row's model in its fleet"
+        elif both:
+            problem = f"model {both[0]} has a row, and is missing"
+            cure = "leave it away by select(models=...), or give the numbers of the rows"
+        elif self.outputs is not None and self.outputs.shape[:2] != self.member.shape:
+            problem = (
+                f"outputs of shape {self.outputs.shape} for members of shape {self.member.shape}"
             )
+            cure = "give outputs of shape (models, samples, classes)"
+        else:
+            return
+        raise InputError(problem, cure=cure, where=self.source)
 
     @property
     def models(self) -> int:
@@ -146,13 +133,7 @@ class SignalTable(Shown):
         return len(self.label)
 
     def signal(self, name: str) -> NDArray[np.float64]:
-        """A signal, of shape (models, samples).
-
-        Raises
-        ------
-        InputError
-            If the table does not have it.
-        """
+        """A signal, of shape (models, samples); an `InputError` if the table does not have it."""
         if name not in self.values:
             raise InputError(
                 f"there is no signal {name!r}; there are {', '.join(self.values)}",
@@ -188,16 +169,21 @@ class SignalTable(Shown):
         """
         rows = positions(models, self.models, "models", self.source)
         columns = positions(samples, self.samples, "samples", self.source)
-        at = np.ix_(rows, columns)
+        both, origin = np.ix_(rows, columns), self.origin
+        if origin is not None:
+            data = origin.data  # other data, unless all samples are there
+            if not np.array_equal(columns, np.arange(self.samples)):
+                data = sha256(data.encode() + columns.astype(np.int64).tobytes()).hexdigest()
+            origin = Origin(data, tuple(origin.models[row] for row in rows), origin.target)
         return replace(
             self,
-            origin=None if self.origin is None else self.origin.part(rows, columns, self.samples),
-            values={name: value[at] for name, value in self.values.items()},
-            member=self.member[at],
+            origin=origin,
+            values={name: value[both] for name, value in self.values.items()},
+            member=self.member[both],
             numbers=tuple(self.numbers[row] for row in rows),
             label=self.label[columns],
             group=None if self.group is None else self.group[columns],
-            outputs=None if self.outputs is None else self.outputs[at],
+            outputs=None if self.outputs is None else self.outputs[both],
         )
 
 
@@ -209,12 +195,8 @@ def numbers_there(models: int, missing: Mapping[int, str]) -> tuple[int, ...]:
 def check_tied(references: SignalTable, target: SignalTable, *, row: int = 0) -> None:
     """Refuse reference models that belong to other data than the target's, or to another target.
 
-    Nothing is said of tables whose origin is not known; `row` is the model of `target` in question.
-
-    Raises
-    ------
-    InputError
-        If both origins are known and differ.
+    `row` is the model of `target` in question. An `InputError` if both origins are known and
+    differ; nothing is said of tables whose origin is not known.
     """
     ours, theirs = references.origin, target.origin
     if ours is None or theirs is None:

@@ -67,16 +67,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class TokenPrices:
-    """What a model said of the tokens of some texts.
+    """What a model said of the tokens of some texts, in nats.
 
-    Parameters
-    ----------
-    log_probs : float32 array of shape (total,)
-        Of all priced tokens, text by text, in nats.
-    counts : int64 array of shape (texts,)
-        Priced tokens of each text.
-    means, deviations : float32 arrays of shape (total,), or None
-        See `canary.models.language_model.Moments`.
+    `log_probs` of shape (total,) are those of all priced tokens, text by text, and `counts` of
+    shape (texts,) how many are of each. `means` and `deviations` are of shape (total,), as in
+    `canary.models.language_model.Moments`.
     """
 
     log_probs: FloatArray
@@ -87,13 +82,10 @@ class TokenPrices:
     def of(self, texts: NDArray[np.int64]) -> TokenPrices:
         """The prices of some of the texts, in their order."""
         chosen = np.repeat(np.isin(np.arange(len(self.counts)), texts), self.counts)
-        parts = (
-            None if part is None else part[chosen]
-            for part in (self.log_probs, self.means, self.deviations)
+        means, deviations = (
+            None if part is None else part[chosen] for part in (self.means, self.deviations)
         )
-        log_probs, means, deviations = parts
-        assert log_probs is not None
-        return TokenPrices(log_probs, self.counts[texts], means, deviations)
+        return TokenPrices(self.log_probs[chosen], self.counts[texts], means, deviations)
 
     @property
     def totals(self) -> Floats:
@@ -108,21 +100,14 @@ class TokenPrices:
     @property
     def losses(self) -> Floats:
         """Loss per token of each text in nats, shape (texts,); NaN where no token is priced."""
-        with np.errstate(invalid="ignore"):
-            return np.where(self.counts > 0, self.totals / np.maximum(self.counts, 1), np.nan)
+        return np.where(self.counts > 0, self.totals / np.maximum(self.counts, 1), np.nan)
 
 
 def lowest(values: FloatArray, counts: NDArray[np.int64], *, share: float) -> Floats:
     """Mean of the lowest `share` of the values of each text, of one at least. One sort.
 
-    Parameters
-    ----------
-    values : array of shape (total,)
-        Text by text.
-    counts : int64 array of shape (texts,)
-        Values of each text, at least one.
-    share : float
-        More than 0, at most 1. Of n values ``floor(share n)`` are taken, to within rounding.
+    `values` are text by text, and `counts` says how many each has, at least one. Of n values
+    ``floor(share n)`` are taken, to within rounding.
     """
     starts = np.cumsum(counts) - counts
     text = np.repeat(np.arange(len(counts)), counts)
@@ -154,8 +139,7 @@ class PricedTexts:
     share : float
         Of the tokens that min-k and min-k++ look at.
     ask : callable
-        ``ask("lower case")`` and ``ask("reference model")`` give the prices of the texts in
-        lower case, and by the reference model.
+        ``ask("lower case")`` and ``ask("reference model")`` give prices of the texts.
     rewrite : callable
         Gives the loss per token of each rewritten copy of the texts, NaN for a copy without one.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,12 +44,8 @@ class Texts:
 
     def facts(self) -> dict[str, Any]:
         """The files as plain data."""
-        return {
-            name: {"file": source.name, "sha256": digest}
-            for name, source, digest in zip(
-                ("members_file", "nonmembers_file"), self.sources, self.digests, strict=True
-            )
-        }
+        named = zip(("members_file", "nonmembers_file"), self.sources, self.digests, strict=True)
+        return {name: {"file": file.name, "sha256": digest} for name, file, digest in named}
 
 
 def read_texts(
@@ -71,10 +66,10 @@ def read_texts(
         record, or no nonmember is left. It names file and line, never the text.
     """
     sources = Path(members), Path(nonmembers)
-    read = [_read(source, column) for source in sources]
-    inside = {_digest(text) for text, _ in read[0][0]}
-    outside = [(text, line) for text, line in read[1][0] if _digest(text) not in inside]
-    both = len(read[1][0]) - len(outside)
+    (inside, first), (others, second) = (_read(source, column) for source in sources)
+    known = {text for text, _ in inside}
+    outside = [(text, line) for text, line in others if text not in known]
+    both = len(others) - len(outside)
     if not outside:
         raise CorpusError(
             "each of its texts stands in the members' file, too",
@@ -85,20 +80,20 @@ def read_texts(
     if both:
         said = "is the same text as a member" if both == 1 else "are the same texts as members"
         notes.append(f"{plural(both, 'nonmember')} {said}, and left out")
-    for name, rows in (("members", read[0][0]), ("nonmembers", outside)):
-        again = len(rows) - len({_digest(text) for text, _ in rows})
+    for name, rows in (("members", inside), ("nonmembers", outside)):
+        again = len(rows) - len({text for text, _ in rows})
         if again:
             notes.append(
                 f"{plural(again, 'text')} of the {name} {'repeats' if again == 1 else 'repeat'} "
                 "another: intervals take them for different texts"
             )
-    rows = read[0][0] + outside
+    rows = inside + outside
     return Texts(
         texts=[text for text, _ in rows],
-        member=np.arange(len(rows)) < len(read[0][0]),
+        member=np.arange(len(rows)) < len(inside),
         lines=np.array([line for _, line in rows], np.int64),
         sources=sources,
-        digests=(read[0][1], read[1][1]),
+        digests=(first, second),
         notes=tuple(notes),
     )
 
@@ -118,7 +113,3 @@ def _read(source: Path, column: str) -> tuple[list[tuple[str, int]], str]:
             "holds no record", cure="name a file with at least one", where=str(source)
         )
     return rows, digest
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -22,11 +23,15 @@ from canary.scoring.batcher import Stage
 from canary.scoring.identity import identity_of
 from canary.scoring.run_options import ScoreOptions, Scoring
 from canary.signals.output_checks import check_lengths, check_members
-from canary.signals.sample_overlap import digests
 from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS, PricedTexts
-from canary.signals.text_passes import Passes, Rewriter
-from canary.signals.text_pricing import Priced, Pricer, compared_beside, pricer_beside
+from canary.signals.text_pricing import (
+    Passes,
+    Pricer,
+    Rewriter,
+    compared_beside,
+    pricer_beside,
+)
 from canary.statistics.numbers import plural
 
 _WHERE = "measure_texts"
@@ -44,9 +49,8 @@ class TextTable:
     table : SignalTable
         Of one model and the texts that are kept; the label of every text is 0.
     kept : ndarray of int64 of shape (samples,)
-        Which of the given texts these are, from 0. A text of which no token is priced
-        tells nothing and is left out: an empty one, and one of a single token that
-        nothing stands before.
+        Which of the given texts these are, from 0. One of which no token is priced is left
+        out: an empty text, and one of a single token that nothing stands before.
     tokens : ndarray of int64 of shape (samples,)
         Priced tokens of each.
     settings : dict
@@ -69,10 +73,7 @@ class TextTable:
 def text_signals_of(asked: str, *, reference: bool, masked: bool) -> list[str] | None:
     """The signals of a list with commas, or None for ``all`` that the models allow.
 
-    Raises
-    ------
-    InputError
-        If one does not exist, or needs a model that was not named.
+    An `InputError` if one does not exist, or needs a model that was not named.
     """
     if asked.strip() == "all":
         return None
@@ -156,10 +157,6 @@ def measure_texts(
         `start_token`, `context` and `batch_size`, as in
         `canary.scoring.run_options.ScoreOptions`. Tokens of the context are not priced.
 
-    Returns
-    -------
-    TextTable
-
     Raises
     ------
     InputError
@@ -175,12 +172,7 @@ def measure_texts(
     rewritten copy. Memory holds all texts, and a number for each token (three with min-k++).
     """
     scoring = ScoreOptions(**options)
-    _check_share(share, "share", "of the tokens, such as 0.2")
-    _check_share(masked_share, "masked_share", "of the words, such as 0.15")
-    if neighbours < 1:
-        raise InputError(
-            f"neighbours={neighbours}, at least 1 was expected", cure="give 10", where=_WHERE
-        )
+    _check_numbers(share, masked_share, neighbours)
     names = text_signals_of(signals, reference=reference is not None, masked=masked is not None)
     flags = _checked(texts, member)
     place = places or (lambda text: f"text {text}")
@@ -190,18 +182,18 @@ def measure_texts(
     pricer = Pricer(seam, scoring, **sizes)
     notes: list[str] = []
     if names is None:
-        given = {"reference": reference, "masked": masked}
-        missing = {name for name, second in given.items() if second is None}
-        if not isinstance(seam, TellsMoments):
-            missing.add("moments")
+        there = {"": seam, "reference": reference, "masked": masked, "moments": None}
+        if isinstance(seam, TellsMoments):
+            there["moments"] = seam
+        else:
             notes.append(
                 "min-k++ is left out: the model tells nothing of the tokens that a text does not "
                 "have"
             )
-        names = [name for name, signal in TEXT_SIGNALS.items() if signal.needs not in missing]
+        names = [n for n, signal in TEXT_SIGNALS.items() if there[signal.needs] is not None]
     needs = {TEXT_SIGNALS[name].needs for name in names}
     encodings = pricer.encode(texts, place)
-    second = named = theirs = None
+    second = named = theirs = rewriter = None
     if "reference" in needs:
         second = _second(reference, seam)
         named = scoring.start_token
@@ -209,7 +201,8 @@ def measure_texts(
             named = reference_start_token or None
         theirs = pricer_beside(second, replace(scoring, start_token=named), **sizes)
         notes += compared_beside(pricer, encodings, theirs, theirs.encode(texts, place))
-    rewriter = _rewriter(masked) if "masked" in needs else None
+    if "masked" in needs:
+        rewriter = _rewriter(masked)
     settings = {
         "neighbours": neighbours,
         "masked_share": masked_share,
@@ -219,45 +212,40 @@ def measure_texts(
         "reference_start_token": named,
         "context": scoring.context,
     }
+    asked = {**settings, "signals": ", ".join(names), "seed": seed}
 
     with ExitStack() as held:
         run = None
         if parts is not None:
-            asked = {**settings, "signals": ", ".join(names), "seed": seed}
             identity = _identity(texts, seam, second, rewriter, asked)
             run = held.enter_context(open_run(parts, identity))
-
-        ours = pricer.price(
-            encodings,
-            stage=stage,
-            name="texts",
-            moments="moments" in needs,
-            shards=None if run is None else run.series("texts"),
+        shards = None if run is None else run.series("texts")
+        prices, windowed = pricer.price(
+            encodings, stage=stage, name="texts", moments="moments" in needs, shards=shards
         )
-        kept = np.flatnonzero((ours.prices.counts > 0) & np.array([bool(text) for text in texts]))
+        kept = np.flatnonzero((prices.counts > 0) & np.array([bool(text) for text in texts]))
         notes += _left_out(flags, kept)
-        chosen = [texts[at] for at in kept.tolist()]
-
+        chosen = [texts[number] for number in kept.tolist()]
+        places_kept = kept.tolist()
         passes = Passes(
             chosen,
-            lambda text: place(int(kept[text])),
+            lambda text: place(places_kept[text]),
             stage,
             run,
             pricer,
             theirs,
             rewriter,
-            {**settings, "seed": seed},
+            asked,
         )
-        priced = PricedTexts(chosen, ours.prices.of(kept), share, passes.ask, passes.rewrite)
-        values = {name: TEXT_SIGNALS[name].value(priced) for name in names}
-    notes += _of_prices(pricer, ours, priced.totals)
-    for one in (seam, second):
-        if one is not None:
-            said = (note(one, results="attacks") for note in (note_on_vocabulary, note_on_english))
-            notes += [note for note in said if note]
+        priced = PricedTexts(chosen, prices.of(kept), share, passes.ask, passes.rewrite)
+        values = {name: TEXT_SIGNALS[name].value(priced)[None, :] for name in names}
+    notes += _notes(pricer, windowed, priced.totals)
+    for asked_model in filter(None, (seam, second)):
+        notes += filter(None, [note_on_vocabulary(asked_model, results="attacks")])
+        notes += filter(None, [note_on_english(asked_model, results="attacks")])
     return TextTable(
         table=SignalTable(
-            values={name: value[None, :] for name, value in values.items()},
+            values=values,
             member=flags[kept][None, :],
             label=np.zeros(len(kept), np.int64),
             classes=1,
@@ -298,7 +286,7 @@ def _identity(
         copies |= {name: settings[name] for name in ("neighbours", "seed")}
     return {
         "task": "membership text",
-        "texts": sha256(b"".join(digests(texts))).hexdigest(),
+        "texts": sha256(json.dumps(list(texts)).encode()).hexdigest(),
         **identity_of(model),
         "signals": settings["signals"],
         "start token": settings["start_token"],
@@ -310,7 +298,7 @@ def _identity(
 
 def _checked(texts: Sequence[str], member: ArrayLike) -> NDArray[np.bool_]:
     """The flags, once texts are known to be texts of both kinds."""
-    odd = [at for at, text in enumerate(texts) if not isinstance(text, str)]
+    odd = [number for number, text in enumerate(texts) if not isinstance(text, str)]
     if odd or isinstance(texts, str):
         given = f"text {odd[0]} as {type(texts[odd[0]]).__name__}" if odd else "one text"
         problem = f"a sequence of texts was expected, got {given}"
@@ -325,30 +313,34 @@ def _checked(texts: Sequence[str], member: ArrayLike) -> NDArray[np.bool_]:
     return flags
 
 
+def _check_numbers(share: float, masked_share: float, neighbours: int) -> None:
+    for name, value, of in (
+        ("share", share, "of the tokens, such as 0.2"),
+        ("masked_share", masked_share, "of the words, such as 0.15"),
+    ):
+        if not 0.0 < value <= 1.0:
+            problem = f"{name}={value}, more than 0 and at most 1 was expected"
+            raise InputError(problem, cure=f"give the share {of}", where=name)
+    if neighbours < 1:
+        problem = f"neighbours={neighbours}, at least 1 was expected"
+        raise InputError(problem, cure="give 10", where=_WHERE)
+
+
 def _second(reference: Any, target: LanguageModel) -> LanguageModel:
-    found = load(reference)
-    if found.facts.fingerprint == target.facts.fingerprint:
+    second = load(reference)
+    if second.facts.fingerprint == target.facts.fingerprint:
         raise InputError(
             "the reference model is the model that is attacked",
             cure="name one that was not trained on the members",
             where="reference",
         )
-    return found
-
-
-def _check_share(value: float, name: str, of: str) -> None:
-    if not 0.0 < value <= 1.0:
-        raise InputError(
-            f"{name}={value}, more than 0 and at most 1 was expected",
-            cure=f"give the share {of}",
-            where=name,
-        )
+    return second
 
 
 def _rewriter(masked: Any) -> Rewriter:
     if not isinstance(masked, str | os.PathLike):
-        found: Rewriter = masked
-        return found
+        rewriter: Rewriter = masked
+        return rewriter
     from canary.models.masked import load_masked
 
     return load_masked(masked)
@@ -357,30 +349,21 @@ def _rewriter(masked: Any) -> Rewriter:
 def _left_out(flags: NDArray[np.bool_], kept: NDArray[np.int64]) -> list[str]:
     """How many texts are left out; an InputError where nothing is left."""
     if not len(kept):
-        raise InputError(
-            "no text has a priced token", cure="name the start token (--start-token)", where=_WHERE
-        )
+        cure = "name the start token (--start-token)"
+        raise InputError("no text has a priced token", cure=cure, where=_WHERE)
     check_members(flags[kept], _WHERE)
     left = len(flags) - len(kept)
-    if not left:
-        return []
-    return [
-        f"{plural(left, 'text')} without a priced token {'is' if left == 1 else 'are'} left "
-        "out: empty, or one token that nothing stands before"
-    ]
+    be = "is" if left == 1 else "are"
+    note = f"{plural(left, 'text')} without a priced token {be} left out: empty, or one token that "
+    return [note + "nothing stands before"] if left else []
 
 
-def _of_prices(pricer: Pricer, ours: Priced, totals: NDArray[np.float64]) -> list[str]:
-    notes = []
-    if ours.windowed:
-        notes.append(
-            f"{plural(ours.windowed, 'text')} of more than {pricer.window} tokens "
-            f"{'was' if ours.windowed == 1 else 'were'} priced in windows that share "
-            f"{pricer.overlap} tokens"
+def _notes(pricer: Pricer, windowed: int, totals: NDArray[np.float64]) -> Iterator[str]:
+    if windowed:
+        be = "was" if windowed == 1 else "were"
+        yield (
+            f"{plural(windowed, 'text')} of more than {pricer.window} tokens {be} priced in "
+            f"windows that share {pricer.overlap} tokens"
         )
-    if np.isinf(totals).any():
-        notes.append(
-            f"{plural(int(np.isinf(totals).sum()), 'text')} had a token of probability 0: the "
-            "loss is infinite"
-        )
-    return notes
+    if infinite := int(np.isinf(totals).sum()):
+        yield f"{plural(infinite, 'text')} had a token of probability 0: the loss is infinite"

@@ -1,17 +1,17 @@
-"""Texts -> the prices of their tokens, long texts in windows."""
+"""Texts -> the prices of their tokens: long texts in windows, and further passes over them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError, RecordError, UnsupportedError
 from canary.models.language_model import LanguageModel, Rows
-from canary.records.shards import Series
+from canary.records.shards import Run, Series
 from canary.scoring.batcher import Batcher, Stage
 from canary.scoring.requests import announce
 from canary.scoring.run_options import ScoreOptions
@@ -19,29 +19,28 @@ from canary.scoring.windows import encode_placed, windows
 from canary.signals.text import TokenPrices
 from canary.tokens.tokenizer import Encoding
 
-_BLOCK = 1 << 16
-"""Tokens that are priced between two shards."""
+REWRITING = "rewriting"
+"""With what the names of stages begin that count texts, and not tokens."""
 
-_FLOATS = np.dtype("<f4")
+_BLOCK = 1 << 16  # tokens that are priced between two shards
+_FLOATS, _LOSSES = np.dtype("<f4"), np.dtype("<f8")
 
 
-@dataclass(frozen=True, eq=False)
-class Priced:
-    """Texts with the prices of their tokens.
+class Rewriter(Protocol):
+    """What replaces words of texts by others that fit, such as a masked language model."""
 
-    Parameters
-    ----------
-    prices : TokenPrices
-    windowed : int
-        Texts of more than one window.
-    """
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Its name and its fingerprint."""
+        ...
 
-    prices: TokenPrices
-    windowed: int
+    def rewrite(self, texts: Sequence[str], *, share: float, rng: np.random.Generator) -> list[str]:
+        """Each text with `share` of its words replaced; one that has none is as it was."""
+        ...
 
 
 class Pricer:
-    """Prices texts with one model.
+    """Prices texts with one model, in windows.
 
     Parameters
     ----------
@@ -53,6 +52,11 @@ class Pricer:
         that takes more is given windows of this size all the same.
     overlap : int, optional
         Tokens that a window shares with the one before; half a window unless given.
+
+    Attributes
+    ----------
+    window, overlap : int or None
+        As they are; None where the model takes any text.
     """
 
     def __init__(
@@ -64,8 +68,29 @@ class Pricer:
         overlap: int | None = None,
     ) -> None:
         self.model = model
-        self.window, self.overlap = _sizes(model, window, overlap)
         self._encoder, self._batch_size = options.encoder(model), options.batch_size
+        limit = model.facts.length_limit
+        if window is not None and window < 2:
+            raise InputError(
+                f"window={window} prices no token", cure="give at least 2 tokens", where="window"
+            )
+        self.window = limit if window is None else min(window, limit or window)
+        self.overlap = overlap
+        if self.window is None:
+            if overlap is not None:
+                raise InputError(
+                    f"overlap={overlap} without windows: the model takes texts of any length",
+                    cure="leave it out, or give a window (--window)",
+                    where="overlap",
+                )
+            return
+        self.overlap = max(self.window // 2, 1) if overlap is None else overlap
+        if not 1 <= self.overlap < self.window:
+            raise InputError(
+                f"overlap={self.overlap} does not fit windows of {self.window} tokens",
+                cure=f"give 1 to {self.window - 1}; half a window is usual",
+                where="overlap",
+            )
 
     def encode(self, texts: Sequence[str], place: Callable[[int], str]) -> list[Encoding]:
         """Each text as tokens; `place` says where a text stands, for messages.
@@ -89,8 +114,8 @@ class Pricer:
         name: str,
         moments: bool = False,
         shards: Series | None = None,
-    ) -> Priced:
-        """The prices of the tokens of each text, block by block.
+    ) -> tuple[TokenPrices, int]:
+        """The prices of the tokens of each text, and how many texts have more than one window.
 
         `moments` says whether the distributions are wanted as well. In `shards` finished blocks are
         kept; those that are there are not priced again.
@@ -103,39 +128,46 @@ class Pricer:
         parts: list[tuple[int, ...]] = []
         starts: list[int] = []
         first = np.zeros(len(encodings) + 1, np.int64)
-        for at, encoding in enumerate(encodings):
+        for number, encoding in enumerate(encodings, 1):
             for part, start in self._windows(encoding):
                 parts.append(part)
                 starts.append(start)
-            first[at + 1] = len(parts)
+            first[number] = len(parts)
         rows = Rows.of(parts, starts)
         counts = np.add.reduceat(rows.scored, first[:-1])
         ends = _ends(counts)
         known = [] if shards is None else _known(shards, ends)
         done = int(first[ends[len(known) - 1]]) if known else 0
-        batcher = Batcher(
-            self.model,
-            batch_size=self._batch_size,
-            progress=stage(name, int(rows.scored[done:].sum())),
-        )
+        progress = stage(name, int(rows.scored[done:].sum()))
+        batcher = Batcher(self.model, batch_size=self._batch_size, progress=progress)
         announce(self.model, lambda: len(rows) - done)
-        for begin, end in zip([0, *ends], ends, strict=False):
-            if first[begin] < done:
-                continue
+        for begin, end in list(zip([0, *ends], ends, strict=False))[len(known) :]:
             block = rows.take(np.arange(first[begin], first[end]))
-            known.append(_told(batcher, block, moments=moments))
+            if moments:
+                said = batcher.moments(block)
+                columns = (said.log_probs, said.means, said.deviations)
+                known.append(np.stack(columns, axis=1, dtype=np.float32).ravel())
+            else:
+                known.append(batcher.score(block))
             if shards is not None:
                 shards.append({"texts": end}, known[-1].astype(_FLOATS).tobytes())
         values = np.concatenate(known)
-        windowed = int((np.diff(first) > 1).sum())
-        if not moments:
-            return Priced(TokenPrices(values, counts), windowed)
-        prices, means, deviations = values.reshape(-1, 3).T
-        return Priced(TokenPrices(prices, counts, means, deviations), windowed)
+        prices = TokenPrices(values, counts)
+        if moments:
+            log_probs, means, deviations = values.reshape(-1, 3).T
+            prices = TokenPrices(log_probs, counts, means, deviations)
+        return prices, int((np.diff(first) > 1).sum())
 
     def _windows(self, encoding: Encoding) -> list[tuple[tuple[int, ...], int]]:
         """Parts of a text, the tokens of a context before it not priced."""
-        start = max(self._before(encoding), 1)
+        start = 1
+        if self._encoder.context:
+            if encoding.spans is None:
+                raise UnsupportedError(
+                    "the tokenizer does not tell where a context ends and the text begins",
+                    cure="leave the context out",
+                )
+            start = max(next((i for i, (_, stop) in enumerate(encoding.spans) if stop > 0), 0), 1)
         if self.window is None or self.overlap is None or len(encoding.ids) <= self.window:
             return [(encoding.ids, start)]
         if start >= self.window:
@@ -145,75 +177,28 @@ class Pricer:
             )
         return list(windows(encoding.ids, limit=self.window, overlap=self.overlap, start=start))
 
-    def _before(self, encoding: Encoding) -> int:
-        if not self._encoder.context:
-            return 0
-        if encoding.spans is None:
-            raise UnsupportedError(
-                "the tokenizer does not tell where a context ends and the text begins",
-                cure="leave the context out",
-            )
-        return next((i for i, (_, stop) in enumerate(encoding.spans) if stop > 0), 0)
-
 
 def _ends(counts: NDArray[np.int64]) -> list[int]:
     """Where blocks of texts end: after so many tokens, or one longer text."""
     ends, tokens = [], 0
-    for at, count in enumerate(counts.tolist(), 1):
+    for number, count in enumerate(counts.tolist(), 1):
         tokens += count
         if tokens >= _BLOCK:
-            ends.append(at)
+            ends.append(number)
             tokens = 0
     return ends if ends and ends[-1] == len(counts) else [*ends, len(counts)]
 
 
-def _told(batcher: Batcher, rows: Rows, *, moments: bool) -> NDArray[np.float32]:
-    """Log-probabilities of the tokens of some rows, with mean and deviation beside each."""
-    if not moments:
-        return batcher.score(rows)
-    told = batcher.moments(rows)
-    columns = (told.log_probs, told.means, told.deviations)
-    return np.stack(columns, axis=1, dtype=np.float32).ravel()
-
-
 def _known(shards: Series, ends: list[int]) -> list[NDArray[np.float32]]:
     """What an earlier run has finished, of the same blocks."""
-    found = list(shards)
-    if [shard.state.get("texts") for shard in found] != ends[: len(found)]:
+    earlier = list(shards)
+    if [shard.state.get("texts") for shard in earlier] != ends[: len(earlier)]:
         raise RecordError(
             "holds other blocks of texts than this run has",
             cure="remove the folder to begin anew",
             where=str(shards.folder),
         )
-    return [np.frombuffer(shard.body, _FLOATS).astype(np.float32) for shard in found]
-
-
-def _sizes(
-    model: LanguageModel, window: int | None, overlap: int | None
-) -> tuple[int | None, int | None]:
-    """Tokens of a window and of an overlap, checked; None where the model takes any text."""
-    limit = model.facts.length_limit
-    if window is not None and window < 2:
-        raise InputError(
-            f"window={window} prices no token", cure="give at least 2 tokens", where="window"
-        )
-    size = limit if window is None else min(window, limit or window)
-    if size is None:
-        if overlap is not None:
-            raise InputError(
-                f"overlap={overlap} without windows: the model takes texts of any length",
-                cure="leave it out, or give a window (--window)",
-                where="overlap",
-            )
-        return None, None
-    shared = max(size // 2, 1) if overlap is None else overlap
-    if not 1 <= shared < size:
-        raise InputError(
-            f"overlap={shared} does not fit windows of {size} tokens",
-            cure=f"give 1 to {size - 1}; half a window is usual",
-            where="overlap",
-        )
-    return size, shared
+    return [np.frombuffer(shard.body, _FLOATS).astype(np.float32) for shard in earlier]
 
 
 def pricer_beside(reference: LanguageModel, options: ScoreOptions, **sizes: Any) -> Pricer:
@@ -232,22 +217,13 @@ def pricer_beside(reference: LanguageModel, options: ScoreOptions, **sizes: Any)
 
 
 def compared_beside(
-    ours: Pricer,
-    encodings: list[Encoding],
-    theirs: Pricer,
-    others: list[Encoding],
+    ours: Pricer, encodings: list[Encoding], theirs: Pricer, others: list[Encoding]
 ) -> list[str]:
     """Refuse a reference that prices other parts of the texts; say so if it has other tokens."""
-    if all(one.ids == other.ids for one, other in zip(encodings, others, strict=True)):
+    if all(mine.ids == other.ids for mine, other in zip(encodings, others, strict=True)):
         return []
-    bare = [
-        name
-        for name, pricer, given in (
-            ("target", ours, encodings),
-            ("reference model", theirs, others),
-        )
-        if pricer.bare(given)
-    ]
+    both = {"target": ours.bare(encodings), "reference model": theirs.bare(others)}
+    bare = [name for name, starts_bare in both.items() if starts_bare]
     if bare:
         raise InputError(
             f"the reference model has another tokenizer, and the {bare[0]} has no price for the "
@@ -260,3 +236,52 @@ def compared_beside(
         "The reference model has another tokenizer: what is compared is the loss of each whole "
         "text, per token of the attacked model"
     ]
+
+
+@dataclass(frozen=True, eq=False)
+class Passes:
+    """Further passes over the texts that are kept: in lower case, by others, over copies."""
+
+    texts: list[str] = field(repr=False)
+    place: Callable[[int], str]
+    stage: Stage
+    run: Run | None
+    pricer: Pricer
+    theirs: Pricer | None
+    rewriter: Rewriter | None
+    settings: Mapping[str, Any]
+
+    def ask(self, name: str) -> TokenPrices:
+        """The prices of the texts in lower case, or by the reference model."""
+        texts, pricer = self.texts, self.theirs
+        if name == "lower case":
+            texts, pricer = [text.lower() for text in texts], self.pricer
+        assert pricer is not None
+        shards = self.run.series(name.replace(" ", "-")) if self.run else None
+        return self._price(texts, pricer, name, shards)
+
+    def rewrite(self) -> list[NDArray[np.float64]]:
+        """The losses of the rewritten copies of each text.
+
+        They are kept pass by pass: a copy that is rewritten again need not be the same to the
+        last word on every device, and no text is kept.
+        """
+        assert self.rewriter is not None
+        shards = None if self.run is None else self.run.series("copies")
+        losses = [np.frombuffer(shard.body, _LOSSES) for shard in shards or ()]
+        for number in range(len(losses), self.settings["neighbours"]):
+            done = self.stage(f"{REWRITING} {number + 1}", len(self.texts))
+            rng = np.random.default_rng((self.settings["seed"], number))
+            share = self.settings["masked_share"]
+            copies = self.rewriter.rewrite(self.texts, share=share, rng=rng)
+            done(len(self.texts))
+            losses.append(self._price(copies, self.pricer, f"copies {number + 1}").losses)
+            if shards is not None:
+                shards.append({"copies": number + 1}, losses[-1].astype(_LOSSES).tobytes())
+        return losses
+
+    def _price(
+        self, versions: list[str], by: Pricer, name: str, shards: Series | None = None
+    ) -> TokenPrices:
+        encodings = by.encode(versions, self.place)
+        return by.price(encodings, stage=self.stage, name=name, shards=shards)[0]

@@ -218,7 +218,7 @@ def test_doubts_are_told(losses):
 
 def test_samples_in_both_sets_are_found_by_hash():
     images = np.arange(24, dtype=np.uint8).reshape(6, 2, 2)
-    from canary.signals.sample_overlap import shared_samples
+    from canary.signals.loss_tables import shared_samples
 
     assert shared_samples(images, images[[5, 1]]).tolist() == [1, 5]
     assert shared_samples(images, images.astype(np.float32)).tolist() == []
