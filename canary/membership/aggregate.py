@@ -1,8 +1,8 @@
-"""What an attack reaches across targets: on average, by model, by sample; and attacks compared."""
+"""What an attack reaches across targets: on average, by model, by sample, and in other fleets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import InputError
 from canary.membership.evaluation import Evaluation
 from canary.membership.loss_tests import row_ranks
-from canary.membership.many import ManyScores
-from canary.statistics.number_checks import check_confidence
-from canary.statistics.roc import Estimate, roc
-from canary.statistics.tails import check_level
+from canary.membership.many import ManyScores, attack_models
+from canary.signals.signal_table import SignalTable
+from canary.statistics.number_checks import check_confidence, positive_integer
+from canary.statistics.roc import Estimate, Roc, roc
+from canary.statistics.tails import Rule, check_level
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -25,21 +26,21 @@ ALPHAS: tuple[float, ...] = (
 )
 """The grid of levels, and of false positive rates, at which attacks are compared."""
 
+FEWEST = 4
+"""Models that an interval over fleets needs."""
+
 _BLOCK = 1 << 18
+
+_AGREE = 1e-12
+"""Means of parts that differ by less differ by rounding."""
 
 
 @dataclass(frozen=True)
 class Spread:
     """A figure over several targets.
 
-    Parameters
-    ----------
-    mean, sd, least, most : float
-        `sd` is the standard deviation over targets, 0 of one. Targets that share references
-        are not independent: it is no standard error of the mean. For an interval see
-        `canary.membership.fleet_intervals`.
-    count : int
-        Number of targets.
+    `sd` is the standard deviation over targets, 0 of one. Targets that share references are not
+    independent: it is no standard error of the mean. `over_fleets` gives intervals.
     """
 
     mean: float
@@ -51,41 +52,29 @@ class Spread:
     @classmethod
     def of(cls, values: ArrayLike) -> Spread:
         """The spread of some figures, at least one."""
-        found = np.asarray(values, np.float64)
-        sd = float(found.std(ddof=1)) if len(found) > 1 else 0.0
+        array = np.asarray(values, np.float64)
+        sd = float(array.std(ddof=1)) if len(array) > 1 else 0.0
+        least, most = float(array.min()), float(array.max())
         # Sums of equal numbers round.
-        least, most = float(found.min()), float(found.max())
-        return cls(min(max(float(found.mean()), least), most), sd, least, most, len(found))
+        return cls(min(max(float(array.mean()), least), most), sd, least, most, len(array))
 
 
-def mean_estimate(found: Sequence[Estimate]) -> Estimate:
+def mean_estimate(estimates: Sequence[Estimate]) -> Estimate:
     """The mean over targets of values, and of the ends of their intervals.
 
-    The standard error of a mean is at most the mean of the standard errors, whatever the
-    targets share: so the interval is not too narrow.
+    The standard error of a mean is at most the mean of the standard errors, whatever targets share.
     """
-    value, lower, upper = (
-        Spread.of([getattr(one, end) for one in found]).mean for end in ("value", "lower", "upper")
-    )
-    return Estimate(value, lower, upper)
+    ends = ([getattr(one, end) for one in estimates] for end in ("value", "lower", "upper"))
+    return Estimate(*(Spread.of(values).mean for values in ends))
 
 
 @dataclass(frozen=True, eq=False)
 class Across:
     """What an attack reaches on each target, and on average.
 
-    Parameters
-    ----------
-    name : str
-    targets : tuple of int
-    evaluations : tuple of Evaluation
-        One for each target: how vulnerable that model is.
-    auc : Spread
-    fprs, tprs : ndarray of float64 of shape (points,) and (targets, points)
-        The true positive rate of each target at the largest false positive rate not above `fprs`.
-    models_trained : int
-        What the attack costs, for all targets together.
-    notes : tuple of str
+    `fprs` has the shape (points,); `tprs` of shape (targets, points) is the true positive rate of
+    each target at the largest false positive rate not above these. `models_trained` is what the
+    attack costs, for all targets together.
     """
 
     name: str
@@ -103,19 +92,13 @@ class Across:
         return np.asarray(self.tprs.mean(axis=0))
 
     def tpr_at_fpr(self, fpr: float) -> Spread:
-        """The true positive rate over targets at a false positive rate.
-
-        Raises
-        ------
-        EstimationError
-            If `fpr` is below one nonmember of a target.
-        """
+        """The true positive rate over targets at a false positive rate of one nonmember or more."""
         return Spread.of([one.roc.tpr_value(fpr) for one in self.evaluations])
 
     def most_vulnerable(self) -> tuple[int, ...]:
         """The targets, those of the highest AUC first."""
         order = np.argsort([-one.auc.value for one in self.evaluations], kind="stable")
-        return tuple(self.targets[at] for at in order)
+        return tuple(self.targets[place] for place in order)
 
 
 def evaluate_models(
@@ -123,55 +106,38 @@ def evaluate_models(
 ) -> Across:
     """How well an attack tells members from nonmembers, by target and on average.
 
-    Parameters
-    ----------
-    scores : ManyScores
-    fprs : array_like of float, optional
-        Where the average ROC is taken; at 200 rates from 0.0001 to 1 unless given.
-    confidence : float
-        Of the intervals of each target.
-
-    Raises
-    ------
-    EstimationError
-        If all judged samples of a target are of one kind.
+    The average ROC is taken at `fprs`, 200 rates from 0.0001 to 1 unless given. An EstimationError
+    if all judged samples of a target are of one kind.
     """
     check_confidence(confidence, "evaluate_models")
     grid = np.geomspace(1e-4, 1.0, 200) if fprs is None else np.asarray(fprs, np.float64)
-    found, rows = [], []
+    evaluations, tprs = [], []
     for score, member in zip(scores.scores, scores.member, strict=True):
         curve = roc(score[scores.judged], member[scores.judged])
         # Rates are compared as counts: 1 of 1,000 is no more than 0.001.
         allowed = np.floor(grid * curve.nonmembers * (1.0 + 1e-12))
-        at = np.searchsorted(curve.false_positives, allowed, side="right")
-        rows.append(curve.tpr[at])
-        found.append(
-            Evaluation(scores.name, curve, confidence, curve.auc(confidence=confidence), None)
-        )
+        tprs.append(curve.tpr[np.searchsorted(curve.false_positives, allowed, side="right")])
+        auc = curve.auc(confidence=confidence)
+        evaluations.append(Evaluation(scores.name, curve, confidence, auc, None))
     return Across(
-        name=scores.name,
-        targets=scores.targets,
-        evaluations=tuple(found),
-        auc=Spread.of([one.auc.value for one in found]),
-        fprs=grid,
-        tprs=np.array(rows),
-        models_trained=scores.models_trained,
-        notes=scores.notes,
+        scores.name,
+        scores.targets,
+        tuple(evaluations),
+        Spread.of([one.auc.value for one in evaluations]),
+        grid,
+        np.array(tprs),
+        scores.models_trained,
+        scores.notes,
     )
 
 
 @dataclass(frozen=True, eq=False)
 class SampleAuc:
-    """How vulnerable samples are, over targets.
+    """How vulnerable samples are, of those that are members of some targets and not of others.
 
-    Parameters
-    ----------
-    samples : ndarray of int64
-        Those that are judged, and are members of some targets and not of others.
-    auc : ndarray of float64
-        Chance that a target trained on the sample gives it a higher score than one that was not.
-    members, nonmembers : ndarray of int64
-        Targets of both kinds. With 8 and 8 the standard deviation of an AUC is 0.15 by chance.
+    `samples` are these, `auc` the chance that a target trained on one gives it a higher score than
+    one that was not, `members` and `nonmembers` the targets of both kinds, all of shape (k,). With
+    8 and 8 the standard deviation of an AUC is 0.15 by chance.
     """
 
     samples: Ints
@@ -187,10 +153,7 @@ class SampleAuc:
 def sample_auc(scores: ManyScores) -> SampleAuc:
     """The AUC of each sample over targets. O(nK log K), in parts.
 
-    Raises
-    ------
-    InputError
-        If no sample is a member of one target and a nonmember of another.
+    An InputError if no sample is a member of one target and a nonmember of another.
     """
     inside = scores.member.sum(axis=0)
     outside = len(scores.member) - inside
@@ -204,29 +167,21 @@ def sample_auc(scores: ManyScores) -> SampleAuc:
         )
     auc = np.empty(len(chosen))
     step = max(_BLOCK // len(scores.member), 1)
-    for at in range(0, len(chosen), step):
-        part = chosen[at : at + step]
+    for start in range(0, len(chosen), step):
+        part = chosen[start : start + step]
         values, member = scores.scores[:, part].T, scores.member[:, part].T
         null = np.sort(np.where(member, np.nan, values), axis=1)
         mirrored = np.sort(np.where(member, np.nan, -values), axis=1)
         below = row_ranks(null, values)
         least = outside[part][:, None] - row_ranks(mirrored, -values)
         wins = np.where(member, (below + least) / 2.0, 0.0).sum(axis=1)
-        auc[at : at + step] = wins / (inside[part] * outside[part])
+        auc[start : start + step] = wins / (inside[part] * outside[part])
     return SampleAuc(chosen, auc, inside[chosen], outside[chosen])
 
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """What decisions at each level come to, over all targets and judged samples.
-
-    Parameters
-    ----------
-    name : str
-    alphas : ndarray of float64 of shape (levels,)
-    fpr, tpr : ndarray of float64 of shape (levels,)
-        Shares of nonmembers and of members that are called members.
-    """
+    """Shares of nonmembers and of members that are called members; arrays of shape (levels,)."""
 
     name: str
     alphas: Floats
@@ -235,34 +190,22 @@ class Rates:
 
 
 def rates(scores: ManyScores, *, alphas: Sequence[float] = ALPHAS) -> Rates:
-    """The false and true positive rates of the decisions at each level.
+    """The rates of the decisions at each level, over all targets and judged samples.
 
-    Notes
-    -----
-    A false positive rate above its alpha says that nonmembers are unlike the null: shadows
-    that were trained otherwise, or a population from elsewhere.
+    An FPR above its alpha says that nonmembers are unlike the null: shadows that were trained
+    otherwise, or a population from elsewhere.
     """
     called = [scores.guess(alpha)[:, scores.judged] for alpha in alphas]
     member = scores.member[:, scores.judged]
-    return Rates(
-        scores.name,
-        np.asarray(alphas, np.float64),
-        np.array([one[~member].mean() for one in called]),
-        np.array([one[member].mean() for one in called]),
-    )
+    fpr, tpr = (np.array([guess[kind].mean() for guess in called]) for kind in (~member, member))
+    return Rates(scores.name, np.asarray(alphas, np.float64), fpr, tpr)
 
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """How often attacks, and the truth, say the same.
+    """How often attacks, and the truth (first of `names`), say the same at a level.
 
-    Parameters
-    ----------
-    names : tuple of str
-        ``truth`` first.
-    alpha : float
-    members, nonmembers : ndarray of float64 of shape (names, names)
-        Shares of the members, and of the nonmembers, of which two say the same.
+    Shares of the members, and of the nonmembers, have the shape (names, names).
     """
 
     names: tuple[str, ...]
@@ -274,34 +217,160 @@ class Agreement:
 def agreement(attacks: Sequence[ManyScores], *, alpha: float) -> Agreement:
     """How often decisions at one level agree with each other and with the truth.
 
-    Table 3 of Ye et al., which has members above its diagonal and nonmembers below. Only samples
-    that all attacks judge are compared.
-
-    Raises
-    ------
-    InputError
-        If they are of other targets or samples, nothing is given, or an attack has no
-        decision at a level.
+    Only samples that all attacks judge are compared. An InputError if they are of other targets or
+    samples, nothing is given, or an attack has no decision at a level.
     """
     check_level(alpha, "agreement")
     if not attacks:
         raise InputError("no attack was given", cure="give two or more", where="agreement")
     first = attacks[0]
-    for one in attacks[1:]:
-        if one.targets != first.targets or not np.array_equal(one.member, first.member):
+    for other in attacks[1:]:
+        if other.targets != first.targets or not np.array_equal(other.member, first.member):
             raise InputError(
-                f"attacks {first.name} and {one.name} are of other targets or samples",
+                f"attacks {first.name} and {other.name} are of other targets or samples",
                 cure="attack the same targets of the same table",
                 where="agreement",
             )
-    judged = np.logical_and.reduce([one.judged for one in attacks])
+    judged = np.logical_and.reduce([scores.judged for scores in attacks])
     member = first.member[:, judged]
-    said = [member, *(one.guess(alpha)[:, judged] for one in attacks)]
+    said = [member, *(scores.guess(alpha)[:, judged] for scores in attacks)]
 
     def shares(flags: NDArray[np.bool_]) -> Floats:
-        votes = np.array([one[flags] for one in said])
+        votes = np.array([answers[flags] for answers in said])
         return np.array([(votes == vote).mean(axis=1) for vote in votes])
 
-    return Agreement(
-        ("truth", *(one.name for one in attacks)), alpha, shares(member), shares(~member)
+    names = ("truth", *(scores.name for scores in attacks))
+    return Agreement(names, alpha, shares(member), shares(~member))
+
+
+@dataclass(frozen=True, eq=False)
+class OverFleets:
+    """Means over the models of a table, with intervals over fleets.
+
+    `tpr` has the true positive rate at each of `fprs`, `groups` in how many parts models were left
+    out, `auc_error` the standard error of the AUC over fleets (0 where all parts agree), and
+    `curves` the ROC of each model.
+    """
+
+    name: str
+    auc: Estimate
+    tpr: tuple[Estimate, ...]
+    fprs: tuple[float, ...]
+    models: int
+    groups: int
+    auc_error: float
+    curves: tuple[Roc, ...]
+
+    def auc_at(self, confidence: float) -> Estimate:
+        """The AUC with an interval of another confidence."""
+        check_confidence(confidence, "over_fleets")
+        own = [curve.auc(confidence=confidence) for curve in self.curves]
+        return _estimate(self.auc_error, self.groups, own, confidence)
+
+
+def groups_of(models: int) -> int:
+    """In how many parts models are left out unless it is said."""
+    return min(models, 16)
+
+
+def over_fleets(
+    table: SignalTable,
+    name: str,
+    *,
+    fprs: Sequence[float] = (),
+    groups: int | None = None,
+    confidence: float = 0.95,
+    population: ArrayLike | None = None,
+    rule: Rule = "empirical",
+    gamma: float = 2.0,
+    a: float = 0.3,
+    across: Across | None = None,
+    done: Callable[[int], object] = lambda attacks: None,
+) -> OverFleets:
+    """Mean AUC and TPR at FPR over the models of a table, had they been trained anew.
+
+    Parameters
+    ----------
+    table : SignalTable
+        Every model is attacked by the others.
+    name : str
+        An attack among the models of one table: not D or L.
+    fprs : sequence of float
+        From 1 / nonmembers to 1.
+    groups : int, optional
+        In how many parts models are left out: 16, or one by one if they are fewer, unless given.
+    confidence, population, rule, gamma, a
+        As in `canary.membership.many.attack_models`, which is called `groups` + 1 times.
+    across : Across, optional
+        What this very attack reaches on the whole table, if that is known already.
+    done : callable
+        Told of each time that the attack was done.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than four models, groups are out of range, or the models that are
+        left are too few for the attack on some sample.
+
+    Notes
+    -----
+    The jackknife over models (Efron and Stein 1981) with Student's interval: the same samples, new
+    splits and trainings. Where all parts agree that has no width; then the ends are the means of
+    the ends of the models' own intervals, which cover more often than `confidence` says.
+    """
+    where = "over_fleets"
+    check_confidence(confidence, where)
+    if table.models < FEWEST:
+        raise InputError(
+            f"{table.models} models",
+            cure=f"train {FEWEST} or more on splits of the same samples",
+            where=where,
+        )
+    made = groups_of(table.models)
+    if groups is not None:
+        made = positive_integer(groups, "groups", where, cure="leave models out in 2 parts or more")
+    if not 2 <= made <= table.models:
+        raise InputError(
+            f"{made} groups of {table.models} models",
+            cure=f"ask for 2 to {table.models}",
+            where=where,
+        )
+
+    def attacked(part: SignalTable) -> Across:
+        scores = attack_models(part, name, population=population, rule=rule, gamma=gamma, a=a)
+        reached = evaluate_models(scores)
+        done(1)
+        return reached
+
+    def means(reached: Across) -> Floats:
+        return np.array([reached.auc.mean, *(reached.tpr_at_fpr(fpr).mean for fpr in fprs)])
+
+    rows = np.arange(table.models)
+    curves = [one.roc for one in (attacked(table) if across is None else across).evaluations]
+    without = np.array(
+        [means(attacked(table.select(models=rows % made != part))) for part in range(made)]
     )
+    errors = np.sqrt((made - 1) * without.var(axis=0))
+    errors = np.where(np.ptp(without, axis=0) < _AGREE, 0.0, errors)
+    own = [
+        [curve.auc(confidence=confidence) for curve in curves],
+        *([curve.tpr_at_fpr(fpr, confidence=confidence).tpr for curve in curves] for fpr in fprs),
+    ]
+    auc, *tpr = (
+        _estimate(float(error), made, estimates, confidence)
+        for error, estimates in zip(errors, own, strict=True)
+    )
+    return OverFleets(
+        name, auc, tuple(tpr), tuple(fprs), table.models, made, float(errors[0]), tuple(curves)
+    )
+
+
+def _estimate(error: float, groups: int, own: Sequence[Estimate], confidence: float) -> Estimate:
+    """The mean with its interval over fleets; with the models' own where all parts agree."""
+    from scipy.special import stdtrit
+
+    mean = mean_estimate(own)
+    if not error:
+        return mean
+    half = -float(stdtrit(groups - 1, (1.0 - confidence) / 2.0)) * error
+    return Estimate(mean.value, max(mean.value - half, 0.0), min(mean.value + half, 1.0))

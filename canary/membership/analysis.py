@@ -1,77 +1,173 @@
-"""Why samples are at risk: generalization error, sensitivity of the model, feature space."""
+"""What risk scores are worth as guesses, and why samples are at risk."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from canary.errors import InputError
-from canary.membership.risk import RISK_SIGNAL, RiskScores
+from canary.errors import EstimationError, InputError
+from canary.membership.risk import LEAST_ENTROPY, RISK_SIGNAL, RiskScores, check_prior
 from canary.signals.signal_table import SignalTable
 from canary.statistics.distances import Correlation, correlation, differ_enough
 from canary.statistics.number_checks import check_confidence, real_array
+from canary.statistics.roc import Estimate, scored_members
+from canary.statistics.shares import clopper_pearson
 
-_LEAST = 1e-10
+Floats = NDArray[np.float64]
+
+RISK_THRESHOLDS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
+"""Thresholds on risk scores in table 6 of Song and Mittal (USENIX Security 2021)."""
+
+PRIORS = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Priors in appendix B of Song and Mittal."""
+
 _LEAST_OF_CLASS = 10
 _NUMBERS = 1 << 24
 
 
-@dataclass(frozen=True, eq=False)
-class ClassRisks:
-    """Mean risk of members beside the generalization error, class by class.
+@dataclass(frozen=True)
+class Guesses:
+    """What comes of calling samples of a score from a threshold on members.
+
+    `precision` is None where no sample is called a member.
+    """
+
+    threshold: float
+    true_positives: int
+    false_positives: int
+    precision: Estimate | None
+    recall: Estimate
+
+
+def precision_recall(
+    scores: RiskScores | ArrayLike,
+    member: ArrayLike,
+    thresholds: Sequence[float] = RISK_THRESHOLDS,
+    *,
+    prior: float | None = None,
+    confidence: float = 0.95,
+) -> list[Guesses]:
+    """Precision and recall of guessing "member" from each threshold on, in their order.
 
     Parameters
     ----------
-    classes : ndarray of int64 of shape (k,)
-        Those with enough members and nonmembers, by rising generalization error.
-    error : ndarray of float64 of shape (k,)
-        Accuracy on the members less that on the nonmembers.
-    risk : ndarray of float64 of shape (k,)
-        Mean risk score of the members.
-    correlation : Correlation
-    """
+    scores : RiskScores, or array_like of shape (samples,)
+        Higher for what looks like a member.
+    member : array_like of bool of shape (samples,)
+    thresholds : sequence of float
+    prior : float, optional
+        How common members are where guesses are made, on which precision depends. Unless
+        given, that of the risk scores; for other scores, as common as among these samples.
+    confidence : float
+        Of intervals of Clopper and Pearson. Fix thresholds beforehand, or they flatter.
 
-    classes: NDArray[np.int64]
-    error: NDArray[np.float64]
-    risk: NDArray[np.float64]
-    correlation: Correlation
+    Examples
+    --------
+    >>> found = precision_recall([0.9, 0.8, 0.6, 0.1], [1, 0, 1, 0], [0.8, 0.5])
+    >>> [one.precision.value for one in found], [one.recall.value for one in found]
+    ([0.5, 0.6666666666666666], [0.5, 1.0])
+    """
+    where = "precision_recall"
+    check_confidence(confidence, where)
+    own = scores.scores if isinstance(scores, RiskScores) else scores
+    values, flags = scored_members(own, member, where)
+    cuts = real_array(thresholds, "thresholds", where, cure="give one number for each")
+    if cuts.ndim != 1 or np.isnan(cuts).any():
+        raise EstimationError(
+            "thresholds must be numbers, and none NaN", cure="0.9 is one", where=where
+        )
+    if prior is None and isinstance(scores, RiskScores):
+        prior = scores.prior
+    if prior is not None:
+        check_prior(prior, where)
+    members, nonmembers = int(flags.sum()), int((~flags).sum())
+    factor = 1.0 if prior is None else prior / (1.0 - prior) * (nonmembers / members)
+
+    def share_of(hits: int, called: int, factor: float) -> Estimate:
+        """A share with its interval, its odds multiplied."""
+        shares = hits / called, *map(float, clopper_pearson(hits, called, (1.0 - confidence) / 2.0))
+        if factor == 1.0:
+            return Estimate(*shares)
+        return Estimate(*(factor * share / (factor * share + 1.0 - share) for share in shares))
+
+    inside, outside = np.sort(values[flags]), np.sort(values[~flags])
+    guesses = []
+    for cut in cuts:
+        hits = members - int(np.searchsorted(inside, cut))
+        false = nonmembers - int(np.searchsorted(outside, cut))
+        precision = share_of(hits, hits + false, factor) if hits + false else None
+        guesses.append(Guesses(float(cut), hits, false, precision, share_of(hits, members, 1.0)))
+    return guesses
+
+
+def risk_at(risks: RiskScores, prior: float) -> Floats:
+    """Risk scores at another prior, of shape (samples,).
+
+    The odds are those of the prior times the ratio of the two likelihoods (equation 12 of Song
+    and Mittal), which is the same at all priors.
+    """
+    check_prior(prior, "risk_at")
+    factor = prior / (1.0 - prior) * (1.0 - risks.prior) / risks.prior
+    r = risks.scores
+    return np.asarray(factor * r / (factor * r + 1.0 - r))
 
 
 @dataclass(frozen=True)
-class RiskBand:
-    """A number of the samples whose risk scores are alike.
+class Leakage:
+    """How much the scores of members rise above a prior.
 
-    Parameters
-    ----------
-    low, high : float
-        Risk scores from `low` up to and without `high`; the last band holds 1.
-    count : int
-    first_quartile, mean, third_quartile : float
+    `leakage` is their mean less the prior, `above` the share of members with scores above it.
     """
 
-    low: float
-    high: float
-    count: int
-    first_quartile: float
-    mean: float
-    third_quartile: float
+    prior: float
+    leakage: Estimate
+    above: float
+
+
+def leakage(
+    risks: RiskScores,
+    member: ArrayLike,
+    priors: Sequence[float] = PRIORS,
+    *,
+    confidence: float = 0.95,
+) -> list[Leakage]:
+    """How far members' risk scores are above the prior, at several priors, in their order.
+
+    The distance of appendix B of Song and Mittal, with a normal interval.
+    """
+    from scipy.special import ndtri
+
+    where = "leakage"
+    check_confidence(confidence, where)
+    _, flags = scored_members(risks.scores, member, where)
+    z = float(ndtri(0.5 + confidence / 2.0))
+    leaks = []
+    for prior in priors:
+        rise = risk_at(risks, prior)[flags] - prior
+        mean = float(rise.mean())
+        # Of a single member nothing is known but that it lies within a length of 1.
+        spread = float(rise.std(ddof=1)) if len(rise) > 1 else 0.5
+        half = z * spread / len(rise) ** 0.5
+        ends = max(mean - half, -prior), min(mean + half, 1.0 - prior)
+        leaks.append(Leakage(prior, Estimate(mean, *ends), float((rise > 0).mean())))
+    return leaks
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureDistances:
-    """How far each sample lies from others of its class, in the space of features.
+class ClassRisks:
+    """Mean risk of members beside the generalization error, by rising error; of shape (k,).
 
-    Parameters
-    ----------
-    nearest, mean : ndarray of float64 of shape (samples,)
-        Euclidean distance to the nearest of them, and the mean distance; NaN where there is
-        no other.
+    `classes` are those with enough members and nonmembers; `error` is the accuracy on the members
+    less that on the nonmembers.
     """
 
-    nearest: NDArray[np.float64]
-    mean: NDArray[np.float64]
+    classes: NDArray[np.int64]
+    error: Floats
+    risk: Floats
+    correlation: Correlation
 
 
 def class_risks(
@@ -84,27 +180,10 @@ def class_risks(
 ) -> ClassRisks:
     """Whether classes that generalize badly are those at risk.
 
-    Figure 8 of Song and Mittal (USENIX Security 2021), section 4.2.4, which gives the linear
-    correlation. The interval speaks of further classes like these.
-
-    Parameters
-    ----------
-    table : SignalTable
-        With the signal ``correctness``.
-    risks : RiskScores
-        Of the samples of `table`.
-    target : int
-        Its row.
-    least : int
-        Members and nonmembers that a class needs to be counted.
-    confidence : float
-
-    Raises
-    ------
-    InputError
-        If the scores are of other samples.
-    EstimationError
-        If fewer than four classes are left, or their numbers do not differ.
+    Figure 8 of Song and Mittal, section 4.2.4. `table` has the signal ``correctness``, `target` is
+    its row, and a class needs `least` members and nonmembers to be counted. The interval speaks of
+    further classes like these. An InputError if the scores are of other samples, an EstimationError
+    if fewer than four classes are left, or their numbers do not differ.
     """
     classes, error, risk = _of_classes(table, risks, target, least)
     return ClassRisks(classes, error, risk, correlation(error, risk, confidence=confidence))
@@ -125,7 +204,7 @@ def possible_class_risks(
 
 def _of_classes(
     table: SignalTable, risks: RiskScores, target: int, least: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[NDArray[np.int64], Floats, Floats]:
     """Classes, generalization errors and mean risks, by rising error."""
     _same_samples(len(risks.scores), table.samples, "class_risks")
     right, member = table.signal("correctness")[target], table.member[target]
@@ -141,29 +220,19 @@ def _of_classes(
     return there[order], error[order], risk[order]
 
 
-def sensitivity(table: SignalTable, *, target: int = 0) -> NDArray[np.float64]:
-    """How much a model's modified entropy of a sample hangs on having been trained on it.
+def sensitivity(table: SignalTable, *, target: int = 0) -> Floats:
+    """How much a model's modified entropy of a sample depends on having been trained on it.
 
-    Song and Mittal (USENIX Security 2021), section 4.2.4, with one retrained model for each sample.
-    Retraining differs by its seed as well: the mean over several models shows less of that.
-
-    Parameters
-    ----------
-    table : SignalTable
-        The target, and models that were trained alike without some of its members.
-    target : int
-        The row of the model with all members.
+    Song and Mittal, section 4.2.4, with one retrained model for each sample. Retraining differs by
+    its seed as well: the mean over several models shows less of that. `target` is the row of the
+    model with all members; the others were trained alike without some of them, or it is an
+    InputError.
 
     Returns
     -------
     ndarray of float64 of shape (samples,)
         Mean over the models without sample z of ``log(Mentr(without z) / Mentr(with z))``,
         in nats; NaN for nonmembers of the target, and for members that no model lacks.
-
-    Raises
-    ------
-    InputError
-        If there is no other model, or none lacks a member.
     """
     others = np.arange(table.models) != target
     lacking = ~table.member & table.member[target] & others[:, None]
@@ -173,7 +242,7 @@ def sensitivity(table: SignalTable, *, target: int = 0) -> NDArray[np.float64]:
             cure="give the outputs of models that were trained without some of its members",
             where=table.source,
         )
-    logs = np.log(np.maximum(table.signal(RISK_SIGNAL), _LEAST))
+    logs = np.log(np.maximum(table.signal(RISK_SIGNAL), LEAST_ENTROPY))
     with np.errstate(invalid="ignore"):
         gain = np.where(logs == logs[target], 0.0, logs - logs[target])
     count = lacking.sum(axis=0)
@@ -181,38 +250,49 @@ def sensitivity(table: SignalTable, *, target: int = 0) -> NDArray[np.float64]:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def by_risk(risks: RiskScores, values: ArrayLike, *, bands: int = 10) -> list[RiskBand]:
-    """Quartiles and mean of a number of the samples, by risk score.
+@dataclass(frozen=True)
+class RiskBand:
+    """Quartiles and mean of a number of the `count` samples with risk from `low` to below `high`.
 
-    Figure 7 of Song and Mittal (section 4.2.4), where the values are sensitivities.
-
-    Parameters
-    ----------
-    risks : RiskScores
-    values : array_like of shape (samples,)
-        NaN for samples that have none, which are left out.
-    bands : int
-        Of equal width from 0 to 1; empty ones are left out.
+    The last band holds 1.
     """
-    held = real_array(values, "values", "by_risk", cure="give one for each sample")
-    _same_samples(len(held), len(risks.scores), "by_risk")
-    at = np.minimum((risks.scores * bands).astype(np.int64), bands - 1)
+
+    low: float
+    high: float
+    count: int
+    first_quartile: float
+    mean: float
+    third_quartile: float
+
+
+def by_risk(risks: RiskScores, values: ArrayLike, *, bands: int = 10) -> list[RiskBand]:
+    """Quartiles and mean of a number of the samples, by risk score in `bands` of equal width.
+
+    Figure 7 of Song and Mittal, where the values are sensitivities. Values that are NaN and empty
+    bands are left out.
+    """
+    numbers = real_array(values, "values", "by_risk", cure="give one for each sample")
+    _same_samples(len(numbers), len(risks.scores), "by_risk")
+    band_of = np.minimum((risks.scores * bands).astype(np.int64), bands - 1)
     found = []
     for band in range(bands):
-        here = held[(at == band) & ~np.isnan(held)]
+        here = numbers[(band_of == band) & ~np.isnan(numbers)]
         if len(here):
-            low, high = np.percentile(here, [25, 75])
-            found.append(
-                RiskBand(
-                    band / bands,
-                    (band + 1) / bands,
-                    len(here),
-                    float(low),
-                    float(here.mean()),
-                    float(high),
-                )
-            )
+            low, high = map(float, np.percentile(here, [25, 75]))
+            ends = band / bands, (band + 1) / bands
+            found.append(RiskBand(*ends, len(here), low, float(here.mean()), high))
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureDistances:
+    """Euclidean distance of each sample to the nearest of its class, and the mean distance.
+
+    Of shape (samples,); NaN where there is no other.
+    """
+
+    nearest: Floats
+    mean: Floats
 
 
 def feature_distances(
@@ -220,40 +300,31 @@ def feature_distances(
 ) -> FeatureDistances:
     """Distances of each sample from others of its class. O(samples samples_of_class features).
 
-    Numbers in the place of the drawings of figure 9 of Song and Mittal, which show that classes at
-    risk are those whose test samples are elsewhere than their members.
-
-    Parameters
-    ----------
-    features : array_like of shape (samples, features)
-        Such as the outputs of the last hidden layer; finite.
-    label : array_like of int of shape (samples,)
-    among : array_like of bool of shape (samples,), optional
-        Samples to which distances are taken; all unless given. None is its own neighbour.
+    Figure 9 of Song and Mittal in numbers: classes at risk are those whose test samples are
+    elsewhere than their members. Features of shape (samples, features), such as the outputs of the
+    last hidden layer, are finite. Distances are taken to the samples flagged by `among`, or all;
+    none is its own neighbour.
     """
     from scipy.spatial.distance import cdist
 
     where = "feature_distances"
     points = real_array(features, "features", where, cure="give a row for each sample")
     labels = np.asarray(label)
-    given = np.ones(len(labels), np.bool_) if among is None else np.asarray(among)
-    if points.ndim != 2 or labels.shape != (len(points),) or given.shape != labels.shape:
+    chosen = np.ones(len(labels), np.bool_) if among is None else np.asarray(among)
+    if points.ndim != 2 or labels.shape != (len(points),) or chosen.shape != labels.shape:
         raise InputError(
             f"features of shape {points.shape}, labels of {labels.shape} and a choice of "
-            f"{given.shape}",
+            f"{chosen.shape}",
             cure="give features of shape (samples, features), and a label for each sample",
             where=where,
         )
     if not np.isfinite(points).all():
         raise InputError("a feature is NaN or infinite", cure="leave such samples out", where=where)
-    chosen = given.astype(np.bool_)
-    nearest, mean = np.full(len(points), np.nan), np.full(len(points), np.nan)
-    for one in np.unique(labels):
-        rows = np.flatnonzero(labels == one)
-        columns = rows[chosen[rows]]
-        if not len(columns):
-            continue
-        step = max(_NUMBERS // len(columns), 1)
+    nearest, mean = np.full((2, len(points)), np.nan)
+    for value in np.unique(labels):
+        rows = np.flatnonzero(labels == value)
+        columns = rows[chosen.astype(np.bool_)[rows]]
+        step = max(_NUMBERS // max(len(columns), 1), 1)
         for part in (rows[at : at + step] for at in range(0, len(rows), step)):
             distance = cdist(points[part], points[columns])
             own = part[:, None] == columns[None, :]
@@ -261,7 +332,7 @@ def feature_distances(
             there = others > 0
             total = distance.sum(axis=1)  # its own distance is 0
             distance[own] = np.inf
-            nearest[part[there]] = distance.min(axis=1)[there]
+            nearest[part[there]] = distance.min(axis=1, initial=np.inf)[there]
             mean[part[there]] = (total / np.maximum(others, 1))[there]
     return FeatureDistances(nearest, mean)
 

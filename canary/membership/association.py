@@ -1,8 +1,8 @@
-"""Were target and shadow trained on splits of the same samples that go together?
+"""The shadows of a target: which models they are, what they teach, and whether they are blind.
 
-A shadow that was trained on the target's own members, or on the target's nonmembers, tells an
-attack who is a member: what chance made of the two kinds, thresholds learn on the shadow and find
-again in the target. Its flags are compared with the target's wherever both are of the same samples.
+A shadow that was trained on the target's own members, or on the target's nonmembers, reveals to
+an attack who is a member: what chance made of the two kinds, thresholds learn on the shadow and
+find again in the target.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.membership.sharing import check_two_models, shared_rows
+from canary.errors import InputError
+from canary.membership.sharing import check_references, check_two_models
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 
 Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 _CHANCE = 1e-3
 """Of a note about splits that have nothing to do with each other."""
@@ -30,93 +33,93 @@ _BITS = 64.0
 """Of labels in an order that does not come about twice."""
 
 
-@dataclass(frozen=True)
-class Association:
-    """Splits of the same samples that go together.
+@dataclass(frozen=True, eq=False)
+class Shadows:
+    """Models that teach an attack on one target: `rows` of `source`.
 
-    Parameters
-    ----------
-    samples : int
-    equal : int or None
-        Samples with the same flag in the target and in the shadow model that goes with it most;
-        None if no single one does, but the number of models that know a sample.
-    models : int
-        Shadow models.
+    `blind` says whether what is learned on them is independent of who is a member of the target.
     """
 
-    samples: int
-    equal: int | None
-    models: int
+    source: SignalTable
+    rows: list[int]
+    notes: tuple[str, ...]
+    blind: bool
 
-    def note(self) -> str:
-        """What a reader has to know of it."""
-        if self.equal is None:
-            how = (
-                f"How many of the {self.models:,} other models were trained on a sample goes with "
-                "the flags of the target, as where each sample is in half of all models"
-            )
-        else:
-            same = 2 * self.equal > self.samples
-            most = self.equal if same else self.samples - self.equal
-            kind, flag = ("members", "the same") if same else ("nonmembers", "the opposite")
-            how = (
-                f"The shadow was trained on much of the target's {kind}: {most:,} of "
-                f"{plural(self.samples, 'sample')} have {flag} flag in both"
-            )
-        return (
-            f"{how}. What the attacks learn knows something of the answers, so these are not the "
-            "figures of an outsider, and no bound on epsilon follows. Train shadows on other "
-            "samples, or on splits drawn without regard to the target's"
+    def samples(self, signal: str, classes: int) -> tuple[Floats, Flags, Ints]:
+        """Signal, member and label of all samples of all models, those of further classes left out.
+
+        Losses do not say how many classes there are.
+        """
+        label = np.tile(self.source.label, len(self.rows))
+        kept = label < classes
+        values, member = self.source.signal(signal)[self.rows], self.source.member[self.rows]
+        return values.ravel()[kept], member.ravel()[kept], label[kept]
+
+
+def shadows_of(table: SignalTable, *, shadow: SignalTable | None, target: int) -> Shadows:
+    """The models of a shadow table, or else the other models of the target's table.
+
+    An InputError if there is none, the two tables do not fit, or the target is among them.
+    """
+    source = table if shadow is None else shadow
+    if source.of_texts != table.of_texts:
+        raise InputError(
+            "one of target and shadow is a table of texts, the other of a classifier's samples",
+            cure="measure both alike",
+            where=source.source,
         )
+    if source.classes != table.classes and "entropy" in source.values:
+        raise InputError(
+            f"the target has {table.classes} classes and the shadow {source.classes}",
+            cure="train the shadow on the target's classes, numbered alike",
+            where=source.source,
+        )
+    notes: tuple[str, ...]
+    if shadow is not None:
+        notes = check_shadow(table, shadow, row=target)
+        return Shadows(shadow, list(range(shadow.models)), notes, blind=not notes)
+    rows = [row for row in range(table.models) if row != target]
+    if not rows:
+        raise InputError(
+            "there is no shadow: the table has one model",
+            cure="give a table of shadow models by shadow=",
+            where=table.source,
+        )
+    together = associated(table, None, row=target)
+    notes = () if together is None else (together,)
+    if "loss" in table.values:
+        notes += check_references(table, np.array([target]), None, np.array(rows))
+    return Shadows(table, rows, notes, blind=together is None)
 
 
 def check_shadow(target: SignalTable, shadow: SignalTable, *, row: int = 0) -> tuple[str, ...]:
-    """What a reader has to know of a shadow that is not blind to the members of a `row`.
+    """Notes on a shadow that is not blind to the members of a `row`; none if it is blind.
 
-    Raises
-    ------
-    InputError
-        As `canary.membership.sharing.check_two_models`.
+    An InputError as of `canary.membership.sharing.check_two_models`.
     """
     notes = check_two_models(target, shadow, row=row)
     together = associated(target, shadow, row=row)
-    return notes if together is None else (*notes, together.note())
+    return notes if together is None else (*notes, together)
 
 
-def shadow_is_blind(table: SignalTable, *, shadow: SignalTable | None, target: int) -> bool:
-    """Whether what is learned on the shadow tells nothing of who is a member of the target."""
-    if shadow is not None and shared_rows(table, shadow, row=target).sure:
-        return False
-    return associated(table, shadow, row=target) is None
+def associated(target: SignalTable, shadow: SignalTable | None, *, row: int = 0) -> str | None:
+    """A note, if the split of a shadow goes with that of the target; None if it does not.
 
-
-def associated(
-    target: SignalTable, shadow: SignalTable | None, *, row: int = 0
-) -> Association | None:
-    """The association of the target's flags with those of the shadow models, if there is one.
-
-    Without a `shadow` these are the other models of `target`; `row` is the model that is attacked.
-    Tables are of the same samples if their labels agree in order, and if either that order is no
-    pattern (sorted, or one class after the other in turn) or both models find the same samples
-    hard. Flags are compared by the hypergeometric law for each shadow model, and by the number of
-    shadow models that know a sample, at 0.1 % in all (Bonferroni). Halves drawn at random pass;
-    complementary halves do not, nor do models of which each sample is in exactly half.
+    Without a `shadow` the other models of `target` are compared; `row` is the model that is
+    attacked. Tables are of the same samples if their labels agree in order, and if either that
+    order is no pattern (sorted, or one class after the other in turn) or both models find the same
+    samples hard. Flags are compared by the hypergeometric law for each shadow model, and by the
+    number of shadow models that know a sample, at 0.1 % in all (Bonferroni). Halves drawn at random
+    pass; complementary halves do not, nor do models of which each sample is in exactly half.
     """
+    from scipy.stats import hypergeom
+
     others = np.delete(target.member, row, axis=0) if shadow is None else shadow.member
     flags = target.member[row]
     if others.shape[1] != len(flags) or not len(others) or flags.all() or not flags.any():
         return None
     if shadow is not None and not np.array_equal(shadow.label, target.label):
         return None
-    together = _of_flags(flags, others)
-    if together is None or (shadow is not None and not _same_samples(target, shadow, row)):
-        return None
-    return together
-
-
-def _of_flags(flags: Flags, others: Flags) -> Association | None:
-    from scipy.stats import hypergeom
-
     samples, models, members = len(flags), len(others), int(flags.sum())
     known, both = others.sum(axis=1), others[:, flags].sum(axis=1)
     law = hypergeom(samples, members, known)
@@ -125,13 +128,30 @@ def _of_flags(flags: Flags, others: Flags) -> Association | None:
     least = int(np.argmin(chances))
     if chances[least] < level / models:
         equal = samples - members - int(known[least]) + 2 * int(both[least])
-        return Association(samples, equal, models)
-    if models > 1 and _of_numbers(flags, others.sum(axis=0)) < level:
-        return Association(samples, None, models)
-    return None
+        same = 2 * equal > samples
+        most = equal if same else samples - equal
+        kind, flag = ("members", "the same") if same else ("nonmembers", "the opposite")
+        how = (
+            f"The shadow was trained on much of the target's {kind}: {most:,} of "
+            f"{plural(samples, 'sample')} have {flag} flag in both"
+        )
+    elif models > 1 and _chance_of_numbers(flags, others.sum(axis=0)) < level:
+        how = (
+            f"How many of the {models:,} other models were trained on a sample goes with "
+            "the flags of the target, as where each sample is in half of all models"
+        )
+    else:
+        return None
+    if shadow is not None and not _same_samples(target, shadow, row):
+        return None
+    return (
+        f"{how}. What the attacks learn knows something of the answers, so these are not the "
+        "figures of an outsider, and no bound on epsilon follows. Train shadows on other "
+        "samples, or on splits drawn without regard to the target's"
+    )
 
 
-def _of_numbers(flags: Flags, numbers: NDArray[np.int64]) -> float:
+def _chance_of_numbers(flags: Flags, numbers: Ints) -> float:
     """Chance that numbers differ so much between members and nonmembers, flags dealt anew."""
     from scipy.special import ndtr
 
@@ -146,38 +166,32 @@ def _of_numbers(flags: Flags, numbers: NDArray[np.int64]) -> float:
 
 def _same_samples(target: SignalTable, shadow: SignalTable, row: int) -> bool:
     """Whether two tables with the same labels in order are of the same samples."""
-    if _no_pattern(target.label):
-        return True
+    label = target.label
+    if len(label) >= 2:
+        # Labels whose order is no pattern: one hardly follows from the one before it.
+        _, classes = np.unique(label, return_inverse=True)
+        _, pairs = np.unique(np.stack([classes[:-1], classes[1:]]), axis=1, return_counts=True)
+        alone = _entropy(np.bincount(classes[:-1]))
+        after = _entropy(pairs) - alone
+        # Each pair that occurs is a parameter, so few samples of many classes look like a pattern.
+        if (len(label) - 1) * after >= _BITS and after >= 0.5 * alone:
+            return True
     if not ("loss" in target.values and "loss" in shadow.values):
         return False
     ours = target.signal("loss")[row]
     return any(
-        _alike(ours, theirs, np.stack([target.label, target.member[row], member]))
+        _alike(ours, theirs, np.stack([label, target.member[row], member]))
         for theirs, member in zip(shadow.signal("loss"), shadow.member, strict=True)
     )
 
 
-def _no_pattern(label: NDArray[np.int64]) -> bool:
-    """Whether a label hardly follows from the one before it, for enough labels."""
-    if len(label) < 2:
-        return False
-    _, classes = np.unique(label, return_inverse=True)
-    _, pairs = np.unique(np.stack([classes[:-1], classes[1:]]), axis=1, return_counts=True)
-    alone = _entropy(np.bincount(classes[:-1]))
-    after = _entropy(pairs) - alone
-    # Each pair that occurs is a parameter, so few samples of many classes look like a pattern.
-    return (len(label) - 1) * after >= _BITS and after >= 0.5 * alone
-
-
-def _entropy(counts: NDArray[np.int64]) -> float:
+def _entropy(counts: Ints) -> float:
     """In bits."""
     share = counts[counts > 0] / counts.sum()
     return float(-(share @ np.log2(share)))
 
 
-def _alike(
-    ours: NDArray[np.float64], theirs: NDArray[np.float64], kinds: NDArray[np.int64]
-) -> bool:
+def _alike(ours: Floats, theirs: Floats, kinds: Ints) -> bool:
     """Whether two models' losses order samples alike among those of one label and flags."""
     from scipy.stats import rankdata
 

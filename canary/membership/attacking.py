@@ -1,14 +1,24 @@
-"""Attack one model of a table by name, whatever the attack needs."""
+"""Attack one model of a table by name; and the metric attacks, by a signal and thresholds."""
 
 from __future__ import annotations
 
-from canary.errors import InputError
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import EstimationError, InputError
+from canary.membership.association import shadows_of
 from canary.membership.attacks import ATTACKS, Attack, AttackScores
 from canary.membership.many import attack_models
-from canary.membership.metric import by_threshold
+from canary.signals.definitions import SIGNALS, Signal
 from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS
 from canary.statistics.tails import check_level
+
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 def applicable(table: SignalTable) -> list[str]:
@@ -21,10 +31,7 @@ def named_attacks(
 ) -> list[str]:
     """The attacks of a list with commas, or all that the tables allow for ``all``.
 
-    Raises
-    ------
-    InputError
-        If one of them does not exist, is not by a shadow, or its signal is not there.
+    An InputError if one of them does not exist, is not by a shadow, or its signal is not there.
     """
     if asked.strip() == "all":
         theirs = applicable(table if shadow is None else shadow)
@@ -61,18 +68,17 @@ def attack(
         One of `canary.membership.attacks.ATTACKS`: a signal with a threshold for each class
         (``modified-entropy``), or with one for all (``modified-entropy-one-threshold``), or
         ``correctness``; ``neural`` and ``neural-per-class``, for tables with outputs; or one that
-        compares with many models, ``S`` to ``rmia-offline``: see
-        `canary.membership.many.attack_models`, which has their options and takes all targets at
-        once. On a table of texts a signal of `canary.signals.text`, with one threshold for all.
+        compares with many models, ``S`` to ``rmia-offline``, with the defaults of
+        `canary.membership.many.attack_models`. On a table of texts a signal of
+        `canary.signals.text`, with one threshold for all.
     shadow : SignalTable, optional
-        Models whose members the attacker knows, all of which serve as shadows. Unless
-        given, these are the other models of `table`. A table of texts needs none; without
-        one there are scores and no guesses.
+        Models whose members the attacker knows, all of which serve as shadows; the other models
+        of `table` unless given. A table of texts needs none; without one there are no guesses.
     target : int
         The model of `table` that is attacked.
     alpha : float
         Of attacks that compare with many models: the share of nonmembers that they may call
-        members by mistake. Online LiRA calls a sample a member where that is the likelier.
+        members by mistake. Online LiRA calls a sample a member where that is more likely.
     seed : int
         Of the neural attacks; the others draw nothing.
 
@@ -93,17 +99,16 @@ def attack(
 
     Notes
     -----
-    Song and Mittal [1]_, sections 3.1.1 to 3.1.3: thresholds maximise the balanced accuracy
-    on the shadow, per class; equations 5, 6, 7 and 9. Class-independent ones are those of
-    the earlier work that they improve on. They never look at the members of the target;
-    attacks that compare with many models may, and their scores say so (`blind`).
-
-    References
-    ----------
-    .. [1] Song and Mittal, Systematic Evaluation of Privacy Risks of Machine Learning
-       Models, USENIX Security 2021.
+    Song and Mittal, Systematic Evaluation of Privacy Risks of Machine Learning Models, USENIX
+    Security 2021, sections 3.1.1 to 3.1.3. Thresholds maximise the balanced accuracy on the shadow
+    and never look at the members of the target; attacks that compare with many models may, and
+    their scores say so (`blind`).
     """
-    kind = _on_texts(name) if table.of_texts else ATTACKS[name]
+    if table.of_texts:
+        text = TEXT_SIGNALS[name]
+        kind = Attack(name=name, help=text.help, signal=name, score=by_threshold, thresholds="one")
+    else:
+        kind = ATTACKS[name]
     if not 0 <= target < table.models:
         raise InputError(
             f"there is no model {target} in a table of {table.models}",
@@ -119,6 +124,144 @@ def attack(
     return AttackScores(name, many.signal, scores, guess, None, many.notes, many.blind)
 
 
-def _on_texts(name: str) -> Attack:
-    signal = TEXT_SIGNALS[name]
-    return Attack(name=name, help=signal.help, signal=name, score=by_threshold, thresholds="one")
+def attacks_by(signal: Signal) -> tuple[Attack, ...]:
+    """The attacks by a signal: with a threshold for each class, and with one for all.
+
+    Correctness needs none: it is its own guess.
+    """
+    of_class = Attack(
+        name=signal.name,
+        help=signal.help,
+        signal=signal.name,
+        score=by_threshold,
+        thresholds=None if signal.name == "correctness" else "class",
+    )
+    if of_class.thresholds is None:
+        return (of_class,)
+    return of_class, replace(of_class, name=f"{signal.name}-one-threshold", thresholds="one")
+
+
+def by_threshold(
+    table: SignalTable,
+    attack: Attack,
+    *,
+    shadow: SignalTable | None,
+    target: int,
+    **_options: object,
+) -> AttackScores:
+    """Scores of one target, with the thresholds that its shadow teaches; see `attack`."""
+    name, signal, per_class = attack.name, attack.signal, attack.thresholds == "class"
+    sign = (TEXT_SIGNALS if table.of_texts else SIGNALS)[signal].sign
+    scores = sign * table.signal(signal)[target]
+    if attack.thresholds is None:
+        return AttackScores(name, signal, scores, scores > 0, None, (), blind=True)
+    if table.of_texts and shadow is None and table.models == 1:
+        return AttackScores(name, signal, scores, None, None, (), blind=True)
+    shadows = shadows_of(table, shadow=shadow, target=target)
+    values, member, label = shadows.samples(signal, table.classes)
+    learned = learn_thresholds(
+        sign * values,
+        member,
+        label if per_class else np.zeros_like(label),
+        classes=table.classes if per_class else 1,
+    )
+    classes = table.label if per_class else np.zeros_like(table.label)
+    threshold = learned.values[classes]
+    with np.errstate(invalid="ignore"):
+        # Equal infinities are 0 apart.
+        margin = np.where(scores == threshold, 0.0, scores - threshold)
+    margin = np.where(np.isnan(threshold), -np.inf, margin)
+    notes = shadows.notes
+    pooled = np.intersect1d(np.flatnonzero(learned.pooled), classes)
+    if len(pooled):
+        shown = ", ".join(map(str, pooled[:10])) + (" and more" if len(pooled) > 10 else "")
+        notes += (
+            f"The shadow lacks members or nonmembers of {len(pooled)} "
+            f"class{'es' if len(pooled) > 1 else ''} ({shown}): the threshold of all classes "
+            "together serves there",
+        )
+    return AttackScores(
+        name,
+        signal,
+        margin if per_class else scores,
+        margin >= 0,
+        sign * learned.values,
+        notes,
+        shadows.blind,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Thresholds:
+    """A threshold for each class: a sample is called a member from that value on.
+
+    `values` has the shape (classes,); NaN calls nobody a member: no threshold does better than a
+    coin. `pooled` flags classes that lack members or nonmembers: they take the threshold of all
+    classes.
+    """
+
+    values: Floats
+    pooled: Flags
+
+
+def learn_thresholds(values: Floats, member: Flags, label: Ints, *, classes: int) -> Thresholds:
+    """For each class the threshold with the best balanced accuracy on these samples. O(n log n).
+
+    Arrays have the shape (samples,); `values` are higher for what looks like a member, and may be
+    infinite. Of equally good thresholds it is the highest, which calls the fewest samples members;
+    the candidates are the values themselves and "nobody". An EstimationError if a value is NaN, or
+    all samples together are of one kind.
+    """
+    where = "learn_thresholds"
+    if np.isnan(values).any():
+        raise EstimationError(
+            f"{int(np.isnan(values).sum())} of {len(values)} values are NaN",
+            cure="leave out samples that have no value",
+            where=where,
+        )
+    if member.all() or not member.any():
+        raise EstimationError(
+            f"all {len(member)} shadow samples are of one kind",
+            cure="give members and nonmembers of the shadow model",
+            where=where,
+        )
+    order = np.argsort(-values)  # ties in any order
+    together = _best(values[order], member[order], np.zeros(len(order), np.int64), 1)[0]
+    if classes == 1:
+        return Thresholds(np.array([together]), np.zeros(1, np.bool_))
+    # Labels of 16 bits are sorted by counting.
+    small = label[order].astype(np.uint16 if classes <= 1 << 16 else np.int64)
+    order = order[np.argsort(small, kind="stable")]
+    own = _best(values[order], member[order], label[order], classes)
+    members = np.bincount(label[member], minlength=classes)
+    nonmembers = np.bincount(label, minlength=classes) - members
+    pooled = (members == 0) | (nonmembers == 0)
+    return Thresholds(np.where(pooled, together, own), pooled)
+
+
+def _best(values: Floats, member: Flags, label: Ints, classes: int) -> Floats:
+    """The best threshold of each class; NaN for nobody and for classes of one kind.
+
+    Samples come sorted by class, and within a class from the highest value down.
+    """
+    sizes = np.bincount(label, minlength=classes)
+    ends = np.cumsum(sizes)
+    hits = np.cumsum(member, dtype=np.int64)
+    before = np.append(0, hits)[ends - sizes]  # members of the classes before
+    members = np.append(0, hits)[ends] - before
+    nonmembers = sizes - members
+    # A threshold calls all samples of one value together: only the last of them counts.
+    last = np.ones(len(values), np.bool_)
+    last[:-1] = (values[1:] != values[:-1]) | (label[1:] != label[:-1])
+    at = np.flatnonzero(last)
+    of = label[at]
+    called = at + 1 - (ends - sizes)[of]
+    true = hits[at] - before[of]
+    gain = true * nonmembers[of] - (called - true) * members[of]
+    there = np.flatnonzero(sizes)
+    most = np.zeros(classes, np.int64)
+    most[there] = np.maximum.reduceat(gain, np.searchsorted(of, there))
+    winners = np.flatnonzero((gain == most[of]) & (gain > 0))[::-1]  # the highest is written last
+    best = np.full(classes, np.nan)
+    best[of[winners]] = values[at[winners]]
+    return best

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from canary.signals.signal_table import SignalTable
     from canary.statistics.tails import Rule
 
-Thresholding = Literal["class", "one"]
-"""A threshold for each class, or one for all."""
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AttackScores(Shown):
@@ -37,16 +34,12 @@ class AttackScores(Shown):
     scores : ndarray of float64 of shape (samples,)
         Higher for what looks more like a member.
     guess : ndarray of bool of shape (samples,), or None
-        Whether the attack calls the sample a member, by what it learned on the shadow. None
-        where there was none to learn from.
+        Whether the attack calls the sample a member; None without a shadow to learn from.
     thresholds : ndarray of float64 of shape (classes,) or (1,), or None
-        In units of the signal; NaN calls nobody a member. None for an attack that has
-        none.
+        In units of the signal; NaN calls nobody a member.
     notes : tuple of str
-        What a reader has to know.
     blind : bool
-        Whether the scores were made without a look at who is a member of the target: not by
-        a shadow that holds samples of the target, or whose split goes with the target's.
+        Whether the scores were made without a look at who is a member of the target.
     """
 
     name: str
@@ -59,26 +52,20 @@ class AttackScores(Shown):
 
     def summary(self) -> str:
         """Its name, and how many samples it scored."""
-        lines = [f"{self.name}: scores of {len(self.scores):,} samples by {self.signal}"]
-        return "\n".join([*lines, *self.notes])
+        line = f"{self.name}: scores of {len(self.scores):,} samples by {self.signal}"
+        return "\n".join([line, *self.notes])
 
     def _table(self) -> dict[str, Any]:
-        columns: dict[str, Any] = {"score": self.scores}
-        return columns if self.guess is None else columns | {"guess": self.guess}
+        guess = {} if self.guess is None else {"guess": self.guess}
+        return {"score": self.scores, **guess}
 
 
 @dataclass(frozen=True)
 class Tuning:
     """Options of attacks with many models.
 
-    Parameters
-    ----------
-    rule : {"empirical", "linear", "gaussian"}
-        Of the quantile, for S, P, R, D and L.
-    alpha : float or None
-        Of those, the level at which thresholds in nats are wanted in place of scores.
-    gamma, a : float
-        Of RMIA.
+    The `rule` of the quantile is for S, P, R, D and L, as is `alpha`, the level at which thresholds
+    in nats are wanted in place of scores; `gamma` and `a` are of RMIA.
     """
 
     rule: Rule = "empirical"
@@ -93,16 +80,15 @@ class Attack:
 
     Parameters
     ----------
-    name : str
-    help : str
-        What it does, in a line.
+    name, help : str
+        The help is one line.
     signal : str
         What it reads of each model: a signal, or ``outputs``.
     score : callable, optional
         ``score(table, attack, shadow=, target=, seed=)`` gives the `AttackScores` of one target
         by what its shadow teaches.
     thresholds : {"class", "one"} or None
-        How many thresholds it learns on the shadow.
+        Whether it learns a threshold for each class, or one for all.
     judge : callable, optional
         Of an attack with many models: ``judge(references, tuning)`` gives scores of shape
         (targets, samples).
@@ -122,7 +108,7 @@ class Attack:
     help: str
     signal: str
     score: Callable[..., AttackScores] | None = None
-    thresholds: Thresholding | None = None
+    thresholds: Literal["class", "one"] | None = None
     judge: Callable[[References, Tuning], NDArray[np.float64]] | None = None
     others: bool = True
     outside: bool = True
@@ -141,21 +127,17 @@ class Attack:
 class _Attacks(Registry[Attack]):
     """The attacks by signals, then those of the modules of this package, then all others."""
 
-    _modules = ("neural", "loss_tests", "lira", "rmia")
-
     def add(self, name: str, thing: Attack) -> Attack:
         self._load()
         return super().add(name, thing)
 
     def _load(self) -> None:
         added, self._things = self._things, {}
-        metric = import_module("canary.membership.metric")
-        for signal in SIGNALS.values():
-            self._things |= {attack.name: attack for attack in metric.attacks_by(signal)}
-        for module in self._modules:
-            attacks = import_module(f"canary.membership.{module}").ATTACKS
-            self._things |= {attack.name: attack for attack in attacks}
-        self._things |= added
+        by_signal = import_module("canary.membership.attacking").attacks_by
+        attacks = [attack for signal in SIGNALS.values() for attack in by_signal(signal)]
+        for module in ("neural", "loss_tests", "lira", "rmia"):
+            attacks += import_module(f"canary.membership.{module}").ATTACKS
+        self._things = {attack.name: attack for attack in attacks} | added
         super()._load()
 
 

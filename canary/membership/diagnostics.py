@@ -16,26 +16,16 @@ from canary.membership.references import resolve
 from canary.signals.signal_table import SignalTable, positions
 from canary.statistics.tails import Rule
 
+Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class NullLosses:
-    """The losses with which one sample's loss on one target is compared.
+    """The losses in nats, ascending, with which one sample's loss on one target is compared.
 
-    Parameters
-    ----------
-    name : str
-        S, P, R, D or L.
-    target, sample : int
-    losses : ndarray of float64
-        Ascending, in nats: the null hypothesis.
-    observed : float
-        The loss of the target on the sample.
-    threshold : float
-        At and below which the sample is called a member.
-    alpha : float
-    member : bool
+    `observed` is the loss of the target on the sample; at and below `threshold` the attack `name`
+    (S, P, R, D or L) calls it a member at level `alpha`. `member` says whether it is one.
     """
 
     name: str
@@ -60,15 +50,8 @@ def null_losses(
     most: int | None = None,
     rule: Rule = "empirical",
 ) -> NullLosses:
-    """The losses behind one threshold (figure 1 of Ye et al.).
+    """The losses behind one threshold (figure 1 of Ye et al.), of a column of `table`.
 
-    Parameters
-    ----------
-    sample : int
-        A column of `table`.
-
-    Notes
-    -----
     The other parameters, and errors, are those of `loss_thresholds`.
     """
     thresholds = loss_thresholds(
@@ -82,26 +65,22 @@ def null_losses(
         rule=rule,
     )
     positions([sample], table.samples, "samples", table.source)
-    aside = np.ones(table.samples, np.bool_)
-    if population is not None:
-        aside[:] = False
-        aside[positions(population, table.samples, "population", table.source)] = True
-    source = table if shadow is None else shadow
+    aside = _set_aside(table, population)
+    if population is None:
+        aside[:] = True
+    source, own = table if shadow is None else shadow, table.signal("loss")[target]
     if name == "P":
         chosen = aside & ~table.member[target]
         chosen[sample] = False
-        found = np.sort(table.signal("loss")[target, chosen])
+        null = np.sort(own[chosen])
         if population is None and table.member[target, sample]:  # in the stead of one of them
-            tied = np.flatnonzero(found == table.signal("loss")[target, sample])
-            found = np.delete(found, tied[:1])
+            null = np.delete(null, np.flatnonzero(null == own[sample])[:1])
     elif name == "S":
-        points = source.label == table.label[sample]
+        outside = ~source.member & (source.label == table.label[sample])
         if shadow is None:
-            points &= aside
-        outside = ~source.member & points
-        if shadow is None:
+            outside &= aside
             outside[target] = False
-        found = source.signal("loss")[outside]
+        null = source.signal("loss")[outside]
     else:
         bench = resolve(
             table, name, targets=[target], shadow=shadow, population=population, most=most
@@ -109,37 +88,24 @@ def null_losses(
         compared = bench.compared(slice(sample, sample + 1), "limited")
         kept = compared.flags[:, 0].copy()
         kept[compared.less[:, 0, 0]] = False
-        found = source.signal("loss")[kept, sample]
-    return NullLosses(
-        name,
-        target,
-        sample,
-        np.sort(found),
-        float(table.signal("loss")[target, sample]),
-        float(thresholds[0, sample]),
-        alpha,
-        bool(table.member[target, sample]),
-    )
+        null = source.signal("loss")[kept, sample]
+    threshold, member = float(thresholds[0, sample]), bool(table.member[target, sample])
+    observed = float(own[sample])
+    return NullLosses(name, target, sample, np.sort(null), observed, threshold, alpha, member)
 
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """How far losses lie above the thresholds of two attacks.
+    """Loss less threshold in nats by two attacks: 0 and below is called a member.
 
-    Parameters
-    ----------
-    names : tuple of two str
-    alpha : float
-    margins : ndarray of float64 of shape (2, points)
-        Loss less threshold, in nats: 0 and below is called a member. Infinite where an attack
-        calls nobody a member.
-    member : ndarray of bool of shape (points,)
+    `margins` has the shape (2, points) and is infinite where an attack calls nobody a member;
+    `member` has the shape (points,).
     """
 
     names: tuple[str, str]
     alpha: float
     margins: Floats
-    member: NDArray[np.bool_]
+    member: Flags
 
 
 def scatter(
@@ -156,41 +122,29 @@ def scatter(
 
     `shadows` has the shadow table of each; the other parameters are those of `loss_thresholds`.
     """
-    at = [
-        loss_thresholds(
-            table,
-            name,
-            alpha,
-            targets=[target],
-            shadow=shadow,
-            population=population,
-            rule=rule,
+    loss, margins = table.signal("loss")[target], []
+    for name, shadow in zip(names, shadows, strict=True):
+        threshold = loss_thresholds(
+            table, name, alpha, targets=[target], shadow=shadow, population=population, rule=rule
         )[0]
-        for name, shadow in zip(names, shadows, strict=True)
-    ]
-    judged = np.ones(table.samples, np.bool_)
+        equal = loss == threshold
+        margins.append(np.where(equal, 0.0, loss - np.where(equal, 0.0, threshold)))
+    judged = ~_set_aside(table, population)
+    return Scatter(names, alpha, np.array(margins)[:, judged], table.member[target, judged])
+
+
+def _set_aside(table: SignalTable, population: ArrayLike | None) -> Flags:
+    aside = np.zeros(table.samples, np.bool_)
     if population is not None:
-        judged[positions(population, table.samples, "population", table.source)] = False
-    loss = table.signal("loss")[target]
-    margins = np.array([np.where(loss == c, 0.0, loss - np.where(loss == c, 0.0, c)) for c in at])
-    return Scatter(names, alpha, margins[:, judged], table.member[target, judged])
+        aside[positions(population, table.samples, "population", table.source)] = True
+    return aside
 
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """What an attack reaches with more models, or more population points.
+    """The AUC of an attack over targets with more models, or more population points.
 
-    Parameters
-    ----------
-    name : str
-    what : str
-        ``models`` or ``population points``.
-    sizes : tuple of int
-        Ascending.
-    auc : tuple of Spread
-        Over targets.
-    samples : int
-        How many were judged, the same at every size.
+    `what` says which of the two `sizes` counts; `samples` were judged, the same at every size.
     """
 
     name: str
@@ -210,7 +164,7 @@ def growth(
     shadow: SignalTable | Sequence[SignalTable] | None = None,
     rule: Rule = "empirical",
 ) -> Growth:
-    """The AUC of an attack against its number of models or population points.
+    """The AUC of an attack against its number of models or, of P, of population points.
 
     Figure 3 of Ye et al. Only samples that have the references they need at the smallest size are
     judged. Of P, points that are nonmembers of every target are drawn, and none of them is judged.
@@ -219,8 +173,7 @@ def growth(
     ----------
     table : SignalTable
     name : str
-        One of `canary.membership.attacks.with_many_models`. Of P the population points are counted,
-        of all others the models.
+        One of `canary.membership.attacks.with_many_models`.
     sizes : sequence of int
         Smaller sets are parts of larger ones.
     targets : array_like of int
@@ -229,51 +182,44 @@ def growth(
     seed : int
     shadow, rule
         As in `attack_models`.
-
-    Raises
-    ------
-    InputError
-        If there are not so many, or no sample can be judged with the fewest.
     """
-    rng = np.random.default_rng(seed)
     rows = positions(targets, table.models, "targets", table.source)
     wanted = sorted({int(size) for size in sizes})
-    what = "population points" if name == "P" else "models"
-    kind = ATTACKS[name]
+    kind, what = ATTACKS[name], "population points" if name == "P" else "models"
+    tables = [shadow] if isinstance(shadow, SignalTable) else list(shadow or ())
     if name == "P":
         free = np.flatnonzero(~table.member[rows].any(axis=0))
-    elif shadow is None:
-        free = np.setdiff1d(np.arange(table.models), rows)
+    elif tables:
+        free = np.arange(min(other.models for other in tables))
     else:
-        free = np.arange(min(one.models for one in _all(shadow)))
+        free = np.setdiff1d(np.arange(table.models), rows)
     if not wanted or wanted[0] < 1 or wanted[-1] > len(free):
         raise InputError(
             f"sizes {wanted[:1]} to {wanted[-1:]} of {len(free)} {what} beside the targets",
             cure=f"ask for 1 to {len(free)}, or name fewer targets",
             where="growth",
         )
-    order = rng.permutation(free)
+    order = np.random.default_rng(seed).permutation(free)
     judged = np.ones(table.samples, np.bool_)
     if name == "P":
         judged[order[: wanted[-1]]] = False
     elif kind.outside:
-        sources = [table] if shadow is None else _all(shadow)
-        judged = np.logical_and.reduce(
-            [
-                _can_be_judged(source.member[order[: wanted[0]]], inside=kind.inside)
-                for source in sources
-            ]
-        )
+        for source in tables or [table]:
+            member = source.member[order[: wanted[0]]]
+            judged &= ~member.all(axis=0) & (member.any(axis=0) | (not kind.inside))
     if not judged.any():
         raise InputError(
             f"with {wanted[0]} {what} no sample can be judged",
             cure="begin with a larger size",
             where="growth",
         )
-    few, others = table, shadow
     if kind.outside:
-        few, others = table.select(samples=judged), _of_samples(shadow, judged)
-    found = []
+        table, tables = (
+            table.select(samples=judged),
+            [other.select(samples=judged) for other in tables],
+        )
+    others = tables[0] if isinstance(shadow, SignalTable) else tables or None
+    spreads = []
     for size in wanted:
         chosen = order[:size]
         if name == "P":
@@ -281,24 +227,7 @@ def growth(
             scores = replace(scores, judged=judged)
         else:
             scores = attack_models(
-                few, name, targets=rows, shadow=others, references=chosen, rule=rule
+                table, name, targets=rows, shadow=others, references=chosen, rule=rule
             )
-        found.append(evaluate_models(scores).auc)
-    return Growth(name, what, tuple(wanted), tuple(found), int(judged.sum()))
-
-
-def _all(shadow: SignalTable | Sequence[SignalTable]) -> Sequence[SignalTable]:
-    return [shadow] if isinstance(shadow, SignalTable) else shadow
-
-
-def _of_samples(
-    shadow: SignalTable | Sequence[SignalTable] | None, chosen: NDArray[np.bool_]
-) -> SignalTable | list[SignalTable] | None:
-    if shadow is None or isinstance(shadow, SignalTable):
-        return shadow if shadow is None else shadow.select(samples=chosen)
-    return [one.select(samples=chosen) for one in shadow]
-
-
-def _can_be_judged(member: NDArray[np.bool_], *, inside: bool) -> NDArray[np.bool_]:
-    outside = ~member.all(axis=0)
-    return np.asarray(outside & member.any(axis=0) if inside else outside)
+        spreads.append(evaluate_models(scores).auc)
+    return Growth(name, what, tuple(wanted), tuple(spreads), int(judged.sum()))

@@ -7,9 +7,7 @@ that are as they should be one table in 499 has a note.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +16,7 @@ from canary.membership.sharing import row_marks
 from canary.signals.signal_table import SignalTable
 from canary.statistics.distances import chance_distance, ks_distance
 from canary.statistics.numbers import plural
-from canary.statistics.roc import Estimate, Roc, roc
+from canary.statistics.roc import Estimate, roc
 from canary.statistics.shares import clopper_pearson, difference_interval
 
 SURE = 0.999
@@ -31,70 +29,35 @@ _FLOAT32 = 2.0**-23
 """Between losses near 0 in float32, as the logarithm of a number near 1 has them."""
 
 _FACTOR, _BETTER, _CLOSE = 1.2, 3.0, 0.03
-"""Of losses in other units: the least factor that is looked at, how many times closer it has to
-bring the distributions, and the distance up to which those are alike."""
+"""Of losses in other units: the least factor, how many times closer it has to bring the
+distributions, and the distance up to which those are alike."""
 
 
-@dataclass(frozen=True, eq=False)
 class View:
     """One model of a table, as a check looks at it.
 
-    Parameters
-    ----------
-    table : SignalTable
-    row : int
-    what : str
-        What the model is called in notes: target, shadow, model 3.
-    models : int
-        How many models are looked at, which share the chance of a note.
+    `what` is what it is called in notes (target, shadow, model 3), `models` how many are looked at,
+    which share the chance of a note; `right` and `loss` of each sample are None if not known.
     """
 
-    table: SignalTable
-    row: int
-    what: str
-    models: int = 1
-
-    @property
-    def member(self) -> NDArray[np.bool_]:
-        """Whether it was trained on each sample."""
-        return np.asarray(self.table.member[self.row])
-
-    @property
-    def both(self) -> bool:
-        """Whether there are members and nonmembers."""
-        return bool(self.member.any() and not self.member.all())
-
-    @property
-    def right(self) -> NDArray[np.bool_] | None:
-        """Whether it classifies each sample rightly, if that is known."""
-        values = self.table.values.get("correctness")
-        return None if values is None else values[self.row].astype(np.bool_)
-
-    @property
-    def loss(self) -> NDArray[np.float64] | None:
-        """Of each sample, if there are losses."""
-        values = self.table.values.get("loss")
-        return None if values is None else values[self.row]
-
-    @cached_property
-    def _curve(self) -> Roc:
-        return roc(-self.table.signal("loss")[self.row], self.member)
+    def __init__(self, table: SignalTable, row: int, what: str, models: int = 1) -> None:
+        self.table, self.row, self.what, self.models = table, row, what, models
+        self.member = table.member[row]
+        self.both = bool(self.member.any() and not self.member.all())
+        right, loss = table.values.get("correctness"), table.values.get("loss")
+        self.right = None if right is None else right[row].astype(np.bool_)
+        self.loss = None if loss is None else loss[row]
 
     def auc(self, confidence: float) -> Estimate:
         """How often the loss of a member is lower than that of a nonmember."""
-        return self._curve.auc(confidence=1.0 - (1.0 - confidence) / self.models)
+        curve = roc(-self.table.signal("loss")[self.row], self.member)
+        return curve.auc(confidence=1.0 - (1.0 - confidence) / self.models)
 
 
 def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
-    """What a reader has to know of how the file of one model was put together.
+    """Notes on how the file of one model was put together; none of a table of texts.
 
-    Parameters
-    ----------
-    table : SignalTable
-        Of samples of both kinds, by a classifier; of texts nothing is said.
-    what : str
-        What the model is called in the notes: target or shadow.
-    row : int
+    The samples are of both kinds. `what` is what the model is called: target or shadow.
     """
     return _of_views([View(table, row, what)])
 
@@ -104,9 +67,8 @@ def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
 
     Thresholds of a shadow that does much better or worse on its nonmembers do not fit.
     """
-    rows = range(shadow.models)
-    names = ["shadow"] if shadow.models == 1 else [f"shadow model {row}" for row in rows]
-    shadows = [View(shadow, row, names[row], shadow.models) for row in rows]
+    name = "shadow model {}" if shadow.models > 1 else "shadow"
+    shadows = [View(shadow, row, name.format(row), shadow.models) for row in range(shadow.models)]
     notes = (*doubts(target, "target"), *_of_views(shadows))
     tables = (target, shadow)
     if not all("correctness" in table.values for table in tables):
@@ -114,9 +76,9 @@ def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
         units = _other_units(ours, theirs, "target", "shadow")
         return notes if units is None else (*notes, units)
     right = [table.values["correctness"][~table.member] for table in tables]
-    counts = [number for one in right for number in (int(one.sum()), len(one))]
+    counts = [number for flags in right for number in (int(flags.sum()), len(flags))]
     low, high = difference_interval(*counts, confidence=SURE)
-    shares = [float(one.mean()) for one in right]
+    shares = [float(flags.mean()) for flags in right]
     if low <= 0.0 <= high or abs(shares[0] - shares[1]) < 0.1:
         return notes
     return (
@@ -129,18 +91,40 @@ def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
 
 
 def doubts_of_models(table: SignalTable, names: Sequence[str]) -> tuple[str, ...]:
-    """`doubts` of each model of one table, and whether one has its losses in other units."""
+    """`doubts` of each model of one table, on losses in other units, and on odd models."""
     views = [View(table, row, f"model {name}", table.models) for row, name in enumerate(names)]
     notes = _of_views(views)
-    if table.of_texts or "correctness" in table.values:
-        return notes
-    losses = [table.signal("loss")[view.row, ~view.member] for view in views]
-    middle = sorted(range(len(views)), key=lambda row: np.median(losses[row]))[len(views) // 2]
-    units = [
-        _other_units(one, losses[middle], view.what, views[middle].what)
-        for one, view in zip(losses, views, strict=True)
-    ]
-    return (*notes, *_together(units))
+    if not (table.of_texts or "correctness" in table.values):
+        losses = [table.signal("loss")[view.row, ~view.member] for view in views]
+        middle = sorted(range(len(views)), key=lambda row: np.median(losses[row]))[len(views) // 2]
+        units = [
+            _other_units(own, losses[middle], view.what, views[middle].what)
+            for own, view in zip(losses, views, strict=True)
+        ]
+        notes += _together(units)
+    return notes + _odd_models(views)
+
+
+def _odd_models(views: Sequence[View]) -> tuple[str, ...]:
+    """A note on a model whose members are not found where others' are.
+
+    By the AUC of the loss, each with an interval of 99.9 % for all together (Bonferroni). A model
+    is odd if its interval holds chance and is below that of the middle one of all models.
+    """
+    aucs = {view.what: view.auc(SURE) for view in views if view.loss is not None and view.both}
+    if not aucs or len(views) < 3:
+        return ()
+    middle = sorted(aucs.values(), key=lambda auc: auc.value)[len(aucs) // 2]
+    odd = [name for name, auc in aucs.items() if auc.lower <= 0.5 and auc.upper < middle.lower]
+    if not odd or middle.lower <= 0.5:
+        return ()
+    also = f". That holds for {len(odd)} of {len(views)} models" * (len(odd) > 1)
+    return (
+        f"The loss of the member is lower in {percent_of_pairs(aucs[odd[0]])} of pairs of a member "
+        f"and a nonmember of {odd[0]}, and in {percent_of_pairs(middle)} of the middle model's. If "
+        "all were trained alike, its flags or outputs are of other samples or in another order"
+        f"{also}",
+    )
 
 
 def _of_views(views: Sequence[View]) -> tuple[str, ...]:
@@ -157,17 +141,16 @@ def _together(notes: Sequence[str | None]) -> tuple[str, ...]:
 
 
 def _swapped_flags(view: View) -> str | None:
-    """Training makes no model worse on what it was trained on.
+    """Training makes no model worse on what it was trained on: by accuracy, or else by loss.
 
-    By the accuracy on both; where that does not decide, by the loss: not of a model that is no
-    better than one that names the most common class, where the surer model has the higher losses.
+    Not of a model that is not surely better than one that names the most common class: there the
+    surer model has the higher losses.
     """
     if not view.both:
         return None
-    inside, right, loss = view.member, view.right, view.loss
+    inside, right = view.member, view.right
     confidence = 1.0 - (1.0 - SURE) / (view.models * 2)
-    low = high = 0.0
-    better, how = "better", ""
+    low, high, better, how, learned = 0.0, 0.0, "better", "", True
     if right is not None:
         ours, theirs = right[inside], right[~inside]
         low, high = difference_interval(
@@ -177,7 +160,9 @@ def _swapped_flags(view: View) -> str | None:
             f"right on {100 * ours.mean():.1f} % of members and {100 * theirs.mean():.1f} % of "
             "nonmembers"
         )
-    if low <= 0.0 <= high and loss is not None and (right is None or _learned(view)):
+        least = float(clopper_pearson(int(right.sum()), len(right), (1.0 - SURE) / 2.0)[0])
+        learned = least > np.unique(view.table.label, return_counts=True)[1].max() / len(right)
+    if low <= 0.0 <= high and view.loss is not None and learned:
         auc = view.auc(1.0 - (1.0 - SURE) / 2)
         low, high, better = auc.lower - 0.5, auc.upper - 0.5, "surer"
         how = (
@@ -194,20 +179,11 @@ def _swapped_flags(view: View) -> str | None:
     )
 
 
-def _learned(view: View) -> bool:
-    """Whether a model is surely better than one that names the most common class."""
-    assert view.right is not None
-    samples = view.table.samples
-    low = clopper_pearson(int(view.right.sum()), samples, (1.0 - SURE) / 2.0)[0]
-    return float(low) > float(np.unique(view.table.label, return_counts=True)[1].max()) / samples
-
-
 def _moved_flags(view: View) -> str | None:
     """Flags that are those of the samples some places before.
 
     The ranks of the losses are correlated with the flags at every distance around the file
-    (Bonferroni). Only of flags in random order: in blocks or in turn they fit whatever depends on
-    the place in the file.
+    (Bonferroni), of flags in random order: in blocks they fit whatever depends on the place.
     """
     from scipy.special import ndtri
     from scipy.stats import rankdata
@@ -246,8 +222,8 @@ def _odd_losses(view: View) -> str | None:
         runs = 1 + int((loss[1:] != loss[:-1]).sum())
         # Of all orders of these losses, the share in which equal ones are neighbours.
         chance = gammaln(runs + 1) + gammaln(often + 1).sum() - gammaln(samples + 1)
-        level = np.log(1e-4 / view.models)
-        if runs == len(values) and 2 * runs <= samples and (runs == 1 or chance < level):
+        rare = runs == 1 or chance < np.log(1e-4 / view.models)
+        if runs == len(values) and 2 * runs <= samples and rare:
             losses = "the same loss" if runs == 1 else f"only {runs:,} different losses"
             return (
                 f"The {samples:,} samples of the {view.what} have {losses}, as means of batches "
@@ -271,14 +247,12 @@ def _odd_losses(view: View) -> str | None:
 
 
 def _few_classes(view: View) -> str | None:
-    table = view.table
-    named = len(np.unique(table.label))
-    if view.right is None or 2 * named > table.classes or table.classes <= 2:
-        return None
-    if table.samples < 10 * table.classes:
+    samples, classes = view.table.samples, view.table.classes
+    named = len(np.unique(view.table.label))
+    if view.right is None or classes <= 2 or 2 * named > classes or samples < 10 * classes:
         return None
     return (
-        f"The labels of the {view.what} name {named} of {table.classes} classes. Check that they "
+        f"The labels of the {view.what} name {named} of {classes} classes. Check that they "
         "are the numbers of the classes and not an answer to another question, as right or wrong"
     )
 
@@ -326,14 +300,15 @@ def _copies(view: View) -> str | None:
     """Samples of equal outputs and label with both flags."""
     from scipy.special import bdtrc
 
-    samples = view.table.samples
-    different, which = np.unique(row_marks(view.table, view.row), return_inverse=True)
+    samples, values = view.table.samples, view.table.values
+    marks = row_marks([values[name][view.row] for name in sorted(values)], view.table.label)
+    different, which = np.unique(marks, return_inverse=True)
     # Of more than two of a kind it may be that probabilities are 0 and 1.
     inside = np.bincount(which, view.member)[np.bincount(which) == 2]
     both, share = int((inside == 1).sum()), float(view.member.mean())
     if 2 * both < max(0.005 * samples, 3):
         return None
-    if "entropy" not in view.table.values and view.loss is not None:
+    if "entropy" not in values and view.loss is not None:
         # In float32 the losses of samples that are sure are so far apart, and meet by chance.
         ordered = np.sort(view.loss)
         near = np.maximum(ordered[10:] - ordered[:-10], 10 * _FLOAT32)
@@ -350,15 +325,25 @@ def _copies(view: View) -> str | None:
     )
 
 
+CHECKS: tuple[Callable[[View], str | None], ...] = (
+    _swapped_flags,
+    _moved_flags,
+    _odd_losses,
+    _few_classes,
+    _guessing,
+    _other_classes,
+    _copies,
+)
+"""What is looked at in each file."""
+
+
 def _other_units(
     ours: NDArray[np.float64], theirs: NDArray[np.float64], what: str, other: str
 ) -> str | None:
-    """Losses of nonmembers that are those of another model times a constant.
+    """Losses of nonmembers that are those of another model times a constant, that of the medians.
 
-    The factor is that of the medians. It is said if it is 1.2 or more either way, the two
-    distributions differ without it (Kolmogorov and Smirnov, at one in a million), and with it they
-    are alike, and three times closer. A model that learned more or less has losses of another
-    shape, as a rule.
+    The two distributions differ without it (Kolmogorov and Smirnov), and with it they are alike. A
+    model that learned more or less has losses of another shape, as a rule.
     """
     if not len(ours) or not len(theirs):
         return None
@@ -381,13 +366,35 @@ def _other_units(
     )
 
 
-CHECKS: tuple[Callable[[View], str | None], ...] = (
-    _swapped_flags,
-    _moved_flags,
-    _odd_losses,
-    _few_classes,
-    _guessing,
-    _other_classes,
-    _copies,
-)
-"""What is looked at in each file."""
+def upside_down(aucs: Mapping[str, Callable[[float], Estimate]], what: str) -> tuple[str, ...]:
+    """A note if attacks that look for low losses of members are surely worse than a coin.
+
+    `aucs` gives the AUC of each with an interval of a confidence; `what` may be swapped.
+    """
+    confidence = 1.0 - (1.0 - SURE) / max(len(aucs), 1)
+    reached = {name: auc(confidence) for name, auc in aucs.items()}
+    below = [name for name, auc in reached.items() if auc.upper < 0.5]
+    if not below:
+        return ()
+    name = min(below, key=lambda name: reached[name].value)
+    return (
+        f"The attack {name} is right on only {100 * reached[name].value:.1f} % of pairs of a "
+        f"member and a nonmember, where chance is 50 %. Training makes no model so: the {what} of "
+        "members and nonmembers may be swapped. If they are right, members and nonmembers are not "
+        "from the same source",
+    )
+
+
+def positive_control(of: str) -> str:
+    """A note for models in which nothing was found."""
+    return (
+        f"The losses of members and nonmembers are alike in {of}, as they would be if the flags "
+        "were of other samples or in another order. To rule that out, train a model for many "
+        "epochs on a few samples, and save its outputs in the same way: the attacks must find its "
+        "members"
+    )
+
+
+def percent_of_pairs(auc: Estimate) -> str:
+    """An AUC in percent, with its interval."""
+    return f"{100 * auc.value:.1f} % ({100 * auc.lower:.1f} to {100 * auc.upper:.1f})"

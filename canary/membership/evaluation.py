@@ -17,18 +17,10 @@ from canary.statistics.roc import Estimate, OperatingPoint, Roc, balanced_accura
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation(Shown):
-    """What an attack reaches.
+    """What an attack reaches; intervals are at `confidence`.
 
-    Parameters
-    ----------
-    name : str
-        Of the attack; empty for bare scores.
-    roc : Roc
-    confidence : float
-        Of every interval.
-    auc : Estimate
-    accuracy : Estimate or None
-        Balanced accuracy of the attack's own guesses; None where there are none.
+    `accuracy` is the balanced accuracy of the attack's own guesses, None where there are none.
+    `name` is empty for bare scores.
     """
 
     name: str
@@ -61,10 +53,7 @@ class Evaluation(Shown):
     def tpr_at_fpr(self, fpr: float) -> OperatingPoint:
         """The true positive rate at the largest false positive rate not above `fpr`.
 
-        Raises
-        ------
-        EstimationError
-            If `fpr` is below 1 / nonmembers.
+        An EstimationError if that is below 1 / nonmembers.
         """
         return self.roc.tpr_at_fpr(fpr, confidence=self.confidence)
 
@@ -73,12 +62,8 @@ class Evaluation(Shown):
 class Part:
     """An attack on the samples that share a value: of a class, of a group.
 
-    Parameters
-    ----------
-    value : object
-    members, nonmembers : int
-    auc, accuracy : Estimate or None
-        None where there are no members or no nonmembers; accuracy also for bare scores.
+    `auc` and `accuracy` are None where there are no members or no nonmembers; `accuracy` also
+    for bare scores.
     """
 
     value: Any
@@ -96,30 +81,19 @@ def evaluate(
     Parameters
     ----------
     scores : AttackScores, or array_like of shape (samples,)
-        What `canary.attack` gave, or any scores that are higher for members.
+        What `canary.attack` gave, or any scores that are higher for members; none NaN.
     member : array_like of bool of shape (samples,)
+        Of both kinds.
     confidence : float
-
-    Returns
-    -------
-    Evaluation
-
-    Raises
-    ------
-    EstimationError
-        If the shapes differ, a score is NaN, or all samples are of one kind.
 
     Examples
     --------
     >>> found = evaluate([0.9, 0.8, 0.3, 0.1], [True, True, False, False])
-    >>> found.auc.value
-    1.0
-    >>> found.tpr_at_fpr(0.5).tpr.value
-    1.0
+    >>> found.auc.value, found.tpr_at_fpr(0.5).tpr.value
+    (1.0, 1.0)
     """
     name, values, guess = _parts_of(scores)
-    curve = roc(values, member)
-    accuracy = None
+    curve, accuracy = roc(values, member), None
     if guess is not None:
         accuracy = balanced_accuracy(guess, member, confidence=confidence)
     return Evaluation(name, curve, confidence, curve.auc(confidence=confidence), accuracy)
@@ -134,7 +108,7 @@ def evaluate_by(
 ) -> list[Part]:
     """`evaluate` for the samples of each value of a column, in the order of the values.
 
-    An interval speaks of its own part: whoever looks for the worst of k parts reads k of them.
+    Each interval speaks of its own part: the worst of k parts is a choice among k intervals.
     """
     _, values, guess = _parts_of(scores)
     given, values = np.asarray(column), np.asarray(values)
@@ -145,16 +119,16 @@ def evaluate_by(
             where="evaluate_by",
         )
     names, inverse = np.unique(given, return_inverse=True)
-    order = np.argsort(inverse, kind="stable")
     parts = []
-    for name, at in zip(names, np.split(order, np.cumsum(np.bincount(inverse))[:-1]), strict=True):
-        inside = member[at]
-        members, auc, accuracy = int(inside.sum()), None, None
-        if 0 < members < len(at):
-            auc = roc(values[at], inside).auc(confidence=confidence)
+    for number, name in enumerate(names):
+        rows = np.flatnonzero(inverse == number)
+        inside, auc, accuracy = member[rows], None, None
+        members = int(inside.sum())
+        if 0 < members < len(rows):
+            auc = roc(values[rows], inside).auc(confidence=confidence)
             if guess is not None:
-                accuracy = balanced_accuracy(guess[at], inside, confidence=confidence)
-        parts.append(Part(name.item(), members, len(at) - members, auc, accuracy))
+                accuracy = balanced_accuracy(guess[rows], inside, confidence=confidence)
+        parts.append(Part(name.item(), members, len(rows) - members, auc, accuracy))
     return parts
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from canary.errors import EstimationError, InputError
 from canary.membership.evaluation import evaluate
 from canary.membership.forgetting_result import LEVEL, Forgetting
-from canary.membership.repeats import Repeat, repeated_models
+from canary.membership.sharing import repeated_models
 from canary.records.validation import whole_number
 from canary.signals.loss_tables import Answers, Said, answers_of, check_same_samples, shared_samples
 from canary.statistics.distances import (
@@ -33,8 +33,8 @@ from canary.statistics.distances import (
     ks_distance,
     ratio_interval,
     resampled_distance,
-    resamples,
 )
+from canary.statistics.distances import resamples as resamples_of
 from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate
@@ -121,13 +121,11 @@ def forgotten(
     check_confidence(confidence, "forgotten")
     count = positive_integer(resamples, "resamples", "forgotten", cure="1000 is usual")
     seed = whole_number(seed, "seed", at_least=0)
+    given = {"query": query, "target": target, "calibration": calibration, "retrained": retrained}
+    roles = {name: "target" if name == "target" else f"{name} model" for name in given}
     asked = {
-        "query": answers_of(query, "query model"),
-        "target": answers_of(target, "target"),
-        "calibration": answers_of(calibration, "calibration model"),
+        name: answers_of(said, roles[name]) for name, said in given.items() if said is not None
     }
-    if retrained is not None:
-        asked["retrained"] = answers_of(retrained, "retrained model")
     for name, answers in asked.items():
         check_same_samples(asked["query"], answers, name)
     if asked["target"].models > 1:
@@ -136,59 +134,29 @@ def forgotten(
             cure="ask about one at a time",
             where="target",
         )
-    if (query_data is None) != (calibration_data is None):
-        raise InputError(
-            "one of query_data and calibration_data was given",
-            cure="give both, to be compared, or none",
-            where="forgotten",
-        )
-    if query_data is not None and calibration_data is not None:
-        both = shared_samples(query_data, calibration_data)
-        if len(both):
-            raise InputError(
-                f"{plural(len(both), 'sample')} of the query set, the first at {both[0]}, "
-                f"{'is' if len(both) == 1 else 'are'} in the calibration set too: its models know "
-                "what they should not",
-                cure="take them out of the calibration set and train its models again",
-                where="forgotten",
-            )
+    _check_apart(query_data, calibration_data)
+    repeats = _repeats(asked)
     losses = {name: answers.losses for name, answers in asked.items()}
-    alike = repeated_models(losses, may_be_one=_MAY_BE_ONE)
-    _check_different(asked, alike)
-    n = asked["query"].samples
+    queries, own, others = losses["query"], losses["target"][0], losses["calibration"]
+    n, k = len(own), len(others)
     if n < _FEWEST:
         raise EstimationError(
             f"the query set has {plural(n, 'sample')}",
             cure=f"give at least {_FEWEST}; with fewer a distance says nothing",
             where="forgotten",
         )
-    return _compared(asked, unseen, alike, confidence=confidence, count=count, seed=seed, done=done)
-
-
-def _compared(
-    asked: dict[str, Answers],
-    unseen: Said | None,
-    alike: list[Repeat],
-    *,
-    confidence: float,
-    count: int,
-    seed: int,
-    done: Callable[[int], object],
-) -> Forgetting:
-    losses = {name: answers.losses for name, answers in asked.items()}
-    queries, target, others = losses["query"], losses["target"][0], losses["calibration"]
-    times = resamples(len(target), count, seed=seed)
+    times = resamples_of(n, count, seed=seed)
 
     def from_queries(model: Floats) -> list[Distance]:
-        found = [resampled_distance(one, model, times) for one in queries]
+        distances = [resampled_distance(known, model, times) for known in queries]
         done(len(queries))
-        return found
+        return distances
 
     rng = np.random.default_rng([seed, 1])
     drawn = rng.integers(len(queries), size=(count, len(queries)))
-    of_target = _mean_of([from_queries(target)], drawn, rng)
-    each = [from_queries(model) for model in others]
-    of_others = _mean_of(each, drawn, rng)
+    of_target = _mean_of([from_queries(own)], drawn, rng)
+    rows = [from_queries(model) for model in others]
+    of_others = _mean_of(rows, drawn, rng)
     if of_others.value == 0:
         raise EstimationError(
             "the calibration models answer exactly as the query model does, so that the ratio "
@@ -197,30 +165,81 @@ def _compared(
             where="calibration model",
         )
     lower, upper = ratio_interval(of_target, of_others, confidence=confidence)
-    calibration = np.array([np.mean([one.value for one in row]) for row in each])
-    k = len(others)
-    chance = chance_distance(len(target), len(target), level=LEVEL)
+    distances = np.array([np.mean([one.value for one in row]) for row in rows])
+    chance = chance_distance(n, n, level=LEVEL)
+    floor = [ks_distance(one, other) for one, other in combinations(queries, 2)]
+    of_retrained = None
+    if retrained is not None:
+        of_retrained = np.array(
+            [np.mean([ks_distance(q, model) for q in queries]) for model in losses["retrained"]]
+        )
     return Forgetting(
         rho=of_target.value / of_others.value,
         lower=lower,
         upper=upper,
         confidence=confidence,
         target=of_target.value,
-        calibration=calibration,
-        retrained=_distances(queries, losses["retrained"]) if "retrained" in losses else None,
-        floor=_floor(queries),
-        p=(1 + int((calibration <= of_target.value).sum())) / (k + 1),
-        p_unlike=_unlike(target, others) if k > 1 else None,
-        auc=None if unseen is None else _attack(target, unseen, confidence),
+        calibration=distances,
+        retrained=of_retrained,
+        floor=float(np.mean(floor)) if floor else None,
+        p=(1 + int((distances <= of_target.value).sum())) / (k + 1),
+        p_unlike=_unlike(own, others) if k > 1 else None,
+        auc=None if unseen is None else _attack(own, unseen, confidence),
         losses=losses,
         chance=chance,
         resamples=count,
         seed=seed,
-        notes=(
-            *_doubts(asked, of_target.value, calibration, chance, confidence),
-            *(_doubted(asked, one) for one in alike),
-        ),
+        notes=(*_doubts(asked, of_target.value, distances, chance, confidence), *repeats),
     )
+
+
+def _check_apart(query_data: Iterable[Any] | None, calibration_data: Iterable[Any] | None) -> None:
+    """Refuse sets that share samples, or one without the other."""
+    if query_data is None and calibration_data is None:
+        return
+    if query_data is None or calibration_data is None:
+        raise InputError(
+            "one of query_data and calibration_data was given",
+            cure="give both, to be compared, or none",
+            where="forgotten",
+        )
+    both = shared_samples(query_data, calibration_data)
+    if len(both):
+        raise InputError(
+            f"{plural(len(both), 'sample')} of the query set, the first at {both[0]}, "
+            f"{'is' if len(both) == 1 else 'are'} in the calibration set too: its models know "
+            "what they should not",
+            cure="take them out of the calibration set and train its models again",
+            where="forgotten",
+        )
+
+
+def _repeats(asked: dict[str, Answers]) -> list[str]:
+    """Notes on models that may be one; an InputError if two are surely."""
+
+    def named(name: str, number: int) -> str:
+        """A model by its place and, if it came from a file, by that."""
+        role = "the target" if name == "target" else f"{name} model {number + 1}"
+        source = asked[name].sources[number]
+        return f"{role} ({source})" if Path(source).suffix else role
+
+    losses = {name: answers.losses for name, answers in asked.items()}
+    notes = []
+    for repeat in repeated_models(losses, may_be_one=_MAY_BE_ONE):
+        first, second = named(*repeat.first), named(*repeat.second)
+        if repeat.certain:
+            raise InputError(
+                f"{second} gives every sample the loss that {first} gives it: they are one model, "
+                "and would count as two",
+                cure="name each model once, and in one place",
+                where="forgotten",
+            )
+        notes.append(
+            f"{second[0].upper()}{second[1:]} gives every sample the loss that {first} gives it, "
+            "but there are few different losses, so they may still be two models. If they are one, "
+            "p and the interval are wrong"
+        )
+    return notes
 
 
 def _mean_of(
@@ -233,44 +252,25 @@ def _mean_of(
     models move too little. Those of the query models, which move both distances together, are
     resampled and stretched alike.
     """
-    from scipy.special import stdtrit
+    from scipy.special import ndtri, stdtrit
 
     values = np.array([[one.value for one in row] for row in distances])
     mean, rounds, (models, asked) = float(values.mean()), len(queries), values.shape
-    shift = (values.mean(axis=0)[queries].mean(axis=1) - mean) * _stretched(asked)
+    shift = values.mean(axis=0)[queries].mean(axis=1) - mean
+    if asked > 1:
+        wider = float(stdtrit(asked - 1, 0.975)) / float(ndtri(0.975))
+        shift *= wider * math.sqrt(asked / (asked - 1))
     if models > 1:
         places = (rng.permutation(rounds) + 0.5) / rounds
         error = float(values.mean(axis=1).std(ddof=1)) / math.sqrt(models)
         shift += error * stdtrit(models - 1, places)
-    at = np.arange(rounds)[:, None]
 
     def errors(kind: str) -> Floats:
-        whole = np.mean(
-            [np.stack([getattr(one, kind) for one in row]) for row in distances], axis=0
-        )
-        return np.asarray(whole[queries, at].mean(axis=1) + shift)
+        rows = [np.stack([getattr(one, kind) for one in row]) for row in distances]
+        whole = np.mean(rows, axis=0)[queries, np.arange(rounds)[:, None]]
+        return np.asarray(whole.mean(axis=1) + shift)
 
     return Distance(mean, errors("excess"), errors("shortfall"))
-
-
-def _stretched(resampled: int) -> float:
-    """How much wider Student's interval of a mean is than that of so many resampled numbers."""
-    from scipy.special import ndtri, stdtrit
-
-    if resampled == 1:
-        return 1.0
-    wider = float(stdtrit(resampled - 1, 0.975)) / float(ndtri(0.975))
-    return wider * math.sqrt(resampled / (resampled - 1))
-
-
-def _distances(queries: Floats, models: Floats) -> Floats:
-    """The mean distance of each model from the query models."""
-    return np.array([np.mean([ks_distance(q, model) for q in queries]) for model in models])
-
-
-def _floor(queries: Floats) -> float | None:
-    pairs = [ks_distance(one, other) for one, other in combinations(queries, 2)]
-    return float(np.mean(pairs)) if pairs else None
 
 
 def _unlike(target: Floats, others: Floats) -> float:
@@ -278,7 +278,7 @@ def _unlike(target: Floats, others: Floats) -> float:
     models = [target, *others]
     totals = np.zeros(len(models))
     for pair in combinations(range(len(models)), 2):
-        totals[list(pair)] += ks_distance(*(models[one] for one in pair))
+        totals[list(pair)] += ks_distance(*(models[number] for number in pair))
     # Rounding of sums shall not order what is equal.
     return (1 + int((totals[1:] >= totals[0] - 1e-9).sum())) / len(models)
 
@@ -296,35 +296,6 @@ def _attack(target: Floats, unseen: Said, confidence: float) -> Estimate:
     return evaluate(scores, member, confidence=confidence).auc
 
 
-def _check_different(asked: dict[str, Answers], alike: list[Repeat]) -> None:
-    """Refuse a model that was given twice."""
-    for one in alike:
-        if one.certain:
-            first, second = (_named(asked, *place) for place in (one.first, one.second))
-            raise InputError(
-                f"{second} gives every sample the loss that {first} gives it: they are one model, "
-                "and would count as two",
-                cure="name each model once, and in one place",
-                where="forgotten",
-            )
-
-
-def _doubted(asked: dict[str, Answers], one: Repeat) -> str:
-    first, second = (_named(asked, *place) for place in (one.first, one.second))
-    return (
-        f"{second[0].upper()}{second[1:]} gives every sample the loss that {first} gives it, but "
-        "there are few different losses, so they may still be two models. If they are one, p and "
-        "the interval are wrong"
-    )
-
-
-def _named(asked: dict[str, Answers], name: str, at: int) -> str:
-    """A model by its place and, if it came from a file, by that."""
-    role = "the target" if name == "target" else f"{name} model {at + 1}"
-    source = asked[name].sources[at]
-    return f"{role} ({source})" if Path(source).suffix else role
-
-
 def _doubts(
     asked: dict[str, Answers],
     distance: float,
@@ -332,64 +303,67 @@ def _doubts(
     chance: float,
     confidence: float,
 ) -> list[str]:
-    """What stands against the answer."""
-    queries, others = asked["query"], asked["calibration"]
-    n, k = queries.samples, others.models
-    notes = []
+    """What speaks against the answer."""
+    queries, k = asked["query"], len(calibration)
+    mean, n, level = calibration.mean(), queries.samples, 1 - confidence
+    median = {name: float(np.median(answers.losses)) for name, answers in asked.items()}
     endless = {name: int(np.isinf(answers.losses).sum()) for name, answers in asked.items()}
-    if any(endless.values()):
-        told = ", ".join(f"{name} {number:,}" for name, number in endless.items() if number)
-        notes.append(
+    told = ", ".join(f"{name} {number:,}" for name, number in endless.items() if number)
+    learned = median["query"] < median["calibration"]
+    right = 1.0 if queries.correct is None else queries.correct.min()
+    said = (
+        (
+            bool(told),
             f"Some losses are infinite ({told}): a probability of 0 for the label. Save logits if "
-            "that is rounding, and look for a broken model if it is not"
-        )
-    if n < _FEW:
-        notes.append(
-            f"The query set has {n} samples: a distance moves by {chance:.2f} by chance alone"
-        )
-    if calibration.mean() <= chance:
-        notes.append(
-            f"The calibration models are no farther from the query model ({calibration.mean():.3f})"
+            "that is rounding, and look for a broken model if it is not",
+        ),
+        (
+            n < _FEW,
+            f"The query set has {n} samples: a distance moves by {chance:.2f} by chance alone",
+        ),
+        (
+            mean <= chance,
+            f"The calibration models are no farther from the query model ({mean:.3f})"
             f" than chance allows ({chance:.3f}): they seem to know the query set as well, and the "
-            "ratio says little. Train the query model to a lower loss, or take other data"
-        )
-    if min(calibration.mean(), distance) >= _CEILING:
-        notes.append(
+            "ratio says little. Train the query model to a lower loss, or take other data",
+        ),
+        (
+            min(mean, distance) >= _CEILING,
             f"Target and calibration models are both about as far from the query model as can be "
-            f"({distance:.3f} and {calibration.mean():.3f}, of 1): the query model is so sure of "
+            f"({distance:.3f} and {mean:.3f}, of 1): the query model is so sure of "
             "the query set that a target which knows it less well looks like one that does not. "
-            "Train it for fewer steps, or on the query set among other data"
-        )
-    if distance > chance and np.median(asked["target"].losses) < np.median(queries.losses):
-        notes.append(
+            "Train it for fewer steps, or on the query set among other data",
+        ),
+        (
+            distance > chance and median["target"] < median["query"],
             "The target's losses on the query set are below the query model's own: it is surer of "
             "the set, and the distance counts that as if it knew it less. Rho is too large; train "
-            "the query model longer, or on the query set among other data"
-        )
-    learned = float(np.median(queries.losses)) < float(np.median(others.losses))
-    if not learned:
-        notes.append(
+            "the query model longer, or on the query set among other data",
+        ),
+        (
+            not learned,
             "The query model's losses on the query set are not below those of the calibration "
-            "models: it has not learned the query set, and the ratio says nothing"
-        )
-    elif queries.correct is not None and queries.correct.min() < _WELL:
-        notes.append(
-            f"A query model is right on {100 * queries.correct.min():.0f} % of the query set it "
-            "was trained on: the method is for models that were trained to the end"
-        )
-    if 1 / (k + 1) > 1 - confidence:
-        notes.append(
+            "models: it has not learned the query set, and the ratio says nothing",
+        ),
+        (
+            learned and right < _WELL,
+            f"A query model is right on {100 * right:.0f} % of the query set it "
+            "was trained on: the method is for models that were trained to the end",
+        ),
+        (
+            1 / (k + 1) > level,
             f"With {plural(k, 'calibration model')} p is {1 / (k + 1):.2g} at the least; it takes "
-            f"{math.ceil(1 / (1 - confidence) - 1 - 1e-9)} to reach {1 - confidence:.2g}"
-        )
-    if 1 < k < _FEW_MODELS:
-        notes.append(
+            f"{math.ceil(1 / level - 1 - 1e-9)} to reach {level:.2g}",
+        ),
+        (
+            1 < k < _FEW_MODELS,
             f"With {k} calibration models their spread is hardly known, and the interval of rho is "
-            f"wide for that; with {_FEW_MODELS} or more it is narrower"
-        )
-    if queries.models == 1 and k == 1:
-        notes.append(
+            f"wide for that; with {_FEW_MODELS} or more it is narrower",
+        ),
+        (
+            queries.models == 1 and k == 1,
             "There is one query model and one calibration model: the interval speaks of other "
-            "samples, not of other trainings"
-        )
-    return notes
+            "samples, not of other trainings",
+        ),
+    )
+    return [sentence for condition, sentence in said if condition]

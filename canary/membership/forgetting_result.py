@@ -22,6 +22,12 @@ Floats = NDArray[np.float64]
 LEVEL = 0.05
 """At and below which a p-value counts."""
 
+_WRITTEN = (
+    *("rho", "lower", "confidence", "answer", "unlike", "alike", "remembered", "unproven"),
+    *("p", "p_unlike", "target", "calibration", "retrained", "floor", "auc", "samples"),
+    *("resamples", "seed", "notes"),
+)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Forgetting(Shown):
@@ -29,37 +35,30 @@ class Forgetting(Shown):
 
     Parameters
     ----------
-    rho : float
-        Equation 4: the target's distance from the query model over that of the calibration
-        models; means where there are several. By the paper's rule the query set is
-        forgotten from 1 on.
-    lower, upper : float
-        Its interval; `upper` is infinite where the denominator may be 0.
-    confidence : float
+    rho, lower, upper, confidence : float
+        Equation 4, with its interval: the target's distance from the query model over that of the
+        calibration models; means where there are several. By the paper's rule the query set is
+        forgotten from 1 on. `upper` is infinite where the denominator may be 0.
     target : float
         Distance of the target from the query model (equation 2).
-    calibration : float64 array of shape (calibration models,)
-        Distance of each calibration model from the query model (equation 3).
-    retrained : float64 array of shape (retrained models,) or None
-        The same of models retrained without the query set.
+    calibration, retrained : float64 array of shape (models,)
+        Distance of each calibration model from the query model (equation 3), and of each model
+        retrained without the query set, or None.
     floor : float or None
         Mean distance of the query models from each other: what a target would have that was
         trained on the query set alone. None with one of them.
     p : float
-        ``(1 + #{calibration models as close as the target, or closer}) / (K + 1)``: the
         p-value of "the target is to the query set as a calibration model is".
     p_unlike : float or None
-        The same of "the target answers as the calibration models do", in any direction: by
-        its mean distance from them, among theirs from each other and from it. None with fewer
-        than two calibration models.
+        That of "the target answers as the calibration models do", in any direction, by its mean
+        distance from them. None with fewer than two.
     auc : Estimate or None
-        A membership attack beside it: the chance that the target's loss is lower on a sample
-        of the query set than on one that it never saw. None unless these were given.
+        The chance that the target's loss is lower on a sample of the query set than on an unseen
+        one.
     losses : dict of str to float64 array of shape (models, samples)
-        Of query, target, calibration and, if given, retrained models, for figures.
+        Of query, target, calibration and, if given, retrained models.
     chance : float
-        Distance that equal distributions exceed in one of twenty cases, for this many
-        samples.
+        Distance that equal distributions of so many samples exceed in one of twenty cases.
     resamples, seed : int
     notes : tuple of str
         What speaks against the answer.
@@ -130,9 +129,9 @@ class Forgetting(Shown):
     def alike(self) -> bool:
         """Whether nothing tells the target from the calibration models, though they are enough.
 
-        For a target that never saw the query set rho is 1 up to chance, and no number of samples
-        decides on which side; that it is among the calibration models is what can be shown. It
-        takes 19 of them, and no membership attack that finds something.
+        For a target that never saw the query set rho is 1 up to chance: that it is among the
+        calibration models is what can be shown. It takes 19 of them, and no membership attack that
+        finds something.
         """
         enough = 1 / (len(self.calibration) + 1) <= LEVEL
         within = self.p_unlike is not None and min(self.p, self.p_unlike) > LEVEL
@@ -143,8 +142,7 @@ class Forgetting(Shown):
         """Whether it does not count as not forgotten, and yet the membership attack finds it.
 
         A model that was made worse for all samples can be as far from the query model as one that
-        never saw the query set, and still know it better than samples of its kind. A query set
-        that is easier than these looks the same.
+        never saw the query set. A query set that is easier than unseen samples looks the same.
         """
         return self.answer != "not forgotten" and self.auc is not None and self.auc.lower > 0.5
 
@@ -209,22 +207,8 @@ class Forgetting(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data, without the losses; no upper end is None."""
-        names: tuple[str, ...] = (
-            "rho",
-            "lower",
-            "confidence",
-            "answer",
-            "unlike",
-            "alike",
-            "remembered",
-            "unproven",
-        )
-        names += ("p", "p_unlike", "target", "calibration", "retrained", "floor", "auc", "samples")
         return {
-            **{
-                name: to_plain(getattr(self, name))
-                for name in (*names, "resamples", "seed", "notes")
-            },
+            **{name: to_plain(getattr(self, name)) for name in _WRITTEN},
             "upper": self.upper if math.isfinite(self.upper) else None,
             "forgotten_by_the_rule": self.forgotten,
             "chance_distance": self.chance,

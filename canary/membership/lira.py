@@ -1,4 +1,4 @@
-"""The likelihood ratio attack (LiRA) on logit-scaled losses.
+"""The likelihood ratio attack (LiRA), and the Gaussians of logit-scaled losses that it takes.
 
 For each sample Carlini et al. [1]_ fit a Gaussian to ``log(p / (1 - p))`` over the references
 that were trained on it, and one over those that were not. **Online**, the score is the
@@ -18,60 +18,157 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.errors import InputError
 from canary.membership.attacks import Attack, Tuning
-from canary.membership.moments import Moments, common_variance, logits_of, moments
-from canary.membership.references import References
+from canary.membership.references import Compared, Kind, References
+from canary.signals.signal_table import SignalTable
 from canary.statistics.tails import bits_needed, gaussian_evidence
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+MOST = 104.0
+"""Nats. Logit-scaled losses beyond are taken as this: the probability or its complement is
+below the least number of float32, and what is infinite needs a place."""
+
+LEAST_VARIANCE = 1e-24
+"""Where nothing varies at all."""
+
+_ROUNDING = 1e-12
+"""Share of the squares below which their spread is rounding."""
 
 
 def lira(bench: References, _tuning: Tuning | None = None, *, online: bool, fixed: bool) -> Floats:
     """Scores of shape (targets, samples); see the module. O(nK).
 
-    Parameters
-    ----------
-    bench : References
-        Checked to have references of the kinds that are needed for each judged sample.
-    online : bool
-        Whether members are modelled too.
-    fixed : bool
-        Whether one variance serves all samples. Where a sample has fewer than two references
-        of a kind, or all of them agree, that one serves in any case.
+    `bench` was checked to have references of the kinds that are needed for each judged sample.
+    `fixed` takes one variance for all samples; where a sample has fewer than two references of a
+    kind, or all of them agree, that one serves in any case.
     """
     result = np.empty((len(bench.targets), bench.table.samples))
     out_variance = common_variance(bench, "outside")
     in_variance = common_variance(bench, "inside")
+
+    def standard(own: Moments, common: Callable[[], Floats]) -> tuple[Floats, Floats]:
+        """The target's values, standardised; and the standard deviations."""
+        variance = common()[:, None] if fixed else own.variance(common)[0]
+        scale = np.sqrt(np.broadcast_to(variance, seen.shape))
+        return (seen - own.mean) / scale, scale
+
     for part in bench.parts():
         logits = logits_of(bench.source, bench.rows, part)
         seen = logits_of(bench.table, bench.targets, part)
         nonmembers = moments(logits, bench.compared(part, "outside"))
-        z, scale = _standard(seen, nonmembers, out_variance, fixed=fixed)
+        z, scale = standard(nonmembers, out_variance)
         usable = nonmembers.count > 0
         if online:
             members = moments(logits, bench.compared(part, "inside"))
-            inside, spread = _standard(seen, members, in_variance, fixed=fixed)
+            inside, spread = standard(members, in_variance)
             # The densities' constants cancel.
-            found = 0.5 * (z * z - inside * inside) + np.log(scale / spread)
+            scores = 0.5 * (z * z - inside * inside) + np.log(scale / spread)
             usable = usable & (members.count > 0)
         else:
-            found = gaussian_evidence(z, np.full(z.shape, np.inf))
-        result[:, part] = np.where(usable, found, -np.inf)
+            scores = gaussian_evidence(z, np.full(z.shape, np.inf))
+        result[:, part] = np.where(usable, scores, -np.inf)
     return result
 
 
-def _standard(
-    seen: Floats, found: Moments, common: Callable[[], Floats], *, fixed: bool
-) -> tuple[Floats, Floats]:
-    """The target's values, standardised; and the standard deviations."""
-    variance = common()[:, None] if fixed else found.variance(common)[0]
-    scale = np.sqrt(np.broadcast_to(variance, seen.shape))
-    return (seen - found.mean) / scale, scale
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Of each target and sample, over references; arrays of shape (targets, part).
+
+    `mean` is anything where the count is 0. `squares`, the sum of squared deviations from the
+    mean, is exactly 0 where it is below a millionth of the numbers' size, squared.
+    """
+
+    count: NDArray[np.int64]
+    mean: Floats
+    squares: Floats
+
+    def variance(self, common: Callable[[], Floats]) -> tuple[Floats, Flags]:
+        """Variances, and where they are the common one.
+
+        That is of fewer than two numbers, or of numbers that are all equal. `common` gives an
+        array of shape (targets,) and is only called if there are such.
+        """
+        own = self.squares / np.maximum(self.count - 1, 1)
+        poor = (self.count < 2) | (self.squares == 0)
+        return (np.where(poor, common()[:, None], own) if poor.any() else own), poor
+
+
+def logits_of(table: SignalTable, rows: NDArray[np.intp], part: slice | NDArray[np.intp]) -> Floats:
+    """``log(p / (1 - p))`` of the label, shape (rows, part), within `MOST`.
+
+    From the table's own signal, which may have digits that losses have lost; or of losses.
+    """
+    known = table.values.get("logit-confidence")
+    values = table.signal("loss") if known is None else known
+    chosen = values[:, part][rows] if isinstance(part, slice) else values[np.ix_(rows, part)]
+    if known is not None:
+        return np.clip(chosen, -MOST, MOST)
+    with np.errstate(divide="ignore"):
+        return np.clip(-chosen - np.log(-np.expm1(-chosen)), -MOST, MOST)
+
+
+def moments(logits: Floats, compared: Compared) -> Moments:
+    """Moments of the references (references, part), for every target without those it lacks."""
+    flags, left = compared.flags, compared.count
+    count, mask = flags.sum(axis=0), flags.astype(np.float64)
+    centre = np.einsum("ij,ij->j", logits, mask) / np.maximum(count, 1)
+    apart = logits - centre
+    apart *= mask
+    own, inner = compared.left_out(apart, 0.0), np.einsum("ij,ij->j", apart, apart)
+    first = apart.sum(axis=0) - own.sum(axis=0)
+    second = inner - np.einsum("kij,kij->ij", own, own)
+    shift = first / np.maximum(left, 1)
+    whole = inner + count * centre * centre
+    return Moments(left, centre + shift, without_rounding(second - left * shift * shift, whole))
+
+
+def without_rounding(squares: Floats, size: Floats | float) -> Floats:
+    """Sums of squared deviations, 0 where they are rounding of numbers of this square `size`."""
+    return np.where(squares <= _ROUNDING * size, 0.0, squares)
+
+
+def pooled_variance(squares: Floats, freedom: Floats, where: str) -> Floats:
+    """Squared deviations over degrees of freedom, at least `LEAST_VARIANCE`.
+
+    An InputError if there are no degrees of freedom: each number is compared with one other.
+    """
+    if (freedom < 1).any():
+        raise InputError(
+            "no sample has two references: one number has no variance",
+            cure="train more models, or take an attack without Gaussians: R by the empirical "
+            "rule, rmia-offline",
+            where=where,
+        )
+    return np.asarray(np.maximum(squares / freedom, LEAST_VARIANCE))
+
+
+def common_variance(bench: References, kind: Kind) -> Callable[[], Floats]:
+    """What gives, once asked, the variance within samples of all samples; shape (targets,).
+
+    ``sum_z S_z / sum_z (m_z - 1)`` with ``S_z`` the squared deviations of the ``m_z`` references
+    of sample z from their own mean.
+    """
+
+    @cache
+    def common() -> Floats:
+        squares, freedom = np.zeros((2, len(bench.targets)))
+        for part in bench.parts():
+            logits = logits_of(bench.source, bench.rows, part)
+            own = moments(logits, bench.compared(part, kind))
+            squares += np.where(own.count > 0, own.squares, 0.0).sum(axis=1)
+            freedom += np.maximum(own.count - 1, 0).sum(axis=1)
+        return pooled_variance(squares, freedom, bench.source.source)
+
+    return common
 
 
 ATTACKS = tuple(

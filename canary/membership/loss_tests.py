@@ -14,8 +14,7 @@ D
 L
     the same, of models that were trained on the target's data without the sample (section 4.5)
 
-R, D and L are one rule on three kinds of models. The quantile rules stand in
-`canary.statistics.tails`.
+R, D and L are one rule on three kinds of models; `canary.statistics.tails` has the quantiles.
 
 References
 ----------
@@ -32,12 +31,11 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.attacks import Attack, Tuning
-from canary.membership.moments import (
+from canary.membership.lira import (
     LEAST_VARIANCE,
     Moments,
     common_variance,
     logits_of,
-    loss_of_logit,
     moments,
     pooled_variance,
     without_rounding,
@@ -56,8 +54,7 @@ from canary.statistics.tails import (
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Nth = Callable[[Ints], Floats]
-"""The order statistics of a null at places from 0: anything before the first, NaN behind the
-last."""
+"""The order statistics of a null at places from 0: anything before the first, NaN after the end."""
 
 
 def by_sample(bench: References, tuning: Tuning) -> Floats:
@@ -89,10 +86,10 @@ def by_model(bench: References, tuning: Tuning) -> Floats:
     """Attack P; parameters and result as of `by_sample`. O(n log n) for each target."""
     table, rule, alpha = bench.table, tuning.rule, tuning.alpha
     result = np.empty((len(bench.targets), table.samples))
-    everything = slice(0, table.samples)
     for i, row in enumerate(bench.targets):
-        own = ~table.member[row] if bench.population is None else bench.population
-        own = own & ~table.member[row]
+        own = ~table.member[row]
+        if bench.population is not None:
+            own &= bench.population
         if own.sum() < 2:
             raise InputError(
                 f"attack P: model {row} has {int(own.sum())} population points",
@@ -113,10 +110,19 @@ def by_model(bench: References, tuning: Tuning) -> Floats:
             missing = own | ((at > 0) & (values[tied] == values))
             skip = np.where(own, skip, tied)
         if rule == "gaussian":
-            logits = logits_of(table, bench.targets[i : i + 1], everything)
-            found = _without_one(logits[0], own, missing, skip)
-            every = np.array([max(float(logits[0, own].var(ddof=1)), LEAST_VARIANCE)])
-            result[i] = _gaussian(logits, found, every.copy, alpha)[0]
+            logits = logits_of(table, bench.targets[i : i + 1], slice(None))
+            points = logits[0, own]
+            centre, left = points.mean(), len(points) - missing
+            second = float(((points - centre) ** 2).sum())
+            apart = np.where(missing, logits[0, skip] - centre, 0.0)
+            shift = -apart / left
+            squares = without_rounding(
+                second - apart * apart - left * shift * shift,
+                second + len(points) * centre * centre,
+            )
+            of_each = Moments(left[None, :], (centre + shift)[None, :], squares[None, :])
+            every = np.array([max(float(points.var(ddof=1)), LEAST_VARIANCE)])
+            result[i] = _gaussian(logits, of_each, every.copy, alpha)[0]
             continue
         below = (at - (missing & (values[skip] <= values)))[None, :]
         nth = _nth_of_rows(null[None, :], np.where(missing, values[skip], np.nan)[None, None, :])
@@ -126,17 +132,10 @@ def by_model(bench: References, tuning: Tuning) -> Floats:
 
 
 def by_class(bench: References, tuning: Tuning) -> Floats:
-    """Attack S; parameters and result as of `by_sample`.
+    """Attack S; parameters and result as of `by_sample`. O(nK log(nK)), memory of one class.
 
-    Raises
-    ------
-    InputError
-        If a class of the target has no sample that is outside a shadow's training set.
-
-    Notes
-    -----
-    The losses of a class are sorted once for all targets; those of the target itself are
-    skipped where it is judged. O(nK log(nK)), and memory for one class at a time.
+    An InputError if a class of the target has no sample that is outside a shadow's training set.
+    The losses of a class are sorted once for all targets; each skips its own.
     """
     table, source, rule, alpha = bench.table, bench.source, tuning.rule, tuning.alpha
     result = np.empty((len(bench.targets), table.samples))
@@ -175,9 +174,13 @@ def by_class(bench: References, tuning: Tuning) -> Floats:
             at = np.searchsorted(null, seen, side="right")
             below = at - np.searchsorted(skip, at)
             count = np.full(len(seen), len(null) - len(skip))
-            result[i, columns] = _ranked(
-                seen, below, count, _nth_without(null, skip), rule=rule, alpha=alpha
-            )
+
+            def nth(place: Ints, null: Floats = null, skip: Ints = skip) -> Floats:
+                before = skip - np.arange(len(skip))  # how many are left before each
+                place = place + np.searchsorted(before, place, side="right")
+                return np.where(place >= len(null), np.nan, null[np.clip(place, 0, len(null) - 1)])
+
+            result[i, columns] = _ranked(seen, below, count, nth, rule=rule, alpha=alpha)
     return result
 
 
@@ -230,18 +233,6 @@ def _nth_of_rows(null: Floats, less: Floats) -> Nth:
     return nth
 
 
-def _nth_without(null: Floats, skip: NDArray[np.intp]) -> Nth:
-    """Order statistics of what is left of an ascending array without the places `skip`."""
-    before = skip - np.arange(len(skip))  # how many are left before each
-    last = len(null) - 1
-
-    def nth(place: Ints) -> Floats:
-        place = place + np.searchsorted(before, place, side="right")
-        return np.where(place > last, np.nan, null[np.clip(place, 0, last)])
-
-    return nth
-
-
 def _gaussian(
     seen: Floats, found: Moments, common: Callable[[], Floats], alpha: float | None
 ) -> Floats:
@@ -251,25 +242,8 @@ def _gaussian(
     freedom = np.where(poor, np.inf, found.count - 1.0)
     if alpha is None:
         return gaussian_evidence((seen - found.mean) / scale, freedom)
-    return loss_of_logit(gaussian_quantile(alpha, found.mean, scale, freedom))
-
-
-def _without_one(
-    logits: Floats, flags: NDArray[np.bool_], missing: NDArray[np.bool_], skip: Ints
-) -> Moments:
-    """Moments of the flagged numbers for each number, of shape (1, n).
-
-    Where one is missing, that is the number at the place `skip`.
-    """
-    null = logits[flags]
-    centre = null.mean()
-    second = float(((null - centre) ** 2).sum())
-    own = np.where(missing, logits[skip] - centre, 0.0)
-    left = len(null) - missing
-    shift = -own / left
-    squares = second - own * own - left * shift * shift
-    squares = without_rounding(squares, second + len(null) * centre * centre)
-    return Moments(left[None, :], (centre + shift)[None, :], squares[None, :])
+    logit = gaussian_quantile(alpha, found.mean, scale, freedom)
+    return np.logaddexp(0.0, -logit)  # the loss of a logit
 
 
 def _class_gaussians(

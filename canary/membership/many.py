@@ -19,14 +19,13 @@ from canary.statistics.tails import Rule, check_level, check_rule
 
 Floats = NDArray[np.float64]
 
-
 _FALSE_NOTES = 1e-4
-"""How often the number of references may be said to tell members where it does not."""
+"""How often the number of references may be said to reveal members where it does not."""
 
 
 @dataclass(frozen=True, eq=False)
 class ManyScores:
-    """What an attack says of each sample of each of its targets.
+    """What an attack says of each sample of each of its targets, which are rows of a table.
 
     Parameters
     ----------
@@ -35,20 +34,16 @@ class ManyScores:
         Higher for what looks more like a member. Of S, P, R, D, L and offline LiRA: evidence
         against "not a member" in bits, ``-log2`` of the least alpha at which it is rejected.
         Of online LiRA: log-likelihood ratios in nats. Of RMIA: shares from 0 to 1.
-    member : ndarray of bool of shape (targets, samples)
-    judged : ndarray of bool of shape (samples,)
-        The samples on which the attack is evaluated: not those set aside as population.
+    member, judged : ndarray of bool of shape (targets, samples) and (samples,)
+        The attack is evaluated on judged samples: not those set aside as population.
     targets : tuple of int
-        Rows of the table.
     models_trained : int
         What the attack costs: references that somebody has to train, for all targets
         together. Targets that are each other's references are among them.
     notes : tuple of str
-        What a reader has to know.
     blind : bool
-        Whether the scores were made without a look at who is a member of the targets, as a
-        bound on epsilon needs them: references by ``shadow=``, population points by
-        ``population=``.
+        Whether the scores were made without a look at who is a member of the targets, as a bound
+        on epsilon needs: references by ``shadow=``, population points by ``population=``.
     """
 
     name: str
@@ -71,14 +66,9 @@ class ManyScores:
         return ATTACKS[self.name].threshold is not None
 
     def threshold(self, alpha: float) -> float:
-        """The score from which on a sample is called a member at level `alpha`.
+        """The score from which on a sample is called a member at level `alpha`, from 0 to 1.
 
-        Raises
-        ------
-        EstimationError
-            If alpha is not between 0 and 1.
-        InputError
-            For online LiRA, whose paper leaves the threshold to the ROC.
+        An InputError for online LiRA, whose paper leaves the threshold to the ROC.
         """
         where = f"attack {self.name}"
         check_level(alpha, where)
@@ -109,7 +99,7 @@ def attack_models(
     gamma: float = 2.0,
     a: float = 0.3,
 ) -> ManyScores:
-    """Attack every model of a table, or some, by comparing it with others.
+    """Attack every model of a table, or some, by comparing it with others. O(nK log(nK)).
 
     Parameters
     ----------
@@ -126,16 +116,14 @@ def attack_models(
         trained on its data without one sample each. Elsewhere they are the other models of
         `table` unless given; S takes shadows that were asked for other samples.
     references : array_like of int, optional
-        Rows of the shadow table, or of `table`, that serve as references; all unless given. A
-        target is never its own reference.
+        Rows of the shadow table, or of `table`, that serve as references; all unless given.
     population : array_like of int or bool, optional
         Samples of `table` that are set aside as population points for P, S and RMIA and not
         evaluated. Unless given, the nonmembers of a model are its population; for P and S each
         is judged without itself, and for P a member without one of an equal loss.
     most : int, optional
-        Of R, D and L: each sample is compared with so many references at most, the first ones.
-        Leave-one-out models are few for the sample that they left out, and many for a
-        nonmember; with as many for both, their levels mean the same.
+        Of R, D and L: each sample is compared with its first `most` references at most, so that
+        leave-one-out models are as many for the sample that they left out as for a nonmember.
     rule, gamma, a
         As in `canary.membership.attacks.Tuning`.
 
@@ -144,18 +132,16 @@ def attack_models(
     InputError
         If there is no such attack, model or signal, nothing to compare with, a loss is NaN, a
         judged sample is a member of every reference (for online attacks: or of none), a class
-        has no shadow point, a target is among its references under another name, or the tables
-        do not fit.
+        has no shadow point, a target is among its references, or the tables do not fit.
 
     Notes
     -----
     Among the models of a table a target does without some references, so that members and
-    nonmembers are compared with equally many (`canary.membership.matching`). How many is decided by
-    the flags of all samples that are judged, so select them first. Shadow tables serve as they are,
-    and a note says where the number of references tells members from nonmembers. O(nK log(nK)).
+    nonmembers are compared with equally many (`canary.membership.references`). How many is decided
+    by the flags of all samples that are judged, so select them first. Shadow tables serve as they
+    are, and a note says where the number of references distinguishes members from nonmembers.
     """
     kind = _checked(name, rule)
-    tuning = Tuning(rule, None, gamma, a)
     benches = _benches(
         table,
         kind,
@@ -166,22 +152,35 @@ def attack_models(
         most=most,
     )
     assert kind.judge is not None
-    scores = [kind.judge(bench, tuning) for bench in benches]
+    scores = [kind.judge(bench, Tuning(rule, None, gamma, a)) for bench in benches]
     chosen = np.concatenate([bench.targets for bench in benches])
-    repeats = tuple(dict.fromkeys(note for bench in benches for note in bench.repeats))
-    telling = repeats + _counts_that_tell(kind, benches)
+    repeats = dict.fromkeys(note for bench in benches for note in bench.repeats)
+    telling = (*repeats, *_counts_that_tell(kind, benches))
     # Models of L exist for members only. S judges by the other models, P by the target alone.
     blind = not telling and name != "L"
     blind &= not kind.outside or all(bench.source is not table for bench in benches)
     blind &= not kind.points or population is not None
+    sources = {id(source): source for source in (table, *(bench.source for bench in benches))}
+    missing = [
+        f"{plural(len(source.missing), 'model')} {'is' if len(source.missing) == 1 else 'are'} "
+        f"missing from {source.source}: "
+        + "; ".join(f"model {model}: {why}" for model, why in source.missing.items())
+        for source in sources.values()
+        if source.missing
+    ]
+    trained = 0
+    for bench in benches if kind.others else ():
+        # Less the one target that is none of its own.
+        alone = len(bench.targets) == 1 and bench.source is table and bench.own[0] >= 0
+        trained += len(bench.rows) - int(alone)
     return ManyScores(
         name=name,
         scores=scores[0] if len(scores) == 1 else np.concatenate(scores),
         member=table.member[chosen],
         judged=benches[0].judged,
         targets=tuple(chosen.tolist()),
-        models_trained=sum(map(_trained, benches)) if kind.others else 0,
-        notes=_missing(table, benches) + telling,
+        models_trained=trained,
+        notes=(*missing, *telling),
         blind=blind,
     )
 
@@ -246,7 +245,7 @@ def _benches(
     if shadow is None or isinstance(shadow, SignalTable):
         shadows = [shadow]
     else:
-        shadows = list(shadow)
+        shadows += shadow
         rows = [[row] for row in (range(table.models) if targets is None else targets)]
         if len(rows) != len(shadows):
             raise InputError(
@@ -255,21 +254,21 @@ def _benches(
                 where=table.source,
             )
     benches = []
-    for chosen, one in zip(rows, shadows, strict=True):
+    for chosen, beside in zip(rows, shadows, strict=True):
         bench = resolve(
             table,
             kind.name,
             targets=chosen,
-            shadow=one,
+            shadow=beside,
             aligned=kind.outside,
             alone=not kind.others,
             **compared,
         )
-        if one is not None and kind.own and len(bench.targets) > 1:
+        if beside is not None and kind.own and len(bench.targets) > 1:
             raise InputError(
                 f"attack {kind.name} on {len(bench.targets)} targets with the models of one",
                 cure="give a list with a table for each target",
-                where=one.source,
+                where=beside.source,
             )
         if kind.outside:
             bench.check(kind.name, inside=kind.inside)
@@ -277,45 +276,26 @@ def _benches(
     return benches
 
 
-def _trained(bench: References) -> int:
-    """How many references there are, less the one target that is none of its own."""
-    if bench.source is bench.table:
-        alone = len(bench.targets) == 1
-        return len(bench.rows) - int(alone and bench.own[0] >= 0)
-    return len(bench.rows)
-
-
-def _missing(table: SignalTable, benches: list[References]) -> tuple[str, ...]:
-    sources = {id(s): s for s in (table, *(bench.source for bench in benches))}
-    return tuple(
-        f"{plural(len(source.missing), 'model')} {'is' if len(source.missing) == 1 else 'are'} "
-        f"missing from {source.source}: "
-        + "; ".join(f"model {model}: {why}" for model, why in source.missing.items())
-        for source in sources.values()
-        if source.missing
-    )
-
-
 def _counts_that_tell(kind: Attack, benches: list[References]) -> tuple[str, ...]:
     """A note if the number of references alone tells members of a target from nonmembers."""
-    found: list[tuple[float, int, Estimate, float]] = []
+    worst: tuple[float, int, Estimate, float] | None = None
     targets = sum(len(bench.targets) for bench in benches)
     for bench in benches:
         if bench.source is bench.table or not kind.outside:
             continue
-        count = np.concatenate([bench.counts(part) for part in bench.parts()])[bench.judged]
-        if (count == count[0]).all():
-            continue
+        counts = [bench.compared(part, "limited").count[0] for part in bench.parts()]
+        count = np.concatenate(counts)[bench.judged]
         for row in bench.targets:
             member = bench.table.member[row, bench.judged]
             if member.all() or not member.any():
                 continue
             auc = roc(count, member).auc(confidence=1.0 - _FALSE_NOTES / targets)
-            if not auc.lower <= 0.5 <= auc.upper:
-                found.append((abs(auc.value - 0.5), int(row), auc, float(np.median(count))))
-    if not found:
+            off = abs(auc.value - 0.5)
+            if not auc.lower <= 0.5 <= auc.upper and (worst is None or off > worst[0]):
+                worst = off, int(row), auc, float(np.median(count))
+    if worst is None:
         return ()
-    _, row, auc, usual = max(found, key=lambda one: one[0])
+    _, row, auc, usual = worst
     return (
         f"The number of references (usually {usual:.0f}) alone tells members of model {row} from "
         f"nonmembers: AUC {auc.value:.2f} ({auc.lower:.2f} to {auc.upper:.2f}). Attacks on models "

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.membership.aggregate import Across, Agreement, Rates, SampleAuc, Spread, mean_estimate
+from canary.membership.aggregate import (
+    Across,
+    Agreement,
+    OverFleets,
+    Rates,
+    SampleAuc,
+    Spread,
+    mean_estimate,
+)
 from canary.membership.diagnostics import Growth
-from canary.membership.fleet_intervals import OverFleets
 from canary.membership.many import ManyScores
 from canary.membership.survey import Survey, plain, point_fields, table_facts
 from canary.records.validation import versions
@@ -28,23 +35,10 @@ _MOST = 20
 class AttackedModels:
     """One attack and what it reaches over its targets.
 
-    Parameters
-    ----------
-    scores : ManyScores
-    across : Across
-        With the evaluation of each target.
-    auc : Estimate
-        Mean over targets.
-    tpr : tuple of Estimate
-        Mean over targets at each false positive rate that was asked for.
-    points : tuple of tuple of OperatingPoint
-        At each of these rates, of each target.
-    rates : Rates or None
-        Of decisions at levels; None for online LiRA, which has none.
-    over : OverFleets or None
-        Where the intervals come from, if they speak of other fleets.
-    growth : Growth or None
-        The AUC against the number of models.
+    `auc` and `tpr` are means over targets; `tpr` and `points`, which has each target's, are at each
+    false positive rate that was asked for. `rates` are those of decisions at levels, None for
+    online LiRA; intervals are those of `over`, if they speak of other fleets; `growth` is the AUC
+    against the number of models.
     """
 
     scores: ManyScores
@@ -73,53 +67,56 @@ class AttackedModels:
             [one.roc.auc(confidence=confidence) for one in self.across.evaluations]
         )
 
+    def widest_auc(self, confidence: float) -> Estimate:
+        """As `auc_at`, with the wider of two intervals: of other fleets, and of other samples."""
+        over, own = self.auc_at(confidence), replace(self, over=None).auc_at(confidence)
+        return Estimate(own.value, min(over.lower, own.lower), max(over.upper, own.upper))
+
     def to_dict(self, models: list[dict[str, Any]]) -> dict[str, Any]:
         """The attack as plain data; `models` has the number and the name of each target."""
         growth, rates = self.growth, self.rates
+        at_fpr = [
+            {
+                "asked_fpr": points[0].asked_fpr,
+                "fpr": float(np.mean([point.fpr for point in points])),
+                "largest_fpr": max(point.fpr for point in points),
+                "tpr": {**plain(tpr), **_spread(Spread.of([p.tpr.value for p in points]))},
+            }
+            for tpr, points in zip(self.tpr, self.points, strict=True)
+        ]
+        targets = []
+        for place, model in enumerate(models):
+            fields = [point_fields(points[place]) for points in self.points]
+            kept = ("asked_fpr", "fpr", "fpr_interval", "tpr")
+            targets.append(
+                {
+                    **model,
+                    "auc": plain(self.across.evaluations[place].auc),
+                    "tpr_at_fpr": [{key: point[key] for key in kept} for point in fields],
+                }
+            )
+        levels = None
+        if rates is not None:
+            columns = zip(
+                rates.alphas.tolist(), rates.fpr.tolist(), rates.tpr.tolist(), strict=True
+            )
+            levels = [{"alpha": alpha, "fpr": fpr, "tpr": tpr} for alpha, fpr, tpr in columns]
+        grown = None
+        if growth is not None:
+            sizes = [
+                {"models": size, "auc": auc.mean, **_spread(auc)}
+                for size, auc in zip(growth.sizes, growth.auc, strict=True)
+            ]
+            grown = {"samples": growth.samples, "sizes": sizes}
         return {
             "name": self.name,
             "signal": self.scores.signal,
             "models_trained": self.scores.models_trained,
             "auc": {**plain(self.auc), **_spread(self.across.auc)},
-            "tpr_at_fpr": [
-                {
-                    "asked_fpr": points[0].asked_fpr,
-                    "fpr": float(np.mean([point.fpr for point in points])),
-                    "largest_fpr": max(point.fpr for point in points),
-                    "tpr": {**plain(tpr), **_spread(Spread.of([p.tpr.value for p in points]))},
-                }
-                for tpr, points in zip(self.tpr, self.points, strict=True)
-            ],
-            "levels": None
-            if rates is None
-            else [
-                {"alpha": float(alpha), "fpr": float(fpr), "tpr": float(tpr)}
-                for alpha, fpr, tpr in zip(rates.alphas, rates.fpr, rates.tpr, strict=True)
-            ],
-            "targets": [
-                {
-                    **model,
-                    "auc": plain(self.across.evaluations[place].auc),
-                    "tpr_at_fpr": [
-                        {
-                            key: value
-                            for key, value in point_fields(points[place]).items()
-                            if key in ("asked_fpr", "fpr", "fpr_interval", "tpr")
-                        }
-                        for points in self.points
-                    ],
-                }
-                for place, model in enumerate(models)
-            ],
-            "growth": None
-            if growth is None
-            else {
-                "samples": growth.samples,
-                "sizes": [
-                    {"models": size, "auc": auc.mean, **_spread(auc)}
-                    for size, auc in zip(growth.sizes, growth.auc, strict=True)
-                ],
-            },
+            "tpr_at_fpr": at_fpr,
+            "levels": levels,
+            "targets": targets,
+            "growth": grown,
             "notes": list(self.scores.notes),
         }
 
@@ -131,20 +128,14 @@ class ModelsSurvey(Survey[AttackedModels]):
     Parameters
     ----------
     table : SignalTable
-        Of the samples that were judged.
-    names : tuple of str
-        Of the models of the table.
-    targets : tuple of int
-        Rows of the table. As plain data a model has its number in the fleet in place of its row.
+        Of the samples that were judged; `names` are those of its models, `targets` its rows.
     fprs : tuple of float
     agreements : tuple of Agreement
         At each level, of the attacks that have decisions.
     exposed : SampleAuc or None
         Of single samples by the strongest attack; None of one target.
     samples : ndarray of int64
-        The number of each judged sample among those that were given.
-    given : int
-        How many samples were given.
+        The number of each judged sample among the `given` ones.
     over_fleets : bool
         Whether intervals speak of other splits and trainings, on the same samples; otherwise
         they speak of these models, and of other samples.
@@ -174,16 +165,17 @@ class ModelsSurvey(Survey[AttackedModels]):
         """The samples of the highest AUC over targets, by the strongest attack."""
         if self.exposed is None:
             return []
-        place = {int(sample): at for at, sample in enumerate(self.exposed.samples)}
+        chosen = self.exposed.most_vulnerable(most)
+        places = np.searchsorted(self.exposed.samples, chosen)
         return [
             {
                 "sample": int(self.samples[sample]),
                 "label": int(self.table.label[sample]),
-                "auc": float(self.exposed.auc[place[int(sample)]]),
-                "members": int(self.exposed.members[place[int(sample)]]),
-                "nonmembers": int(self.exposed.nonmembers[place[int(sample)]]),
+                "auc": float(self.exposed.auc[place]),
+                "members": int(self.exposed.members[place]),
+                "nonmembers": int(self.exposed.nonmembers[place]),
             }
-            for sample in self.exposed.most_vulnerable(most)
+            for sample, place in zip(chosen, places, strict=True)
         ]
 
     def perfect_samples(self) -> tuple[int, float]:
@@ -201,13 +193,18 @@ class ModelsSurvey(Survey[AttackedModels]):
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data."""
         perfect, chance = self.perfect_samples()
-        models = [self._model(row) for row in range(self.table.models)]
-        of_targets = [{key: models[row][key] for key in ("model", "name")} for row in self.targets]
+        kept = ("members", "nonmembers", "accuracy_on_members", "accuracy_on_nonmembers")
+        named, models = [], []
+        for row, (number, name) in enumerate(zip(self.table.numbers, self.names, strict=True)):
+            facts = table_facts(self.table.select(models=[row]))
+            named.append({"model": number, "name": name})
+            models.append(named[-1] | {key: facts[key] for key in kept})
+        targets = [named[row] for row in self.targets]
         return {
             "models": models,
             "missing": {str(model): why for model, why in self.table.missing.items()},
             "source": self.table.source,
-            "targets": [model["model"] for model in of_targets],
+            "targets": [model["model"] for model in targets],
             "classes": self.table.classes,
             "samples": self.given,
             "samples_judged": self.table.samples,
@@ -218,10 +215,10 @@ class ModelsSurvey(Survey[AttackedModels]):
             "strongest": self.strongest.name,
             "told_apart": self.told_apart(),
             "corrected_auc": plain(self.corrected()),
-            "attacks": [one.to_dict(of_targets) for one in self.attacked],
+            "attacks": [one.to_dict(targets) for one in self.attacked],
             "agreement": plain(self.agreements),
             "most_vulnerable_models": [
-                of_targets[place]["model"] for place in self.most_vulnerable_models()
+                targets[place]["model"] for place in self.most_vulnerable_models()
             ],
             "most_vulnerable_samples": self.most_vulnerable_samples(),
             "samples_of_auc_1": None
@@ -230,12 +227,6 @@ class ModelsSurvey(Survey[AttackedModels]):
             "notes": list(self.notes),
             "versions": versions(),
         }
-
-    def _model(self, row: int) -> dict[str, Any]:
-        facts = table_facts(self.table.select(models=[row]))
-        kept = ("members", "nonmembers", "accuracy_on_members", "accuracy_on_nonmembers")
-        named = {"model": self.table.numbers[row], "name": self.names[row]}
-        return {**named, **{key: facts[key] for key in kept}}
 
 
 def _spread(spread: Spread) -> dict[str, float | int]:

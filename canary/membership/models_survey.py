@@ -1,50 +1,54 @@
-"""All attacks on all models of one table by each other."""
+"""All attacks on all models of one table by each other, as far as the table allows them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
 from canary.membership.aggregate import (
-    SampleAuc,
+    FEWEST,
     agreement,
     evaluate_models,
+    groups_of,
     mean_estimate,
+    over_fleets,
     rates,
     sample_auc,
 )
+from canary.membership.attacks import ATTACKS, Attack, with_many_models
 from canary.membership.diagnostics import Growth, growth
-from canary.membership.doubts import doubts_of_models
-from canary.membership.fleet_intervals import FEWEST, groups_of, over_fleets
-from canary.membership.many import ManyScores, attack_models
-from canary.membership.models_needed import chosen_attacks, left_out_safely
+from canary.membership.doubts import doubts_of_models, positive_control, upside_down
+from canary.membership.many import attack_models
 from canary.membership.models_result import AttackedModels, ModelsSurvey
-from canary.membership.outcomes import odd_models, positive_control, upside_down
 from canary.membership.references import resolve
-from canary.membership.repeats import repeated_models
+from canary.membership.sharing import repeated_models
 from canary.membership.survey import rates_of
 from canary.scoring.batcher import Stage
 from canary.signals.output_checks import check_members
 from canary.signals.signal_table import SignalTable, positions
-from canary.statistics.number_checks import check_confidence
+from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.numbers import plural
-from canary.statistics.roc import Estimate
 from canary.statistics.tails import Rule, check_level, check_rule
+
+Flags = NDArray[np.bool_]
+Places = NDArray[np.intp]
 
 LEVELS = (0.01, 0.1, 0.3)
 """Levels at which decisions are made unless others are asked for."""
 
-_GROWN_TARGETS = 4
-"""The curves against the number of models are of so many targets at most."""
+ALL = ("S", "P", "R", "lira-online", "lira-offline", "rmia")
+"""The attacks that need no models of the target's own."""
 
-_GROWN_FROM = 4
-"""The fewest models there; a target stands for as many models at least."""
+_MANY_MODELS = 64
+"""From so many on LiRA has a variance for each sample."""
 
+_GROWN_TARGETS, _GROWN_FROM = 4, 4
+"""Curves against the number of models are of so many targets at most, and begin with so many
+models; a target is one of as many models at least."""
 
 _OF_LOSS = ("S", "P", "R", "lira-offline", "lira-offline-fixed", "rmia-offline")
 """Attacks that look for low losses of members. With all flags swapped the others find them too."""
@@ -78,10 +82,9 @@ def survey_models(
         no further models.
     targets : sequence of int, optional
         Rows of the table that are attacked; all unless given.
-    fprs : sequence of float, optional
-        False positive rates to look at, as in `canary.membership.shadow_survey.survey`.
-    alphas : sequence of float
-        Levels at which decisions are made.
+    fprs, alphas : sequence of float
+        False positive rates to look at, as in `canary.membership.shadow_survey.survey`, and levels
+        at which decisions are made.
     rule : {"empirical", "linear", "gaussian"}
         Of the quantile, for S, P and R.
     least : int, optional
@@ -99,18 +102,13 @@ def survey_models(
     InputError
         If there is no such attack, a target's samples are all of one kind, two models are one,
         or an attack has nothing to compare some sample with.
-    EstimationError
-        If a level, a rate or the confidence is out of range.
 
     Notes
     -----
     Where every model is a target, of at least four, and each may be left out, intervals are
-    those of `canary.membership.fleet_intervals.over_fleets`: they speak of other splits and
-    trainings. Beside the attack itself they take 16 more, each without a sixteenth of the
-    models, or of fewer than 16 one without each. Otherwise the ends are the means of the
-    targets' own intervals, which speak of other samples: the standard error of a mean is at
-    most the mean of the standard errors, however targets vary together. A curve against the
-    number of models is one more attack, on four targets at most, for each number.
+    those of `canary.membership.aggregate.over_fleets` (16 more attacks, or one for each of fewer
+    models). Otherwise the ends are the means of the targets' own intervals, which speak of other
+    samples. The curves are one more attack, on four targets at most, for each number of models.
     """
     check_confidence(confidence, "survey_models")
     check_rule(rule, "survey_models")
@@ -121,45 +119,59 @@ def survey_models(
         raise EstimationError("no level was given", cure="give one, 0.1 say", where="alphas")
     called = tuple(names or map(str, table.numbers))
     rows = positions(targets, table.models, "targets", table.source)
-    doubts = [*doubts_of_models(table, called), *odd_models(table, called)]
+    doubts = [*doubts_of_models(table, called)]
     notes = [*_repeats(table, called), *doubts]
-    needs, said = chosen_attacks(table, attacks, rows, least=least)
+    kinds, judged, said = _chosen_attacks(table, attacks, rows, least)
     notes += said
-    judged = needs.judged
     few = table if judged.all() else table.select(samples=judged)
     for row in rows:
         check_members(few.member[row], called[row])
     nonmembers = int((~few.member[rows]).sum(axis=1).min())
     whole = len(rows) == few.models
-    fleets = whole and left_out_safely(few, needs)
+    fleets = whole and _left_out_safely(few, kinds)
     # Intervals over fleets have ends of their own.
-    rates_seen, said = rates_of(fprs, nonmembers, confidence=None if fleets else confidence)
+    chosen, said = rates_of(fprs, nonmembers, confidence=None if fleets else confidence)
     notes += said
     if whole and not fleets:
-        notes.append(_no_fleets(few))
-    done = stage("attacks", len(needs.names) * (2 + (groups_of(few.models) if fleets else 0)))
-    plan = _Plan(few, rows, rates_seen, levels, rule, confidence, seed, fleets)
-    reached = [plan.attacked(name, done) for name in needs.names]
-    attacked = tuple(one for one, _ in reached)
+        own = "Intervals speak of these models and of other samples, not of other trainings"
+        # So many are left out at a time, and two have to be left, of which one is a target.
+        away = 2 - (-few.models // groups_of(few.models))
+        notes.append(
+            f"{own}: for that give {FEWEST} models or more"
+            if few.models < FEWEST
+            else f"{own}: some samples would have no model to be compared with if models were left "
+            f"out; --least {away} leaves them away"
+        )
+    done = stage("attacks", len(kinds) * (2 + (groups_of(few.models) if fleets else 0)))
+    plan = _Plan(few, rows, chosen, levels, rule, confidence, seed, fleets, notes, done)
+    attacked = tuple(plan.attacked(kind.name) for kind in kinds)
     decided = [one.scores for one in attacked if one.scores.calibrated]
-    best = max(attacked, key=lambda one: one.auc.value)
-    notes += [note for _, said in reached for note in said]
+    best = max(attacked, key=lambda one: one.auc.value).scores
     notes += [note for one in attacked for note in one.scores.notes]
     doubts += upside_down(
-        {o.name: partial(_auc, o) for o in attacked if o.name in _OF_LOSS}, "flags"
+        {one.name: one.widest_auc for one in attacked if one.name in _OF_LOSS}, "flags"
     )
-    if "R" in needs.names:
-        notes += _silent(few, rows, [*levels, *rates_seen], rule)
+    if rule != "gaussian" and any(kind.name == "R" for kind in kinds):
+        # The least level at which a loss is below all of m is 1 / (m + 1).
+        bench = resolve(few, "R", targets=rows)
+        counts = [bench.compared(part, "limited").count.max() for part in bench.parts()]
+        lowest = 1.0 / (int(max(counts)) + 1)
+        if min([*levels, *chosen]) < lowest * (1.0 - 1e-9):
+            notes.append(
+                f"Attack R calls nobody a member at a level below {lowest:.3g}: so few models say "
+                "no more. The rule gaussian goes on"
+            )
+    agreements = tuple(agreement(decided, alpha=alpha) for alpha in levels if len(decided) > 1)
+    inside = best.member.sum(axis=0)
+    several = (best.judged & (inside > 0) & (inside < len(best.member))).any()
     result = ModelsSurvey(
         table=few,
         names=called,
         targets=tuple(rows.tolist()),
         attacked=attacked,
-        fprs=tuple(rates_seen),
-        agreements=tuple(agreement(decided, alpha=alpha) for alpha in levels)
-        if len(decided) > 1
-        else (),
-        exposed=_exposed(best.scores),
+        fprs=tuple(chosen),
+        agreements=agreements,
+        exposed=sample_auc(best) if several else None,
         samples=np.flatnonzero(judged),
         given=table.samples,
         over_fleets=fleets,
@@ -179,18 +191,18 @@ class _Plan:
     """How each attack is done."""
 
     table: SignalTable
-    rows: NDArray[np.intp]
+    rows: Places
     fprs: Sequence[float]
     levels: Sequence[float]
     rule: Rule
     confidence: float
     seed: int
     fleets: bool
+    notes: list[str]
+    done: Callable[[int], object]
 
-    def attacked(
-        self, name: str, done: Callable[[int], object]
-    ) -> tuple[AttackedModels, list[str]]:
-        """What an attack reaches, and what a reader has to know of it."""
+    def attacked(self, name: str) -> AttackedModels:
+        """What an attack reaches."""
         scores = attack_models(self.table, name, targets=self.rows, rule=self.rule)
         nonmembers = int((~self.table.member[self.rows]).sum(axis=1).min())
         grid = np.geomspace(1.0 / nonmembers, 1.0, 200)
@@ -200,7 +212,7 @@ class _Plan:
         )
         auc = mean_estimate([one.auc for one in across.evaluations])
         tpr = tuple(mean_estimate([point.tpr for point in at]) for at in points)
-        done(1)
+        self.done(1)
         over = None
         if self.fleets:
             over = over_fleets(
@@ -210,66 +222,139 @@ class _Plan:
                 confidence=self.confidence,
                 rule=self.rule,
                 across=across,
-                done=done,
+                done=self.done,
             )
             auc, tpr = over.auc, over.tpr
         decided = rates(scores, alphas=self.levels) if scores.calibrated else None
-        grown, notes = self.grown(name)
-        done(1)
-        return AttackedModels(scores, across, auc, tpr, points, decided, over, grown), notes
+        grown = self.grown(name)
+        self.done(1)
+        return AttackedModels(scores, across, auc, tpr, points, decided, over, grown)
 
-    def grown(self, name: str) -> tuple[Growth | None, list[str]]:
+    def grown(self, name: str) -> Growth | None:
         """The AUC against the number of models, where there are enough beside some targets."""
-        models = self.table.models
-        of = self.rows[: max(min(_GROWN_TARGETS, models // _GROWN_FROM), 1)]
-        free = models - len(of)
+        of = self.rows[: max(min(_GROWN_TARGETS, self.table.models // _GROWN_FROM), 1)]
+        free = self.table.models - len(of)
         if name == "P" or free <= _GROWN_FROM:
-            return None, []
+            return None
         doubled = (_GROWN_FROM * 2**k for k in range(free.bit_length()))
         sizes = sorted({*(size for size in doubled if size <= free), free})
         try:
-            grown = growth(self.table, name, sizes, targets=of, seed=self.seed, rule=self.rule)
+            return growth(self.table, name, sizes, targets=of, seed=self.seed, rule=self.rule)
         except (InputError, EstimationError) as error:
-            said = f"The AUC of {name} against the number of models is not shown: {error}"
-            return None, [said]
-        return grown, []
+            self.notes.append(
+                f"The AUC of {name} against the number of models is not shown: {error}"
+            )
+            return None
 
 
-def _auc(found: AttackedModels, confidence: float) -> Estimate:
-    """The mean AUC with the wider of two intervals: of other fleets, and of other samples."""
-    over = found.auc_at(confidence)
-    own = mean_estimate([one.roc.auc(confidence=confidence) for one in found.across.evaluations])
-    return Estimate(own.value, min(over.lower, own.lower), max(over.upper, own.upper))
+def _chosen_attacks(
+    table: SignalTable, asked: str, targets: Places, least: int | None
+) -> tuple[list[Attack], Flags, list[str]]:
+    """The attacks of a list with commas or ``all``, the samples that they are judged on, notes.
 
-
-def _silent(
-    table: SignalTable, rows: NDArray[np.intp], asked: Sequence[float], rule: Rule
-) -> list[str]:
-    """What to say of levels that R cannot speak of.
-
-    The least level at which a loss is below all of m is 1 / (m + 1).
+    An InputError if there is no such attack, or it has nothing to compare some sample with.
     """
-    if rule == "gaussian":
-        return []
-    bench = resolve(table, "R", targets=rows)
-    least = 1.0 / (bench.most_compared() + 1)
-    if min(asked) >= least * (1.0 - 1e-9):
-        return []
-    return [
-        f"Attack R calls nobody a member at a level below {least:.3g}: so few models say no more. "
-        "The rule gaussian goes on"
-    ]
+    if least is not None:
+        least = positive_integer(least, "least", "attacks", cure="give a number of models, 2 say")
+    known = table.member.sum(axis=0)
+    if asked.strip() == "all":
+        kinds, notes = _all_attacks(table, targets, least)
+    else:
+        kinds, notes = [ATTACKS[name] for name in ATTACKS.names(asked, where="attacks")], []
+    able = ", ".join(name for name, kind in with_many_models().items() if not kind.own)
+    for kind in kinds:
+        if kind.own:
+            raise InputError(
+                f"the attack {kind.name} needs models of each target's own",
+                cure="do it from Python: attack_models(table, ..., shadow=)",
+                where="attacks",
+            )
+        if kind.judge is None:
+            cure = f"name some of {able}; or all"
+            raise InputError(f"the attack {kind.name} is by a shadow", cure=cure, where="attacks")
+    inside, outside = any(kind.inside for kind in kinds), any(kind.outside for kind in kinds)
+    if table.models < 2 and any(kind.others for kind in kinds):
+        raise InputError(
+            "one model, and attacks compare it with others",
+            cure="give the outputs of several models on the same samples; the attack P alone "
+            "needs one",
+            where=table.source,
+        )
+    judged = np.ones(table.samples, np.bool_)
+    if least is not None:
+        judged &= (table.models - known >= least) | (not outside)
+        judged &= (known >= least) | (not inside)
+        if not judged.any():
+            without = "without it, and as many on it" if inside else "without it"
+            raise InputError(
+                f"no sample has {least:,} of {plural(table.models, 'model')} that were trained "
+                f"{without}",
+                cure="ask for fewer (--least), or give more models",
+                where=table.source,
+            )
+        if not judged.all():
+            notes.append(
+                f"Of {plural(table.samples, 'sample')} {int((~judged).sum()):,} are left away: "
+                f"fewer than {plural(least, 'model')} were trained without them"
+                + (", or on them" if inside else "")
+            )
+    aside = None if judged.all() else ~judged
+    bench = resolve(table, "all", targets=targets, population=aside, alone=True)
+    for kind in kinds:
+        if kind.outside:
+            bench.check(kind.name, inside=kind.inside, least=True)
+    return kinds, judged, notes
 
 
-def _exposed(scores: ManyScores) -> SampleAuc | None:
-    inside = scores.member.sum(axis=0)
-    if not (scores.judged & (inside > 0) & (inside < len(scores.member))).any():
-        return None
-    return sample_auc(scores)
+def _all_attacks(
+    table: SignalTable, targets: Places, least: int | None
+) -> tuple[list[Attack], list[str]]:
+    """The attacks that ``all`` stands for: online ones if the samples are members of others."""
+    names: tuple[str, ...] = ALL
+    notes, inside = [], table.member.sum(axis=0)
+    if least is None:
+        online = not resolve(table, "all", targets=targets, alone=True).alone("inside").any()
+    else:
+        online = ((inside >= least) & (table.models - inside >= least)).any()
+    if not online:
+        names = ("S", "P", "R", "lira-offline", "rmia-offline")
+        notes.append(
+            "Some samples are members of no other model, so all has the attacks that need "
+            "none: rmia-offline for rmia, and no lira-online"
+        )
+    fixed = table.models < _MANY_MODELS
+    if fixed:
+        notes.append(
+            f"LiRA has one variance for all samples, as there are fewer than {_MANY_MODELS} models"
+        )
+    return [ATTACKS[name + "-fixed" * (fixed and "lira" in name)] for name in names], notes
+
+
+def _left_out_safely(table: SignalTable, kinds: Sequence[Attack]) -> bool:
+    """Whether each part of the models may be left out, and attacks still have what they need."""
+    if table.models < FEWEST:
+        return False
+    kinds_of = [(kind.name, "outside" * kind.outside, "inside" * kind.inside) for kind in kinds]
+    needs = {need for kind in kinds_of for need in kind}
+    groups, rows = groups_of(table.models), np.arange(table.models)
+    outside = np.stack(
+        [np.bincount(table.label[~member], minlength=table.classes) for member in table.member]
+    )[:, np.unique(table.label)]
+    for part in range(groups):
+        rest = rows[rows % groups != part]
+        inside = table.member[rest].sum(axis=0)
+        lacking = {
+            "outside": (len(rest) - inside < 2).any(),
+            "inside": (inside < 2).any(),
+            "S": (outside[rest].sum(axis=0) == outside[rest].max(axis=0)).any(),
+        }
+        if any(lacking[need] for need in needs & lacking.keys()):
+            return False
+    return True
 
 
 def _repeats(table: SignalTable, names: Sequence[str]) -> list[str]:
-    """What to say of models that say the same; an InputError if two are one."""
+    """A note on models that say the same; an InputError if two are one."""
     found = repeated_models({"models": table.signal("loss")})
     for repeat in found:
         if repeat.certain:
@@ -284,15 +369,3 @@ def _repeats(table: SignalTable, names: Sequence[str]) -> list[str]:
         return []
     have = "has" if len(found) == 1 else "have"
     return [f"{plural(len(found), 'model')} {have} the losses of another, as hard labels may give"]
-
-
-def _no_fleets(table: SignalTable) -> str:
-    said = "Intervals speak of these models and of other samples, not of other trainings"
-    if table.models < FEWEST:
-        return f"{said}: for that give {FEWEST} models or more"
-    # So many are left out at a time, and two have to be left, of which one is a target.
-    least = 2 - (-table.models // groups_of(table.models))
-    return (
-        f"{said}: some samples would have no model to be compared with if models were left out; "
-        f"--least {least} leaves them away"
-    )

@@ -1,7 +1,7 @@
 """Neural attacks: networks that learn from a shadow what members look like.
 
 The black-box attack reads the prediction vector and the class, the white-box attack also what
-the gradient of the loss tells. Both learn on the shadow alone.
+the gradient of the loss shows. Both learn on the shadow alone.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
-from canary.membership.association import shadow_is_blind
+from canary.membership.association import shadows_of
 from canary.membership.attacks import Attack, AttackScores
-from canary.membership.shadows import shadow_rows
 from canary.models.classifier import GradientFeatures
 from canary.signals.signal_table import SignalTable
+
+Flags = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Singles = NDArray[np.float32]
 
 NEURAL = ("neural", "neural-per-class")
 """Names of the attacks."""
@@ -50,13 +53,12 @@ def neural_attack(
 
     Parameters
     ----------
-    table : SignalTable
-        With outputs (``canary.measure(..., keep_outputs=True)``).
+    table, shadow : SignalTable
+        With outputs (``canary.measure(..., keep_outputs=True)``). Unless a shadow is given, the
+        shadows are the other models of `table`.
     name : {"neural", "neural-per-class"}
-        One network for all classes, which is told the class by a one-hot vector, or one for
+        One network for all classes, which gets the class as a one-hot vector, or one for
         each. A class of fewer than 20 shadow members or nonmembers takes the network of all.
-    shadow : SignalTable, optional
-        With outputs. Unless given, the shadows are the other models of `table`.
     target : int
         The model of `table` that is attacked.
     seed : int
@@ -73,14 +75,11 @@ def neural_attack(
     EstimationError
         If the shadow has fewer than 20 members or nonmembers.
 
-    Notes
-    -----
-    Shokri et al. (IEEE S&P 2017) trained a network for each class on the prediction vector, Nasr
-    et al. (ACM CCS 2018) one on the vector and the one-hot class. The vector is given as log-odds,
-    that of the sample's own class first and the others from the most likely down, so that entries
-    mean the same in every class. The shadow's samples are dealt into five folds; five networks
-    leave out one each, are stopped where their loss on it is least, and their mean log-odds are
-    the score. At most 50,000 shadow samples are used, drawn at random.
+    Notes ----- Shokri et al. (IEEE S&P 2017) trained a network for each class on the prediction
+    vector, Nasr et al. (ACM CCS 2018) one on the vector and the one-hot class. Here the vector is
+    that of `arranged` log-odds. At most 50,000 shadow samples, drawn at random, are dealt into five
+    folds; five networks leave out one each, are stopped where their loss on it is least, and score
+    by their mean.
     """
     if name not in NEURAL:
         raise InputError(
@@ -88,11 +87,10 @@ def neural_attack(
             cure=f"name one of {', '.join(NEURAL)}",
             where="neural_attack",
         )
-    source, rows, notes = shadow_rows(table, shadow=shadow, target=target)
-    theirs = _kept(source)[rows].reshape(-1, source.classes)
-    ours = _kept(table)[target]
-    label = np.tile(source.label, len(rows))
-    member = source.member[rows].ravel()
+    shadows = shadows_of(table, shadow=shadow, target=target)
+    source, rows, notes = shadows.source, shadows.rows, shadows.notes
+    theirs, ours = _kept(source)[rows].reshape(-1, source.classes), _kept(table)[target]
+    label, member = np.tile(source.label, len(rows)), source.member[rows].ravel()
     rng = np.random.default_rng(seed)
     if len(label) > _MOST:
         drawn = np.sort(rng.choice(len(label), _MOST, replace=False))
@@ -101,33 +99,29 @@ def neural_attack(
     if name == "neural-per-class":
         counts = [np.bincount(label[member == kind], minlength=table.classes) for kind in (0, 1)]
         pooled = np.minimum(*counts) < _LEAST
-        own = np.flatnonzero(~pooled)
-        if len(own):
-            groups = [np.flatnonzero(label == c) for c in own]
-            net = _Networks(arranged(theirs, label, _OWN_ENTRIES), member, groups, rng)
-            for number, c in enumerate(own):
-                at = np.flatnonzero(table.label == c)
-                if not len(at):
-                    continue
-                scores[at] = net.scores(arranged(ours[at], table.label[at], _OWN_ENTRIES), number)
+        few = int(pooled[np.unique(table.label)].sum())
+        if few:
+            notes += (
+                f"{few} of {table.classes} classes have fewer than {_LEAST} members or nonmembers "
+                "in the shadow: the network of all classes serves there",
+            )
+    own = np.flatnonzero(~pooled)
+    if len(own):
+        groups = [np.flatnonzero(label == known) for known in own]
+        net = _Networks(arranged(theirs, label, _OWN_ENTRIES), member, groups, rng)
+        for number, known in enumerate(own):
+            asked = np.flatnonzero(table.label == known)
+            if len(asked):
+                seen = arranged(ours[asked], table.label[asked], _OWN_ENTRIES)
+                scores[asked] = net.scores(seen, number)
     asked = np.flatnonzero(pooled[table.label])
     if len(asked):
         given = _vectors(theirs, label, table.classes)
         net = _Networks(given, member, [np.arange(len(label))], rng)
         for start in range(0, len(asked), _ROWS):
-            at = asked[start : start + _ROWS]
-            scores[at] = net.scores(_vectors(ours[at], table.label[at], table.classes))
-    few = int(pooled[np.unique(table.label)].sum())
-    notes += (
-        (
-            f"{few} of {table.classes} classes have fewer than {_LEAST} members or nonmembers in "
-            "the shadow: the network of all classes serves there",
-        )
-        if few and name == "neural-per-class"
-        else ()
-    )
-    blind = shadow_is_blind(table, shadow=shadow, target=target)
-    return AttackScores(name, "outputs", scores, scores > 0, None, notes, blind)
+            part = asked[start : start + _ROWS]
+            scores[part] = net.scores(_vectors(ours[part], table.label[part], table.classes))
+    return AttackScores(name, "outputs", scores, scores > 0, None, notes, shadows.blind)
 
 
 def white_box_attack(
@@ -140,21 +134,8 @@ def white_box_attack(
 ) -> AttackScores:
     """As `neural_attack`, by an attacker who holds the model: its gradients are read as well.
 
-    Parameters
-    ----------
-    table, shadow : SignalTable
-        Of one model each, with outputs.
-    features, shadow_features : GradientFeatures
-        Of the same samples in the same order, from `canary.signals.gradients`; models of one
-        architecture.
-    seed : int
-
-    Raises
-    ------
-    InputError
-        If outputs were not kept, or the features are of other samples or other parameters.
-    EstimationError
-        If the shadow has fewer than 20 members or nonmembers.
+    Tables are of one model each, with outputs; features are of the same samples in the same order,
+    from `canary.signals.gradients`, of models of one architecture. Anything else is an InputError.
 
     Notes
     -----
@@ -164,11 +145,11 @@ def white_box_attack(
     sorted: hidden units have no order that two models share. Nasr et al. (IEEE S&P 2019) read whole
     gradients, by an attacker who knows some of the target's own members and needs no shadow.
     """
-    for one, found in ((table, features), (shadow, shadow_features)):
-        if one.models != 1 or len(found.losses) != one.samples:
+    for some, gradients in ((table, features), (shadow, shadow_features)):
+        if some.models != 1 or len(gradients.losses) != some.samples:
             raise InputError(
-                f"gradients of {len(found.losses)} samples for a table of {one.models} x "
-                f"{one.samples}",
+                f"gradients of {len(gradients.losses)} samples for a table of {some.models} x "
+                f"{some.samples}",
                 cure="give the table of one model and the gradients of the same samples",
                 where="white_box_attack",
             )
@@ -179,24 +160,20 @@ def white_box_attack(
             cure="train the shadow with the target's architecture",
             where="white_box_attack",
         )
-    notes = shadow_rows(table, shadow=shadow, target=0)[2]
-    given, ours = _seen(shadow, shadow_features), _seen(table, features)
-    rng = np.random.default_rng(seed)
+    shadows = shadows_of(table, shadow=shadow, target=0)
+    given, rng = _seen(shadow, shadow_features), np.random.default_rng(seed)
     net = _Networks(given, shadow.member[0], [np.arange(len(given))], rng)
-    scores = net.scores(ours)
-    blind = shadow_is_blind(table, shadow=shadow, target=0)
-    return AttackScores("white-box", "gradients", scores, scores > 0, None, notes, blind)
+    scores = net.scores(_seen(table, features))
+    return AttackScores(
+        "white-box", "gradients", scores, scores > 0, None, shadows.notes, shadows.blind
+    )
 
 
 class _Networks:
     """Five networks for each group of shadow samples, each stopped on a fold of its own."""
 
     def __init__(
-        self,
-        features: NDArray[np.float32],
-        member: NDArray[np.bool_],
-        groups: list[NDArray[np.int64]],
-        rng: np.random.Generator,
+        self, features: Singles, member: Flags, groups: list[Ints], rng: np.random.Generator
     ) -> None:
         from canary.models.attacker import train_attackers
 
@@ -220,55 +197,44 @@ class _Networks:
             features, member, learn=learn, held_out=held_out, seed=int(rng.integers(1 << 31))
         )
 
-    def scores(self, features: NDArray[np.float32], group: int = 0) -> NDArray[np.float64]:
-        nets = slice(group * _FOLDS, (group + 1) * _FOLDS)
-        return self._nets.logits(features, nets)
+    def scores(self, features: Singles, group: int = 0) -> NDArray[np.float64]:
+        return self._nets.logits(features, slice(group * _FOLDS, (group + 1) * _FOLDS))
 
 
-def arranged(
-    outputs: NDArray[np.float32], label: NDArray[np.int64], entries: int
-) -> NDArray[np.float32]:
+def arranged(outputs: Singles, label: Ints, entries: int) -> Singles:
     """Log-odds of the classes, the label's first and the others from the most likely down.
 
     Of log-probabilities of shape (samples, classes) the first `entries`, cut off at -30 and 30.
     """
     step = max(_BLOCK // outputs.shape[1], 1)
-    parts = [slice(at, at + step) for at in range(0, len(outputs), step)]
-    return np.concatenate([_odds(outputs[part], label[part], entries) for part in parts])
+    blocks = []
+    for start in range(0, len(outputs), step):
+        log_p = outputs[start : start + step].astype(np.float64)
+        own, rows, top = label[start : start + step], np.arange(len(log_p)), log_p.argmax(1)
+        others = log_p.copy()
+        others[rows, top] = -np.inf
+        with np.errstate(divide="ignore"):
+            # 1 - p is the sum of the others for the most likely class, at least 1/2 for the rest.
+            rest = np.log(np.exp(others).sum(1))
+            odds = log_p - np.log1p(-np.exp(np.minimum(others, 0.0)))
+            odds[rows, top] = log_p[rows, top] - rest
+        odds = np.clip(odds, -_EXTREME, _EXTREME)
+        first = odds[rows, own]
+        odds[rows, own] = np.inf
+        odds = -np.sort(-odds, axis=1)[:, :entries]
+        odds[:, 0] = first
+        blocks.append(odds.astype(np.float32))
+    return np.concatenate(blocks)
 
 
-def _odds(
-    outputs: NDArray[np.float32], label: NDArray[np.int64], entries: int
-) -> NDArray[np.float32]:
-    """`arranged`, of a block."""
-    rows = np.arange(len(outputs))
-    log_p = outputs.astype(np.float64)
-    top = log_p.argmax(1)
-    others = log_p.copy()
-    others[rows, top] = -np.inf
-    with np.errstate(divide="ignore"):
-        # Of the likeliest class 1 - p is the sum of the others; of the rest it is at least 1/2.
-        rest = np.log(np.exp(others).sum(1))
-        odds = log_p - np.log1p(-np.exp(np.minimum(others, 0.0)))
-        odds[rows, top] = log_p[rows, top] - rest
-    odds = np.clip(odds, -_EXTREME, _EXTREME)
-    own = odds[rows, label]
-    odds[rows, label] = np.inf
-    odds = -np.sort(-odds, axis=1)[:, :entries]
-    odds[:, 0] = own
-    return odds.astype(np.float32)
-
-
-def _vectors(
-    outputs: NDArray[np.float32], label: NDArray[np.int64], classes: int
-) -> NDArray[np.float32]:
+def _vectors(outputs: Singles, label: Ints, classes: int) -> Singles:
     """The arranged prediction vector and the one-hot class."""
     one_hot = np.zeros((len(label), classes), np.float32)
     one_hot[np.arange(len(label)), label] = 1
     return np.concatenate([arranged(outputs, label, _ENTRIES), one_hot], axis=1)
 
 
-def _seen(table: SignalTable, found: GradientFeatures) -> NDArray[np.float32]:
+def _seen(table: SignalTable, found: GradientFeatures) -> Singles:
     """What the white-box attack reads of one model's samples."""
     own = np.take_along_axis(found.rows, table.label[:, None], 1)
     others = found.rows.copy()
@@ -278,11 +244,11 @@ def _seen(table: SignalTable, found: GradientFeatures) -> NDArray[np.float32]:
     norms = np.concatenate([found.norms, found.losses[:, None], own, others[:, :-1], inner], axis=1)
     logs = np.log(np.maximum(norms, np.exp(-_EXTREME))).astype(np.float32)
     vectors = _vectors(_kept(table)[0], table.label, table.classes)
-    seen: NDArray[np.float32] = np.concatenate([vectors, logs], axis=1)
+    seen: Singles = np.concatenate([vectors, logs], axis=1)
     return seen
 
 
-def _kept(table: SignalTable) -> NDArray[np.float32]:
+def _kept(table: SignalTable) -> Singles:
     if table.outputs is None:
         raise InputError(
             "the outputs of the models were not kept",

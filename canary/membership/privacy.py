@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,33 +11,24 @@ from numpy.typing import ArrayLike
 from canary.errors import EstimationError
 from canary.membership.attacks import AttackScores
 from canary.membership.many import ManyScores
+from canary.records.record import Record
 from canary.statistics.epsilon import correct_guesses, epsilon_lower_bound
 from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.numbers import plural
 from canary.statistics.roc import scored_members
 
 _UNBELIEVABLE = 1e-6
+_WRITTEN = ("epsilon", "delta", "confidence", "attacks", "confidence_of_each", ...)
 
 
 @dataclass(frozen=True)
-class AttackEpsilon:
+class AttackEpsilon(Record, written=_WRITTEN):
     """A lower bound on the epsilon of the training of a model that was attacked.
 
-    Parameters
-    ----------
-    epsilon : float
-        Training is not (epsilon', delta)-private for any epsilon' below this.
-    delta, confidence : float
-        The bound lies above the truth in at most ``1 - confidence`` of training runs, and so
-        does the largest of the bounds by `attacks` attacks.
-    attacks : int
-        From how many attacks the bound may be chosen.
-    coins, guesses, correct : int
-        Samples for which a coin was tossed, guesses made, and how many were right.
-    largest_possible : float
-        What the bound would be if every guess were right.
-    notes : tuple of str
-        What a reader has to know.
+    Training is not (epsilon', delta)-private for any epsilon' below `epsilon`. That is above the
+    truth in at most ``1 - confidence`` of training runs, even if it is the largest of the bounds by
+    `attacks` attacks. `correct` of the `guesses` were right, of samples for which one of the
+    `coins` was tossed; `largest_possible` is the bound if every guess were right.
     """
 
     epsilon: float
@@ -53,22 +44,7 @@ class AttackEpsilon:
     @property
     def confidence_of_each(self) -> float:
         """Of this bound alone: each of k attacks may miss by one k-th (Bonferroni)."""
-        return _of_each(self.confidence, self.attacks)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The bound as plain data."""
-        return {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "confidence": self.confidence,
-            "attacks": self.attacks,
-            "confidence_of_each": self.confidence_of_each,
-            "coins": self.coins,
-            "guesses": self.guesses,
-            "correct": self.correct,
-            "largest_possible": self.largest_possible,
-            "notes": list(self.notes),
-        }
+        return 1.0 - (1.0 - self.confidence) / self.attacks
 
 
 def attack_epsilon(
@@ -91,8 +67,7 @@ def attack_epsilon(
     scores : AttackScores, ManyScores of one target, or array_like of shape (samples,)
         Higher for what looks like a member. They come from models alone, not from who is a
         member of the target: `blind` says so of what `canary.attack` and `attack_models`
-        give, of bare numbers you have to know it. Samples that were set aside as population
-        are left out.
+        give, of bare numbers you have to know it. Population samples are left out.
     member : array_like of bool of shape (samples,)
     coins : bool
         Whether for each of these samples by itself a fair coin decided, before training, if
@@ -101,8 +76,7 @@ def attack_epsilon(
     guesses : int, optional
         How many are guessed, half for either side. All unless given. Fix it before you see
         the scores, or the bound does not hold.
-    delta : float
-    confidence : float
+    delta, confidence : float
     attacks : int
         How many attacks are tried on these coins, if the largest of their bounds is reported: each
         bound is then taken at a confidence that allows for the choice (Bonferroni).
@@ -111,17 +85,13 @@ def attack_epsilon(
     ------
     EstimationError
         If no coins were tossed, or the members are too many or too few for fair coins; if
-        the scores are not blind; if an option is out of range or scores and members do not
-        fit.
+        the scores are not blind; if an option is out of range or scores and members do not fit.
 
-    Notes
-    -----
-    Steinke, Nasr and Jagielski, NeurIPS 2023, arXiv:2305.08846; `canary.statistics.epsilon` has the
-    bound. The theorem takes all guesses together as what one private mechanism gives for the coins.
-    So a guess may rest on anything that the model says, on chance, and on other models whose data
-    do not depend on the coins; not on the coins themselves, not even on those of other samples. A
-    split into halves of fixed size is no set of independent coins; where exactly half are members a
-    note says so. Of equal scores those are guessed first that a fixed random order has first.
+    Notes ----- Steinke, Nasr and Jagielski, NeurIPS 2023, arXiv:2305.08846;
+    `canary.statistics.epsilon` has the bound. A guess may rest on what the model says, on chance,
+    and on other models whose data do not depend on the coins; not even on the coins of other
+    samples. A split into halves of fixed size is no set of independent coins. Equal scores are
+    guessed in a fixed random order.
     """
     from scipy.stats import binomtest
 
@@ -134,8 +104,29 @@ def attack_epsilon(
             "coins=True",
             where=where,
         )
-    found, notes = _blind_scores(scores, where)
-    values, flags = scored_members(found, member, where)
+    notes: list[str] = []
+    bare: ArrayLike
+    if isinstance(scores, AttackScores | ManyScores):
+        if not scores.blind:
+            raise EstimationError(
+                f"who is a member of the target went into the scores of {scores.name}, and from "
+                "such scores no bound on epsilon follows",
+                cure="give reference models by shadow=, whose data were drawn without regard to "
+                "the target's coins, and to P and RMIA population points by population= of "
+                "attack_models; models that leave out one member each (L) never serve",
+                where=where,
+            )
+        if isinstance(scores, ManyScores) and len(scores.targets) != 1:
+            raise EstimationError(
+                f"scores of {len(scores.targets)} targets",
+                cure="attack one model, by targets=",
+                where=where,
+            )
+        bare = scores.scores[0] if isinstance(scores, ManyScores) else scores.scores
+        notes += scores.notes
+    else:
+        bare = scores
+    values, flags = scored_members(bare, member, where)
     if isinstance(scores, ManyScores):
         values, flags = values[scores.judged], flags[scores.judged]
     n, members = len(flags), int(np.count_nonzero(flags))
@@ -150,53 +141,18 @@ def attack_epsilon(
     if guesses is not None:
         made = positive_integer(guesses, "guesses", where, cure="guess at least one coin")
     tried = positive_integer(attacks, "attacks", where, cure="count this attack")
-    level = _of_each(confidence, tried)
+    level = 1.0 - (1.0 - confidence) / tried
     order = np.random.default_rng(0).permutation(n)
     right = correct_guesses(values[order], flags[order], guesses=made)
-    numbers = {"guesses": made, "coins": n}
     if 2 * members == n:
         notes.append(
             f"Exactly half of {plural(n, 'sample')} are members, as in a split into halves: such "
             "a split is no set of independent coins, and then the bound is not proven"
         )
-    return AttackEpsilon(
-        epsilon=epsilon_lower_bound(right, **numbers, delta=delta, confidence=level),
-        delta=delta,
-        confidence=confidence,
-        attacks=tried,
-        coins=n,
-        guesses=made,
-        correct=right,
-        largest_possible=epsilon_lower_bound(made, **numbers, delta=delta, confidence=level),
-        notes=tuple(notes),
+    bound, largest = (
+        epsilon_lower_bound(correct, guesses=made, coins=n, delta=delta, confidence=level)
+        for correct in (right, made)
     )
-
-
-def _of_each(confidence: float, attacks: int) -> float:
-    return 1.0 - (1.0 - confidence) / attacks if attacks > 1 else confidence
-
-
-def _blind_scores(
-    scores: AttackScores | ManyScores | ArrayLike, where: str
-) -> tuple[ArrayLike, list[str]]:
-    """The scores of one target, and what has to be known of them."""
-    if not isinstance(scores, (AttackScores, ManyScores)):
-        return scores, []
-    if not scores.blind:
-        raise EstimationError(
-            f"who is a member of the target went into the scores of {scores.name}, and from such "
-            "scores no bound on epsilon follows",
-            cure="give reference models by shadow=, whose data were drawn without regard to the "
-            "target's coins, and to P and RMIA population points by population= of "
-            "attack_models; models that leave out one member each (L) never serve",
-            where=where,
-        )
-    if isinstance(scores, AttackScores):
-        return scores.scores, list(scores.notes)
-    if len(scores.targets) != 1:
-        raise EstimationError(
-            f"scores of {len(scores.targets)} targets",
-            cure="attack one model, by targets=",
-            where=where,
-        )
-    return scores.scores[0], list(scores.notes)
+    return AttackEpsilon(
+        bound, delta, confidence, tried, n, made, right, largest, notes=tuple(notes)
+    )

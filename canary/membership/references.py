@@ -1,10 +1,20 @@
-"""Which models and samples an attack compares with, resolved and checked."""
+"""Which models and samples an attack compares with; equally many for members and nonmembers.
+
+Where losses of all models are alike, the score of a sample still has a law that depends on the
+number of its references; it must not depend on who is a member. Of a sample in exactly half of
+the models, a member of the target is outside one more of the others than a nonmember. So each
+target does without references until the numbers agree (`kept`): in each table with as many members
+as nonmembers wholly, else to half a sample at every number.
+
+R by its empirical rule, on losses without ties, ranks a sample among its own references: on noise
+members and nonmembers then have scores of one law on every split. Other scores have that if the
+split was drawn without regard to the samples.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
@@ -12,8 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.membership.association import check_shadow
-from canary.membership.matching import kept, random_order
-from canary.membership.repeats import check_references
+from canary.membership.sharing import check_references
 from canary.signals.signal_table import SignalTable, check_tied, positions
 
 Flags = NDArray[np.bool_]
@@ -30,6 +39,7 @@ _NUMBERS = 1 << 18
 _FEW = 4
 """Targets for which looking for each by itself is faster than a list for all."""
 
+_SEED = 20
 _SHOWN = 5
 
 
@@ -45,12 +55,8 @@ class ComparedWith(TypedDict, total=False):
 class Compared:
     """The references with which each target is compared on each sample of a part.
 
-    Parameters
-    ----------
-    flags : ndarray of bool of shape (references, part)
-        Those of the kind.
-    less : ndarray of int of shape (depth, targets, part)
-        Which of them a target does without, each once; -1 for none.
+    `flags` of shape (references, part) are those of the kind; `less` of shape (depth, targets,
+    part) which of them a target does without, each once, and -1 for none.
     """
 
     flags: Flags
@@ -63,32 +69,18 @@ class Compared:
 
     def left_out(self, values: Floats, fill: float) -> Floats:
         """The values (references, part) of those that are left out, in the shape of `less`."""
-        found = [np.take_along_axis(values, rows, axis=0) for rows in self.less]
-        return np.where(self.less >= 0, np.reshape(found, self.less.shape), fill)
+        taken = [np.take_along_axis(values, rows, axis=0) for rows in self.less]
+        return np.where(self.less >= 0, np.reshape(taken, self.less.shape), fill)
 
 
 @dataclass(frozen=True, eq=False)
 class References:
-    """The models that are attacked, and those that they are compared with.
+    """The models that are attacked, and those that they are compared with; made by `resolve`.
 
-    Parameters
-    ----------
-    table : SignalTable
-        Of the targets.
-    targets : ndarray of int of shape (targets,)
-        Rows of `table`.
-    source : SignalTable
-        Of the references; `table` itself, or a table of shadow models.
-    rows : ndarray of int of shape (references,)
-        Rows of `source`.
-    own : ndarray of int of shape (targets,)
-        Which of `rows` is the target itself, or -1. A target is never compared with itself.
-    population : ndarray of bool of shape (samples,) or None
-        Samples of `table` that are set aside as population points.
-    most : int or None
-        How many references a sample may have in attacks R, D and L.
-    repeats : tuple of str
-        What to say of references that may be a target, or hold its samples.
+    `targets` and `rows` are rows of `table` and of `source`, which may be the same; `own` which of
+    `rows` is the target itself, or -1: it is never compared with itself. `population` flags the
+    samples that are set aside, `most` limits the references of a sample in R, D and L, and
+    `repeats` are notes on references that may be a target, or hold its samples.
     """
 
     table: SignalTable
@@ -99,6 +91,7 @@ class References:
     population: Flags | None
     most: int | None = None
     repeats: tuple[str, ...] = ()
+    _matched: dict[Kind, NDArray[Any]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def judged(self) -> Flags:
@@ -110,32 +103,45 @@ class References:
     def parts(self) -> Iterator[slice]:
         """The samples in parts that are worked on at a time."""
         step = max(_NUMBERS // max(len(self.rows), len(self.targets)), 1)
-        for at in range(0, self.table.samples, step):
-            yield slice(at, min(at + step, self.table.samples))
+        for start in range(0, self.table.samples, step):
+            yield slice(start, min(start + step, self.table.samples))
 
     def compared(self, part: slice, kind: Kind) -> Compared:
         """The references of a kind with which each target is compared.
 
         Without the target itself, and without as many others as it takes for members and nonmembers
-        to have equally many: see `canary.membership.matching`. The next ones that are flagged are
-        left out, going round from the target. Of a shadow table all serve.
+        to have equally many: the next ones of the kind, going round from the target. Of a shadow
+        table all serve.
         """
         flags = self._flagged(part, kind)
         wanted = self._own_flags(flags).astype(np.int64)
         if self.source is self.table:
             wanted += self._without(kind)[:, part]
-        return Compared(flags, self._next(flags, wanted))
-
-    def counts(self, part: slice) -> Ints:
-        """How many references that were not trained on them the samples of a part have."""
-        return np.asarray(self._flagged(part, "limited").sum(axis=0))
-
-    def most_compared(self) -> int:
-        """The most references, not trained on it, with which a judged sample is compared."""
-        return max(
-            int(self.compared(part, "limited").count[:, self.judged[part]].max(initial=0))
-            for part in self.parts()
-        )
+        size, depth = len(flags), int(wanted.max(initial=0))
+        less = np.full((depth, *wanted.shape), -1)
+        begin = np.where(self.own >= 0, self.own, self.targets % size)
+        if not depth:
+            return Compared(flags, less)
+        if len(begin) <= _FEW:
+            for target, first in enumerate(begin):
+                left = np.roll(flags, -first, axis=0)
+                for step in range(depth):
+                    place = left.argmax(axis=0)[None]
+                    there = np.take_along_axis(left, place, axis=0) & (step < wanted[target])
+                    less[step, target] = np.where(there, (place + first) % size, -1)[0]
+                    np.put_along_axis(left, place, values=False, axis=0)
+            return Compared(flags, less)
+        # Of each reference and sample, the first flagged reference from there on.
+        following = np.where(flags, np.arange(size, dtype=np.int32)[:, None], np.int32(size))
+        following = np.minimum.accumulate(following[::-1], axis=0)[::-1]
+        chosen = following[begin]
+        for step in range(depth):
+            if step:
+                after = np.where(chosen + 1 < size, chosen + 1, 0)
+                chosen = np.take_along_axis(following, after, axis=0)
+            chosen = np.where(chosen < size, chosen, following[0])
+            less[step] = np.where(step < wanted, chosen, -1)
+        return Compared(flags, less)
 
     def _flagged(self, part: slice, kind: Kind) -> Flags:
         outside = ~self.source.member[:, part][self.rows]
@@ -149,62 +155,31 @@ class References:
         """Whether the target itself is among the flagged; shape (targets, part)."""
         return np.asarray(flags[self.own] & (self.own >= 0)[:, None])
 
-    def _next(self, flags: Flags, wanted: Ints) -> Places:
-        """The first flagged references from the target on, going round, as many as wanted."""
-        size, depth = len(flags), int(wanted.max(initial=0))
-        found = np.full((depth, *wanted.shape), -1)
-        if not depth:
-            return found
-        begin = np.where(self.own >= 0, self.own, self.targets % size)
-        if len(begin) <= _FEW:
-            for target, first in enumerate(begin):
-                left = np.roll(flags, -first, axis=0)
-                for step in range(depth):
-                    at = left.argmax(axis=0)[None]
-                    there = np.take_along_axis(left, at, axis=0) & (step < wanted[target])
-                    found[step, target] = np.where(there, (at + first) % size, -1)[0]
-                    np.put_along_axis(left, at, values=False, axis=0)
-            return found
-        following = np.where(flags, np.arange(size, dtype=np.int32)[:, None], np.int32(size))
-        following = np.minimum.accumulate(following[::-1], axis=0)[::-1]
-        at = following[begin]
-        for step in range(depth):
-            if step:
-                at = np.take_along_axis(following, np.where(at + 1 < size, at + 1, 0), axis=0)
-            at = np.where(at < size, at, following[0])
-            found[step] = np.where(step < wanted, at, -1)
-        return found
-
-    def _without(self, kind: Kind) -> Ints:
+    def _without(self, kind: Kind) -> NDArray[Any]:
         """How many of the others each target does without; shape (targets, samples)."""
         if kind not in self._matched:
             small = np.min_scalar_type(len(self.rows))
-            found = np.empty((len(self.targets), self.table.samples), small)
+            counts = np.empty((len(self.targets), self.table.samples), small)
             for part in self.parts():
                 flags = self._flagged(part, kind)
-                found[:, part] = flags.sum(axis=0) - self._own_flags(flags)
+                counts[:, part] = flags.sum(axis=0) - self._own_flags(flags)
             order = random_order(self.table.samples)
             order = order[self.judged[order]]
             for target, row in enumerate(self.targets):
-                counts = found[target].astype(np.int64)
-                member = self.table.member[row]
-                found[target] = counts - kept(counts, member, order, falling=kind == "inside")
-            self._matched[kind] = found
+                own, member = counts[target].astype(np.int64), self.table.member[row]
+                counts[target] = own - kept(own, member, order, falling=kind == "inside")
+            self._matched[kind] = counts
         return self._matched[kind]
-
-    @cached_property
-    def _matched(self) -> dict[Kind, NDArray[Any]]:
-        return {}
 
     def alone(self, kind: Kind) -> Flags:
         """The samples that have no reference of a kind beside some target; shape (samples,)."""
         mine = self.own[self.own >= 0]
-        found = np.empty(self.table.samples, np.bool_)
-        for part in self.parts():
-            flags = self._flagged(part, kind)
+
+        def lacking(flags: Flags) -> Flags:
             # One that is a target is none to itself.
-            found[part] = flags.sum(axis=0) <= flags[mine].any(axis=0)
-        return found
+            return np.asarray(flags.sum(axis=0) <= flags[mine].any(axis=0))
+
+        return np.concatenate([lacking(self._flagged(part, kind)) for part in self.parts()])
 
     def check(self, name: str, *, inside: bool, least: bool = False) -> None:
         """An InputError if a judged sample has no reference left of a kind that the attack needs.
@@ -235,6 +210,36 @@ class References:
             )
 
 
+def random_order(samples: int) -> Ints:
+    """A random order of the samples; always the same."""
+    return np.random.default_rng(_SEED).permutation(samples)
+
+
+def kept(counts: Ints, member: Flags, order: Ints, *, falling: bool = False) -> Ints:
+    """How many references each sample keeps, of the `counts` that it has. O(n log n).
+
+    Samples of either kind are put in the order of their numbers, equal numbers in a random order. A
+    sample has a partner of the other kind, the one at the same share of its order, and keeps as
+    many references as the fewer of the two have. With ``Q1`` and ``Q0`` the quantile functions of
+    both kinds that is ``min(Q1(u), Q0(u))`` at the place u, and no rule that only takes references
+    away keeps more.
+
+    `order` has the samples that are compared, in a random order; the others keep all. `falling`
+    puts samples with the most first: for references whose numbers are what the other kind leaves.
+    """
+    left = counts.copy()
+    key = -counts if falling else counts
+    ranked = []
+    for flag in (False, True):
+        mine = order[member[order] == flag]
+        ranked.append(mine[np.argsort(key[mine], kind="stable")])
+    for own, other in (ranked, ranked[::-1]):
+        if len(own) and len(other):
+            partner = (2 * np.arange(len(own)) + 1) * len(other) // (2 * len(own))
+            left[own] = np.minimum(counts[own], counts[other[partner]])
+    return left
+
+
 def resolve(
     table: SignalTable,
     name: str,
@@ -248,17 +253,13 @@ def resolve(
     """Check what an attack is given; the parameters are those of `attack_models`.
 
     `aligned` says whether the references have to be asked for the very samples of the targets,
-    `alone` whether a target needs no references.
-
-    Raises
-    ------
-    InputError
-        If there is no such model, none to compare with, or the two tables do not fit: other
-        samples, models that belong to another target, or a target among its own references.
+    `alone` whether a target needs no references. An InputError if there is no such model, none to
+    compare with, or the two tables do not fit: other samples, models that belong to another target,
+    or a target among its own references.
     """
     population, most = compared.get("population"), compared.get("most")
-    chosen = _rows(targets, table, "targets")
     source = table if shadow is None else shadow
+    chosen = _rows(targets, table, "targets")
     rows = _rows(compared.get("references"), source, "references")
     own = np.full(len(chosen), -1)
     if shadow is None:
@@ -271,20 +272,27 @@ def resolve(
                 cure="give a table of several models, or a table of shadow models by shadow=",
                 where=table.source,
             )
-    elif aligned and not np.array_equal(shadow.label, table.label):
-        raise InputError(
-            f"attack {name}: the shadow table has other samples ({shadow.samples:,} with other "
-            f"labels than the {table.samples:,} of the target)",
-            cure="measure the reference models on the target's samples, in the same order",
-            where=shadow.source,
-        )
-    if shadow is not None and aligned:
+    elif aligned:
+        if not np.array_equal(shadow.label, table.label):
+            raise InputError(
+                f"attack {name}: the shadow table has other samples ({shadow.samples:,} with other "
+                f"labels than the {table.samples:,} of the target)",
+                cure="measure the reference models on the target's samples, in the same order",
+                where=shadow.source,
+            )
         for row in chosen:
             check_tied(shadow, table, row=int(row))
-    for one, used in ((table, chosen), (source, rows)):
-        _check_losses(one, used)
+    for some, used in ((table, chosen), (source, rows)):
+        loss = some.signal("loss")
+        for row in used:
+            if np.isnan(loss[row]).any():
+                raise InputError(
+                    f"model {row} has {int(np.isnan(loss[row]).sum()):,} losses that are NaN",
+                    cure="leave it away by table.select(models=...), and say why in missing",
+                    where=some.source,
+                )
     repeats = check_references(table, chosen, shadow, rows)
-    if shadow is not None and name == "S":  # whose samples may stand in another order
+    if shadow is not None and name == "S":  # whose samples may be in another order
         beside = shadow if compared.get("references") is None else shadow.select(models=rows)
         for row in chosen:
             repeats += check_shadow(table, beside, row=int(row))
@@ -294,18 +302,9 @@ def resolve(
             cure="give the number of references that each sample may have",
             where="attack",
         )
-    flags = None
-    if population is not None:
-        flags = np.zeros(table.samples, np.bool_)
-        flags[positions(population, table.samples, "population", table.source)] = True
-        if flags.all():
-            raise InputError(
-                "every sample is set aside as population",
-                cure="leave samples that are judged",
-                where=table.source,
-            )
+    aside = None if population is None else _aside(table, population)
     repeats = tuple(dict.fromkeys(repeats))
-    return References(table, chosen, source, rows, own.astype(np.intp), flags, most, repeats)
+    return References(table, chosen, source, rows, own.astype(np.intp), aside, most, repeats)
 
 
 def _rows(given: ArrayLike | None, table: SignalTable, what: str) -> Places:
@@ -315,12 +314,13 @@ def _rows(given: ArrayLike | None, table: SignalTable, what: str) -> Places:
     return rows
 
 
-def _check_losses(table: SignalTable, rows: Places) -> None:
-    loss = table.signal("loss")
-    for row in rows:
-        if np.isnan(loss[row]).any():
-            raise InputError(
-                f"model {row} has {int(np.isnan(loss[row]).sum()):,} losses that are NaN",
-                cure="leave it away by table.select(models=...), and say why in missing",
-                where=table.source,
-            )
+def _aside(table: SignalTable, population: ArrayLike) -> Flags:
+    aside = np.zeros(table.samples, np.bool_)
+    aside[positions(population, table.samples, "population", table.source)] = True
+    if aside.all():
+        raise InputError(
+            "every sample is set aside as population",
+            cure="leave samples that are judged",
+            where=table.source,
+        )
+    return aside

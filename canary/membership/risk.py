@@ -9,48 +9,49 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.membership.densities import Known, by_histograms, by_kernels
-from canary.membership.shadows import shadow_samples
+from canary.membership.association import shadows_of
 from canary.signals.signal_table import SignalTable
 from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, scored_members
 
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Scale = Literal["log", "linear"]
 
 BINS = 5
 """Of the histogram of a class, unless others are asked for."""
 
 RISK_SIGNAL = "modified-entropy"
-"""The signal whose distribution tells the risk."""
+"""The signal whose distribution gives the risk."""
 
-_LEAST = 1e-10
+LEAST_ENTROPY = 1e-10
+"""Lower values count as this where logarithms are taken."""
+
 _DRAWS = 10_000
 _CELLS = 1 << 23
 """Most bins of all histograms together: about half a gigabyte while they are filled."""
+
+_GRID = 512
+_SILVERMAN = 0.9
+_QUARTILES = 1.349  # quartile distance of a normal distribution, in standard deviations
+_TRACE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
 class RiskScores:
     """The privacy risk score of each sample of a target.
 
-    Parameters
-    ----------
-    scores : ndarray of float64 of shape (samples,)
-        From 0 to 1: posterior probability of being a member.
-    prior : float
-        Probability of being a member before anything is known.
-    bins : int or None
-        None for the smoothed estimate.
-    scale : {"log", "linear"}
-    pooled : ndarray of bool of shape (classes,)
-        Classes of too few shadow samples, which use the histogram of all classes.
+    `scores` of shape (samples,) are posterior probabilities of being a member, which is `prior`
+    before anything is known. `bins` is None for the smoothed estimate. `pooled` flags the classes
+    of too few shadow samples, which use the histogram of all classes.
     """
 
-    scores: NDArray[np.float64]
+    scores: Floats
     prior: float
     bins: int | None
     scale: Scale
-    pooled: NDArray[np.bool_]
+    pooled: Flags
 
 
 def risk_scores(
@@ -68,26 +69,20 @@ def risk_scores(
 
     Parameters
     ----------
-    table : SignalTable
-    shadow : SignalTable, optional
+    table, shadow, target
         As in `canary.attack`.
-    target : int
     prior : float
         Between 0 and 1.
     bins : int, optional
         Of the histogram of a class, besides one for infinity; with the classes at most about
         eight million in all. 5 unless given.
     scale : {"log", "linear"}
-        Bins of equal width, or a kernel of one width, in the logarithm or in the modified entropy
-        itself.
+        Bins of equal width, or a kernel of one width, in the logarithm (values below 1e-10 count as
+        that) or in the modified entropy itself.
     least : int
         Members and nonmembers that a class needs for a histogram or densities of its own.
     smooth : bool
         Kernel densities in place of histograms.
-
-    Returns
-    -------
-    RiskScores
 
     Raises
     ------
@@ -97,27 +92,16 @@ def risk_scores(
         If an option is out of range, bins are given for a smoothed estimate, or the shadow has
         no members or no nonmembers.
 
-    Notes
-    -----
-    With ``a`` and ``b`` the shares of the shadow's members and nonmembers of class ``y``
-    that fall in the bin of the sample's modified entropy (equation 15 of [1]_), or their
-    densities there, the score is ``prior a / (prior a + (1 - prior) b)`` (equation 12).
+    Notes ----- Song and Mittal, USENIX Security 2021, section 4.1: with ``a`` and ``b`` the shares
+    of the shadow's members and nonmembers of the class that fall in the bin of the sample's
+    modified entropy (equation 15), or their densities there, the score is ``prior a / (prior a + (1
+    - prior) b)``.
 
-    The bins of a class span its finite shadow values. What is outside belongs to the
-    nearest of them, and infinity to a bin of its own. On the logarithmic scale values
-    below 1e-10 count as that. A bin without any shadow sample takes the shares of the
-    nearest bin that has one; of two as near, of the lower. O(samples + classes bins).
-
-    Densities have a Gaussian kernel of one width for both kinds, so that the score is a weighted
-    share of members among the samples nearby: Silverman's ``0.9 s n^(-1/5)``, with ``n`` the
-    smaller number of the two kinds and ``s^2`` the mean of their squared spreads, each the
-    smaller of standard deviation and quartile distance / 1.349. A hundredth of a sample of each
-    kind is added everywhere, so that in a gap without any the score is the prior.
-
-    References
-    ----------
-    .. [1] Song and Mittal, Systematic Evaluation of Privacy Risks of Machine Learning
-       Models, USENIX Security 2021, section 4.1.
+    Bins span the finite shadow values of a class. What is outside belongs to the nearest bin, and a
+    bin without shadow samples takes the shares of the nearest that has some; of two as near, of the
+    lower. Kernels are Gaussians of one width for both kinds: Silverman's ``0.9 s n^(-1/5)``, with
+    ``n`` the smaller number of the two kinds and ``s^2`` the mean of their squared spreads. A
+    hundredth of a sample of each kind is added everywhere, so that in a gap the score is the prior.
     """
     where = "risk scores"
     check_prior(prior, where)
@@ -141,7 +125,8 @@ def risk_scores(
             cure=f"give at most {most:,}; 5 are usual, and more than samples tell nothing",
             where=where,
         )
-    values, member, label = shadow_samples(table, RISK_SIGNAL, shadow=shadow, target=target)
+    shadows = shadows_of(table, shadow=shadow, target=target)
+    values, member, label = shadows.samples(RISK_SIGNAL, table.classes)
     if member.all() or not member.any():
         raise EstimationError(
             f"all {len(member)} shadow samples are of one kind",
@@ -154,41 +139,159 @@ def risk_scores(
     rows = np.where(pooled, table.classes, np.arange(table.classes))[table.label]
     queries = table.signal(RISK_SIGNAL)[target]
     if scale == "log":
-        values, queries = (np.log(np.maximum(one, _LEAST)) for one in (values, queries))
-    known = Known(values, member, label, table.classes)
+        values, queries = (np.log(np.maximum(some, LEAST_ENTROPY)) for some in (values, queries))
+    known = _Known(values, member, label, table.classes)
     if smooth:
-        return RiskScores(by_kernels(known, queries, rows, prior=prior), prior, None, scale, pooled)
-    scores = by_histograms(known, queries, rows, prior=prior, bins=made)
+        return RiskScores(known.by_kernels(queries, rows, prior=prior), prior, None, scale, pooled)
+    scores = known.by_histograms(queries, rows, prior=prior, bins=made)
     return RiskScores(scores, prior, made, scale, pooled)
+
+
+class _Known:
+    """How the shadow's members and nonmembers of each class are spread, in two estimates.
+
+    Both give each query the posterior probability of being a member, by the row of the class that
+    it is looked up in; row number `classes` is that of all classes together. Values may be plus
+    infinity.
+    """
+
+    def __init__(self, values: Floats, member: Flags, label: Ints, classes: int) -> None:
+        self.values, self.rows = values, classes + 1
+        everyone = np.full(len(label), classes)
+        # Number and flags of both kinds, with the row of each sample: its own, and that of all.
+        flags = (~member, member)
+        self.kinds = [(kind, flags[kind], rows) for kind in (0, 1) for rows in (label, everyone)]
+        # Least and largest finite value of each class, and of all after them.
+        finite = np.isfinite(values)
+        low, high = np.full((2, self.rows), np.inf)
+        high = -high
+        np.minimum.at(low, label[finite], values[finite])
+        np.maximum.at(high, label[finite], values[finite])
+        low[-1], high[-1] = low.min(), high.max()
+        none = ~np.isfinite(low)
+        low[none] = high[none] = 0.0
+        self.low, self.high = low, high
+
+    def by_histograms(self, queries: Floats, rows: Ints, *, prior: float, bins: int) -> Floats:
+        """By bins of equal width between the ends of each row, and one for infinity."""
+        width = self.high - self.low
+        steps = bins / np.where(width > 0, width, np.inf)
+
+        def place(values: Floats, rows: Ints) -> Ints:
+            finite = values < np.inf
+            inside = (np.where(finite, values, 0.0) - self.low[rows]) * steps[rows]
+            return np.where(finite, np.clip(inside, 0, bins - 1), bins).astype(np.int64)
+
+        shares = np.zeros((2, self.rows, bins + 1))
+        for kind, flags, of in self.kinds:
+            points = place(self.values[flags], of[flags])
+            shares[kind] += _counted(of[flags], points, shares[kind])
+        filled = shares.sum(axis=0) > 0
+        shares /= np.maximum(shares.sum(axis=2, keepdims=True), 1.0)
+        shares = np.take_along_axis(shares, nearest_filled(filled)[None], axis=2)
+        return np.asarray(_posterior(shares, prior)[rows, place(queries, rows)])
+
+    def by_kernels(self, queries: Floats, rows: Ints, *, prior: float) -> Floats:
+        """By Gaussian kernels on a grid of 512 points between the ends of each row, interpolated.
+
+        Infinity is apart; where the shadow has none, it counts as the largest value.
+        """
+        low = self.low
+        step = np.where(self.high > low, self.high - low, 1.0) / (_GRID - 1)
+
+        def place(values: Floats, rows: Ints) -> tuple[Ints, Floats]:
+            """The grid point at or below each value, and how far it is on to the next."""
+            inside = np.clip(values, low[rows], (low + (_GRID - 1) * step)[rows])
+            along = (inside - low[rows]) / step[rows]
+            point = np.minimum(along.astype(np.int64), _GRID - 2)
+            return point, along - point
+
+        finite = np.isfinite(self.values)
+        counts, endless = np.zeros((2, self.rows, _GRID)), np.zeros((2, self.rows))
+        for kind, flags, of in self.kinds:
+            here = flags & finite
+            point, part = place(self.values[here], of[here])
+            counts[kind] += _counted(of[here], point, counts[kind], 1.0 - part)
+            counts[kind] += _counted(of[here], point + 1, counts[kind], part)
+            endless[kind] += np.bincount(of[flags & ~finite], minlength=self.rows)
+        divisor = np.maximum(counts.sum(axis=2) + endless, 1.0)
+        posterior = _posterior(_smoothed(counts) / divisor[:, :, None], prior)
+        known = endless.sum(axis=0) > 0
+        beyond = np.where(known, _posterior(endless / divisor, prior), posterior[:, -1])
+        point, part = place(queries, rows)
+        between = posterior[rows, point] * (1.0 - part) + posterior[rows, point + 1] * part
+        return np.where(np.isfinite(queries), between, beyond[rows])
+
+
+def nearest_filled(filled: Flags) -> Ints:
+    """For each bin the nearest one of its row with samples, itself if it has any or none has.
+
+    Of two as near the lower. Linear: the last filled bin on the way up, and on the way down.
+    """
+    places = np.arange(filled.shape[1])
+    far = 3 * len(places)
+    below = np.maximum.accumulate(np.where(filled, places, -far), axis=1)
+    above = np.minimum.accumulate(np.where(filled, places, far)[:, ::-1], axis=1)[:, ::-1]
+    nearest = np.where(places - below <= above - places, below, above)
+    return np.where(filled.any(axis=1, keepdims=True), nearest, places)
+
+
+def _counted(rows: Ints, columns: Ints, like: Floats, weights: Floats | None = None) -> Floats:
+    """Weights, or numbers, of the samples of each cell of an array like another."""
+    flat = np.bincount(rows * like.shape[1] + columns, weights, like.size)
+    return np.asarray(flat.reshape(like.shape), np.float64)
+
+
+def _posterior(shares: Floats, prior: float) -> Floats:
+    inside, outside = prior * shares[1], (1.0 - prior) * shares[0]
+    with np.errstate(invalid="ignore"):  # 0 / 0 belongs to rows that no sample uses
+        return np.asarray(inside / (inside + outside))
+
+
+def _smoothed(counts: Floats) -> Floats:
+    """Counts under a Gaussian kernel of height 1, with a trace of both kinds everywhere."""
+    number = counts.sum(axis=2)
+    points = np.arange(_GRID)
+    mean = counts @ points / np.maximum(number, 1.0)
+    square = counts @ points**2 / np.maximum(number, 1.0) - mean**2
+    deviation = np.sqrt(np.maximum(square, 0.0))
+    climbed = np.cumsum(counts, axis=2)
+    quartile = [(climbed < part * number[:, :, None]).sum(axis=2) for part in (0.25, 0.75)]
+    between = (quartile[1] - quartile[0]) / _QUARTILES
+    spread = np.where(between > 0, np.minimum(deviation, between), deviation)
+    smaller = np.maximum(number.min(axis=0), 1.0)
+    width = _SILVERMAN * np.sqrt((spread**2).mean(axis=0)) * smaller**-0.2
+    width = np.maximum(width, 1.0)
+    # The transform of a Gaussian is one; twice the grid, so that the ends do not meet.
+    waves = np.fft.rfftfreq(2 * _GRID)
+    kernel = np.exp(-2.0 * (np.pi * waves[None, :] * width[:, None]) ** 2)
+    kernel *= (np.sqrt(2.0 * np.pi) * width)[:, None]
+    smooth = np.fft.irfft(np.fft.rfft(counts, 2 * _GRID, axis=2) * kernel, 2 * _GRID, axis=2)
+    trace = _TRACE * number / smaller
+    return np.asarray(np.maximum(smooth[:, :, :_GRID], 0.0) + trace[:, :, None])
 
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
     """Scores beside the share of members among samples of such scores.
 
-    Parameters
-    ----------
-    score, share : ndarray of float64 of shape (bins,)
-        Mean score, and share of members weighted to the prior; bins without samples are
-        left out.
-    members, nonmembers : ndarray of int64 of shape (bins,)
-    rmse : float
-        Root of the mean of ``(score - share)^2`` over the bins.
-    calibration_error : Estimate
-        Mean of ``|score - share|`` over the samples, weighted to the prior.
+    Arrays have the shape (bins,), of bins with samples; `score` is their mean score, and `share`
+    that of members, weighted to the prior. `rmse` is the root of the mean of
+    ``(score - share)^2`` over the bins, `calibration_error` the mean of ``|score - share|`` over
+    the samples, weighted to the prior.
     """
 
-    score: NDArray[np.float64]
-    share: NDArray[np.float64]
-    members: NDArray[np.int64]
-    nonmembers: NDArray[np.int64]
+    score: Floats
+    share: Floats
+    members: Ints
+    nonmembers: Ints
     rmse: float
     calibration_error: Estimate
 
 
 def reliability(
     risks: RiskScores | ArrayLike,
-    member: NDArray[np.bool_],
+    member: Flags,
     *,
     prior: float | None = None,
     bins: int = 10,
@@ -209,27 +312,20 @@ def reliability(
         Of equal width from 0 to 1.
     confidence : float
 
-    Raises
-    ------
-    EstimationError
-        If a score is not from 0 to 1, the shapes differ, all samples are of one kind, or an
-        option is out of range.
-
-    Notes
-    -----
-    Song and Mittal (USENIX Security 2021), section 4.2.1 and figure 3. The calibration error is
-    ``sum_b |d_b|``, where ``d_b`` is the sum over bin b of weight times (score - member). With
-    ``e`` the errors of ``d``, normal with the covariance of sampling members and nonmembers, ``sum
-    |d + e| <= sum |d| + sum |e|``: the lower end takes the quantile of the last sum (from 10,000
-    seeded draws) off. And ``sum |d| <= sum |d + e| - sum sign(d_b) e_b``: its variance is at most
-    the sum of the uncentred second moments, which gives the upper end. To each kind's moments one
-    sample is added in the middle of the bin, so that a bin of one kind is not taken for certain.
+    Notes ----- Song and Mittal, section 4.2.1. The calibration error is ``sum_b |d_b|``, where
+    ``d_b`` is the sum over bin b of weight times (score - member), with normal errors ``e``. As
+    ``sum |d + e| <= sum |d| + sum |e|``, the lower end takes the quantile of the last sum off
+    (10,000 seeded draws). As ``sum |d| <= sum |d + e| - sum sign(d_b) e_b``, whose variance is at
+    most the sum of the uncentred second moments, these give the upper end, with one sample more in
+    the middle of each bin.
     """
+    from scipy.special import ndtri
+
     where = "reliability"
     check_confidence(confidence, where)
     positive_integer(bins, "bins", where, cure="10 bins are usual")
-    held = risks.scores if isinstance(risks, RiskScores) else risks
-    scores, flags = scored_members(held, member, where)
+    own = risks.scores if isinstance(risks, RiskScores) else risks
+    scores, flags = scored_members(own, member, where)
     if not ((scores >= 0.0) & (scores <= 1.0)).all():
         raise EstimationError(
             f"scores lie from {scores.min():g} to {scores.max():g}",
@@ -251,12 +347,21 @@ def reliability(
     share = (weigh_in * inside)[there] / weight[there]
     off = np.abs(mean - share)
     error = float(weight[there] @ off)
-    kinds = ((flags, weigh_in, 1.0), (~flags, weigh_out, 0.0))
-    moments = [
-        _moments(scores[kind] - truth, at[kind], weigh, truth, there)
-        for kind, weigh, truth in kinds
-    ]
-    low, high = _error_ends(moments, confidence)
+    # Uncentred variances of the sum of each bin, and covariance of all sums, of both kinds.
+    square, covariance = np.zeros(int(there.sum())), np.zeros((int(there.sum()),) * 2)
+    for kind, weigh, truth in ((flags, weigh_in, 1.0), (~flags, weigh_out, 0.0)):
+        away = scores[kind] - truth
+        middle = (np.arange(bins) + 0.5) / bins - truth
+        squares = weigh**2 * (np.bincount(at[kind], away**2, bins) + middle**2)[there]
+        total = weigh * np.bincount(at[kind], away, bins)[there]
+        square += squares
+        covariance += np.diag(squares) - np.outer(total, total) / len(away)
+    tail = (1.0 - confidence) / 2.0
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    drawn = np.random.default_rng(0).standard_normal((_DRAWS, len(root))) @ root.T
+    low = float(np.quantile(np.abs(drawn).sum(axis=1), 1.0 - tail))
+    high = -float(ndtri(tail)) * float(np.sqrt(square.sum()))
     return Reliability(
         mean,
         share,
@@ -265,39 +370,6 @@ def reliability(
         float(np.sqrt(np.mean(off**2))),
         Estimate(error, max(error - low, 0.0), min(error + high, 1.0)),
     )
-
-
-def _moments(
-    off: NDArray[np.float64],
-    at: NDArray[np.int64],
-    weigh: float,
-    truth: float,
-    there: NDArray[np.bool_],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Uncentred variance of the sum of each bin, and the covariance of all sums.
-
-    Of n samples of one kind; `off` is score - member, and `weigh` what a sample counts.
-    """
-    bins = len(there)
-    middle = (np.arange(bins) + 0.5) / bins - truth
-    square = weigh**2 * (np.bincount(at, off**2, bins) + middle**2)[there]
-    total = weigh * np.bincount(at, off, bins)[there]
-    return square, np.diag(square) - np.outer(total, total) / len(off)
-
-
-def _error_ends(
-    moments: list[tuple[NDArray[np.float64], NDArray[np.float64]]], confidence: float
-) -> tuple[float, float]:
-    """How far the calibration error may lie above the truth, and below."""
-    from scipy.special import ndtri
-
-    tail = (1.0 - confidence) / 2.0
-    covariance = moments[0][1] + moments[1][1]
-    values, vectors = np.linalg.eigh(covariance)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    drawn = np.random.default_rng(0).standard_normal((_DRAWS, len(root))) @ root.T
-    low = float(np.quantile(np.abs(drawn).sum(axis=1), 1.0 - tail))
-    return low, -float(ndtri(tail)) * float(np.sqrt(moments[0][0].sum() + moments[1][0].sum()))
 
 
 def check_prior(prior: float, where: str) -> None:

@@ -35,12 +35,8 @@ def rmia(bench: References, tuning: Tuning, *, online: bool) -> Floats:
     """Scores from 0 to 1, of shape (targets, samples); see the module. O(nK + n log n).
 
     All samples are compared with all points of the population, a point with itself, too: were it
-    left out, k of n - 1 and k of n would tell nonmembers from members of equal ratios.
-
-    Raises
-    ------
-    InputError
-        If gamma is not above 0, a is not from 0 to 1, or a target has fewer than two points.
+    left out, k of n - 1 and k of n would distinguish nonmembers from members of equal ratios. An
+    InputError if gamma or a is out of range, or a target has fewer than two points.
     """
     gamma, a = tuning.gamma, tuning.a
     if not 0.0 < gamma < np.inf:
@@ -50,7 +46,15 @@ def rmia(bench: References, tuning: Tuning, *, online: bool) -> Floats:
     table = bench.table
     ratios = np.empty((len(bench.targets), table.samples))
     for part in bench.parts():
-        ratios[:, part] = _ratios(bench, part, online=online, a=a)
+        shown = _probabilities(bench.source, bench.rows, part)
+        without = _mean(shown, bench.compared(part, "outside"))
+        if online:
+            inside = bench.compared(part, "inside")
+            usual = np.where(inside.count == 0, without, (without + _mean(shown, inside)) / 2.0)
+        else:
+            usual = ((1.0 + a) * without + (1.0 - a)) / 2.0
+        seen = _probabilities(table, bench.targets, part)
+        ratios[:, part] = seen / np.maximum(usual, np.finfo(np.float64).tiny)
     for i, row in enumerate(bench.targets):
         own = ~table.member[row]
         if bench.population is not None:
@@ -64,18 +68,6 @@ def rmia(bench: References, tuning: Tuning, *, online: bool) -> Floats:
         null = np.sort(ratios[i, own])
         ratios[i] = np.searchsorted(null, ratios[i] / gamma, side="right") / len(null)
     return ratios
-
-
-def _ratios(bench: References, part: slice, *, online: bool, a: float) -> Floats:
-    shown = _probabilities(bench.source, bench.rows, part)
-    without = _mean(shown, bench.compared(part, "outside"))
-    if online:
-        inside = bench.compared(part, "inside")
-        usual = np.where(inside.count == 0, without, (without + _mean(shown, inside)) / 2.0)
-    else:
-        usual = ((1.0 + a) * without + (1.0 - a)) / 2.0
-    seen = _probabilities(bench.table, bench.targets, part)
-    return np.asarray(seen / np.maximum(usual, np.finfo(np.float64).tiny))
 
 
 def _mean(shown: Floats, compared: Compared) -> Floats:

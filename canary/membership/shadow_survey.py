@@ -10,17 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
-from canary.membership.analysis import ClassRisks, possible_class_risks
+from canary.membership.analysis import (
+    ClassRisks,
+    Guesses,
+    leakage,
+    possible_class_risks,
+    precision_recall,
+)
 from canary.membership.association import check_shadow
 from canary.membership.attacking import attack, named_attacks
-from canary.membership.doubts import doubts_of_pair
+from canary.membership.doubts import SURE, View, doubts_of_pair, percent_of_pairs, positive_control
 from canary.membership.evaluation import Part, evaluate, evaluate_by
-from canary.membership.guessing import Guesses, leakage, precision_recall
-from canary.membership.outcomes import contrast, unfit_thresholds
 from canary.membership.privacy import AttackEpsilon, attack_epsilon
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability, risk_scores
 from canary.membership.survey import Attacked, OneTargetSurvey, plain, rates_of, table_facts
 from canary.scoring.batcher import Stage
+from canary.signals.definitions import SIGNALS
 from canary.signals.output_checks import check_members
 from canary.signals.signal_table import SignalTable
 from canary.statistics.number_checks import check_confidence
@@ -34,20 +39,11 @@ _MOST = 20
 class ShadowSurvey(OneTargetSurvey):
     """What attacks on a target by a shadow found; see `Survey`.
 
-    Parameters
-    ----------
-    target, shadow : SignalTable
-        Of one target model, and of one or several shadow models.
-    by_class, by_group : tuple of Part
-        The strongest attack on each class and each group; no groups if there are none.
-    risks : RiskScores or None
-        None where there is no modified entropy.
-    reliability : Reliability or None
-    class_risks : ClassRisks or None
-        Risk of the classes beside their generalization error; None where too few differ.
-    epsilons : mapping of str to AttackEpsilon
-        Lower bounds on epsilon by each attack, where coins chose the members. Each at a
-        confidence that allows for how many attacks were tried.
+    Of one `target` model, by one or several of `shadow`. `by_class` and `by_group` have the
+    strongest attack on each of these, if there are groups. `risks` and `reliability` are None where
+    there is no modified entropy, `class_risks` where too few classes differ. `epsilons` are lower
+    bounds by each attack, where coins chose the members, at a confidence that allows for how many
+    attacks were tried.
     """
 
     target: SignalTable
@@ -74,10 +70,10 @@ class ShadowSurvey(OneTargetSurvey):
 
     @property
     def epsilon(self) -> tuple[str, AttackEpsilon] | None:
-        """The largest lower bound on epsilon and whose it is; None without coins.
+        """The largest lower bound on epsilon and the name of its attack; None without coins.
 
-        It lies above the truth in at most ``1 - confidence`` of training runs, though it is
-        the largest of k: each of k may do so in one k-th (Bonferroni).
+        It is above the truth in at most ``1 - confidence`` of training runs, though it is the
+        largest of k.
         """
         return max(self.epsilons.items(), key=lambda item: item[1].epsilon, default=None)
 
@@ -106,25 +102,25 @@ class ShadowSurvey(OneTargetSurvey):
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data; infinities are the words ``"inf"`` and ``"-inf"``."""
+        epsilon = self.epsilon
         return {
             **self._answer(),
             "target": table_facts(self.target),
             "shadow": table_facts(self.shadow),
             "blind": self.blind,
             "corrected_balanced_accuracy": plain(self.corrected()),
-            "classes": [_part(part) for part in self.by_class],
-            "groups": [_part(part) for part in self.by_group],
+            "classes": [_part_fields(part) for part in self.by_class],
+            "groups": [_part_fields(part) for part in self.by_group],
             "risk": self._risk(),
-            "epsilon": None
-            if self.epsilon is None
-            else {"attack": self.epsilon[0], **self.epsilon[1].to_dict()},
+            "epsilon": None if epsilon is None else {"attack": epsilon[0], **epsilon[1].to_dict()},
         }
 
     def _risk(self) -> dict[str, Any] | None:
         if self.risks is None or self.reliability is None:
             return None
         trust, member = self.reliability, self.target.member[0]
-        rows = zip(trust.score, trust.share, trust.members, trust.nonmembers, strict=True)
+        names = ("score", "share", "members", "nonmembers")
+        columns = (getattr(trust, name).tolist() for name in names)
         return {
             "prior": self.risks.prior,
             "bins": self.risks.bins,
@@ -132,8 +128,7 @@ class ShadowSurvey(OneTargetSurvey):
             "rmse": trust.rmse,
             "calibration_error": plain(trust.calibration_error),
             "reliability": [
-                dict(zip(("score", "share", "members", "nonmembers"), map(plain, row), strict=True))
-                for row in rows
+                dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)
             ],
             "thresholds": plain(self.guesses()),
             "leakage": plain(leakage(self.risks, member, confidence=self.confidence)),
@@ -164,10 +159,8 @@ def survey(
 
     Parameters
     ----------
-    target : SignalTable
-        Of one model.
-    shadow : SignalTable
-        Of one or several.
+    target, shadow : SignalTable
+        Of one model; of one or several.
     attacks : str
         Names with commas between them, or ``all`` that the signals allow.
     fprs : sequence of float, optional
@@ -201,7 +194,18 @@ def survey(
     member = target.member[0]
     rates, notes = rates_of(fprs, int((~member).sum()), confidence=confidence)
     shared = check_shadow(target, shadow)
-    _check_coins(shared, coins=coins, guesses=guesses, delta=delta)
+    if not coins and (guesses is not None or delta):
+        raise InputError(
+            "guesses or delta without coins: no bound on epsilon is asked for",
+            cure="say coins=True (--coin-flips) if fair coins chose the members, or leave them out",
+            where="survey",
+        )
+    if coins and shared:
+        raise InputError(
+            f"from the shadow the attacks know coins that they are to guess. {shared[0]}",
+            cure="train the shadow on other samples, or leave coins=True (--coin-flips) out",
+            where="survey",
+        )
     doubts = doubts_of_pair(target, shadow)
     notes += [*shared, *doubts]
     entropies = all("modified-entropy" in table.values for table in (target, shadow))
@@ -213,13 +217,7 @@ def survey(
     risks = trust = classes = None
     if entropies:
         risks = risk_scores(
-            target,
-            shadow=shadow,
-            prior=prior,
-            bins=bins,
-            scale=scale,
-            least=least,
-            smooth=smooth,
+            target, shadow=shadow, prior=prior, bins=bins, scale=scale, least=least, smooth=smooth
         )
         trust = reliability(risks, member, confidence=confidence)
         classes = possible_class_risks(target, risks, confidence=confidence)
@@ -229,7 +227,7 @@ def survey(
                 f"{few} of {target.classes} classes have fewer than {least} members or "
                 "nonmembers in the shadow: their risk scores rest on all classes together"
             )
-    attacked = []
+    attacked, epsilons = [], {}
     done = stage("attacks", len(names))
     for name in names:
         scores = attack(target, name, shadow=shadow, seed=seed)
@@ -238,8 +236,7 @@ def survey(
         attacked.append(Attacked(scores, evaluation, points))
         notes += scores.notes
         done(1)
-    doubts += unfit_thresholds([(one.attack, one.evaluation.roc) for one in attacked], shadow)
-    epsilons = {}
+    doubts += _unfit_thresholds(attacked, shadow)
     if coins:
         for one in attacked:
             epsilons[one.name] = attack_epsilon(
@@ -253,16 +250,16 @@ def survey(
             )
             notes += epsilons[one.name].notes
     best = max(attacked, key=lambda one: one.accuracy.value).attack
-    parts = [
+    by_class, by_group = (
         () if column is None else tuple(evaluate_by(best, member, column, confidence=confidence))
         for column in (target.label, target.group)
-    ]
+    )
     result = ShadowSurvey(
         target=target,
         shadow=shadow,
         attacked=tuple(attacked),
-        by_class=parts[0],
-        by_group=parts[1],
+        by_class=by_class,
+        by_group=by_group,
         risks=risks,
         reliability=trust,
         class_risks=classes,
@@ -274,31 +271,75 @@ def survey(
     )
     if result.told_apart() is not False:
         return result
-    doubt, control = contrast(target, shadow)
-    said = [one for one in (doubt, control) if one]
+    doubt, control = _contrast(target, shadow)
+    said = [note for note in (doubt, control) if note]
     return replace(result, notes=(*result.notes, *said), doubts=() if doubt is None else (doubt,))
 
 
-def _check_coins(shared: Sequence[str], *, coins: bool, guesses: int | None, delta: float) -> None:
-    """Refuse options of a bound on epsilon that is not asked for, or could not hold."""
-    if not coins:
-        if guesses is not None or delta:
-            raise InputError(
-                "guesses or delta without coins: no bound on epsilon is asked for",
-                cure="say coins=True (--coin-flips) if fair coins chose the members, or leave "
-                "them out",
-                where="survey",
+def _unfit_thresholds(attacked: Sequence[Attacked], shadow: SignalTable) -> tuple[str, ...]:
+    """A note if the thresholds of a shadow do not fit the target.
+
+    That is where an attack calls nearly all samples of the target alike and those of the shadow
+    not, its AUC is surely off 50 %, and another threshold would reach twice as much.
+    """
+    sure = 1.0 - (1.0 - SURE) / max(len(attacked), 1)
+    off = []
+    for one in attacked:
+        learned, signal, curve = one.attack.thresholds, one.attack.signal, one.evaluation.roc
+        if one.attack.guess is None or learned is None:
+            continue
+        share = float(one.attack.guess.mean())
+        rarer = min(share, 1.0 - share)
+        if rarer >= 0.02:
+            continue
+        least = learned[shadow.label.clip(max=len(learned) - 1)] if len(learned) > 1 else learned
+        sign = SIGNALS[signal].sign
+        if not 0.1 <= float((sign * shadow.signal(signal) >= sign * least).mean()) <= 0.9:
+            continue
+        auc = curve.auc(confidence=sure)
+        # So few of one kind cannot be farther from chance: TPR - FPR is at most their share of
+        # the samples by the share of the kind that is rarer.
+        kind = min(curve.members, curve.nonmembers) / (curve.members + curve.nonmembers)
+        reach = float(np.abs(curve.tpr - curve.fpr).max())
+        if not auc.lower <= 0.5 <= auc.upper and 2.0 * rarer / kind < reach:
+            off.append((abs(auc.value - 0.5), one.name, share, auc.value))
+    if not off:
+        return ()
+    _, name, share, value = max(off, key=lambda found: found[0])
+    return (
+        f"The attack {name} calls {100 * share:.1f} % of the target's samples members, and its "
+        f"AUC is {100 * value:.1f} %: the thresholds of the shadow do not fit the target, and its "
+        "accuracy says nothing. Check that the outputs of both are in the same units: logits, "
+        "probabilities or losses, on the same scale",
+    )
+
+
+def _contrast(target: SignalTable, shadow: SignalTable) -> tuple[str | None, str | None]:
+    """Are the members of target and shadow found alike? Asked where those of the target are not.
+
+    A doubt why that decides nothing: the members of one are surely found better than those of the
+    other, where chance explains the other. Else a note, where neither's members are found.
+    """
+    if not all("loss" in table.values for table in (target, shadow)):
+        return None, None
+    ours = View(target, 0, "target").auc(SURE)
+    theirs = [View(shadow, row, "shadow").auc(SURE) for row in range(shadow.models)]
+    best = max(theirs, key=lambda auc: auc.lower)
+    pairs = ((best, ours, "shadow", "target"), (ours, best, "target", "shadow"))
+    for there, here, one, other in pairs:
+        if here.lower <= 0.5 and here.upper < there.lower and there.lower > 0.5:
+            doubt = (
+                f"The loss of the member is lower in {percent_of_pairs(there)} of pairs of a "
+                f"member and a nonmember of the {one} and in {percent_of_pairs(here)} of the "
+                f"{other}'s, where chance is 50 %. If both were trained alike, the flags or the "
+                f"outputs of the {other} are of other samples or in another order. If not, train "
+                "the shadow as the target was"
             )
-        return
-    if shared:
-        raise InputError(
-            f"from the shadow the attacks know coins that they are to guess. {shared[0]}",
-            cure="train the shadow on other samples, or leave coins=True (--coin-flips) out",
-            where="survey",
-        )
+            return doubt, None
+    return None, positive_control("target and shadow") if best.lower <= 0.5 else None
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part_fields(part: Part) -> dict[str, Any]:
     fields: dict[str, Any] = plain(part)
     fields["balanced_accuracy"] = fields.pop("accuracy")
     return fields
@@ -308,14 +349,12 @@ def class_risk_fields(risks: ClassRisks | None) -> dict[str, Any] | None:
     """Risk and generalization error of classes as plain data, by rising error."""
     if risks is None:
         return None
-    rows = zip(risks.classes, risks.error, risks.risk, strict=True)
+    rows = zip(risks.classes.tolist(), risks.error.tolist(), risks.risk.tolist(), strict=True)
+    names = ("class", "generalization_error", "mean_risk_of_members")
     return {
         "rank_correlation": plain(risks.correlation.rank),
         "linear_correlation": plain(risks.correlation.linear),
-        "classes": [
-            {"class": int(k), "generalization_error": float(e), "mean_risk_of_members": float(r)}
-            for k, e, r in rows
-        ],
+        "classes": [dict(zip(names, row, strict=True)) for row in rows],
     }
 
 

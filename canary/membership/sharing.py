@@ -1,12 +1,14 @@
-"""Was one model given as target and shadow? By the samples of which both say the same.
+"""Was one model given as two? By the samples, or the losses, of which both say the same.
 
-A model that was saved with fewer digits says nearly the same. So samples are compared to the
-last bit first, and where that finds nothing, by signals in steps of `_STEPS`.
+Rows of samples are compared to the last bit first. A model that was saved with fewer digits says
+nearly the same: where the last bit finds nothing, signals are compared in steps of `_STEPS`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,6 +17,10 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Marks = NDArray[np.uint64]
 
 _SURE = 1e-3
 """Chance of so many rows in both files, if they repeat as those within the files do."""
@@ -36,25 +42,18 @@ _ROWS = 200_000
 _TOLD_BY_LOSS = ("confidence", "logit-confidence")
 _ELSEWHERE = "gradient-norm"  # another machine, other sums
 
+_GRADED = 8
+"""Different losses, neither 0 nor infinite, that two models do not share at all samples."""
+
 
 @dataclass(frozen=True)
 class SharedRows:
     """Samples of target and shadow with the same outputs and label.
 
-    Parameters
-    ----------
-    shared : int
-        Rows that stand once in the target and once in the shadow.
-    target, shadow : int
-        Rows that stand once in the one, and in the other.
-    sure : bool
-        Whether so many are not by chance: as rows repeat within either, fewer would stand
-        in both.
-    step : float
-        How far equal outputs may be apart, as a share of their signals: 0 if not at all.
-    told : bool
-        Whether to be so close takes one model, or one training set. If not, two models that
-        always learn much the same may be that close too.
+    `shared` rows occur once in the target and once in the shadow; `target` and `shadow` once in
+    these. `sure` says whether so many are not by chance: as rows repeat within either, fewer would
+    be in both. `step` is how far equal outputs may be apart, as a share of their signals; `told`
+    says whether to be so close takes one model, or one training set.
     """
 
     shared: int
@@ -65,14 +64,9 @@ class SharedRows:
     told: bool = True
 
     @property
-    def most(self) -> bool:
-        """Whether most rows of one of the two are in the other."""
-        return self.sure and 2 * self.shared > min(self.target, self.shadow)
-
-    @property
     def one_model(self) -> bool:
         """Whether most rows of one of the two are in the other, as only one model's are."""
-        return self.most and self.told
+        return self.sure and self.told and 2 * self.shared > min(self.target, self.shadow)
 
 
 _KNOWN: WeakKeyDictionary[SignalTable, WeakKeyDictionary[SignalTable, dict[int, SharedRows]]] = (
@@ -81,19 +75,10 @@ _KNOWN: WeakKeyDictionary[SignalTable, WeakKeyDictionary[SignalTable, dict[int, 
 
 
 def check_two_models(target: SignalTable, shadow: SignalTable, *, row: int = 0) -> tuple[str, ...]:
-    """What a reader has to know of samples that target and shadow share.
+    """A note on samples that a shadow shares with model `row` of the target; none without any.
 
-    Parameters
-    ----------
-    target, shadow : SignalTable
-    row : int
-        The model of `target` that is attacked.
-
-    Raises
-    ------
-    InputError
-        If most samples of one are in the other, as the same model said of them: an attack
-        would learn the flags that it is judged by.
+    An InputError if most samples of one are in the other, as the same model said of them: an attack
+    would learn the flags that it is judged by.
     """
     found = shared_rows(target, shadow, row=row)
     nearly = "but for rounding " * (found.step > 0)
@@ -116,32 +101,21 @@ def check_two_models(target: SignalTable, shadow: SignalTable, *, row: int = 0) 
 
 
 def shared_rows(target: SignalTable, shadow: SignalTable, *, row: int = 0) -> SharedRows:
-    """How many samples of a shadow have the outputs of samples of the target.
+    """How many samples of a shadow have the outputs that model `row` of the target has.
 
-    Rows are compared by all signals that both tables have, and the label. Two models seldom
-    say the same to the last bit, but they do where probabilities are 0 and 1, constant, or
-    rounded, and samples of equal features repeat in a file. So only rows count that stand
-    once in their own file. And of rows that stand just twice in both files together, those
-    that stand once in each should be no more than the two files' sizes make of them by
-    chance: ``2 n m / ((n + m)(n + m - 1))``, a binomial test.
+    Rows are compared by all signals that both tables have, and the label. Two models say the
+    same to the last bit where probabilities are 0 and 1, constant, or rounded, and samples of
+    equal features repeat in a file. So only rows that occur once in their own file count. Of
+    rows that occur twice in both files together, those that occur once in each are compared
+    with what the sizes make of them by chance: ``2 n m / ((n + m)(n + m - 1))``, a binomial test.
 
-    If the last bit finds nothing, the same is asked of loss, entropies and label in steps:
-    then of most rows, and by a rarer chance. As close as numbers of 32 bits are no two models.
-    As close as numbers of 16 bits or three decimals are two that were asked the same samples,
-    if what they learn hardly depends on their training sets. There the flags decide. If they
-    have nothing to do with each other the rows give no answer away, and nothing is said; if
-    `_AGREE` of them are equal it is one model, or one training set; else it is left open.
+    If that finds nothing, the same is asked of loss, entropies and label in steps. No two models
+    are as close as numbers of 32 bits. Two that were asked the same samples may be as close as
+    numbers of 16 bits or three decimals, and there the flags decide: nothing is said if they are
+    independent, and if `_AGREE` of them are equal it is one model, or one training set; else it is
+    left open.
 
-    Parameters
-    ----------
-    target, shadow : SignalTable
-    row : int
-
-    Notes
-    -----
-    O(n log n) for n samples of both; remembered for the row and the pair of tables while they
-    live. In steps of many samples only some hundred thousand are sorted: those of some marks,
-    the same in both files.
+    O(n log n) for n samples of both; remembered for the row and the pair of tables while they live.
     """
     known = _KNOWN.setdefault(target, WeakKeyDictionary()).setdefault(shadow, {})
     if row not in known:
@@ -151,57 +125,49 @@ def shared_rows(target: SignalTable, shadow: SignalTable, *, row: int = 0) -> Sh
 
 def _compared(target: SignalTable, shadow: SignalTable, row: int) -> SharedRows:
     names = sorted(set(target.values) & set(shadow.values))
-    ours, theirs = (
-        [[table.values[name][model] for name in names] for model in models]
-        for table, models in ((target, [row]), (shadow, range(shadow.models)))
-    )
-    exact = _found(
-        _marks(ours[0], target.label),
-        np.concatenate([_marks(columns, shadow.label) for columns in theirs]),
-        _SURE,
-    )[0]
+    models = [(target, row), *((shadow, model) for model in range(shadow.models))]
+    marks = [
+        row_marks([table.values[name][model] for name in names], table.label)
+        for table, model in models
+    ]
+    exact = _found(marks[0], np.concatenate(marks[1:]), _SURE)[0]
     if exact.one_model:
         return exact
     kept = [
-        at
-        for at, name in enumerate(names)
+        name
+        for name in names
         if name != _ELSEWHERE and not (name in _TOLD_BY_LOSS and "loss" in names)
     ]
-    sizes = [[_sizes(columns[at]) for at in kept] for columns in [*ours, *theirs]]
     flags = target.member[row], shadow.member.ravel()
     for step, least in _STEPS:
         marks = [
-            _marks([_in_steps(one, step, least) for one in columns], label)
-            for columns, label in zip(
-                sizes, [target.label, *[shadow.label] * shadow.models], strict=True
+            row_marks(
+                [_in_steps(table.values[name][model], step, least) for name in kept], table.label
             )
+            for table, model in models
         ]
-        found = _nearly(marks[0], np.concatenate(marks[1:]), flags, step)
-        if found is not None:
-            return found
+        nearly = _nearly(marks[0], np.concatenate(marks[1:]), flags, step)
+        if nearly is not None:
+            return nearly
     return exact
 
 
 def _nearly(
-    ours: NDArray[np.uint64],
-    theirs: NDArray[np.uint64],
-    flags: tuple[NDArray[np.bool_], NDArray[np.bool_]],
-    step: float,
+    ours: Marks, theirs: Marks, flags: tuple[NDArray[np.bool_], NDArray[np.bool_]], step: float
 ) -> SharedRows | None:
-    """Rows that are equal in steps, if they are most and tell of the flags."""
+    """Rows that are equal in steps, if they are most and their flags are not independent."""
     from scipy.special import bdtr, bdtrc
 
     every = np.uint64(max(1, min(len(ours), len(theirs)) // _ROWS))
     chosen = [np.flatnonzero(marks % every == 0) for marks in (ours, theirs)]
     found, first, second = _found(ours[chosen[0]], theirs[chosen[1]], _SURE_NEARLY)
-    if not found.most:
+    if not found.one_model:
         return None
     one, two = flags[0][chosen[0][first]], flags[1][chosen[1][second]]
     equal, p, q = int((one == two).sum()), one.mean(), two.mean()
     agree = float(np.clip(p * q + (1 - p) * (1 - q), 0.0, 1.0))
     more = bdtrc(equal - 1, len(one), agree) if equal else 1.0
-    bound = bool(min(more, bdtr(equal, len(one), agree)) < _SURE_NEARLY)
-    if step > _FINE and not bound:
+    if step > _FINE and min(more, bdtr(equal, len(one), agree)) >= _SURE_NEARLY:
         return None
     told = step <= _FINE or equal >= _AGREE * len(one)
     if every > 1:  # to count them all
@@ -210,9 +176,9 @@ def _nearly(
 
 
 def _found(
-    ours: NDArray[np.uint64], theirs: NDArray[np.uint64], sure: float
+    ours: Marks, theirs: Marks, sure: float
 ) -> tuple[SharedRows, NDArray[np.intp], NDArray[np.intp]]:
-    """What two lists of marks share, and where those stand in the one and the other."""
+    """What two lists of marks share, and the places of that in the one and the other."""
     from scipy.special import bdtrc
 
     (a, at_a, in_a), (b, at_b, in_b) = (
@@ -232,35 +198,113 @@ def _found(
     return found, at_a[once_a][first], at_b[once_b][second]
 
 
-def row_marks(table: SignalTable, row: int) -> NDArray[np.uint64]:
-    """A number for each sample by what a model said of it, and the label."""
-    return _marks([table.values[name][row] for name in sorted(table.values)], table.label)
-
-
-def _marks(columns: list[NDArray[np.float64]], label: NDArray[np.int64]) -> NDArray[np.uint64]:
+def row_marks(columns: Sequence[Floats], label: Ints) -> Marks:
     """A number of 64 bits for each sample: equal for equal rows, and hardly for others."""
-    found = label.astype(np.uint64)
+    mark = label.astype(np.uint64)
     for column in columns:
         # Multiplying and shifting as in splitmix64; + 0.0 makes one zero of two.
-        found = (found ^ (np.ascontiguousarray(column) + 0.0).view(np.uint64)) * np.uint64(
+        mark = (mark ^ (np.ascontiguousarray(column) + 0.0).view(np.uint64)) * np.uint64(
             0x9E3779B97F4A7C15
         )
-        found ^= found >> np.uint64(29)
-        found *= np.uint64(0xBF58476D1CE4E5B9)
-        found ^= found >> np.uint64(32)
-    return found
+        mark ^= mark >> np.uint64(29)
+        mark *= np.uint64(0xBF58476D1CE4E5B9)
+        mark ^= mark >> np.uint64(32)
+    return mark
 
 
-def _sizes(column: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Logarithms of sizes, and whether the numbers are negative."""
-    with np.errstate(divide="ignore"):
-        return np.log(np.minimum(np.abs(column), 1e300)), column < 0
-
-
-def _in_steps(
-    sized: tuple[NDArray[np.float64], NDArray[np.bool_]], step: float, least: float
-) -> NDArray[np.float64]:
+def _in_steps(column: Floats, step: float, least: float) -> Floats:
     """Whole numbers of relative steps above the least size, with the sign."""
-    size, negative = sized
-    found = np.ceil(np.maximum(size - np.log(least), 0.0) / step)
-    return np.asarray(np.where(negative, -found, found))
+    with np.errstate(divide="ignore"):
+        size = np.log(np.minimum(np.abs(column), 1e300))
+    steps = np.ceil(np.maximum(size - np.log(least), 0.0) / step)
+    return np.asarray(np.where(column < 0, -steps, steps))
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Two models with the same losses, each by its place and its number there.
+
+    `certain` if there are so many different losses that they are one model. Hard labels, or
+    probabilities that all round to 1, may be equal for two.
+    """
+
+    first: tuple[str, int]
+    second: tuple[str, int]
+    certain: bool
+
+
+def repeated_models(
+    losses: Mapping[str, Iterable[Floats]],
+    *,
+    may_be_one: Collection[tuple[str, str]] = frozenset(),
+) -> list[Repeat]:
+    """Models with the losses of another to the last bit, in one place or in two.
+
+    `losses` holds arrays of shape (samples,) by place, one for each model, all of the same
+    samples; `may_be_one` has pairs of places, the earlier first, that may hold the same model.
+    """
+    known: dict[bytes, list[tuple[str, int]]] = {}
+    repeats: list[Repeat] = []
+    for name, rows in losses.items():
+        for number, row in enumerate(rows):
+            earlier = known.setdefault(sha256(row.tobytes()).digest(), [])
+            clash = [place for place in earlier if (place[0], name) not in may_be_one]
+            if clash:
+                different = np.unique(row[(row > 0) & np.isfinite(row)])
+                repeats.append(Repeat(clash[0], (name, number), len(different) >= _GRADED))
+            earlier.append((name, number))
+    return repeats
+
+
+def check_references(
+    table: SignalTable,
+    targets: NDArray[np.intp],
+    shadow: SignalTable | None,
+    references: NDArray[np.intp],
+) -> tuple[str, ...]:
+    """A note on references of `shadow`, or of `table`, that may be one of the targets.
+
+    That is where one has the losses of a target, and too few different ones to decide. Models that
+    give all samples one loss reveal no members. An InputError if a target is among the references,
+    by its fingerprint or because they say the same of every sample: its loss would be compared with
+    itself where it is a nonmember alone, and an attack would find something in noise.
+    """
+    same, source = shadow is None, table if shadow is None else shadow
+    others = references[~np.isin(references, targets)] if same else references
+
+    def one_model(row: int, target: int, why: str) -> InputError:
+        return InputError(
+            f"model {row} of the references and model {target} of the targets are one model "
+            f"({why}): an attack would compare the target with itself, and learn the flags it is "
+            "judged by",
+            cure="leave it out, by references= or table.select(models=...)",
+            where=source.source,
+        )
+
+    if table.origin is not None and source.origin is not None:
+        ours = {table.origin.models[row]: int(row) for row in targets}
+        for row in others:
+            if source.origin.models[row] in ours:
+                target = ours[source.origin.models[row]]
+                raise one_model(int(row), target, "by its fingerprint")
+    if table.samples != source.samples:
+        return ()
+    theirs, loss = source.signal("loss"), table.signal("loss")
+    doubted = 0
+    for repeat in repeated_models(
+        {"target": (loss[row] for row in targets), "reference": (theirs[row] for row in others)}
+    ):
+        if repeat.first[0] != "target" or (repeat.second[0] == "target" and not same):
+            continue
+        place = targets if repeat.second[0] == "target" else others
+        row, target = int(place[repeat.second[1]]), int(targets[repeat.first[1]])
+        if repeat.certain:
+            raise one_model(row, target, "it says the same of every sample")
+        doubted += bool(loss[target].min() < loss[target].max())
+    if not doubted:
+        return ()
+    return (
+        f"{plural(doubted, 'reference')} said of every sample what a target said, in too few "
+        "different losses to tell whether they are that target: if they are, an attack finds "
+        "something in noise. Leave them out, or give probabilities in place of labels",
+    )

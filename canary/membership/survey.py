@@ -30,17 +30,14 @@ FPRS = (0.001, 0.01, 0.1)
 
 
 class Reached(Protocol):
-    """An attack and what it reaches."""
+    """An attack and what it reaches; see `Attacked`."""
 
     @property
-    def name(self) -> str:
-        """Of the attack."""
+    def name(self) -> str: ...  # noqa: D102
 
-    def rates_found(self) -> dict[float, Estimate]:
-        """True positive rates by the false positive rates that were asked for."""
+    def rates_found(self) -> dict[float, Estimate]: ...  # noqa: D102
 
-    def auc_at(self, confidence: float) -> Estimate:
-        """The area under its ROC, with an interval at this confidence."""
+    def auc_at(self, confidence: float) -> Estimate: ...  # noqa: D102
 
 
 One = TypeVar("One", bound=Reached)
@@ -48,15 +45,7 @@ One = TypeVar("One", bound=Reached)
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """One attack on one target, and what it reaches.
-
-    Parameters
-    ----------
-    attack : AttackScores
-    evaluation : Evaluation
-    points : tuple of OperatingPoint
-        At each false positive rate that was asked for.
-    """
+    """One attack on one target, and what it reaches: `points` at the rates that were asked for."""
 
     attack: AttackScores
     evaluation: Evaluation
@@ -83,13 +72,14 @@ class Attacked:
 
     def to_dict(self) -> dict[str, Any]:
         """The attack and what it reaches as plain data."""
+        thresholds = self.attack.thresholds
         return {
             "name": self.name,
             "signal": self.attack.signal,
             # None for a threshold that calls nobody a member.
             "thresholds": None
-            if self.attack.thresholds is None
-            else [None if math.isnan(t) else plain(t) for t in self.attack.thresholds.tolist()],
+            if thresholds is None
+            else [None if math.isnan(value) else plain(value) for value in thresholds.tolist()],
             "balanced_accuracy": plain(self.accuracy),
             "auc": plain(self.evaluation.auc),
             "largest_advantage": self.evaluation.roc.advantage(),
@@ -100,16 +90,9 @@ class Attacked:
 
 @dataclass(frozen=True)
 class Surest:
-    """The attack that finds most members at the least false positive rate of a survey.
+    """The attack, of `attacks`, that finds most members at the least false positive rate.
 
-    Parameters
-    ----------
-    name : str
-        Of the attack.
-    point : OperatingPoint
-        What it reaches there; the interval allows for the choice among the attacks.
-    attacks : int
-        How many it was chosen from.
+    The interval of `point` allows for the choice among the attacks.
     """
 
     name: str
@@ -119,18 +102,9 @@ class Surest:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Survey(Shown, Generic[One]):
-    """What attacks found. Whoever shows a survey needs to know no more than this of it.
+    """What attacks found. Reports need to know no more than this of a survey.
 
-    Parameters
-    ----------
-    attacked : tuple of Attacked or of AttackedModels
-        In the order that was asked for.
-    confidence : float
-    seed : int
-    notes : tuple of str
-        What a reader has to know.
-    doubts : tuple of str
-        Of the notes, those by which it decides nothing that nothing was found.
+    `doubts` are those of the notes by which it decides nothing that nothing was found.
     """
 
     attacked: tuple[One, ...]
@@ -140,7 +114,7 @@ class Survey(Shown, Generic[One]):
     doubts: tuple[str, ...] = ()
 
     def summary(self) -> str:
-        """Whether members can be told, by which attack, and what a reader has to know."""
+        """Whether members can be identified, by which attack, and the notes."""
         told = {True: "members can be told", False: "members were not told", None: "undecided"}
         best, number = self.corrected(), len(self.attacked)
         line = (
@@ -171,18 +145,6 @@ class Survey(Shown, Generic[One]):
         """
         return self._corrected
 
-    def told_apart(self) -> bool | None:
-        """Whether some attack is better than a coin, allowing for how many were tried.
-
-        None where none is, and something speaks against the files: files that are put together
-        wrongly show nothing, whatever the model remembers.
-        """
-        return self.corrected().lower > 0.5 or (None if self.against() else False)
-
-    def against(self) -> tuple[str, ...]:
-        """What speaks against the files."""
-        return self.doubts
-
     @cached_property
     def _corrected(self) -> Estimate:
         return self._reached(self.strongest, self._each)
@@ -195,34 +157,45 @@ class Survey(Shown, Generic[One]):
     def _reached(self, one: One, confidence: float) -> Estimate:
         return one.auc_at(confidence)
 
+    def told_apart(self) -> bool | None:
+        """Whether some attack is better than a coin, allowing for how many were tried.
+
+        None where none is, and something speaks against the files: files that are put together
+        wrongly show nothing, whatever the model remembers.
+        """
+        return self.corrected().lower > 0.5 or (None if self.against() else False)
+
+    def against(self) -> tuple[str, ...]:
+        """What speaks against the files."""
+        return self.doubts
+
 
 class OneTargetSurvey(Survey[Attacked]):
     """What attacks on one target found."""
 
     def surest(self) -> Surest | None:
-        """The attack that finds most members at the least false positive rate; None without one.
+        """The attack that finds most members at the least rate, the first of equal ones.
 
-        Its interval allows for the choice, as that of `corrected`; of equal ones the first.
+        None if no rate was asked for.
         """
         rates = [point.asked_fpr for point in self.attacked[0].points]
         if not rates:
             return None
-        at = rates.index(min(rates))
-        best = max(self.attacked, key=lambda one: one.points[at].tpr.value)
-        point = best.evaluation.roc.tpr_at_fpr(rates[at], confidence=self._each)
+        least = rates.index(min(rates))
+        best = max(self.attacked, key=lambda one: one.points[least].tpr.value)
+        point = best.evaluation.roc.tpr_at_fpr(rates[least], confidence=self._each)
         return Surest(best.name, point, len(self.attacked))
 
     def _answer(self) -> dict[str, Any]:
         """What surveys of one target have in common, as plain data."""
-        surest = self.surest()
+        best = self.surest()
+        surest = None if best is None else {"name": best.name, **point_fields(best.point)}
         return {
             "confidence": self.confidence,
             "seed": self.seed,
             "strongest": self.strongest.name,
             "told_apart": self.told_apart(),
-            "surest": None
-            if surest is None
-            else {"name": surest.name, **point_fields(surest.point)},
+            "surest": surest,
             "attacks": [one.to_dict() for one in self.attacked],
             "notes": list(self.notes),
             "versions": versions(),
@@ -232,15 +205,10 @@ class OneTargetSurvey(Survey[Attacked]):
 def rates_of(
     fprs: Sequence[float] | None, nonmembers: int, *, confidence: float | None = None
 ) -> tuple[list[float], list[str]]:
-    """The false positive rates that are looked at, and what to say of them.
+    """The false positive rates that are looked at, and notes on them.
 
-    Those that were asked for; or those of `FPRS` of which a nonmember at least is left. With
-    a `confidence` the rates whose intervals have no lower end above 0 are named.
-
-    Raises
-    ------
-    EstimationError
-        If a rate that was asked for is below one nonmember.
+    Those that were asked for (an EstimationError if one is below one nonmember); or those of `FPRS`
+    that are not. With a `confidence` the rates whose intervals have no lower end above 0 are named.
     """
     chosen, notes = list(FPRS if fprs is None else fprs), []
     if fprs is None:
@@ -265,11 +233,11 @@ def rates_of(
 def plain(value: Any) -> Any:
     """A result as plain data; infinities are the words ``"inf"`` and ``"-inf"``."""
     if is_dataclass(value):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -281,18 +249,19 @@ def point_fields(point: OperatingPoint) -> dict[str, Any]:
 
 def table_facts(table: SignalTable) -> dict[str, Any]:
     """What a table holds, as plain data."""
-    right, kinds = table.values.get("correctness"), (table.member, ~table.member)
-    names = ("members", "nonmembers")
+    right = table.values.get("correctness")
+    kinds = {"members": table.member, "nonmembers": ~table.member}
+    accuracies = {
+        f"accuracy_on_{name}": None
+        if right is None or not flags.any()
+        else float(right[flags].mean())
+        for name, flags in kinds.items()
+    }
     return {
         "source": table.source,
         "models": table.models,
         "samples": table.samples,
-        **{name: int(flags.sum()) for name, flags in zip(names, kinds, strict=True)},
+        **{name: int(flags.sum()) for name, flags in kinds.items()},
         "classes": table.classes,
-        **{
-            f"accuracy_on_{name}": None
-            if right is None or not flags.any()
-            else float(right[flags].mean())
-            for name, flags in zip(names, kinds, strict=True)
-        },
+        **accuracies,
     }

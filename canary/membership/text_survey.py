@@ -1,4 +1,4 @@
-"""All attacks on the texts of a language model, beside what their words alone tell."""
+"""All attacks on the texts of a language model, beside what their words alone show."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.attacking import attack
-from canary.membership.doubts import SURE
+from canary.membership.doubts import SURE, upside_down
 from canary.membership.evaluation import Evaluation, evaluate
-from canary.membership.outcomes import upside_down
 from canary.membership.survey import Attacked, OneTargetSurvey, plain, rates_of
 from canary.membership.words_alone import FOLDS, WordsAlone, words_alone
 from canary.scoring.batcher import Stage
@@ -39,18 +38,10 @@ _CONTROL = (
 class TextSurvey(OneTargetSurvey):
     """What attacks on texts found; see `Survey`.
 
-    AUC and rates of an attack are those of all texts; its balanced accuracy is that of one
-    half, by a threshold that was learned on the other.
-
-    Parameters
-    ----------
-    measured : TextTable
-    words : WordsAlone
-        What a bag-of-words classifier reaches that sees no model.
-    length : Evaluation
-        Of the number of tokens as a score: how well longer texts are told from shorter ones.
-    lines : ndarray of int64 of shape (samples,)
-        What each text is called: its line, or its position.
+    AUC and rates of an attack are those of all texts; its balanced accuracy is that of one half, by
+    a threshold that was learned on the other. `words` is what a bag-of-words classifier reaches
+    that sees no model, `length` how well the number of tokens tells members; `lines` of shape
+    (samples,) is what each text is called: its line, or its position.
     """
 
     measured: TextTable
@@ -128,14 +119,11 @@ class TextSurvey(OneTargetSurvey):
         attack = self.strongest.attack
         inside = np.flatnonzero(self.member)
         order = inside[np.argsort(-attack.scores[inside], kind="stable")][:most]
-        values = self.measured.table.signal(attack.signal)[0]
+        lines, tokens = self.lines[order].tolist(), self.measured.tokens[order].tolist()
+        values = plain(self.measured.table.signal(attack.signal)[0, order])
         return [
-            {
-                "line": int(self.lines[text]),
-                "tokens": int(self.measured.tokens[text]),
-                "value": plain(float(values[text])),
-            }
-            for text in order
+            {"line": line, "tokens": count, "value": value}
+            for line, count, value in zip(lines, tokens, values, strict=True)
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -218,16 +206,26 @@ def survey_texts(
     teaching, judged = _halves(member, seed)
     attacked = []
     for name in names:
-        found = attack(table, name)
+        scores = attack(table, name)
         learned = attack(table.select(samples=judged), name, shadow=table.select(samples=teaching))
         assert learned.guess is not None
         accuracy = balanced_accuracy(learned.guess, member[judged], confidence=confidence)
-        evaluation = replace(evaluate(found, member, confidence=confidence), accuracy=accuracy)
+        evaluation = replace(evaluate(scores, member, confidence=confidence), accuracy=accuracy)
         points = tuple(evaluation.tpr_at_fpr(rate) for rate in rates)
-        attacked.append(Attacked(replace(found, thresholds=learned.thresholds), evaluation, points))
+        scores = replace(scores, thresholds=learned.thresholds)
+        attacked.append(Attacked(scores, evaluation, points))
         done(1)
-    by_loss = {one.name: one.auc_at for one in attacked if one.name in _OF_LOSS}
-    doubts = (*upside_down(by_loss, "files"), *_reference_that_knows(measured, member))
+    doubts = upside_down({o.name: o.auc_at for o in attacked if o.name in _OF_LOSS}, "files")
+    if measured.beside is not None:
+        auc = roc(-measured.beside, member).auc(confidence=SURE)
+        if auc.lower > 0.5:
+            doubts += (
+                f"The loss of the reference model is lower for the member in {100 * auc.value:.1f} "
+                "% of pairs of a member and a nonmember, where chance is 50 %: it was trained on "
+                "members, too, or they are easier than nonmembers by themselves. If it was trained "
+                "on them, the figures of the attack reference are lower bounds. Name a reference "
+                "that never saw the members",
+            )
     result = TextSurvey(
         measured=measured,
         attacked=tuple(attacked),
@@ -244,30 +242,13 @@ def survey_texts(
     return replace(result, notes=(*result.notes, _CONTROL))
 
 
-def _reference_that_knows(measured: TextTable, member: NDArray[np.bool_]) -> tuple[str, ...]:
-    """What a reader has to know of a reference model that tells members itself."""
-    if measured.beside is None:
-        return ()
-    auc = roc(-measured.beside, member).auc(confidence=SURE)
-    if auc.lower <= 0.5:
-        return ()
-    return (
-        f"The loss of the reference model is lower for the member in {100 * auc.value:.1f} % of "
-        "pairs of a member and a nonmember, where chance is 50 %: it was trained on members, too, "
-        "or they are easier than nonmembers by themselves. If it was trained on them, the figures "
-        "of the attack reference are lower bounds. Name a reference that never saw the members",
-    )
-
-
 def _halves(member: NDArray[np.bool_], seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Two random halves of the texts, each with half of the members."""
     rng = np.random.default_rng((seed, 1))
-    parts: tuple[list[NDArray[np.intp]], list[NDArray[np.intp]]] = ([], [])
-    for flag in (True, False):
-        order = rng.permutation(np.flatnonzero(member == flag))
-        parts[0].append(order[: len(order) // 2])
-        parts[1].append(order[len(order) // 2 :])
-    return np.sort(np.concatenate(parts[0])), np.sort(np.concatenate(parts[1]))
+    orders = [rng.permutation(np.flatnonzero(member == flag)) for flag in (True, False)]
+    first = np.concatenate([order[: len(order) // 2] for order in orders])
+    second = np.concatenate([order[len(order) // 2 :] for order in orders])
+    return np.sort(first), np.sort(second)
 
 
 def _said(auc: Estimate) -> str:

@@ -1,8 +1,8 @@
 """Can members be told from nonmembers without any model? By their words alone.
 
 A membership attack on texts is worth nothing if members and nonmembers come from different
-sources: whoever reads them then tells them apart, and so does an attack that looks at what
-a model finds easy. A bag of words shows such differences of topic, time and style.
+sources: an attack that looks at what a model finds easy sees the sources. A bag of words shows
+such differences of topic, time and style.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ PERMUTATIONS = 399
 LEVEL = 0.025
 """From this p-value down members and nonmembers differ."""
 
+Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 _WORD = re.compile(r"\w+")
@@ -42,19 +43,11 @@ _AT_ONCE = 50
 
 @dataclass(frozen=True, eq=False)
 class WordsAlone:
-    """What a bag-of-words classifier reaches that sees no model.
+    """What a bag-of-words classifier reaches that sees no model; equal texts count once.
 
-    Parameters
-    ----------
-    roc : Roc
-        Of different texts: one that stands several times counts once.
-    auc : Estimate
-    p : float
-        p-value of "texts got their flags by chance": of the AUC, among those of flags dealt
-        anew, each with all classifiers learned anew.
-    permutations : int
-    spread : float
-        Root mean square distance of those AUCs from 0.5.
+    `p` is the p-value of "texts got their flags by chance": of the AUC, among those of flags dealt
+    anew, each with all classifiers learned anew. `spread` is the root mean square distance of those
+    AUCs from 0.5.
     """
 
     roc: Roc
@@ -71,7 +64,7 @@ class WordsAlone:
 
 def words_alone(
     texts: Sequence[str],
-    member: NDArray[np.bool_],
+    member: Flags,
     *,
     seed: int,
     confidence: float = 0.95,
@@ -80,20 +73,8 @@ def words_alone(
 ) -> WordsAlone:
     """AUC of a bag-of-words classifier that tells members from nonmembers, and its p-value.
 
-    Parameters
-    ----------
-    texts, member, done
-        As in `word_scores`.
-    seed : int
-        Of the folds and the permutations.
-    confidence : float
-    permutations : int
-        p is ``1 / (permutations + 1)`` at the least.
-
-    Raises
-    ------
-    EstimationError
-        As `word_scores`, or if there is no permutation.
+    `texts`, `member`, `seed` and `done` are as in `word_scores`. An EstimationError as there, or if
+    there is no permutation.
 
     Notes
     -----
@@ -101,9 +82,11 @@ def words_alone(
     anew within the folds: exact whatever the classifier. DeLong's interval takes the scores as
     given, but other texts would have taught other weights. So its standard error is multiplied by
     the ratio of the spread of the dealt AUCs to what independent scores would have, ``sqrt((n + m +
-    1) / (12 n m))``, where that is more than 1, and by Student's quantile in place of the normal
-    one, as few texts of a kind tell its variance badly.
+    1) / (12 n m))``, where that is more than 1, and by Student's quantile over the normal one, with
+    Welch's degrees of freedom for equal variances, as few texts of a kind show its variance badly.
     """
+    from scipy.special import ndtri, stdtrit
+
     where = "words_alone"
     check_confidence(confidence, where)
     count = positive_integer(permutations, "permutations", where, cure="399 make p = 0.0025")
@@ -114,66 +97,30 @@ def words_alone(
         rows = np.flatnonzero(given.fold == fold)
         flags[rows, 1:] = rng.permuted(flags[rows, 1:], axis=0)
     ranks, areas = _judged(given, flags, done)
-    seen, dealt = areas[0], areas[1:]
+    dealt, curve = areas[1:], roc(ranks, given.member)
     spread = math.sqrt(float(np.mean((dealt - 0.5) ** 2)))
-    members, nonmembers = int(given.member.sum()), int((~given.member).sum())
-    free = math.sqrt((members + nonmembers + 1) / (12 * members * nonmembers))
-    curve = roc(ranks, given.member)
-    return WordsAlone(
-        curve,
-        curve.auc(
-            confidence=confidence,
-            widening=max(spread / free, 1.0) * _of_few(members, nonmembers, confidence),
-        ),
-        (1 + int(np.count_nonzero(dealt >= seen - 1e-12))) / (count + 1),
-        count,
-        spread,
-    )
-
-
-def _of_few(members: int, nonmembers: int, confidence: float) -> float:
-    """Quantile of Student's law over that of the normal one, by Welch's degrees of freedom.
-
-    The variances of both kinds are learned from as many texts; equal ones are assumed here.
-    """
-    from scipy.special import ndtri, stdtrit
-
-    parts = 1 / members, 1 / nonmembers
-    freedom = sum(parts) ** 2 / sum(
-        part**2 / max(count - 1, 1)
-        for part, count in zip(parts, (members, nonmembers), strict=True)
-    )
+    n, m = curve.members, curve.nonmembers
+    free = math.sqrt((n + m + 1) / (12 * n * m))
+    freedom = (1 / n + 1 / m) ** 2 / sum(size**-2 / max(size - 1, 1) for size in (n, m))
     level = 0.5 + confidence / 2
-    return float(stdtrit(freedom, level) / ndtri(level))
+    widening = max(spread / free, 1.0) * float(stdtrit(freedom, level) / ndtri(level))
+    auc = curve.auc(confidence=confidence, widening=widening)
+    p = (1 + int(np.count_nonzero(dealt >= areas[0] - 1e-12))) / (count + 1)
+    return WordsAlone(curve, auc, p, count, spread)
 
 
 def word_scores(
     texts: Sequence[str],
-    member: NDArray[np.bool_],
+    member: Flags,
     *,
     seed: int,
     done: Callable[[int], object] = lambda folds: None,
 ) -> Floats:
     """How much each text looks like a member by its words; each judged by other texts.
 
-    Parameters
-    ----------
-    texts : sequence of str
-    member : ndarray of bool of shape (texts,)
-    seed : int
-        Of the folds.
-    done : callable
-        Told of each fold that is done.
-
-    Returns
-    -------
-    float64 array of shape (texts,)
-        Rank within its fold, from 0 to 1: scores of different folds are not compared.
-
-    Raises
-    ------
-    EstimationError
-        If there are fewer than two different members or nonmembers for each fold.
+    The result has the rank of each text within its fold, from 0 to 1: scores of different folds
+    are not compared. `seed` is that of the folds, `done` is told of each that is done. An
+    EstimationError if there are fewer than two different members or nonmembers for each fold.
 
     Notes
     -----
@@ -189,14 +136,13 @@ def word_scores(
     return np.asarray(ranks[given.which])
 
 
-def check_enough_texts(texts: Sequence[str], member: NDArray[np.bool_]) -> None:
+def check_enough_texts(texts: Sequence[str], member: Flags) -> None:
     """An EstimationError if there are fewer than two different texts of a kind for each fold."""
-    different = set(zip(texts, member.tolist(), strict=True))
+    different = Counter(flag for _, flag in set(zip(texts, member.tolist(), strict=True)))
     for kind, flag in (("members", True), ("nonmembers", False)):
-        count = sum(one == flag for _, one in different)
-        if count < 2 * FOLDS:
+        if different[flag] < 2 * FOLDS:
             raise EstimationError(
-                f"{count} different {kind} are too few to compare words in {FOLDS} parts",
+                f"{different[flag]} different {kind} are too few to compare words in {FOLDS} parts",
                 cure=f"give at least {2 * FOLDS} of either kind",
                 where="words_alone",
             )
@@ -208,67 +154,52 @@ class _Texts:
 
     rows: Any = field(repr=False)
     fold: NDArray[np.int64]
-    member: NDArray[np.bool_]
+    member: Flags
     which: NDArray[np.int64]
 
     @classmethod
-    def of(cls, texts: Sequence[str], member: NDArray[np.bool_], seed: int) -> _Texts:
+    def of(cls, texts: Sequence[str], member: Flags, seed: int) -> _Texts:
         check_enough_texts(texts, member)
         given = list(zip(texts, member.tolist(), strict=True))
-        known = {one: number for number, one in enumerate(sorted(set(given)))}
+        known = {pair: number for number, pair in enumerate(sorted(set(given)))}
         different = [text for text, _ in known]
         flags = np.array([flag for _, flag in known])
-        fold = _folds(different, flags, seed)
+        # Members and nonmembers evenly, equal texts together.
+        rng, fold = np.random.default_rng(seed), np.empty(len(flags), np.int64)
+        fold_of: dict[str, int] = {}
+        for flag in (True, False):
+            order = rng.permutation(np.flatnonzero(flags == flag))
+            for place, number in enumerate(order.tolist()):
+                fold[number] = fold_of.setdefault(different[number], place % FOLDS)
         counts = [Counter(_WORD.findall(text.lower())) for text in different]
-        return cls(_features(counts), fold, flags, np.array([known[one] for one in given]))
-
-
-def _folds(texts: Sequence[str], member: NDArray[np.bool_], seed: int) -> NDArray[np.int64]:
-    """The fold of each text: members and nonmembers evenly, equal texts together."""
-    rng = np.random.default_rng(seed)
-    fold = np.empty(len(texts), np.int64)
-    known: dict[str, int] = {}
-    for flag in (True, False):
-        at = np.flatnonzero(member == flag)
-        for place, number in enumerate(rng.permutation(at).tolist()):
-            fold[number] = known.setdefault(texts[number], place % FOLDS)
-    return fold
-
-
-def _vocabulary(counts: list[Counter[str]]) -> list[str]:
-    """The words that stand in most texts; ties by digest, which knows no order and no flags.
-
-    Ties by the first text that has the word would keep words of members, who come first.
-    """
-    spread = Counter(word for bag in counts for word in bag)
-    several = [word for word, texts in spread.items() if texts >= _LEAST_TEXTS]
-    return sorted(several, key=lambda word: (-spread[word], _digest(word)))[:_MOST_WORDS]
-
-
-def _digest(word: str) -> bytes:
-    return blake2b(word.encode(), digest_size=8).digest()
+        return cls(_features(counts), fold, flags, np.array([known[pair] for pair in given]))
 
 
 def _features(counts: list[Counter[str]]) -> Any:
-    """Sparse rows of the texts, of length 1; flags have no part in it."""
+    """Sparse rows of the texts, of length 1; flags have no part in it.
+
+    The words that are in most texts have columns. Ties by the first text that has the word would
+    keep words of members, who come first, so they are broken by digest.
+    """
     from scipy.sparse import csr_array
 
-    columns = {word: number for number, word in enumerate(_vocabulary(counts))}
-    at: list[int] = []
+    spread = Counter(word for bag in counts for word in bag)
+    several = [word for word, texts in spread.items() if texts >= _LEAST_TEXTS]
+    several.sort(key=lambda word: (-spread[word], blake2b(word.encode(), digest_size=8).digest()))
+    columns = {word: number for number, word in enumerate(several[:_MOST_WORDS])}
+    places: list[int] = []
     values: list[float] = []
     ends = [0]
     for bag in counts:
         known = [(columns[word], count) for word, count in bag.items() if word in columns]
-        weights = np.array([1.0 + math.log(n) for _, n in known])
-        at += [k for k, _ in known]
+        weights = np.array([1.0 + math.log(count) for _, count in known])
+        places += [column for column, _ in known]
         values += (weights / max(float(np.linalg.norm(weights)), 1e-300)).tolist()
-        ends.append(len(at))
-    return csr_array((values, at, ends), shape=(len(counts), len(columns)))
+        ends.append(len(places))
+    return csr_array((values, places, ends), shape=(len(counts), len(columns)))
 
 
-def _judged(
-    given: _Texts, flags: NDArray[np.bool_], done: Callable[[int], object]
-) -> tuple[Floats, Floats]:
+def _judged(given: _Texts, flags: Flags, done: Callable[[int], object]) -> tuple[Floats, Floats]:
     """Ranks of the texts for the first column of flags, and the AUC of every column.
 
     That AUC is of pairs within a fold, so that no ranks need be kept of the other columns.
@@ -282,10 +213,10 @@ def _judged(
         for start in range(0, flags.shape[1], _AT_ONCE):
             some = slice(start, start + _AT_ONCE)
             weights = solve(flags[~inside, some].astype(np.float64))
-            found = rankdata(given.rows[inside] @ weights, axis=0)
-            above[some] += (found * flags[inside, some]).sum(axis=0)
+            ranked = rankdata(given.rows[inside] @ weights, axis=0)
+            above[some] += (ranked * flags[inside, some]).sum(axis=0)
             if start == 0:
-                ranks[inside] = (found[:, 0] - 0.5) / len(found)
+                ranks[inside] = (ranked[:, 0] - 0.5) / len(ranked)
         members, texts = int(flags[inside, 0].sum()), int(inside.sum())
         above -= members * (members + 1) / 2
         pairs += members * (texts - members)

@@ -25,8 +25,14 @@ from table import NAMES, line, percent, remark, shown, summed
 
 import canary
 from canary.errors import CanaryError
-from canary.membership.analysis import by_risk, class_risks, sensitivity
-from canary.membership.guessing import leakage, precision_recall, risk_at
+from canary.membership.analysis import (
+    by_risk,
+    class_risks,
+    leakage,
+    precision_recall,
+    risk_at,
+    sensitivity,
+)
 from canary.membership.risk import RiskScores, reliability, risk_scores
 from canary.signals.signal_table import SignalTable
 from canary.statistics.distances import Correlation, correlation

@@ -21,8 +21,8 @@ import time
 import numpy as np
 from spread import spread
 
+from canary.membership.attacking import learn_thresholds
 from canary.membership.shadow_survey import survey
-from canary.membership.thresholds import learn_thresholds
 from canary.signals.measuring import measure
 
 

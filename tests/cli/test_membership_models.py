@@ -13,9 +13,8 @@ from classifiers import save_models
 
 import canary
 from canary.fleet.splits import halves
-from canary.membership.aggregate import evaluate_models, rates
+from canary.membership.aggregate import evaluate_models, over_fleets, rates
 from canary.membership.diagnostics import growth
-from canary.membership.fleet_intervals import over_fleets
 from canary.membership.many import attack_models
 
 FILES = [f"model{number}.npz" for number in range(8)]

@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from canary.membership.doubts import doubts, doubts_of_models
-from canary.membership.outcomes import upside_down
+from canary.membership.doubts import doubts, doubts_of_models, upside_down
 from canary.signals.signal_table import SignalTable
 from canary.statistics.roc import roc
 

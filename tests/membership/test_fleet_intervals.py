@@ -7,8 +7,7 @@ import pytest
 from many_models import halves, random_table, table_of
 
 from canary.errors import EstimationError, InputError
-from canary.membership.aggregate import evaluate_models
-from canary.membership.fleet_intervals import over_fleets
+from canary.membership.aggregate import evaluate_models, over_fleets
 from canary.membership.many import attack_models
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from canary.membership.guessing import leakage, precision_recall, risk_at
+from canary.membership.analysis import leakage, precision_recall, risk_at
 from canary.membership.risk import RiskScores, risk_scores
 from canary.signals.signal_table import SignalTable
 

@@ -15,8 +15,7 @@ from scipy.stats import t as student
 
 from canary.membership.aggregate import evaluate_models
 from canary.membership.many import attack_models
-from canary.membership.matching import kept, random_order
-from canary.membership.references import resolve
+from canary.membership.references import kept, random_order, resolve
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 

@@ -13,7 +13,7 @@ from canary.errors import EstimationError, InputError
 from canary.membership.attacks import with_many_models
 from canary.membership.many import attack_models
 from canary.membership.privacy import attack_epsilon
-from canary.membership.repeats import Repeat, repeated_models
+from canary.membership.sharing import Repeat, repeated_models
 from canary.signals.signal_table import Origin
 
 MANY = tuple(with_many_models())

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from canary.errors import EstimationError
-from canary.membership.densities import nearest_filled
-from canary.membership.risk import reliability, risk_scores
+from canary.membership.risk import nearest_filled, reliability, risk_scores
 from canary.signals.signal_table import SignalTable
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canary.membership.thresholds import learn_thresholds
+from canary.membership.attacking import learn_thresholds
 
 NUMBER = st.sampled_from([-math.inf, -1.0, 0.0, 0.5, 1.0, 2.0, math.inf])
 SAMPLES = st.lists(

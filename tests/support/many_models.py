@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import scipy.stats
 
-from canary.membership.matching import random_order
+from canary.membership.references import random_order
 from canary.signals.signal_table import SignalTable
 
 
