@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from canary.membership.forgetting import forgotten as forgotten
     from canary.models.doctor import doctor as doctor
     from canary.models.loading import load as load
+    from canary.reports.pages import plot as plot
     from canary.reports.pages import report as report
-    from canary.reports.plotting import plot as plot
     from canary.scoring.texts import score as score
     from canary.signals.measuring import measure as measure
 
@@ -55,7 +55,7 @@ _HOMES = {
     "load": "canary.models.loading",
     "measure": "canary.signals.measuring",
     "plan": "canary.gate.planning",
-    "plot": "canary.reports.plotting",
+    "plot": "canary.reports.pages",
     "report": "canary.reports.pages",
     "score": "canary.scoring.texts",
     "strip": "canary.corpus.stripping",

@@ -35,7 +35,7 @@ from canary.audits.audit_result import KIND
 from canary.audits.extracting import with_extractions
 from canary.corpus.canaries import KIND as CANARY_SET
 from canary.records.files import CORPORA, MODEL_PART, PAGES, WEIGHTS, atomic_write, make_folder
-from canary.reports.extractions import MODEL_ARGUMENTS, extract_command
+from canary.reports.sentences import MODEL_ARGUMENTS, extract_command
 from canary.statistics.number_checks import LN2
 from canary.statistics.numbers import plural
 

@@ -134,7 +134,7 @@ def risk(
     from canary.membership.risk import check_prior, reliability, risk_scores
     from canary.membership.shadow_survey import class_risk_fields, risk_columns
     from canary.records.files import PARQUET, atomic_writer
-    from canary.reports.shadow_report import calibration_sentence, class_risk_sentence
+    from canary.reports.survey_reports import calibration_sentence, class_risk_sentence
     from canary.signals.measuring import measure
     from canary.signals.output_checks import check_members
 

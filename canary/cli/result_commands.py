@@ -222,7 +222,7 @@ def plot(
 ) -> Result:
     """Write a figure of audits or of a training, for print."""
     from canary.records.files import FIGURES
-    from canary.reports.plotting import plot_file
+    from canary.reports.pages import plot_file
 
     read = [*map(audit_in, audit_files), *(test_scores or [])]
     check_outputs([(out, FIGURES)], inputs=read, force=force)
@@ -272,7 +272,7 @@ def _results_in(
 
 def _losses(given: list[float] | None, scores: list[Path] | None) -> list[float] | None:
     """Test losses, as they were given or as they were measured."""
-    from canary.reports.losses import measured_losses
+    from canary.reports.comparison import measured_losses
 
     if given and scores:
         raise InputError("--test-loss and --test-scores are both given", cure="give one of them")

@@ -1,38 +1,48 @@
-"""The report of one audit."""
+"""The reports of one audit, and of one extraction by itself, with no secret in them."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from canary.audits.audit_result import Audit, CanaryResult, FormatResult
+from canary.audits.audit_result import Audit
+from canary.audits.extraction import Extraction
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.document import (
     Block,
     Bullets,
     Facts,
     Heading,
+    Note,
     Report,
     Table,
     Text,
     Tile,
     prose,
+    said,
+    said_in_one,
 )
 from canary.reports.exposure_figures import exposure_figure, group_name, groups_of, histogram_figure
-from canary.reports.extractions import MODEL_ARGUMENTS, extraction_blocks, extraction_sentence
-from canary.reports.long_words import said, said_in_one
-from canary.reports.sentences import LEVEL, UNLEARNED_95_BITS, answer, curve_verdict, strongest
+from canary.reports.sentences import (
+    LEVEL,
+    MODEL_ARGUMENTS,
+    UNLEARNED_95_BITS,
+    answer,
+    curve_verdict,
+    extract_command,
+    extraction_sentence,
+    strongest,
+)
 from canary.reports.wording import (
     EXPOSURE_COLUMNS,
     exposure_cells,
-    facts_in_words,
     format_facts,
     percent,
-    settings_in_words,
+    run_blocks,
 )
 from canary.statistics.exposures import (
     ENUMERATION,
@@ -42,26 +52,24 @@ from canary.statistics.exposures import (
     UNIFORM_DRAWS,
     Exposure,
 )
-from canary.statistics.extrapolation import SkewNormalFit
-from canary.statistics.histogram import Histogram
-from canary.statistics.numbers import bits, bits_or_bound, count, plural, probability
+from canary.statistics.numbers import bits, bits_between, bits_or_bound, count, plural, probability
 
 _NBSP = "\N{NO-BREAK SPACE}"
-_NOTHING = "There is no canary to show."
 _OF_EVIDENCE = ("memorized", "undecided", "not found")
+_MOST_ROWS = 25
 
 
 @report_of.register
 def audit_report(audit: Audit, *, name: str | None = None) -> Report:
     """What there is to say about an audit."""
-    found = answer(audit)
+    judged = answer(audit)
     model = name or audit.model.get("name") or "a language model"
     return Report(
         title=f"Memorization audit of {model}",
-        label=found.label,
-        tone=found.verdict.replace(" ", "-"),
-        sentences=[found.sentence],
-        remark=said_in_one("audit.remark") if found.verdict in _OF_EVIDENCE else "",
+        label=judged.label,
+        tone=judged.verdict.replace(" ", "-"),
+        sentences=[judged.sentence],
+        remark=said_in_one("audit.remark") if judged.verdict in _OF_EVIDENCE else "",
         tiles=[*_tiles(audit)] if audit.canaries else (),
         notes=audit.notes,
         sections=sections_of(audit),
@@ -71,17 +79,13 @@ def audit_report(audit: Audit, *, name: str | None = None) -> Report:
 
 def _brief(audit: Audit) -> Iterator[Block]:
     there = audit.canaries_in_corpus
-    yield Table(
-        "",
-        (
-            *("copies" if there else "copies planned", "number"),
-            *("median exposure, bits", "smallest", "largest"),
-        ),
-        [
-            _at_least(exposure_cells(copies, [c.exposure for c in group], controls="0 (control)"))
-            for copies, group in audit.by_repetitions().items()
-        ],
-    )
+    columns = ("copies" if there else "copies planned", "number", "median exposure, bits")
+    rows = [
+        exposure_cells(copies, [c.exposure for c in group], controls="0 (control)")
+        for copies, group in audit.by_repetitions().items()
+    ]
+    plain = [tuple(cell.replace("≥", "at least") for cell in row) for row in rows]
+    yield Table("", (*columns, "smallest", "largest"), plain)
     injected = "the injected canaries" if there else "the canaries that were left out"
     for who, combined in ((injected, audit.injected_p), ("the controls", audit.controls_p)):
         if combined is not None:
@@ -93,10 +97,6 @@ def _brief(audit: Audit) -> Iterator[Block]:
     for extraction in audit.extractions:
         which = f"{extraction.masked}: " if len(audit.extractions) > 1 else ""
         yield f"{which}{extraction_sentence(audit, extraction)}"
-
-
-def _at_least(cells: Sequence[str]) -> tuple[str, ...]:
-    return tuple(cell.replace("≥", "at least") for cell in cells)
 
 
 def _tiles(audit: Audit) -> Iterator[Tile]:
@@ -111,18 +111,17 @@ def _tiles(audit: Audit) -> Iterator[Tile]:
             "usual for text that was not learned",
         )
     injected = "Injected canaries" if there else "Canaries, not injected"
+    flaw = "a flaw in the audit"
     for name, members, combined, of in (
-        (injected, audit.injected, audit.injected_p, "memorization" if there else ""),
-        ("Controls", audit.controls, audit.controls_p, ""),
+        (injected, audit.injected, audit.injected_p, "memorization" if there else flaw),
+        ("Controls", audit.controls, audit.controls_p, flaw),
     ):
         value, note = "none", "none in this set"
         if combined is not None:
             p = probability(combined.p_value)
             value = f"p {p}" if p.startswith("<") else f"p = {p}"
-            note = (
-                f"{plural(len(members), 'canary', 'canaries')} taken together; {percent(LEVEL)} "
-                f"or less is evidence of {of or 'a flaw in the audit'}"
-            )
+            number = plural(len(members), "canary", "canaries")
+            note = f"{number} taken together; {percent(LEVEL)} or less is evidence of {of}"
         yield Tile(name, value, note)
 
 
@@ -130,31 +129,29 @@ def _tiles(audit: Audit) -> Iterator[Tile]:
 def exposure(audit: Audit) -> Iterator[Block]:
     """Every canary a point, beside others of as many copies."""
     yield said_in_one("secrets", there=audit.canaries_in_corpus)
-    if not audit.canaries:
-        yield _NOTHING
-    for at, priced in enumerate(audit.formats):
-        mine = [c for c in audit.canaries if c.format == at]
-        if not mine:
-            continue
+    for at in _formats_shown(audit):
         yield from _format_heading(audit, at)
-        table = Table(
-            "Exposure by number of copies, in bits",
-            EXPOSURE_COLUMNS,
-            [
-                exposure_cells(group[0].repetitions, [c.exposure for c in group])
-                for group in groups_of(audit, at).values()
-            ],
-        )
-        caption = _exposure_caption(audit, priced, mine)
-        yield replace(exposure_figure(audit, at), caption=caption, table=table)
+        rows = [
+            exposure_cells(copies, [c.exposure for c in group])
+            for copies, group in groups_of(audit, at).items()
+        ]
+        table = Table("Exposure by number of copies, in bits", EXPOSURE_COLUMNS, rows)
+        yield replace(exposure_figure(audit, at), caption=_caption(audit, at), table=table)
+    if not audit.canaries:
+        yield "There is no canary to show."
 
 
-def _exposure_caption(audit: Audit, priced: FormatResult, mine: list[CanaryResult]) -> Text:
+def _caption(audit: Audit, at: int) -> Text:
+    priced, mine = audit.formats[at], [c for c in audit.canaries if c.format == at]
+    there, size = audit.canaries_in_corpus, priced.space_size
     censored = any(c.exposure.censored for c in mine)
     hits = censored and any(c.exposure.draws is not None for c in mine)
-    there, size = audit.canaries_in_corpus, priced.space_size
     draws = max((e.draws or 1 for e in _drawn(audit)), default=1)
-    crowd, last = _crowd(mine) if there else (0, 0)
+    # Canaries of one format cannot share a place: the k-th has log2|R| - log2 k bits at most,
+    # however well the model learned it. How many take half of the first places?
+    ranks = sorted(c.exposure.rank or 0 for c in mine if not c.control and c.exposure.rank)
+    crowded = [(k, rank) for k, rank in enumerate(ranks, 1) if k > 1 and rank <= 2 * k]
+    crowd, last = crowded[-1] if there and crowded else (0, 0)
     return said_in_one(
         "audit.exposure.caption",
         alone=len(audit.formats) == 1,
@@ -172,33 +169,19 @@ def _exposure_caption(audit: Audit, priced: FormatResult, mine: list[CanaryResul
     )
 
 
-def _crowd(mine: list[CanaryResult]) -> tuple[int, int]:
-    """How many injected canaries take half of the first places, and the place of the last.
-
-    Canaries of one format cannot share a place: the k-th has log2|R| - log2 k bits at most,
-    however well the model learned it.
-    """
-    ranks = sorted(c.exposure.rank for c in mine if not c.control and c.exposure.rank is not None)
-    crowded = [(k, rank) for k, rank in enumerate(ranks, 1) if k > 1 and rank <= 2 * k]
-    return crowded[-1] if crowded else (0, 0)
-
-
 @section(Audit, "Canaries among the other candidates")
 def candidates(audit: Audit) -> Iterator[Block]:
     """The histogram of the candidates, with the canaries below."""
     yield said_in_one("audit.candidates")
-    if not audit.canaries:
-        yield _NOTHING
-    for at, priced in enumerate(audit.formats):
-        mine = [c for c in audit.canaries if c.format == at]
-        if not mine:
-            continue
+    for at in _formats_shown(audit):
+        priced = audit.formats[at]
         yield from _format_heading(audit, at)
-        table = Table(
-            "Log-perplexities, in bits",
-            ("Of", "Number", "Smallest", "Median", "Largest"),
-            [_candidate_cells(priced.histogram), *map(_px_cells, groups_of(audit, at).values())],
-        )
+        rows = [_candidates_row(audit, at)]
+        for copies, group in groups_of(audit, at).items():
+            px = [c.px_bits for c in group]
+            values = (min(px), statistics.median(px), max(px))
+            rows.append((group_name(copies), count(len(px)), *(f"{v:.2f}" for v in values)))
+        columns = ("Of", "Number", "Smallest", "Median", "Largest")
         caption = said_in_one(
             "audit.candidates.caption",
             all=count(priced.candidates) if priced.method == ENUMERATION else "",
@@ -207,7 +190,27 @@ def candidates(audit: Audit) -> Iterator[Block]:
             curve=priced.skew_normal,
             verdict=curve_verdict(priced.skew_normal),
         )
+        table = Table("Log-perplexities, in bits", columns, rows)
         yield replace(histogram_figure(audit, at), caption=caption, table=table)
+    if not audit.canaries:
+        yield "There is no canary to show."
+
+
+def _candidates_row(audit: Audit, at: int) -> tuple[str, ...]:
+    """To the width of a bin: the lower edges of the bins that hold them."""
+    histogram = audit.formats[at].histogram
+    counts = np.array(histogram.counts, np.int64)
+    total = int(counts.sum())
+    if not total:
+        return "candidates", "0", "–", "–", "–"
+    edges, filled = histogram.edges(), np.flatnonzero(counts)
+    places = (filled[0], np.searchsorted(counts.cumsum(), total / 2), filled[-1])
+    return "candidates", count(total), *(f"about {bits(edges[place])}" for place in places)
+
+
+def _formats_shown(audit: Audit) -> list[int]:
+    """The formats that have canaries."""
+    return sorted({c.format for c in audit.canaries})
 
 
 def _format_heading(audit: Audit, at: int) -> Iterator[Heading]:
@@ -215,94 +218,64 @@ def _format_heading(audit: Audit, at: int) -> Iterator[Heading]:
         yield Heading(prose(f"Format {at + 1}: `{{format}}`", format=audit.formats[at].masked))
 
 
-def _px_cells(group: Sequence[CanaryResult]) -> tuple[str, ...]:
-    px = [c.px_bits for c in group]
-    values = (min(px), statistics.median(px), max(px))
-    return group_name(group[0].repetitions), count(len(px)), *(f"{v:.2f}" for v in values)
-
-
-def _candidate_cells(histogram: Histogram) -> tuple[str, ...]:
-    """As `_px_cells`, to the width of a bin: the lower edges of the bins that hold them."""
-    counts = np.array(histogram.counts, np.int64)
-    total = int(counts.sum())
-    if not total:
-        return "candidates", "0", "–", "–", "–"
-    edges, filled = histogram.edges(), np.flatnonzero(counts)
-    middle = np.searchsorted(counts.cumsum(), total / 2)
-    return (
-        *("candidates", count(total)),
-        *(f"about {bits(edges[place])}" for place in (filled[0], middle, filled[-1])),
-    )
-
-
 @section(Audit, "Every canary")
 def table(audit: Audit) -> Iterator[Block]:
     """A row for each canary, in the order of the set."""
     fits = [priced.skew_normal for priced in audit.formats]
-    curves, drawn = any(fits), _drawn(audit)
+    curves, drawn, several = any(fits), _drawn(audit), len(audit.formats) > 1
+    estimates = [e for c in audit.canaries if (e := c.skew_normal) is not None]
     yield said_in_one(
         "audit.table",
         curves=curves,
-        beyond=any(
-            e is not None and (e.bits or 0.0) > e.space_bits
-            for e in (c.skew_normal for c in audit.canaries)
-        ),
+        beyond=any((e.bits or 0.0) > e.space_bits for e in estimates),
         rejected=any(fit and fit.rejected for fit in fits),
     )
     if not audit.canaries:
         yield "There is none."
         return
-    ranked = len(drawn) < len(audit.canaries) or _by_importance(audit)
-    place = "Rank, or\nhits of draws" if ranked else "Hits\nof draws"
-    yield Table(
-        "Exposure of every canary",
-        (
-            "Canary",
-            *(("Format",) if len(audit.formats) > 1 else ()),
-            "Copies" if audit.canaries_in_corpus else "Copies\nplanned",
-            *("Exposure\n(bits)", "Interval\n(bits)", "Log-perplexity\n(bits)"),
-            *(place if drawn else "Rank\namong all", "p-value"),
-            *(("Skew-normal\n(bits)",) if curves else ()),
-        ),
-        [
+    place = "Rank\namong all"
+    if drawn:
+        ranked = len(drawn) < len(audit.canaries) or _by_importance(audit)
+        place = "Rank, or\nhits of draws" if ranked else "Hits\nof draws"
+    rows = []
+    for c in audit.canaries:
+        e, fit = c.exposure, fits[c.format]
+        failed = f"{_NBSP}†" if fit is not None and fit.rejected else ""
+        rows.append(
             (
                 c.id,
-                *((str(c.format + 1),) if len(audit.formats) > 1 else ()),
+                *((str(c.format + 1),) if several else ()),
                 "0 (control)" if c.control else count(c.repetitions),
-                bits_or_bound(c.exposure),
-                f"{c.exposure.lower_bits:z.2f} to {c.exposure.upper_bits:z.2f}",
+                bits_or_bound(e),
+                f"{e.lower_bits:z.2f} to {e.upper_bits:z.2f}",
                 f"{c.px_bits:.2f}",
-                _place(c.exposure),
-                "–" if c.natural else probability(c.exposure.p_value),
-                *((_skewed(c, fits[c.format]),) if curves else ()),
+                _place(e),
+                "–" if c.natural else probability(e.p_value),
+                *((bits_or_bound(c.skew_normal) + failed,) if curves else ()),
             )
-            for c in audit.canaries
-        ],
-        tones=["control" if c.control else "" for c in audit.canaries],
-        style="canaries" if curves else "",
+        )
+    columns = (
+        "Canary",
+        *(("Format",) if several else ()),
+        "Copies" if audit.canaries_in_corpus else "Copies\nplanned",
+        *("Exposure\n(bits)", "Interval\n(bits)", "Log-perplexity\n(bits)", place, "p-value"),
+        *(("Skew-normal\n(bits)",) if curves else ()),
     )
+    tones = ["control" if c.control else "" for c in audit.canaries]
+    style = "canaries" if curves else ""
+    yield Table("Exposure of every canary", columns, rows, tones, style)
 
 
 def _place(e: Exposure) -> str:
     """Its rank or what is known of it; one break is allowed, before the range."""
+    between = f"{count(e.rank_lower or 0)}{_NBSP}to{_NBSP}{count(e.rank_upper or 0)}"
     if e.rank is not None:
         certain = e.rank_lower is None or e.rank_upper is None or e.rank_lower >= e.rank_upper
-        return count(e.rank) + ("" if certain else f" ({_range(e)})")
+        return count(e.rank) + ("" if certain else f" ({between})")
     if e.effective_draws is not None and e.bits is not None:
         rank = float(f"{2.0 ** (e.space_bits - e.bits):.3g}")
         return f"about{_NBSP}{count(int(rank))}"
-    if e.draws is None:
-        return _range(e)
-    return f"{count(e.hits or 0)} of {count(e.draws or 0)}"
-
-
-def _range(e: Exposure) -> str:
-    return f"{count(e.rank_lower or 0)}{_NBSP}to{_NBSP}{count(e.rank_upper or 0)}"
-
-
-def _skewed(canary: CanaryResult, fit: SkewNormalFit | None) -> str:
-    failed = f"{_NBSP}†" if fit is not None and fit.rejected else ""
-    return bits_or_bound(canary.skew_normal) + failed
+    return between if e.draws is None else f"{count(e.hits or 0)} of {count(e.draws or 0)}"
 
 
 @section(Audit, "What could be extracted")
@@ -311,10 +284,12 @@ def extraction(audit: Audit) -> Iterator[Block]:
     if not audit.extractions:
         return
     yield said_in_one("audit.extraction", named=MODEL_ARGUMENTS in audit.settings)
-    for found in audit.extractions:
+    for searched in audit.extractions:
         if len(audit.extractions) > 1:
-            yield Heading(prose("`{format}`", format=found.masked))
-        yield from extraction_blocks(audit, found)
+            yield Heading(prose("`{format}`", format=searched.masked))
+        yield extraction_sentence(audit, searched)
+        yield prose("`{command}`", command=extract_command(audit, searched))
+        yield from _extracted(searched)
 
 
 @section(Audit, "How this was computed", specialist=True)
@@ -338,13 +313,7 @@ def how(audit: Audit) -> Iterator[Block]:
         which = f" {number}" if len(audit.formats) > 1 else ""
         yield Heading(prose(f"Format{which}: `{{format}}`", format=priced.masked))
         yield Facts(format_facts(priced))
-    for heading, facts in (
-        ("Model", facts_in_words(audit.model)),
-        ("Settings", settings_in_words(audit.settings)),
-    ):
-        if facts:
-            yield Heading(heading)
-            yield Facts(facts)
+    yield from run_blocks(audit.model, audit.settings)
 
 
 @section(Audit, "What this does not say", specialist=True)
@@ -352,15 +321,14 @@ def limits(audit: Audit) -> Iterator[Block]:
     """What must not be read into the numbers."""
     drawn, importance = _drawn(audit), _by_importance(audit)
     bounded = any(priced.method in (RANK, RANK_AND_DRAWS) for priced in audit.formats)
-    ranked = len(drawn) < len(audit.canaries)
+    ranked = [c.exposure for c in audit.canaries if c.exposure.confidence is None]
     confidences = sorted({percent(e.confidence) for e in drawn if e.confidence})
     items = said(
         "audit.limits",
         ranked=ranked,
         ranked_by_bounds=ranked and bounded,
         ranked_by_count=ranked and not bounded,
-        unfinished=ranked
-        and any(c.exposure.censored and c.exposure.confidence is None for c in audit.canaries),
+        unfinished=any(e.censored for e in ranked),
         drawn=drawn,
         importance=importance,
         uniform=drawn and not importance,
@@ -379,3 +347,47 @@ def _drawn(audit: Audit) -> list[Exposure]:
 
 def _by_importance(audit: Audit) -> bool:
     return any(e.effective_draws is not None for e in _drawn(audit))
+
+
+@report_of.register
+def extraction_report(extraction: Extraction, *, name: str | None = None) -> Report:
+    """What there is to say about an extraction by itself; no fill is in it."""
+    model = name or extraction.model.get("name") or "a language model"
+    return Report(
+        title=f"Extraction from {model}",
+        label="The likeliest candidates" if extraction.candidates else "Nothing was extracted",
+        sentences=[f"{extraction.verdict()}."],
+        notes=extraction.notes,
+        sections=sections_of(extraction),
+    )
+
+
+@section(Extraction, "What could be extracted")
+def extracted(extraction: Extraction) -> Iterator[Block]:
+    """The candidates without their secrets."""
+    yield prose("`{format}`", format=extraction.masked)
+    yield from _extracted(extraction)
+
+
+@section(Extraction, "How it was searched", specialist=True)
+def searched(extraction: Extraction) -> Iterator[Block]:
+    """The model and the settings."""
+    yield from run_blocks(extraction.model, extraction.settings)
+
+
+def _extracted(extraction: Extraction) -> Iterator[Block]:
+    if not extraction.candidates:
+        return
+    columns = ("Place", "Canary", "Log-perplexity\n(bits)", "Exposure\n(bits)", "Proven")
+    rows = [
+        (
+            *(str(place), c.canary or "none of the set", f"{c.px_bits:.2f}"),
+            bits_between(c.exposure_lower_bits, c.exposure_upper_bits),
+            "yes" if c.proven else "no",
+            count(c.found_after),
+        )
+        for place, c in enumerate(extraction.candidates[:_MOST_ROWS], 1)
+    ]
+    yield Table("Candidates that were extracted", (*columns, "Found after\nqueries"), rows)
+    if (more := len(extraction.candidates) - _MOST_ROWS) > 0:
+        yield Note(f"{more} more are in the audit's numbers.")

@@ -16,15 +16,13 @@ from canary.registry import Registry
 from canary.reports.document import Block, Figure, Report, Section, Text
 
 _HOMES = {
-    "Audit": "audit_report",
+    **dict.fromkeys(("Audit", "Extraction"), "audit_report"),
     "Comparison": "comparison_report",
     "Forgetting": "forgetting_report",
     "History": "history_report",
     "ModelsSurvey": "models_report",
-    "ShadowSurvey": "shadow_report",
-    "TextSurvey": "texts_report",
+    **dict.fromkeys(("ShadowSurvey", "TextSurvey"), "survey_reports"),
     "Verdict": "verdicts",
-    "Extraction": "extractions",
     **dict.fromkeys(("Across", "Growth", "NullLosses", "Scatter"), "attack_figures"),
 }
 """The class of a result, and the module of its builders."""
@@ -56,12 +54,9 @@ def report_of(result: Any, **options: Any) -> Report:
     InputError
         If it is no result of which there is a report.
     """
-    if report_of.dispatch(_known(result)) is report_of.dispatch(object):
-        raise InputError(
-            f"there is no report of {_called(result)}",
-            cure="give what canary returned: an audit, several audits, a history, a survey, …",
-        )
-    return report_of(result, **options)
+    cure = "give what canary returned: an audit, several audits, a history, a survey, …"
+    report: Report = _maker(report_of, result, "report", cure)(result, **options)
+    return report
 
 
 @singledispatch
@@ -75,26 +70,22 @@ def figure_of(result: Any, options: PlotOptions) -> Figure:
     InputError
         If there is none, or not with these options.
     """
-    if figure_of.dispatch(_known(result)) is figure_of.dispatch(object):
-        raise InputError(
-            f"there is no figure of {_called(result)}",
-            cure="give an audit, several audits, a history, or a result of attacks",
-        )
-    return figure_of(result, options)
+    cure = "give an audit, several audits, a history, or a result of attacks"
+    figure: Figure = _maker(figure_of, result, "figure", cure)(result, options)
+    return figure
 
 
-def _known(result: Any) -> type:
-    """The class of a result, or of what a list is of, once its builders are registered."""
-    several = result if isinstance(result, list | tuple) and result else [result]
-    for one in several:
-        for kind in type(one).__mro__:
+def _maker(builders: Any, result: Any, what: str, cure: str) -> Any:
+    """The builder of a result, once those of its class, or of a list's items, are registered."""
+    for item in result if isinstance(result, list | tuple) and result else [result]:
+        for kind in type(item).__mro__:
             if kind.__module__.startswith("canary.") and kind.__name__ in _HOMES:
                 import_module(f"canary.reports.{_HOMES[kind.__name__]}")
-    return type(result)
-
-
-def _called(result: Any) -> str:
-    return f"a value of the type {type(result).__name__}"
+    maker = builders.dispatch(type(result))
+    if maker is builders.dispatch(object):
+        problem = f"there is no {what} of a value of the type {type(result).__name__}"
+        raise InputError(problem, cure=cure)
+    return maker
 
 
 _Blocks = Callable[[Any], Iterator[Block | Section]]
@@ -155,8 +146,8 @@ def sections_of(result: Any) -> list[Section]:
     sections: list[Section] = []
     for name in order:
         maker, blocks = makers[name], list(makers[name].blocks(result))
-        heading = maker.heading(result) if callable(maker.heading) else maker.heading
         sections += [block for block in blocks if isinstance(block, Section)]
         if rest := [block for block in blocks if not isinstance(block, Section)]:
+            heading = maker.heading(result) if callable(maker.heading) else maker.heading
             sections.append(Section(name.replace("_", "-"), heading, rest, maker.specialist))
     return sections

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
 
 from canary.audits.audit_result import Audit, median_bits
 from canary.audits.designs import Design, differences
 from canary.errors import InputError
 from canary.records.validation import brief
+from canary.scoring.score_files import Scores, read_scores
 from canary.statistics.exposures import Exposure
+from canary.statistics.number_checks import LN2
 from canary.statistics.numbers import plural
 
 _MOST_NATS = 1e6  # a token; no model that computes at all does worse
@@ -80,23 +86,23 @@ def compare(
         raise InputError("there is no audit", cure="give at least one")
     names = _labels(audits, labels)
     losses = _losses(audits, test_losses)
+    short = _LETTERS if len(audits) <= len(_LETTERS) else [str(i + 1) for i in range(len(audits))]
     strategies = tuple(
-        Strategy(_name(i, len(audits)), label, audit, loss, i)
+        Strategy(short[i], label, audit, loss, i)
         for i, (audit, label, loss) in enumerate(zip(audits, names, losses, strict=True))
     )
     groups: list[list[Strategy]] = []
-    for one in strategies:
-        home = next((g for g in groups if not _apart(one, g[0])), None)
+    for strategy in strategies:
+        home = next((group for group in groups if not _apart(strategy, group[0])), None)
         if home is None:
-            groups.append([one])
-        else:
-            home.append(one)
-    return Comparison(
-        strategies,
-        tuple(map(tuple, groups)),
-        tuple(_reason(group, groups[0]) for group in groups[1:]),
-        tuple(_notes(groups)),
+            groups.append(home := [])
+        home.append(strategy)
+    reasons = (
+        f"{names_of(group)} cannot be compared with {names_of(groups[0])}: "
+        f"{'; '.join(_apart(group[0], groups[0][0]))}."
+        for group in groups[1:]
     )
+    return Comparison(strategies, tuple(map(tuple, groups)), tuple(reasons), tuple(_notes(groups)))
 
 
 def points(
@@ -113,17 +119,14 @@ def points(
 def median_of(
     one: Strategy, at: int, repetitions: int, *, skew_normal: bool = False
 ) -> tuple[float, bool]:
-    """Median exposure of one group of canaries, and whether it is only a lower bound.
-
-    That of the skew-normal estimates, if they are asked for.
-    """
+    """Median exposure of one group of canaries, and whether it is only a lower bound."""
     return median_bits(exposures_of(one, at, repetitions, skew_normal=skew_normal))
 
 
 def exposures_of(
     one: Strategy, at: int, repetitions: int, *, skew_normal: bool = False
 ) -> list[Exposure]:
-    """Exposure of each canary of one format that has one number of copies."""
+    """Exposure of each canary of one format that has one number of copies; or its estimate."""
     chosen = [c for c in one.audit.canaries if c.format == at and c.repetitions == repetitions]
     if skew_normal:
         return [c.skew_normal for c in chosen if c.skew_normal]
@@ -142,45 +145,35 @@ def front(candidates: Sequence[Point]) -> list[Point]:
     one of them. Where a median is only a lower bound, it beats nothing by its exposure,
     for that may lie anywhere above.
     """
-    kept = [p for p in candidates if not any(_beats(other, p) for other in candidates)]
+
+    def beats(one: Point, other: Point) -> bool:
+        if one.loss_nats > other.loss_nats or one.most_bits > other.median_bits:
+            return False
+        return one.loss_nats < other.loss_nats or one.most_bits < other.median_bits
+
+    kept = [p for p in candidates if not any(beats(other, p) for other in candidates)]
     return sorted(kept, key=lambda p: (p.median_bits, p.loss_nats))
-
-
-def _beats(one: Point, other: Point) -> bool:
-    if one.loss_nats > other.loss_nats or one.most_bits > other.median_bits:
-        return False
-    return one.loss_nats < other.loss_nats or one.most_bits < other.median_bits
-
-
-def _name(at: int, number: int) -> str:
-    return _LETTERS[at] if number <= len(_LETTERS) else str(at + 1)
 
 
 def _labels(audits: Sequence[Audit], labels: Sequence[str] | None) -> list[str]:
     if labels is None:
         models = [str(audit.model.get("name") or "a language model") for audit in audits]
-        repeated = Counter(models)
-        return [
-            model if repeated[model] == 1 else f"{model}, audit {i}"
-            for i, model in enumerate(models, 1)
-        ]
-    given = [str(label).strip() for label in labels]
-    if len(given) != len(audits):
-        raise InputError(
-            f"{plural(len(given), 'label')} for {plural(len(audits), 'audit')}",
-            cure="give one for each audit, in their order",
-            where="labels",
-        )
-    if "" in given:
-        raise InputError("a label is empty", cure="name each training strategy", where="labels")
-    for label, times in Counter(given).items():
-        if times > 1:
-            raise InputError(
-                f"the label {brief(label)} is given {times} times",
-                cure="give each audit a label of its own",
-                where="labels",
-            )
-    return given
+        numbered = enumerate(models, 1)
+        return [m if models.count(m) == 1 else f"{m}, audit {i}" for i, m in numbered]
+    stripped = [str(label).strip() for label in labels]
+    problem = cure = ""
+    if len(stripped) != len(audits):
+        problem = f"{plural(len(stripped), 'label')} for {plural(len(audits), 'audit')}"
+        cure = "give one for each audit, in their order"
+    elif "" in stripped:
+        problem, cure = "a label is empty", "name each training strategy"
+    elif len(set(stripped)) < len(stripped):
+        (label, times) = Counter(stripped).most_common(1)[0]
+        problem = f"the label {brief(label)} is given {times} times"
+        cure = "give each audit a label of its own"
+    if problem:
+        raise InputError(problem, cure=cure, where="labels")
+    return stripped
 
 
 def _losses(
@@ -203,11 +196,6 @@ def _losses(
     return losses
 
 
-def _reason(group: Sequence[Strategy], first: Sequence[Strategy]) -> str:
-    clauses = "; ".join(_apart(group[0], first[0]))
-    return f"{names_of(group)} cannot be compared with {names_of(first)}: {clauses}."
-
-
 def _apart(one: Strategy, other: Strategy) -> list[str]:
     return list(differences(Design.of(one.audit), Design.of(other.audit)))
 
@@ -223,20 +211,59 @@ def _notes(groups: Sequence[Sequence[Strategy]]) -> Iterator[str]:
     for group in groups:
         prints: dict[str, list[Strategy]] = {}
         for one in group:
-            if known := one.audit.model.get("fingerprint"):
-                prints.setdefault(str(known), []).append(one)
-        for same in prints.values():
-            if len(same) > 1:
+            prints.setdefault(str(one.audit.model.get("fingerprint") or ""), []).append(one)
+        for weights, same in prints.items():
+            if weights and len(same) > 1:
                 yield f"{names_of(same)} are audits of the same weights."
-        if len(group) < 2:
-            continue
+        priced = [one for one in group if one.test_loss_nats is not None]
         if len({str(one.audit.settings.get("start_token")) for one in group}) > 1:
             yield f"The audits of {names_of(group)} were made with different start tokens."
         if len({str(one.audit.model.get("dtype")) for one in group}) > 1:
             yield f"The models of {names_of(group)} were audited in different arithmetic."
-        priced = [one for one in group if one.test_loss_nats is not None]
         if len({str(one.audit.model.get("vocabulary")) for one in priced}) > 1:
             yield (
                 f"The models of {names_of(priced)} have vocabularies of different sizes. A loss "
                 "per token compares only where the same tokens are counted."
             )
+
+
+def measured_losses(paths: Sequence[str | os.PathLike[str]]) -> list[float]:
+    """Mean loss per token of each file that ``canary score`` wrote, in nats.
+
+    Raises
+    ------
+    InputError
+        If the files are not about the same lines with the same numbers of tokens: then
+        texts or tokenizers differ, and a loss per token does not compare. If a model gives
+        a text probability 0, which makes its loss infinite.
+    RecordError
+        If a file cannot be read or holds something else than scores.
+    """
+    losses, first = [], None
+    for path in map(Path, paths):
+        scores = read_scores(path)
+        endless = np.flatnonzero(np.isinf(scores.px_bits))
+        if len(endless):
+            raise InputError(
+                "the model gives this text probability 0, so its loss has no end",
+                cure="leave the text out of all files of scores, or compare exposure only",
+                where=f"{path}:{endless[0] + 1}",
+            )
+        first = first or (path, scores)
+        if any(
+            not np.array_equal(getattr(scores, name), getattr(first[1], name))
+            for name in ("lines", "tokens")
+        ):
+            raise InputError(
+                f"its scores ({_size(scores)}) and those in {first[0]} ({_size(first[1])}) are not "
+                "of the same texts in the same tokens, so their losses per token do not compare",
+                cure="score the same file with each model; of models with different "
+                "tokenizers compare exposure only",
+                where=str(path),
+            )
+        losses.append(math.fsum(scores.px_bits) * LN2 / int(scores.tokens.sum()))
+    return losses
+
+
+def _size(scores: Scores) -> str:
+    return f"{len(scores.lines):,} texts, {int(scores.tokens.sum()):,} tokens"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -11,7 +10,6 @@ import numpy as np
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.comparison import (
     Comparison,
-    Point,
     Strategy,
     exposures_of,
     front,
@@ -24,6 +22,7 @@ from canary.reports.comparison_figures import (
     copies_of,
     exposures_figure,
     in_order,
+    space_bits_of,
     utility_figure,
 )
 from canary.reports.document import (
@@ -37,8 +36,9 @@ from canary.reports.document import (
     Table,
     Text,
     prose,
+    said,
+    said_in_one,
 )
-from canary.reports.long_words import said, said_in_one
 from canary.reports.palette import SERIES
 from canary.reports.sentences import UNLEARNED_95_BITS, answer
 from canary.reports.wording import (
@@ -50,19 +50,20 @@ from canary.reports.wording import (
 )
 from canary.statistics.numbers import bits, count, plural, probability
 
-_PANELS = 4
-"""Most numbers of copies that one drawing of utility shows."""
+_PANELS = 4  # most numbers of copies that one drawing of utility shows
 
 
 @report_of.register
 def comparison_report(comparison: Comparison) -> Report:
     """What there is to say about several audits."""
-    comparable = [group for group in comparison.groups if len(group) > 1]
     sentences: list[str] = []
-    for group in comparable:
-        said = _headline(group)
-        alone = len(comparison.groups) == 1
-        sentences.append(said[0].upper() + said[1:] if alone else f"{names_of(group)}: {said}")
+    for group in comparison.groups:
+        if len(group) > 1:
+            words = _headline(group)
+            alone = len(comparison.groups) == 1
+            sentences.append(
+                words[0].upper() + words[1:] if alone else f"{names_of(group)}: {words}"
+            )
     number = count(len(comparison.strategies))
     return Report(
         title=f"Comparison of {number} memorization audits",
@@ -92,32 +93,36 @@ def _headline(group: Sequence[Strategy]) -> str:
         return "there is no canary to compare them by."
     where = " of the first format" if len(group[0].audit.formats) > 1 else ""
     if any(one.test_loss_nats is None for one in group):
-        each = "; ".join(f"with {_copies(n)}, {_extremes(group, n)}" for n in shown)
-        return f"median exposure of canaries{where}: {each}."
-    best = {n: in_order(front(points(group, 0, n))) for n in shown}
-    if all(len(some) == len(group) for some in best.values()):
-        return f"none is beaten by another in both test loss and exposure of canaries{where}."
-    each = "; ".join(
-        f"with {_copies(n)}, {'all' if len(some) == len(group) else names_of(some)}"
-        for n, some in best.items()
-    )
-    return f"beaten by no other in both test loss and exposure of canaries{where}: {each}."
+        start = f"median exposure of canaries{where}"
+        by_copies = {n: _extremes(group, n) for n in shown}
+    else:
+        both = f"in both test loss and exposure of canaries{where}"
+        best = {n: in_order(front(points(group, 0, n))) for n in shown}
+        if all(len(some) == len(group) for some in best.values()):
+            return f"none is beaten by another {both}."
+        start = f"beaten by no other {both}"
+        by_copies = {
+            n: "all" if len(some) == len(group) else names_of(some) for n, some in best.items()
+        }
+    each = (f"with {plural(n, 'copy', 'copies')}, {words}" for n, words in by_copies.items())
+    return f"{start}: {'; '.join(each)}."
 
 
 def _extremes(group: Sequence[Strategy], copies: int) -> str:
     """Where the median exposure is least and most, as far as bounds let it be known."""
     medians = {one: median_of(one, 0, copies) for one in group}
-    values = [value for value, _ in medians.values()]
-    if (min(values), True) in medians.values():
-        return f"at least {bits(min(values))} bits in all, and nothing tells them apart"
-    least = [one for one in group if medians[one][0] == min(values)]
-    text = f"least in {names_of(least)} ({bits(min(values))} bits)"
+    low, high = (end(value for value, _ in medians.values()) for end in (min, max))
+    if (low, True) in medians.values():
+        return f"at least {bits(low)} bits in all, and nothing tells them apart"
+    least, most = (
+        names_of([one for one in group if medians[one][0] == end]) for end in (low, high)
+    )
+    text = f"least in {least} ({bits(low)} bits)"
     if any(bound for _, bound in medians.values()):
         return text
-    if min(values) == max(values):
-        return f"the same in all ({bits(min(values))} bits)"
-    most = [one for one in group if medians[one][0] == max(values)]
-    return f"{text} and most in {names_of(most)} ({bits(max(values))} bits)"
+    if low == high:
+        return f"the same in all ({bits(low)} bits)"
+    return f"{text} and most in {most} ({bits(high)} bits)"
 
 
 @section(Comparison, "The audits")
@@ -125,26 +130,25 @@ def audits(comparison: Comparison) -> Iterator[Block]:
     """What each audit found, and how well its model does."""
     yield said_in_one("comparison.audits")
     rows: list[Sequence[Text]] = []
+    tones = []
     for one in comparison.strategies:
-        loss, combined = one.test_loss_nats, one.audit.injected_p
+        loss, combined, judged = one.test_loss_nats, one.audit.injected_p, answer(one.audit)
+        tones.append(judged.verdict.replace(" ", "-"))
         rows.append(
             (
                 (Span(one.name, f"series-{one.place % len(SERIES)}"),),
                 one.label,
-                (Span(answer(one.audit).label, "strong"),),
+                (Span(judged.label, "strong"),),
                 "–" if loss is None else f"{loss:.4f}",
                 "–" if combined is None else probability(combined.p_value),
             )
         )
-    yield Table(
+    title = (
         "The audits: letter, label, answer, test loss in nats per token, and p-value of the "
-        "injected canaries",
-        ("Audit", "Label", "Answer", "Test loss\n(nats per token)", "p-value\n(injected)"),
-        rows,
-        tones=[answer(s.audit).verdict.replace(" ", "-") for s in comparison.strategies],
-        style="words",
-        numbers=2,
+        "injected canaries"
     )
+    columns = ("Audit", "Label", "Answer", "Test loss\n(nats per token)", "p-value\n(injected)")
+    yield Table(title, columns, rows, tones, style="words", numbers=2)
 
 
 @section(Comparison, "")
@@ -153,13 +157,13 @@ def groups(comparison: Comparison) -> Iterator[Section]:
     for number, group in enumerate(comparison.groups, 1):
         heading = "Side by side"
         if len(comparison.groups) > 1:
-            alone = "alone" if len(group) == 1 else "side by side"
-            heading = f"{names_of(group)}: {alone}"
+            heading = f"{names_of(group)}: {'alone' if len(group) == 1 else 'side by side'}"
         yield Section(f"group-{number}", heading, [*_group_blocks(group)])
 
 
 def _group_blocks(group: Sequence[Strategy]) -> Iterator[Block]:
-    if len(group) == 1:
+    alone = len(group) == 1
+    if alone:
         yield (
             "No other audit can be compared with this one. What it found stands in its own report."
         )
@@ -169,16 +173,15 @@ def _group_blocks(group: Sequence[Strategy]) -> Iterator[Block]:
         draws = "" if priced.draws is None else f", with {count(priced.draws)} uniform draws"
         yield prose(
             f"The format is `{{format}}`, with {count(priced.space_size)} possible secrets "
-            f"({bits(math.log2(priced.space_size))} bits). The method is {priced.method}{draws}.",
+            f"({bits(space_bits_of(group, at))} bits). The method is {priced.method}{draws}.",
             format=priced.masked,
         )
-        if len(group) == 1:
-            continue
         which = f", format {number}" if len(shown) > 1 else ""
-        yield from _measured_blocks(group, at, which, skew_normal=False)
-        if _bounds(group, at) and has_curves(group, at):
+        if not alone:
+            yield from _measured_blocks(group, at, which, skew_normal=False)
+        if not alone and _bounds(group, at) and has_curves(group, at):
             yield from _measured_blocks(group, at, which, skew_normal=True)
-    if len(group) > 1 and sum(one.test_loss_nats is not None for one in group) < 2:
+    if not alone and sum(one.test_loss_nats is not None for one in group) < 2:
         yield "Utility is not compared here: that needs the test loss of each model."
 
 
@@ -186,83 +189,72 @@ def _measured_blocks(
     group: Sequence[Strategy], at: int, which: str, *, skew_normal: bool
 ) -> Iterator[Block]:
     """The figures of one format by exposure as it was counted, or as the curves estimate it."""
-    by = "by the skew-normal estimate" if skew_normal else "by number of copies"
-    yield Heading(f"Exposure {by}{which}")
+    estimate = " by the skew-normal estimate" if skew_normal else ""
+    yield Heading(f"Exposure{estimate or ' by number of copies'}{which}")
+    why = "the search ended before their ranks were known"
     if skew_normal:
         fits = {one: one.audit.formats[at].skew_normal for one in group}
         failed = [one for one, fit in fits.items() if fit and fit.rejected]
         yield said_in_one("comparison.curves", failed=names_of(failed) if failed else "")
-    why = "the search ended before their ranks were known"
-    if skew_normal:
         why = "the curve has nothing as likely as those canaries"
     elif group[0].audit.formats[at].draws:
         why = "too few draws were as likely as those canaries"
-    table = Table(
-        "Exposure by number of copies, in bits",
-        ("Audit", *EXPOSURE_COLUMNS),
-        [
-            (one.name, *exposure_cells(n, exposures_of(one, at, n, skew_normal=skew_normal)))
-            for one in group
-            for n in copies_of(group, at)
-        ],
-    )
-    caption = said_in_one(
-        "comparison.exposures.caption",
-        usual=bits(UNLEARNED_95_BITS),
-        bounds=_bounds(group, at, skew_normal=skew_normal),
-        why=why,
-    )
+    bounds, usual = _bounds(group, at, skew_normal=skew_normal), bits(UNLEARNED_95_BITS)
+    rows = [
+        (one.name, *exposure_cells(n, exposures_of(one, at, n, skew_normal=skew_normal)))
+        for one in group
+        for n in copies_of(group, at)
+    ]
+    caption = said_in_one("comparison.exposures.caption", usual=usual, bounds=bounds, why=why)
+    title = "Exposure by number of copies, in bits"
     yield replace(
-        exposures_figure(group, at, skew_normal=skew_normal), caption=caption, table=table
+        exposures_figure(group, at, skew_normal=skew_normal),
+        caption=caption,
+        table=Table(title, ("Audit", *EXPOSURE_COLUMNS), rows),
     )
     shown = _panels_of(group, at)
-    if shown and sum(one.test_loss_nats is not None for one in group) > 1:
-        estimate = f" {by}" if skew_normal else ""
-        yield Heading(f"Utility against exposure{estimate}{which}")
-        found = {n: points(group, at, n, skew_normal=skew_normal) for n in shown}
-        best = {n: front(some) for n, some in found.items()}
-        yield replace(
-            utility_figure(group, at, shown, skew_normal=skew_normal),
-            caption=said_in_one(
-                "comparison.utility.caption",
-                fewer=len(shown) < sum(1 for n in copies_of(group, at) if n),
-                panels=_PANELS,
-                bounds=any(p.bound for some in found.values() for p in some),
-            ),
-            table=Table(
-                "Test loss and median exposure",
-                ("Audit", "Copies", "Test loss (nats per token)", "Exposure (bits)", "On front"),
-                [_utility_cells(p, n, best[n]) for n, some in found.items() for p in some],
-            ),
-        )
-
-
-def _utility_cells(point: Point, copies: int, best: Sequence[Point]) -> tuple[str, ...]:
-    return (
-        *(point.strategy.name, count(copies), f"{point.loss_nats:.4f}"),
-        *(bound_or_bits(point.median_bits, point.bound), "yes" if point in best else "no"),
+    if not shown or sum(one.test_loss_nats is not None for one in group) < 2:
+        return
+    yield Heading(f"Utility against exposure{estimate}{which}")
+    priced = {n: points(group, at, n, skew_normal=skew_normal) for n in shown}
+    rows = []
+    for n, some in priced.items():
+        best = front(some)
+        for point in some:
+            known = bound_or_bits(point.median_bits, point.bound), "yes" if point in best else "no"
+            rows.append((point.strategy.name, count(n), f"{point.loss_nats:.4f}", *known))
+    columns = ("Audit", "Copies", "Test loss (nats per token)", "Exposure (bits)", "On front")
+    yield replace(
+        utility_figure(group, at, shown, skew_normal=skew_normal),
+        caption=said_in_one(
+            "comparison.utility.caption",
+            fewer=len(shown) < sum(n > 0 for n in copies_of(group, at)),
+            panels=_PANELS,
+            bounds=any(point.bound for some in priced.values() for point in some),
+        ),
+        table=Table("Test loss and median exposure", columns, rows),
     )
 
 
 @section(Comparison, "How each was audited", specialist=True)
 def how(comparison: Comparison) -> Iterator[Block]:
     """What is the same in the models and settings of all audits, and what is not."""
-    worded = [
-        facts_in_words(one.audit.model) | settings_in_words(one.audit.settings)
+    worded = {
+        f"{one.name}: {one.label}": facts_in_words(one.audit.model)
+        | settings_in_words(one.audit.settings)
         for one in comparison.strategies
-    ]
-    same = {
-        title: value
-        for title, value in worded[0].items()
-        if all(other.get(title) == value for other in worded)
     }
-    if same:
-        yield Heading("The same in all")
-        yield Facts(same)
-    for one, facts in zip(comparison.strategies, worded, strict=True):
-        if own := {title: value for title, value in facts.items() if title not in same}:
-            yield Heading(f"{one.name}: {one.label}")
-            yield Facts(own)
+    shared = set.intersection(*(set(facts.items()) for facts in worded.values()))
+    first = next(iter(worded.values()))
+    yield from _facts("The same in all", {k: v for k, v in first.items() if (k, v) in shared})
+    for heading, facts in worded.items():
+        yield from _facts(heading, {k: v for k, v in facts.items() if (k, v) not in shared})
+
+
+def _facts(heading: str, facts: dict[str, str]) -> Iterator[Block]:
+    if facts:
+        yield Heading(heading)
+        yield Facts(facts)
 
 
 @section(Comparison, "What this does not say", specialist=True)
@@ -281,12 +273,5 @@ def _panels_of(group: Sequence[Strategy], at: int) -> list[int]:
 
 def _bounds(group: Sequence[Strategy], at: int, *, skew_normal: bool = False) -> bool:
     """Whether any median is only a lower bound."""
-    return any(
-        median_of(one, at, n, skew_normal=skew_normal)[1]
-        for one in group
-        for n in copies_of(group, at)
-    )
-
-
-def _copies(number: int) -> str:
-    return plural(number, "copy", "copies")
+    copies = copies_of(group, at)
+    return any(median_of(one, at, n, skew_normal=skew_normal)[1] for one in group for n in copies)

@@ -2,6 +2,7 @@
 
 Builders make one from a result (`canary.reports.builders`); what shows it knows no result.
 Figures are numbers: each `Mark` is a call of matplotlib's axes that was not made yet.
+The longer words are in ``words.md``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -23,33 +26,69 @@ Text = str | tuple[Span, ...]
 """A line or a paragraph. A str is shown as it is, whatever is in it."""
 
 _MARKUP = re.compile(r"`(?P<code>[^`]+)`|\*(?P<em>[^*]+)\*|~(?P<sub>[^~]+)~")
+_FLAG = re.compile(r"\[(not )?(\w+)\] ")
 
 
-def prose(*sentences: object, **values: object) -> tuple[Span, ...]:
+def prose(*sentences: str, **values: object) -> tuple[Span, ...]:
     """Our own words, with ```code```, ``*emphasis*`` and ``~subscripts~``.
 
-    Parameters
-    ----------
-    *sentences
-        Joined by spaces; what is empty, or no text, is left out.
-    **values
-        What ``{name}`` stands for. Markup is looked for before they are put in, so that
-        untrusted text can make none.
+    Sentences are joined by spaces. ``{name}`` is replaced by a value after markup was looked
+    for, so that untrusted text can make none.
     """
-    text = " ".join(s for s in sentences if isinstance(s, str) and s)
+    text = " ".join(filter(None, sentences))
     spans, end = [], 0
-    for found in _MARKUP.finditer(text):
-        spans.append(Span(text[end : found.start()]))
-        kind = str(found.lastgroup)
-        spans.append(Span(found[kind], kind))
-        end = found.end()
+    for markup in _MARKUP.finditer(text):
+        kind = str(markup.lastgroup)
+        spans += [Span(text[end : markup.start()]), Span(markup[kind], kind)]
+        end = markup.end()
     spans.append(Span(text[end:]))
-    return tuple(Span(s.text.format(**values), s.kind) for s in spans if s.text)
+    return tuple(Span(span.text.format(**values), span.kind) for span in spans if span.text)
 
 
 def words_of(text: Text) -> str:
     """A text without its markup."""
     return text if isinstance(text, str) else "".join(span.text for span in text)
+
+
+def said(key: str, **values: object) -> list[tuple[Span, ...]]:
+    """The paragraphs below a heading of ``words.md``, as `prose`.
+
+    A value is what ``{name}`` stands for, and by which ``[name]`` decides whether a line is
+    there. It may be untrusted text.
+    """
+    paragraphs = []
+    for lines in _words()[key]:
+        shown = []
+        for line in lines:
+            flag = _FLAG.match(line)
+            if flag is None:
+                shown.append(line)
+            elif bool(values.get(flag[2])) != bool(flag[1]):
+                shown.append(line[flag.end() :])
+        if shown:
+            paragraphs.append(prose(*shown, **values))
+    return paragraphs
+
+
+def said_in_one(key: str, **values: object) -> tuple[Span, ...]:
+    """`said`, of a heading with one paragraph."""
+    (paragraph,) = said(key, **values)
+    return paragraph
+
+
+def sentence(key: str, **values: object) -> str:
+    """`said_in_one` without its markup."""
+    return words_of(said_in_one(key, **values))
+
+
+@cache
+def _words() -> dict[str, list[list[str]]]:
+    text = Path(__file__).with_name("words.md").read_text("utf-8")
+    parts = (part.partition("\n") for part in text.split("\n# ")[1:])
+    return {
+        key: [paragraph.splitlines() for paragraph in body.strip().split("\n\n")]
+        for key, _, body in parts
+    }
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
     from canary.reports.document import Axis, Figure, Panel
 
+PRINTED = (6.9, 4.2)
+"""Inches: the width of a printed page."""
+
 _WIDE = (9.6, 4.5)  # inches for a desk; text keeps its size in points
 _NARROW = (4.4, 4.4)  # for a phone
-_PRINTED = (6.9, 4.2)  # the width of a printed page
 _PRINT_DPI = 300
 _STACK_GAP = 0.03
 _MANY_NAMES = 4
@@ -63,14 +65,28 @@ def svg_of(figure: Figure, *, wide: bool) -> str:
 
     It has ids of its own, so that many can share the page.
     """
+    name = f"{figure.name} {wide}"
     with _canvas(_WIDE if wide else _NARROW) as drawing:
-        _draw_all(drawing, figure, wide=wide)
-        return _element(drawing, f"{figure.name} {wide}")
+        if figure.stack:
+            draw_on(drawing.subplots(), figure, wide=wide)
+        else:
+            _draw_panels(drawing, figure, wide=wide)
+        text = _saved(drawing, "svg", name, transparent=True).decode()
+    text = with_variables(text[text.index("<svg") :].strip())
+    # A page needs no namespaces, and what refers to nothing outside needs no address.
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href=", "href=")
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
+    prefix = "f" + hashlib.sha256(name.encode()).hexdigest()[:8]
+    text = re.sub(
+        r' id="([^"]*)"', lambda m: f' id="{prefix}-{m[1]}"' if m[1] in used else "", text
+    )
+    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    return re.sub(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1">', text, count=1)
 
 
 def file_of(figure: Figure, kind: str) -> bytes:
     """A figure as the bytes of a ``svg``, ``png`` or ``pdf`` file, on white."""
-    with _canvas(_PRINTED) as drawing:
+    with _canvas(PRINTED) as drawing:
         import matplotlib as mpl
 
         draw_on(drawing.subplots(), figure)
@@ -80,15 +96,25 @@ def file_of(figure: Figure, kind: str) -> bytes:
 
 def draw_on(axes: Axes, figure: Figure, *, wide: bool = True) -> None:
     """Draw a stack within the frame of `axes`, or the first panel of another figure on them."""
-    if figure.stack:
-        _draw_stack(axes, figure, wide=wide)
+    if not figure.stack:
+        panel = figure.panels[0]
+        _draw(axes, panel, wide=wide, width=_inches(axes))
+        if figure.x:
+            axes.set(xlabel=f"{figure.x}, {panel.title}", ylabel=figure.y, title="")
         return
-    panel = figure.panels[0]
-    _draw(axes, panel, wide=wide, width=_inches(axes))
-    if figure.x:
-        axes.set_xlabel(f"{figure.x}, {panel.title}")
-        axes.set_ylabel(figure.y)
-        axes.set_title("")
+    axes.axis("off")
+    gaps = _STACK_GAP * (len(figure.panels) - 1)
+    rest = 1.0 - gaps - sum(panel.height for panel in figure.panels)
+    bottom, lowest = 0.0, None
+    for panel in reversed(figure.panels):  # the lowest has the x axis of all
+        height = panel.height or rest
+        part = axes.inset_axes((0.0, bottom, 1.0, height), sharex=lowest)
+        _draw(part, panel, wide=wide, width=_inches(axes))
+        if lowest is not None:
+            part.tick_params(axis="x", length=0, labelbottom=False)
+            part.set_xlabel("")
+        lowest = lowest or part
+        bottom += height + _STACK_GAP
 
 
 @contextmanager
@@ -123,38 +149,19 @@ def load_matplotlib() -> None:
             mpl.rcParams["backend"] = asked
 
 
-def _draw_all(drawing: Drawing, figure: Figure, *, wide: bool) -> None:
-    if figure.stack:
-        draw_on(drawing.subplots(), figure, wide=wide)
-        return
+def _draw_panels(drawing: Drawing, figure: Figure, *, wide: bool) -> None:
     number = len(figure.panels)
     columns = number if wide else min(number, figure.narrow_columns)
-    panels = drawing.subplots(math.ceil(number / columns), columns, squeeze=False)
-    for axes in panels.flat[number:]:
+    grid = drawing.subplots(math.ceil(number / columns), columns, squeeze=False)
+    for axes in grid.flat[number:]:
         axes.set_visible(False)
-    for axes, panel in zip(panels.flat, figure.panels, strict=False):
+    for axes, panel in zip(grid.flat, figure.panels, strict=False):
         _draw(axes, panel, wide=wide, width=_inches(axes))
         if figure.x:
-            axes.tick_params(labelleft=axes in panels[:, 0])
+            axes.tick_params(labelleft=axes in grid[:, 0])
     if figure.x:
         drawing.supxlabel(figure.x, fontsize=10, color=INK)
         drawing.supylabel(figure.y, fontsize=10, color=INK)
-
-
-def _draw_stack(axes: Axes, figure: Figure, *, wide: bool) -> None:
-    """Panels from top to bottom; the lowest has the x axis of all."""
-    axes.axis("off")
-    taken = sum(panel.height for panel in figure.panels) + _STACK_GAP * (len(figure.panels) - 1)
-    bottom, lowest = 0.0, None
-    for panel in reversed(figure.panels):
-        height = panel.height or 1.0 - taken
-        part = axes.inset_axes((0.0, bottom, 1.0, height), sharex=lowest)
-        _draw(part, panel, wide=wide, width=_inches(axes))
-        if lowest is not None:
-            part.tick_params(axis="x", length=0, labelbottom=False)
-            part.set_xlabel("")
-        lowest = lowest or part
-        bottom += height + _STACK_GAP
 
 
 def _draw(axes: Axes, panel: Panel, *, wide: bool, width: float) -> None:
@@ -230,34 +237,17 @@ def _inches(axes: Axes) -> float:
     return float(axes.get_window_extent().width / axes.figure.dpi)
 
 
-def _element(drawing: Drawing, name: str) -> str:
-    text = _saved(drawing, "svg", name, transparent=True).decode()
-    text = with_variables(text[text.index("<svg") :].strip())
-    # A page needs no namespaces, and what refers to nothing outside needs no address.
-    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href=", "href=")
-    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
-    prefix = "f" + hashlib.sha256(name.encode()).hexdigest()[:8]
-    text = re.sub(
-        r' id="([^"]*)"', lambda m: f' id="{prefix}-{m[1]}"' if m[1] in used else "", text
-    )
-    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", text)
-    return re.sub(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1">', text, count=1)
-
-
 def _saved(drawing: Drawing, kind: str, name: str, *, transparent: bool) -> bytes:
     import matplotlib as mpl
 
     buffer = io.BytesIO()
+    metadata = _NO_METADATA[kind]
     with mpl.rc_context({"svg.hashsalt": name}), warnings.catch_warnings():
         # A label may hold characters that our font lacks; a box stands for each.
         warnings.filterwarnings("ignore", "Glyph ", UserWarning)
         # Names of very many audits leave the axes no room: it is drawn as it is.
         warnings.filterwarnings("ignore", "constrained_layout not applied", UserWarning)
         drawing.savefig(
-            buffer,
-            format=kind,
-            metadata=_NO_METADATA[kind],
-            transparent=transparent,
-            dpi=_PRINT_DPI,
+            buffer, format=kind, metadata=metadata, transparent=transparent, dpi=_PRINT_DPI
         )
     return buffer.getvalue()

@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -28,16 +29,15 @@ from canary.reports.document import (
     Tile,
     mark,
     prose,
+    said_in_one,
 )
 from canary.reports.exposure_figures import (
-    DOTTED,
     check_format,
     colour_of_copies,
     exposure_axis,
     group_name,
 )
-from canary.reports.long_words import said_in_one
-from canary.reports.palette import CURVE, INK, MUTED, PAPER
+from canary.reports.palette import CURVE, DOTTED, INK, across, dots, line
 from canary.reports.sentences import UNLEARNED_95_BITS
 from canary.reports.wording import bound_or_bits, facts_in_words, settings_in_words
 from canary.statistics.exposures import exposure_by_draws
@@ -54,7 +54,11 @@ def history_report(history: History, *, name: str | None = None) -> Report:
     """What there is to say about a training that was watched."""
     model = name or history.model.get("name") or "a language model"
     findings = history.batches.get("findings", [])
-    failures = [m for m in history.moments if m.reason is not None]
+    failures = [
+        f"At step {count(moment.step)} nothing could be measured: {moment.reason}."
+        for moment in history.moments
+        if moment.reason is not None
+    ]
     more = len(failures) - _MOST_FAILURES
     return Report(
         title=f"Exposure while {model} was trained",
@@ -62,27 +66,12 @@ def history_report(history: History, *, name: str | None = None) -> Report:
         sentences=[_sentence(history)],
         tiles=[*_tiles(history)],
         notes=[
-            *(f"{found[:1].upper()}{found[1:]}." for found in findings),
-            *(
-                f"At step {count(m.step)} nothing could be measured: {m.reason}."
-                for m in failures[:_MOST_FAILURES]
-            ),
+            *(f"{finding[:1].upper()}{finding[1:]}." for finding in findings),
+            *failures[:_MOST_FAILURES],
             *([f"The same at {more} more steps."] if more > 0 else []),
         ],
         sections=sections_of(history),
     )
-
-
-@figure_of.register
-def plotted(history: History, options: PlotOptions) -> Figure:
-    """That of `canary.plot`."""
-    if options.kind != "exposure" or options.copies is not None:
-        raise InputError(
-            "a history has one figure: exposure against training steps",
-            cure="leave kind and copies away",
-        )
-    check_format(history, options.format)
-    return history_figure(history, options.format, skew_normal=options.skew_normal)
 
 
 def _sentence(history: History) -> str:
@@ -96,42 +85,36 @@ def _sentence(history: History) -> str:
     copies = max(medians, key=lambda n: (bool(n), medians[n][0], n))
     median, bound = medians[copies]
     who = f"the canaries with {group_name(copies)}" if copies else "the controls"
-    said = (
-        f"At step {count(last.step)}, {who} had a median exposure of "
-        f"{'at least ' if bound else ''}{bits(median)} bits"
-    )
-    said += f"; {_most_of_draws(history)}." if bound else "."
+    words = f"At step {count(last.step)}, {who} had a median exposure of "
+    words += f"{'at least ' if bound else ''}{bits(median)} bits"
+    if bound:
+        # The largest lower bound that so many draws can give, where none was as likely.
+        about = max(history.formats, key=lambda f: f.draws)
+        best = exposure_by_draws([0.0], np.ones(about.draws), space_size=about.space_size)[0]
+        draws = plural(about.draws, "draw")
+        words += f"; {draws} can show no more than about {bits(best.lower_bits)} bits"
     if history.stopped_at is None:
-        return said
+        return f"{words}."
     reason = history.stop_reason or ""
     if reason.startswith(PASSED_AT_THE_END):
-        return f"{reason[0].upper()}{reason[1:]}. {said}"
+        return f"{reason[0].upper()}{reason[1:]}. {words}."
     limit = history.settings.get("stop_above_bits")
     why = f" above {limit:g} bits" if isinstance(limit, int | float) else ""
     why = f": {reason}" if reason else why
-    return f"The training was stopped at step {count(history.stopped_at)}{why}. {said}"
-
-
-def _most_of_draws(history: History) -> str:
-    """The largest lower bound that so many draws can give, which is where none was as likely."""
-    about = max(history.formats, key=lambda f: f.draws)
-    best = exposure_by_draws([0.0], np.ones(about.draws), space_size=about.space_size)[0]
-    return f"{plural(about.draws, 'draw')} can show no more than about {bits(best.lower_bits)} bits"
+    return f"The training was stopped at step {count(history.stopped_at)}{why}. {words}."
 
 
 def _tiles(history: History) -> Iterator[Tile]:
-    skipped = ""
+    asked = f"of {plural(history.asked, 'step')} that {'was' if history.asked == 1 else 'were'} "
+    asked += "asked for"
     if history.asked > len(history.moments):
-        skipped = "; the others would have taken more time than the share"
-    asked = f"{plural(history.asked, 'step')} that {'was' if history.asked == 1 else 'were'}"
-    measured = plural(len(history.measured), "time")
-    yield Tile("Measured", measured, f"of {asked} asked for{skipped}")
+        asked += "; the others would have taken more time than the share"
+    yield Tile("Measured", plural(len(history.measured), "time"), asked)
     share, taken = history.share, "none"
     if share is not None and share < 1.0:
         taken = f"{100 * share:.2g} % of the training"
     elif share is not None:
-        digits = 1 if share < 9.95 else 0
-        taken = f"{share:,.{digits}f} times the training's"
+        taken = f"{share:,.{1 if share < 9.95 else 0}f} times the training's"
     beside = f"{history.own_seconds:.1f} s beside {history.training_seconds:.1f} s"
     yield Tile("Time taken", taken, beside)
     injected = sum(1 for canary in history.canaries if canary.repetitions)
@@ -154,16 +137,14 @@ def exposure(history: History) -> Iterator[Block]:
 
 def _exposure_block(history: History, at: int, *, skew_normal: bool) -> Figure:
     lines = group_lines(history, at, skew_normal=skew_normal)
-    table = Table(
-        "Exposure against training steps, medians in bits",
-        (
-            *("Step", "Epoch", *(("Loss",) if history.losses else ())),
-            *(group_name(line.copies) for line in lines),
-        ),
-        _rows(history, lines),
+    names = (group_name(group.copies) for group in lines)
+    columns = ("Step", "Epoch", *(("Loss",) if history.losses else ()), *names)
+    title = "Exposure against training steps, medians in bits"
+    return replace(
+        history_figure(history, at, skew_normal=skew_normal),
+        caption=_caption(history, at, skew_normal=skew_normal),
+        table=Table(title, columns, _rows(history, lines)),
     )
-    figure = history_figure(history, at, skew_normal=skew_normal)
-    return replace(figure, caption=_caption(history, at, skew_normal=skew_normal), table=table)
 
 
 def _caption(history: History, at: int, *, skew_normal: bool) -> Text:
@@ -188,26 +169,20 @@ def _rows(history: History, lines: list[GroupLine]) -> list[tuple[str, ...]]:
     """A row per moment; of very many, evenly chosen ones and the last."""
     moments = history.measured
     every = math.ceil(len(moments) / _MOST_ROWS) or 1
+    chosen = {*range(0, len(moments), every), *range(len(moments))[-1:]}
     steps = [loss.step for loss in history.losses]
-    medians = [
-        {
-            step: bound_or_bits(median, bound)
-            for step, median, bound in zip(line.steps, line.medians, line.bounds, strict=True)
-        }
-        for line in lines
-    ]
     rows = []
-    for moment in [m for i, m in enumerate(moments) if i % every == 0 or i == len(moments) - 1]:
-        behind = bisect.bisect_right(steps, moment.step)
-        loss = f"{history.losses[behind - 1].value:.4g}" if behind else "–"
-        rows.append(
-            (
-                count(moment.step),
-                "–" if moment.epoch is None else f"{moment.epoch:.2f}",
-                *((loss,) if steps else ()),
-                *(known.get(moment.step, "–") for known in medians),
+    for moment in (moments[place] for place in sorted(chosen)):
+        cells = [count(moment.step), "–" if moment.epoch is None else f"{moment.epoch:.2f}"]
+        if steps:
+            behind = bisect.bisect_right(steps, moment.step)
+            cells.append(f"{history.losses[behind - 1].value:.4g}" if behind else "–")
+        for group in lines:
+            known = group.steps.index(moment.step) if moment.step in group.steps else None
+            cells.append(
+                "–" if known is None else bound_or_bits(group.medians[known], group.bounds[known])
             )
-        )
+        rows.append(tuple(cells))
     return rows
 
 
@@ -217,36 +192,47 @@ def how(history: History) -> Iterator[Block]:
     yield Heading("Model")
     yield Facts(facts_in_words(history.model))
     yield Heading("Settings")
-    if said := _start(history):
-        yield said
+    words = ""
+    if used := {moment.start_token for moment in history.measured}:
+        names = " and ".join(sorted(map(shown_start, used)))
+        words = f"Candidates were priced after {names}."
+    if after := history.batches.get("after"):
+        seen = ", ".join(f"{name} before {count(times)}" for name, times in after.items())
+        canaries = plural(history.batches["canaries"], "canary", "canaries")
+        words += f" Of {canaries} in the batches that were read, there was {seen}."
+    if words:
+        yield words.strip()
     kept = {name: value for name, value in history.settings.items() if name != "marks"}
     yield Facts(settings_in_words(kept))
 
 
-def _start(history: History) -> str:
-    """What was put before candidates, and what the batches show of it."""
-    used = {moment.start_token for moment in history.measured}
-    names = " and ".join(sorted(map(shown_start, used)))
-    said = f"Candidates were priced after {names}." if used else ""
-    if after := history.batches.get("after"):
-        seen = ", ".join(f"{name} before {count(times)}" for name, times in after.items())
-        canaries = plural(history.batches["canaries"], "canary", "canaries")
-        said += f" Of {canaries} in the batches that were read, there was {seen}."
-    return said.strip()
+@figure_of.register
+def plotted(history: History, options: PlotOptions) -> Figure:
+    """That of `canary.plot`."""
+    if options.kind != "exposure" or options.copies is not None:
+        raise InputError(
+            "a history has one figure: exposure against training steps",
+            cure="leave kind and copies away",
+        )
+    check_format(history, options.format)
+    return history_figure(history, options.format, skew_normal=options.skew_normal)
 
 
 def history_figure(history: History, at: int, *, skew_normal: bool = False) -> Figure:
     """Exposure against training steps, a line for each number of copies; below it the loss."""
     lines = group_lines(history, at, skew_normal=skew_normal)
-    highest = max((value for line in lines for value in line.most), default=0.0)
+    highest = max((value for group in lines for value in group.most), default=0.0)
     marks, y = exposure_axis(math.log2(history.formats[at].space_size), highest=1.05 * highest)
-    groups = [line.copies for line in lines]
-    for line in lines:
-        marks += _line_marks(line, colour_of_copies(line.copies, groups))
-    upright = [
-        mark("axvline", step, color=MUTED, linewidth=0.7, linestyle=DOTTED, zorder=0.5)
-        for step in history.settings.get("marks") or ()
-    ]
+    words = []
+    for group in lines:
+        marks += _line_marks(group, colour_of_copies(group.copies, [g.copies for g in lines]))
+        if group.steps:
+            first, last = (
+                f"{bits(group.medians[end])} at step {count(group.steps[end])}" for end in (0, -1)
+            )
+            words.append(f"{group_name(group.copies)}: from {first} to {last}")
+    thin: dict[str, Any] = {"linewidth": 0.7, "linestyle": DOTTED, "zorder": 0.5}
+    upright = [across("axvline", step, **thin) for step in history.settings.get("marks") or ()]
     marks += upright + [
         mark("plot", moment.step, 0.0, marker="x", color=CURVE, clip_on=False)
         for moment in history.moments
@@ -254,19 +240,18 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
     ]
     if history.stopped_at is not None:
         marks.append(mark("axvline", history.stopped_at, color=CURVE, linewidth=1.2))
-    known = [m.step / m.epoch for m in history.moments if m.epoch]
+    known = [moment.step / moment.epoch for moment in history.moments if moment.epoch]
     steps = Axis("training steps" + (f" ({known[-1]:.4g} are an epoch)" if known else ""))
-    main = Panel(marks, steps, y, grid="y", legend="above" if any(x.steps for x in lines) else "")
-    told = "; ".join(
-        f"{group_name(line.copies)}: from {bits(line.medians[0])} at step {count(line.steps[0])} "
-        f"to {bits(line.medians[-1])} at step {count(line.steps[-1])}"
-        for line in lines
-        if line.steps
-    )
+    panels = [Panel(marks, steps, y, grid="y", legend="above" if words else "")]
+    if history.losses:
+        x = [point.step for point in history.losses]
+        loss = line(x, [point.value for point in history.losses], INK, 1.2)
+        below = [loss, mark("margins", y=0.15), *upright]
+        panels.append(Panel(below, steps, Axis("loss"), grid="y", height=0.24))
     return Figure(
         f"history {at} {skew_normal}",
-        f"Exposure against training steps. Median exposure in bits, {told}.",
-        [main, _loss_panel(history, steps, upright)] if history.losses else [main],
+        f"Exposure against training steps. Median exposure in bits, {'; '.join(words)}.",
+        panels,
         stack=bool(history.losses),
     )
 
@@ -295,46 +280,34 @@ def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list
     measure = _by_curve if skew_normal else _by_draws
     lines = []
     for copies, places in history.groups(at).items():
-        found = ((moment.step, measure(moment, places)) for moment in history.measured)
-        rows = [(step, *row) for step, row in found if row is not None]
-        columns = tuple(zip(*rows, strict=True)) if rows else ((),) * 5
-        lines.append(GroupLine(copies, *columns))
+        rows = [row for moment in history.measured for row in measure(moment, places)]
+        lines.append(GroupLine(copies, *(zip(*rows, strict=True) if rows else ((),) * 5)))
     return lines
 
 
-def _by_draws(moment: Moment, places: Sequence[int]) -> tuple[float, bool, float, float]:
+_Row = tuple[int, float, bool, float, float]
+
+
+def _by_draws(moment: Moment, places: Sequence[int]) -> Iterator[_Row]:
     group = [moment.exposures[place] for place in places]
-    return *median_bits(group), smallest_bits(group)[0], largest_bits(group)[0]
+    yield moment.step, *median_bits(group), smallest_bits(group)[0], largest_bits(group)[0]
 
 
-def _by_curve(moment: Moment, places: Sequence[int]) -> tuple[float, bool, float, float] | None:
+def _by_curve(moment: Moment, places: Sequence[int]) -> Iterator[_Row]:
     known = [value for place in places if (value := moment.curve_bits[place]) is not None]
-    if len(known) < len(places):
-        return None
-    return statistics.median(known), False, min(known), max(known)
+    if len(known) == len(places):
+        yield moment.step, statistics.median(known), False, min(known), max(known)
 
 
-def _line_marks(line: GroupLine, colour: str) -> list[Mark]:
-    marks = [
-        mark("fill_between", line.steps, line.least, line.most, color=colour, alpha=0.16,
-             linewidth=0),
-        mark("plot", line.steps, line.medians, color=colour, linewidth=1.8,
-             linestyle="-" if line.copies else (0, (4, 2)), label=group_name(line.copies)),
-    ]  # fmt: skip
-    if len(line.steps) > _MOST_MARKERS:
-        return marks
+def _line_marks(group: GroupLine, colour: str) -> Iterator[Mark]:
+    style = {"linestyle": "-" if group.copies else (0, (4, 2)), "label": group_name(group.copies)}
+    between = group.steps, group.least, group.most
+    yield mark("fill_between", *between, color=colour, alpha=0.16, linewidth=0)
+    yield line(group.steps, group.medians, colour, 1.8, **style)
+    if len(group.steps) > _MOST_MARKERS:
+        return
     for bound, marker, size in ((False, "o", 16), (True, "^", 26)):
-        some = [i for i, is_bound in enumerate(line.bounds) if is_bound == bound]
-        x, y = [line.steps[i] for i in some], [line.medians[i] for i in some]
-        face = PAPER if bound or not line.copies else colour
-        marks.append(mark("scatter", x, y, size, marker=marker, facecolor=face, edgecolor=colour,
-                          linewidth=1.1, zorder=2.5))  # fmt: skip
-    return marks
-
-
-def _loss_panel(history: History, steps: Axis, upright: Sequence[Mark]) -> Panel:
-    x, y = zip(*((loss.step, loss.value) for loss in history.losses), strict=True)
-    line = mark("plot", x, y, color=INK, linewidth=1.2)
-    return Panel(
-        [line, mark("margins", y=0.15), *upright], steps, Axis("loss"), grid="y", height=0.24
-    )
+        some = [i for i, is_bound in enumerate(group.bounds) if is_bound == bound]
+        points = [group.steps[i] for i in some], [group.medians[i] for i in some]
+        hollow = bound or not group.copies
+        yield dots(*points, size, colour, hollow=hollow, marker=marker, zorder=2.5)

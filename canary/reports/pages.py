@@ -1,4 +1,4 @@
-"""Reports as pages: one HTML file each, with no script and nothing from outside."""
+"""Results as a person sees them: as a page, on axes, or as a drawing for print."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from canary.audits.audit_result import Audit
-from canary.errors import InputError
-from canary.records.files import PAGES, atomic_write
+from canary.errors import InputError, UnsupportedError
+from canary.records.files import FIGURES, PAGES, atomic_write
 from canary.records.sealing import sealed
-from canary.records.validation import file_path, one_or_more
-from canary.reports.builders import report_of
-from canary.reports.drawing import svg_of
-from canary.reports.palette import DARK, LIGHT, declarations
+from canary.records.validation import brief, file_path, one_or_more
+from canary.reports.builders import Kind, PlotOptions, figure_of, report_of
+from canary.reports.document import Figure, Report, Text
+from canary.reports.drawing import PRINTED, draw_on, file_of, load_matplotlib, svg_of
+from canary.reports.palette import DARK, LIGHT
 from canary.statistics.numbers import clean
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
+    from matplotlib.axes import Axes
 
-    from canary.reports.document import Figure, Report, Text
-
-_TAGS = ("code", "em", "strong", "sub")
+FILE_KINDS = ("svg", "png", "pdf")
+"""Endings of the files that `plot_file` writes."""
 
 
 @sealed
@@ -82,20 +83,138 @@ def shown(
     test_losses: Sequence[float | None] | None = None,
 ) -> Any:
     """What is shown of a result: several audits are compared, a single one in a list is itself."""
-    several: tuple[Audit, ...] = ()
     if isinstance(result, list | tuple):
         cure = "give what canary.audit or Audit.load returned"
         several = one_or_more(result, Audit, "a result, or several audits", cure=cure)
-    if len(several) > 1:
-        from canary.reports.comparison import compare
+        if len(several) > 1:
+            from canary.reports.comparison import compare
 
-        return compare(several, labels=labels, test_losses=test_losses)
+            return compare(several, labels=labels, test_losses=test_losses)
+        result = several[0]
     if labels is not None or test_losses is not None:
         raise InputError(
             "labels and test losses are for comparing audits, and there is one result",
             cure="give several audits, or leave them away",
         )
-    return several[0] if several else result
+    return result
+
+
+def plot(
+    result: Any,
+    ax: Axes | None = None,
+    *,
+    kind: Kind = "exposure",
+    format: int = 0,
+    copies: int | None = None,
+    skew_normal: bool = False,
+    labels: Sequence[str] | None = None,
+    test_losses: Sequence[float | None] | None = None,
+) -> Axes:
+    """Draw a result: an audit, several side by side, the history of a training, an attack.
+
+    Parameters
+    ----------
+    result : a result, or a sequence of them
+        What `audit` returned, or `Audit.load` read, or several of them; or what a monitor
+        measured. Or, of attacks on many models, an `Across` (its average ROC), `Growth`,
+        `NullLosses`, several of one of these, or a `Scatter`; or a survey of membership attacks
+        or a `Forgetting`. Audits and histories only have the options below.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; on a figure of its own unless given. Its background should be light.
+    kind : {"exposure", "histogram", "utility"}
+        Exposure against number of copies: every canary of one audit, or a line through the
+        medians of each of several. The histogram of one audit's candidates with its fitted
+        curve, its canaries below; it fills the frame of `ax` with two axes of its own. Or
+        the test losses of several audits against their median exposure, with the Pareto
+        front. A history has one figure, exposure against training steps, with the loss
+        below it where it was logged.
+    format : int
+        Position of the format in `Audit.formats`.
+    copies : int, optional
+        Of which canaries, for utility; those with the most copies unless given.
+    skew_normal : bool
+        Of several audits or a history, draw the estimates off the skew-normal curves, which
+        are numbers where draws give only bounds.
+    labels, test_losses : sequence, optional
+        As in `canary.report`, for several audits.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        `ax`, or that of the new figure.
+
+    Raises
+    ------
+    InputError
+        If the audits cannot be compared with each other, or do not have what was asked for.
+    """
+    options = PlotOptions(kind, format, copies, skew_normal)
+    figure = _figure(result, options, labels, test_losses)
+    if ax is None:
+        load_matplotlib()
+        from matplotlib import pyplot as plt
+
+        _, ax = plt.subplots(figsize=PRINTED, layout="constrained")
+    draw_on(ax, figure)
+    return ax
+
+
+def plot_file(
+    result: Any,
+    path: str | os.PathLike[str],
+    *,
+    labels: Sequence[str] | None = None,
+    test_losses: Sequence[float | None] | None = None,
+    **options: Any,
+) -> Path:
+    """Write what `plot` draws as a file for print, on white, in our own style.
+
+    Parameters
+    ----------
+    path : path-like
+        Its ending says which: ``.svg``, ``.pdf``, or ``.png`` with 300 dots per inch.
+    **options
+        The other parameters of `plot`.
+
+    Returns
+    -------
+    Path
+        `path`. The same result gives the same bytes.
+
+    Raises
+    ------
+    UnsupportedError
+        If the ending is another one.
+    OutputError
+        If the file cannot be written. What was there before is left as it was.
+    """
+    target = Path(path)
+    ending = target.suffix[1:].lower()
+    if ending not in FILE_KINDS:
+        raise UnsupportedError(
+            f"figures are not written as {brief(target.suffix)}",
+            cure="let the name end with .svg, .png or .pdf",
+            where=str(target),
+        )
+    figure = _figure(result, PlotOptions(**options), labels, test_losses)
+    atomic_write(target, file_of(figure, ending), replaces=FIGURES)
+    return target
+
+
+def _figure(
+    result: Any,
+    options: PlotOptions,
+    labels: Sequence[str] | None,
+    test_losses: Sequence[float | None] | None,
+) -> Figure:
+    if options.kind not in get_args(Kind):
+        cure = f"name one of {', '.join(get_args(Kind))}"
+        raise InputError(f"there is no figure {brief(options.kind)}", cure=cure)
+    items = result if isinstance(result, list | tuple) else [result]
+    audits = all(isinstance(item, Audit) for item in items)
+    if audits or labels is not None or test_losses is not None:
+        result = shown(result, labels, test_losses)
+    return figure_of(result, options)
 
 
 def page_of(made: Report) -> str:
@@ -106,6 +225,7 @@ def page_of(made: Report) -> str:
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
     environment = Environment(
         loader=PackageLoader("canary.reports"),
@@ -116,45 +236,33 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"inline": _inline, "lines": _lines, "kind": _kind, "drawn": _drawn}
-    environment.globals |= {"light": declarations(LIGHT), "dark": declarations(DARK)}
+    environment.filters |= {
+        "inline": _inline,
+        "lines": lambda text: Markup("<br>").join(
+            map(_inline, text.split("\n") if isinstance(text, str) else [text])
+        ),
+        "kind": lambda block: "Text" if isinstance(block, str | tuple) else type(block).__name__,
+        # The drawings hold our own numbers and words only.
+        "drawn": lambda figure, wide: Markup(svg_of(figure, wide=wide)),  # noqa: S704
+    }
+    for name, colours in (("light", LIGHT), ("dark", DARK)):
+        variables = " ".join(f"--{variable}: {colour};" for variable, colour in colours.items())
+        environment.globals[name] = variables
     return environment
 
 
 def _inline(text: Text) -> Markup:
-    """A text with its markup as elements."""
+    """A text with its markup as elements; any other kind of a span is a colour."""
     from markupsafe import Markup, escape
 
     if isinstance(text, str):
         return escape(clean(text))
     made = Markup("")
     for words, kind in text:
-        if kind in _TAGS:
-            made += Markup(f"<{kind}>{{}}</{kind}>").format(clean(words))  # noqa: S704 - our own tag
+        element = "{1}"
+        if kind in ("code", "em", "strong", "sub"):
+            element = "<{0}>{1}</{0}>"
         elif kind:
-            coloured = '<span class="mark" style="color: var(--{})">{}</span>'
-            made += Markup(coloured).format(kind, clean(words))  # noqa: S704 - our own words
-        else:
-            made += clean(words)
+            element = '<span class="mark" style="color: var(--{0})">{1}</span>'
+        made += Markup(element).format(kind, clean(words))  # noqa: S704 - our own elements
     return made
-
-
-def _lines(text: Text) -> Markup:
-    """A text in which line breaks are kept."""
-    from markupsafe import Markup
-
-    if not isinstance(text, str):
-        return _inline(text)
-    return Markup("<br>").join(map(_inline, text.split("\n")))
-
-
-def _kind(block: object) -> str:
-    """The name of a block's class; a paragraph has none."""
-    return "Text" if isinstance(block, str | tuple) else type(block).__name__
-
-
-def _drawn(figure: Figure, wide: bool) -> Markup:  # noqa: FBT001 - a filter of the template
-    from markupsafe import Markup
-
-    # The drawings hold our own numbers and words only.
-    return Markup(svg_of(figure, wide=wide))  # noqa: S704

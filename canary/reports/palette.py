@@ -1,4 +1,4 @@
-"""The colours of reports and figures, for light and for dark screens.
+"""The colours of reports and figures, and the marks that figures are made of.
 
 A figure is drawn in the colours for light screens, as a file shows it. In a page each of
 them becomes a variable, so that the same drawing serves both.
@@ -7,6 +7,9 @@ them becomes a variable, so that the same drawing serves both.
 from __future__ import annotations
 
 import re
+from typing import Any
+
+from canary.reports.document import Mark, mark
 
 INK, MUTED, PAPER = "#1b2530", "#56626f", "#ffffff"
 GRID, FILL, BAND = "#e4e8ec", "#c9d3dd", "#eef2f5"
@@ -64,16 +67,37 @@ DARK = {name: dark for name, (_, dark) in _PAIRS.items()}
 
 _NAMES = {colour: name for name, colour in LIGHT.items()}
 
-
-def declarations(colours: dict[str, str]) -> str:
-    """The variables as CSS, to stand between braces."""
-    return " ".join(f"--{name}: {colour};" for name, colour in colours.items())
+DASHED, DOTTED, SPARSE = (0, (5, 3)), (0, (1, 2)), (0, (1, 2.5))
+"""Of lines: a limit, a mark, and what is open upwards."""
 
 
 def with_variables(svg: str) -> str:
     """An SVG whose styles name variables in place of the colours for light screens."""
-    return re.sub(r'style="[^"]*"', _named, svg)
+
+    def named(style: re.Match[str]) -> str:
+        return re.sub("#[0-9a-f]{6}", lambda colour: f"var(--{_NAMES[colour[0]]})", style[0])
+
+    return re.sub(r'style="[^"]*"', named, svg)
 
 
-def _named(style: re.Match[str]) -> str:
-    return re.sub("#[0-9a-f]{6}", lambda colour: f"var(--{_NAMES[colour[0]]})", style[0])
+def line(x: Any, y: Any, colour: str, width: float = 1.5, **style: Any) -> Mark:
+    """A line through points."""
+    return mark("plot", x, y, color=colour, linewidth=width, **style)
+
+
+def dots(x: Any, y: Any, size: float, colour: str, *, hollow: bool = False, **style: Any) -> Mark:
+    """Points with a rim; hollow ones are of controls, or stand for bounds."""
+    style = {"linewidth": 1.2, **style}
+    face = PAPER if hollow else colour
+    return mark("scatter", x, y, size, facecolor=face, edgecolor=colour, **style)
+
+
+def across(call: str, place: float, colour: str = MUTED, **style: Any) -> Mark:
+    """A dashed line through all of a panel, ``axhline`` or ``axvline``: a limit."""
+    style = {"linewidth": 1.0, "linestyle": DASHED, **style}
+    return mark(call, place, color=colour, **style)
+
+
+def steps(counts: Any, edges: Any, colour: str, width: float = 1.6, **style: Any) -> Mark:
+    """The outline of a histogram."""
+    return mark("stairs", counts, edges, color=colour, linewidth=width, **style)

@@ -1,23 +1,18 @@
-"""The answer of an audit in one sentence that needs no statistics to be read."""
+"""The answer of an audit in one sentence that needs no statistics to be read, and others of it."""
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from canary.audits.audit_result import (
-    Audit,
-    CanaryResult,
-    coarsest,
-    least_p,
-    median_bits,
-    only_draws,
-)
+from canary.audits.audit_result import Audit, coarsest, least_p, median_bits, only_draws
+from canary.audits.extraction import Extraction
+from canary.reports.document import sentence
+from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.numbers import bits, copies, count, odds, one_in, plural, probability
-
-if TYPE_CHECKING:
-    from canary.statistics.extrapolation import SkewNormalFit
+from canary.tokens.starts import start_flag
 
 LEVEL = 0.01
 """A p-value at or below this counts as evidence."""
@@ -27,6 +22,9 @@ WEAK_LEVEL = 0.05
 
 UNLEARNED_95_BITS = 4.321928094887363
 """log2 20: of the canaries that were not learned, 95 % stay below this exposure."""
+
+MODEL_ARGUMENTS = "model_arguments"
+"""The setting of an audit that says how the command line names its model, where it is known."""
 
 Verdict = Literal["memorized", "undecided", "not found", "suspect", "nothing"]
 
@@ -69,15 +67,13 @@ def strongest(audit: Audit) -> Group | None:
     Groups are compared by the median of their lower bounds, so that one lucky hit does
     not beat canaries that no draw could hit; of equals, the one with fewest copies.
     """
-    groups = {n: group for n, group in audit.by_repetitions().items() if n}
+    groups = {n: [c.exposure for c in group] for n, group in audit.by_repetitions().items() if n}
     if not groups:
         return None
-    first = max(
-        groups, key=lambda n: (statistics.median(c.exposure.lower_bits for c in groups[n]), -n)
-    )
-    group = groups[first]
-    exact = all(c.exposure.exact for c in group)
-    return Group(first, len(group), *median_bits([c.exposure for c in group]), exact)
+    first = max(groups, key=lambda n: (statistics.median(e.lower_bits for e in groups[n]), -n))
+    exposures = groups[first]
+    exact = all(e.exact for e in exposures)
+    return Group(first, len(exposures), *median_bits(exposures), exact)
 
 
 def answer(audit: Audit) -> Answer:
@@ -87,171 +83,85 @@ def answer(audit: Audit) -> Answer:
     while the controls, which were never in the corpus, show none at the same level. That
     nothing was found is said only where the arithmetic was fine enough to find something.
     """
-    injected, controls = audit.injected, audit.controls
+    number, group = len(audit.injected), strongest(audit)
     if not audit.canaries:
-        return Answer("nothing", "This audit holds no canaries and so says nothing.")
+        return _answer("nothing", "empty")
     if audit.controls_p is not None and audit.controls_p.p_value <= LEVEL:
-        return Answer(
-            "suspect",
-            f"Do not rely on this audit yet: {_the(len(controls), 'control')}, never put into "
-            f"the corpus, {_verb(len(controls), 'looks', 'look')} memorized as well, which "
-            f"happens in {odds(audit.controls_p.p_value)} sound audits; find out whether copies "
-            "of them reached the training data, or the model is not the one that was meant.",
-        )
-    group = strongest(audit)
+        alarm = odds(audit.controls_p.p_value)
+        who, look = _the(len(audit.controls), "control"), _look(len(audit.controls))
+        return _answer("suspect", "controls", controls=who, look=look, odds=alarm)
     if group is None:
-        return Answer(
-            "nothing",
-            "This audit cannot tell whether the model memorizes: none of its canaries was put "
-            f"into the corpus{_and_controls(audit, 'and')}.",
-        )
+        return _answer("nothing", "not_injected", controls=_controls(audit, "and"))
+    controls = _controls(audit, "while")
     if audit.natural:
-        return Answer(
-            "nothing",
-            "This audit gives no verdict: its secrets were found in a corpus and not drawn at "
-            "random, so it cannot be said how easily they would be guessed by luck; half of the "
-            f"most exposed are {_among(group.median_bits, bound=group.bound, exact=group.exact)}"
-            f"{_and_controls(audit)}.",
-        )
+        among = _among(group.median_bits, bound=group.bound, exact=group.exact)
+        return _answer("nothing", "natural", among=among, controls=controls)
     if audit.injected_p is None:
-        return Answer(
-            "nothing",
-            "This audit cannot tell whether the model memorizes: it holds no p-value of the "
-            "injected canaries.",
-        )
+        return _answer("nothing", "no_p")
     p = audit.injected_p.p_value
     if not audit.canaries_in_corpus:
-        return _of_dry_run(audit, p)
+        return _dry_run(audit, p, controls)
     if p <= LEVEL:
-        return Answer(
-            "memorized",
-            f"This model memorized training data: {_place(group)}{_and_controls(audit)}.",
-        )
+        return _answer("memorized", "memorized", place=_place(group), controls=controls)
     if audit.start is not None and not audit.start.settled:
-        return Answer(
-            "undecided",
-            "This audit cannot tell yet whether the model memorizes: its numbers rest on a start "
-            f"token that is not settled; {audit.start.cure}.",
-        )
-    if _powerless(audit):
-        return Answer(
-            "undecided",
-            f"This audit is too small to tell: with {plural(len(injected), 'canary', 'canaries')} "
-            f"and {_effort(audit)}, not even complete memorization would have stood out from "
-            "luck.",
-        )
-    blind = _blind(audit)
-    if blind is not None:
+        return _answer("undecided", "start", cure=audit.start.cure)
+    canaries = plural(number, "canary", "canaries")
+    if least_p(audit, audit.injected) > LEVEL:  # whatever the model did
+        return _answer("undecided", "powerless", canaries=canaries, effort=_effort(audit))
+    if (blind := _blind(audit)) is not None:
         return blind
     if p <= WEAK_LEVEL:
-        return Answer(
-            "undecided",
-            f"There are hints of memorization but no proof: {_place(group)}, and luck alone "
-            f"makes the {plural(len(injected), 'canary', 'canaries')} look so in "
-            f"{max(round(100 * p), 2)} of 100 audits{_and_controls(audit)}.",
-        )
-    outlier = _outlier(injected)
-    if outlier is not None:
-        canary, chance = outlier
-        return Answer(
-            "undecided",
-            "Taken together the canaries look as if they had not been learned, but one that "
-            f"stood {copies(canary.repetitions)} in the corpus is {_likeliest(canary)}, which "
-            f"luck does in {odds(chance)} audits of this size{_and_controls(audit)}.",
-        )
-    return Answer(
-        "not found",
-        "No sign that this model memorized training data: "
-        f"{_the(len(injected), 'injected canary', 'injected canaries')} "
-        f"{_verb(len(injected), 'stands', 'stand')} where chance puts text that the model never "
-        f"saw{_and_controls(audit)}.",
-    )
+        luck = max(round(100 * p), 2)
+        values = {"place": _place(group), "canaries": canaries, "luck": luck}
+        return _answer("undecided", "hints", **values, controls=controls)
+    known = [(q, c) for c in audit.injected if (q := c.exposure.p_value) is not None]
+    least, canary = min(known, key=lambda pair: pair[0], default=(1.0, audit.injected[0]))
+    if (chance := least * number) <= LEVEL:  # after Bonferroni's correction
+        e = canary.exposure
+        value = e.lower_bits if e.bits is None else e.bits
+        among = _among(value, bound=e.censored, exact=e.exact)
+        stood = copies(canary.repetitions)
+        values = {"copies": stood, "among": among, "odds": odds(chance)}
+        return _answer("undecided", "outlier", **values, controls=controls)
+    who = _the(number, "injected canary", "injected canaries")
+    stand = "stands" if number == 1 else "stand"
+    return _answer("not found", "not_found", canaries=who, stand=stand, controls=controls)
 
 
-def curve_verdict(fit: SkewNormalFit | None) -> str:
-    """Whether the skew-normal numbers of a format can be relied on, in plain words."""
-    if fit is None:
-        return (
-            "No skew-normal curve could be fitted: there are too few candidates, or their "
-            "log-perplexities are all alike or not all finite."
-        )
-    test = (
-        f"{count(fit.tested)} draws that it was not fitted to (Kolmogorov–Smirnov "
-        f"D = {fit.ks_distance:.2g}, p = {probability(fit.ks_p_value)})"
-    )
-    if fit.rejected:
-        found = f"The skew-normal curve failed its test against {test}: do not rely on it"
-    else:
-        found = f"The skew-normal curve passed its test against {test}"
-    error, luck = fit.tail_error_bits, fit.tail_error_sd_bits
-    if error is None or luck is None:
-        return f"{found}. Its tail, where the canaries are, was not tested."
-    more = "more" if error > 0 else "less"
-    tail = f"it gives {bits(abs(error))} bits {more} exposure than the draws themselves show"
-    if abs(error) > 3.0 * luck:
-        tail += ". Chance does not explain that, and further out it is off by more"
-    elif not fit.rejected:
-        tail += ". Chance explains that, and further out nothing tests it"
-    return f"{found}. Where one draw in a thousand lies, {tail}."
-
-
-def _of_dry_run(audit: Audit, p: float) -> Answer:
+def _dry_run(audit: Audit, p: float, controls: str) -> Answer:
     """Nothing was put into the corpus, so whatever is found is a false alarm."""
-    planned = (
-        f"{_the(len(audit.injected), 'canary', 'canaries')} planned for the corpus but left out"
-    )
+    number = len(audit.injected)
+    planned, stand = _the(number, "canary", "canaries"), "stands" if number == 1 else "stand"
     if p <= LEVEL:
-        return Answer(
-            "suspect",
-            f"This audit raises a false alarm: {planned} "
-            f"{_verb(len(audit.injected), 'looks', 'look')} memorized, which happens in {odds(p)} "
-            "sound audits; find out whether copies of them reached the training data after all.",
-        )
-    return _blind(audit) or Answer(
-        "not found",
-        f"Nothing was put in and nothing is found: {planned} "
-        f"{_verb(len(audit.injected), 'stands', 'stand')} where chance puts text that the model "
-        f"never saw{_and_controls(audit)}.",
-    )
+        return _answer("suspect", "alarm", planned=planned, look=_look(number), odds=odds(p))
+    values = {"planned": planned, "stand": stand, "controls": controls}
+    return _blind(audit) or _answer("not found", "dry_run", **values)
+
+
+def _answer(verdict: Verdict, key: str, **values: object) -> Answer:
+    return Answer(verdict, sentence(f"answer.{key}", **values))
 
 
 def _blind(audit: Audit) -> Answer | None:
     """The answer where noise hides the differences between candidates, or there are none."""
-    found = coarsest(audit)
-    if found is None:
+    coarse = coarsest(audit)
+    if coarse is None:
         return None
-    noise, spread = found
+    noise, spread = coarse
     dtype = str(audit.model.get("dtype", ""))
     fine = dtype in ("float32", "float64")
     if noise >= spread and fine:
-        return Answer(
-            "nothing",
-            "This audit has nothing to judge by: the model finds all candidates equally likely, "
-            "to within the noise of its arithmetic; check that it was trained, and that its "
-            "tokenizer gives different secrets different tokens.",
-        )
-    cure = "audit another format, whose candidates differ more"
-    if not fine:
-        cure = "load the model with --dtype float32 and audit again"
-    return Answer(
-        "nothing" if noise >= spread else "undecided",
-        f"This audit is too coarse to tell: the noise of the model's arithmetic, {_small(noise)} "
-        f"bits{f' in {dtype}' if dtype else ''}, could hide what was learned, for the "
-        f"log-perplexities of the candidates lie only about {_small(spread)} bits apart; {cure}.",
-    )
-
-
-def _small(value: float) -> str:
-    return bits(value) if value >= 1 else f"{value:.2g}"
+        return _answer("nothing", "alike")
+    noisy, apart = (bits(value) if value >= 1 else f"{value:.2g}" for value in coarse)
+    kind = f" in {dtype}" if dtype else ""
+    values = {"noise": noisy, "kind": kind, "spread": apart, "fine": fine}
+    return _answer("nothing" if noise >= spread else "undecided", "coarse", **values)
 
 
 def _place(group: Group) -> str:
-    who = "the canary" if group.size == 1 else "half of the canaries"
-    text = (
-        f"{who} that stood {copies(group.repetitions)} in the corpus "
-        f"{'is' if group.size == 1 else 'are'} "
-        f"{_among(group.median_bits, bound=group.bound, exact=group.exact)}"
-    )
+    who, are = ("the canary", "is") if group.size == 1 else ("half of the canaries", "are")
+    among = _among(group.median_bits, bound=group.bound, exact=group.exact)
+    text = f"{who} that stood {copies(group.repetitions)} in the corpus {are} {among}"
     if group.median_bits < UNLEARNED_95_BITS:
         text += " (1 in 2 is usual for text that was not learned)"
     return text
@@ -262,43 +172,20 @@ def _among(exposure_bits: float, *, bound: bool, exact: bool) -> str:
     return f"{'at least ' if bound else ''}among the likeliest {share} possible secrets"
 
 
-def _and_controls(audit: Audit, joint: str = "while") -> str:
+def _controls(audit: Audit, joint: str) -> str:
     number = len(audit.controls)
     if audit.controls_p is None or not number:
         return ", and there were no controls to check the audit itself"
-    return (
-        f", {joint} {_the(number, 'control')}, never put into the corpus, "
-        f"{_verb(number, 'shows', 'show')} nothing unusual"
-    )
-
-
-def _likeliest(canary: CanaryResult) -> str:
-    e = canary.exposure
-    value = e.lower_bits if e.bits is None else e.bits
-    return _among(value, bound=e.censored, exact=e.exact)
-
-
-def _outlier(injected: tuple[CanaryResult, ...]) -> tuple[CanaryResult, float] | None:
-    """The canary that is evidence by itself, after Bonferroni's correction."""
-    known = [(p, c) for c in injected if (p := c.exposure.p_value) is not None]
-    if not known:
-        return None
-    least, first = min(known, key=lambda pair: pair[0])
-    chance = least * len(injected)
-    return (first, chance) if chance <= LEVEL else None
-
-
-def _powerless(audit: Audit) -> bool:
-    """Whether Fisher's test could not have reached `LEVEL`, whatever the model did."""
-    return least_p(audit, audit.injected) > LEVEL
+    show = "shows" if number == 1 else "show"
+    who = _the(number, "control")
+    return f", {joint} {who}, never put into the corpus, {show} nothing unusual"
 
 
 def _effort(audit: Audit) -> str:
-    formats = {c.format for c in audit.injected}
     drawn = [draws for c in audit.injected if (draws := only_draws(c.exposure)) is not None]
     if drawn:
         return plural(min(drawn), "draw")
-    size = min(audit.formats[i].space_size for i in formats)
+    size = min(audit.formats[c.format].space_size for c in audit.injected)
     return f"only {plural(size, 'possible secret')}"
 
 
@@ -306,5 +193,80 @@ def _the(number: int, singular: str, many: str = "") -> str:
     return f"the {singular}" if number == 1 else f"the {plural(number, singular, many)}"
 
 
-def _verb(number: int, singular: str, many: str) -> str:
-    return singular if number == 1 else many
+def _look(number: int) -> str:
+    return "looks" if number == 1 else "look"
+
+
+def curve_verdict(fit: SkewNormalFit | None) -> str:
+    """Whether the skew-normal numbers of a format can be relied on, in plain words."""
+    if fit is None:
+        return sentence("curve.none")
+    tail = fit.tail_error_bits is not None and fit.tail_error_sd_bits is not None
+    error, luck = fit.tail_error_bits or 0.0, fit.tail_error_sd_bits or 0.0
+    off = tail and abs(error) > 3.0 * luck
+    return sentence(
+        "curve",
+        failed=fit.rejected,
+        tested=count(fit.tested),
+        distance=f"{fit.ks_distance:.2g}",
+        p=probability(fit.ks_p_value),
+        tail=tail,
+        error=bits(abs(error)),
+        more="more" if error > 0 else "less",
+        off=off,
+        explained=tail and not off and not fit.rejected,
+    )
+
+
+def extraction_sentence(audit: Audit, extraction: Extraction) -> str:
+    """How many canaries came out, how surely, at what cost, and what guessing would cost."""
+    injected = {c.id for c in audit.injected if audit.formats[c.format].format == extraction.format}
+    candidates = extraction.candidates
+    out = [c for c in candidates if c.canary in injected]
+    put_in = "injected canaries" if audit.canaries_in_corpus else "canaries, which were left out,"
+    sure = sum(c.proven for c in candidates)
+    rest = extraction.rest_bits
+    return sentence(
+        "extraction",
+        candidates=candidates,
+        rest="any number of" if rest is None else f"{rest:.2f}",
+        where="" if extraction.certified else " of a token tree that is not certified",
+        why=extraction.why_stopped,
+        tried=plural(len(candidates), "candidate"),
+        tree=extraction.certificate if candidates and not extraction.certified else "",
+        proven=candidates and extraction.certified and extraction.proven,
+        met=candidates and extraction.certified and not extraction.proven,
+        proof=f"it is proven of the first{f' {sure:,}' if sure > 1 else ''} only"
+        if sure
+        else "it is not proven",
+        out=len(out),
+        injected=len(injected),
+        put_in="secrets" if audit.natural else put_in,
+        are="is" if len(out) == 1 else "are",
+        first=", and the very first is one" if out and out[0] is candidates[0] else "",
+        queries=plural(extraction.queries, "token"),
+        guesses=plural(round(extraction.random_guesses), "guess", "guesses"),
+    )
+
+
+def extract_command(audit: Audit, extraction: Extraction, *, canaries: str = "FILE") -> str:
+    """The command that prints the candidates in clear: words for bash, zsh and their like.
+
+    The model is called MODEL, if the audit does not know how the command line names it.
+    """
+    words = [f"canary extract {audit.settings.get(MODEL_ARGUMENTS, 'MODEL')}"]
+    words += [_quoted(extraction.format), f"--top {extraction.top} --canaries {canaries}"]
+    if "start_token" in audit.settings:
+        token = audit.settings["start_token"]
+        words.append(start_flag(None if token is None else str(token)))
+    if context := audit.settings.get("context"):
+        words.append(f"--context {_quoted(str(context))}")
+    return " ".join(words)
+
+
+def _quoted(text: str) -> str:
+    """A word for a shell; one with line breaks and the like as in C."""
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = text.encode("unicode_escape").decode().replace("'", "\\'")
+    return f"$'{escaped}'"

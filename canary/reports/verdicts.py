@@ -11,12 +11,28 @@ from xml.etree import ElementTree as ET
 from canary.gate.verdict import Finding, Verdict
 from canary.records.files import JUNIT, MARKDOWN, atomic_write
 from canary.reports.builders import report_of, section, sections_of
-from canary.reports.document import Block, Report, Section, Table
-from canary.reports.markdown import markdown_of
+from canary.reports.document import (
+    Block,
+    Bullets,
+    Facts,
+    Figure,
+    Heading,
+    Note,
+    Report,
+    Section,
+    Table,
+    Text,
+    words_of,
+)
 from canary.statistics.numbers import bits, bits_between, clean, plural
 
 _MOST_ROWS = 25
 _FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML has no such characters
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+# GitHub, GitLab and their like read these in plain text: @name, #1, GH-1, !1, addresses, e-mail.
+_CALLS = re.compile(
+    r"(@|#(?=\w)|!(?=\d)|:(?=//)|\bGH-|\bwww(?=\.)|\bmailto:|\bxmpp:)", re.IGNORECASE
+)
 
 
 def junit(verdict: Verdict) -> str:
@@ -25,46 +41,39 @@ def junit(verdict: Verdict) -> str:
     Memorized is a failure. Undecided is a failure of the type ``undecided``, and a skipped
     test where undecided passes.
     """
-    found = verdict.findings
-    failed = [f for f in found if _fails(verdict, f)]
-    skipped = sum(f.outcome == "undecided" for f in found) if verdict.undecided == "pass" else 0
-    suite = ET.Element(
-        "testsuite",
-        name="canary",
-        tests=str(len(found)),
-        failures=str(len(failed)),
-        errors="0",
-        skipped=str(skipped),
-        time="0",
-    )
-    for finding in found:
-        case = ET.SubElement(
-            suite,
-            "testcase",
-            classname=f"canary.{finding.check}",
-            name=_text(finding.subject),
-            time="0",
-        )
+    fatal = {"memorized"} if verdict.undecided == "pass" else {"memorized", "undecided"}
+    outcomes = [finding.outcome for finding in verdict.findings]
+    failures = sum(outcome in fatal for outcome in outcomes)
+    numbers = {
+        "tests": len(outcomes),
+        "failures": failures,
+        "errors": 0,
+        "skipped": len(outcomes) - failures - outcomes.count("passed"),
+        "time": 0,
+    }
+    suites = ET.Element("testsuites")
+    counts = {name: str(number) for name, number in numbers.items()}
+    suite = ET.SubElement(suites, "testsuite", {"name": "canary", **counts})
+    notes = _notes(verdict)
+    for finding in verdict.findings:
+        case = ET.SubElement(suite, "testcase", classname=f"canary.{finding.check}",
+                             name=_text(finding.subject), time="0")  # fmt: skip
         properties = ET.SubElement(case, "properties")
         for note in verdict.notes:
             ET.SubElement(properties, "property", name="note", value=_text(note))
         for name in ("outcome", "limit", "value", "lower", "upper", "confidence", "chance"):
-            value = getattr(finding, name)
-            if value is not None:
+            if (value := getattr(finding, name)) is not None:
                 ET.SubElement(properties, "property", name=name, value=str(value))
-        if _fails(verdict, finding):
-            failure = ET.SubElement(
-                case, "failure", type=finding.outcome, message=_text(finding.sentence)
-            )
-            failure.text = _text("\n".join([str(finding), *_lines(finding), *_notes(verdict)]))
+        if finding.outcome in fatal:
+            message = _text(finding.sentence)
+            told = ET.SubElement(case, "failure", type=finding.outcome, message=message)
+            told.text = _text("\n".join([str(finding), *_lines(finding), *notes]))
         elif finding.outcome == "undecided":
-            skip = ET.SubElement(case, "skipped", message=_text(str(finding)))
-            skip.text = _text("\n".join(_notes(verdict))) or None
+            told = ET.SubElement(case, "skipped", message=_text(str(finding)))
+            told.text = _text("\n".join(notes)) or None
         else:
-            told = "\n".join([finding.sentence, *_notes(verdict)])
-            ET.SubElement(case, "system-out").text = _text(told)
-    suites = ET.Element("testsuites")
-    suites.append(suite)
+            told = ET.SubElement(case, "system-out")
+            told.text = _text("\n".join([finding.sentence, *notes]))
     ET.indent(suites)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suites, "unicode")}\n'
 
@@ -117,6 +126,55 @@ def markdown(verdict: Verdict) -> str:
     return markdown_of(report_of(verdict))
 
 
+def markdown_of(made: Report) -> str:
+    """A report as Markdown in which untrusted text is text; of figures the numbers.
+
+    For pages that show builds or comments. The sections for specialists are left out.
+    """
+    notes = [f"Note: {_escaped(note)}" for note in made.notes]
+    parts = [f"## {_escaped(made.title)}", *map(_escaped, made.sentences), *notes]
+    parts += [f"- {_escaped(action)}" for action in made.actions]
+    for part in made.sections:
+        if not part.specialist:
+            parts.append(f"### {_escaped(part.heading)}")
+            parts += [words for block in part.blocks for words in _parts(block)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _parts(block: Block) -> Iterator[str]:
+    match block:
+        case Heading(text):
+            yield f"#### {_escaped(text)}"
+        case Note(text):
+            yield _escaped(text)
+        case Bullets(items):
+            yield "\n".join(f"- {_escaped(item)}" for item in items)
+        case Facts(items):
+            yield from _parts(Table("", ("", ""), list(items.items())))
+        case Table():
+            side = " ---" if block.style == "words" else " ---:"
+            lines = [" | ".join(map(_escaped, row)) for row in (block.columns, *block.rows)]
+            lines.insert(1, " |".join(["---", *[side] * (len(block.columns) - 1)]))
+            yield "\n".join(f"| {line} |" for line in lines)
+        case Figure():
+            yield _escaped(block.caption)
+            if block.table is not None:
+                yield from _parts(block.table)
+        case _:
+            yield _escaped(block)
+
+
+def _escaped(text: Text) -> str:
+    """Untrusted text as one line of Markdown in which nothing is markup, or calls anybody.
+
+    What a page would make a link of is parted by an empty comment, which nobody sees; a
+    backslash alone does not stop the pages that look for names in the finished text.
+    """
+    parted = _CALLS.split(clean(words_of(text)))
+    escaped = [_MARKUP.sub(r"\\\1", part) for part in parted]
+    return "".join(part + ("<!-- -->" if at % 2 else "") for at, part in enumerate(escaped))
+
+
 def explained(verdict: Verdict) -> str:
     """Why a verdict is what it is, in lines: findings, their canaries, what to do, notes.
 
@@ -145,11 +203,6 @@ def write_markdown(verdict: Verdict, path: str | os.PathLike[str]) -> Path:
     """`markdown` into a file, atomically."""
     atomic_write(path, markdown(verdict), replaces=(MARKDOWN,))
     return Path(path)
-
-
-def _fails(verdict: Verdict, finding: Finding) -> bool:
-    undecided = finding.outcome == "undecided" and verdict.undecided == "fail"
-    return finding.outcome == "memorized" or undecided
 
 
 def _notes(verdict: Verdict) -> list[str]:

@@ -1,17 +1,22 @@
-"""Facts, settings, versions and groups of canaries as words and cells."""
+"""Facts, settings, groups of canaries and attacks as words and cells."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from canary.audits.audit_result import FormatResult, largest_bits, median_bits, smallest_bits
 from canary.records.validation import versions
+from canary.reports.builders import sections_of
+from canary.reports.document import Block, Facts, Heading, Report, Text, Tile, sentence
 from canary.statistics.exposures import ENUMERATION, RANK, UNIFORM_DRAWS, Exposure
-from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.numbers import bits, count, plural
+
+if TYPE_CHECKING:
+    from canary.membership.survey import Attacked, OneTargetSurvey, Survey
+    from canary.statistics.roc import Estimate
 
 EXPOSURE_COLUMNS = ("Copies", "Canaries", "Median", "Smallest", "Largest")
 """Of `exposure_cells`."""
@@ -24,18 +29,13 @@ def exposure_cells(
 ) -> tuple[str, ...]:
     """Of the canaries of one number of copies: that, their number, median, least and most."""
     values = (measure(exposures) for measure in (median_bits, smallest_bits, largest_bits))
-    cells = (bound_or_bits(*value) for value in values)
-    return copies_cell(repetitions, controls), count(len(exposures)), *cells
+    copies = count(repetitions) if repetitions else controls
+    return copies, count(len(exposures)), *(bound_or_bits(*value) for value in values)
 
 
 def bound_or_bits(bits: float, bound: bool) -> str:  # noqa: FBT001 - what median_bits returns
     """Bits with two decimals, marked where they are only a lower bound."""
     return f"{'≥ ' if bound else ''}{bits:z.2f}"
-
-
-def copies_cell(repetitions: int, controls: str = "0 (controls)") -> str:
-    """The number of copies; controls are called so."""
-    return count(repetitions) if repetitions else controls
 
 
 def percent(share: float) -> str:
@@ -48,6 +48,17 @@ def software() -> str:
     return _software(versions())
 
 
+def run_blocks(model: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[Block]:
+    """The model and the settings of a run, each below its heading; nothing of what is empty."""
+    for heading, facts in (
+        ("Model", facts_in_words(model)),
+        ("Settings", settings_in_words(settings)),
+    ):
+        if facts:
+            yield Heading(heading)
+            yield Facts(facts)
+
+
 def facts_in_words(facts: Mapping[str, Any]) -> dict[str, str]:
     """What is known of the model: name of a fact, and what it says.
 
@@ -57,20 +68,15 @@ def facts_in_words(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def settings_in_words(settings: Mapping[str, Any]) -> dict[str, str]:
-    """What an audit was asked for, and what stood before each candidate.
-
-    Settings that this version does not know are shown as they are.
-    """
+    """What an audit was asked for, and what stood before each candidate, as `facts_in_words`."""
     return _worded(settings, _SETTINGS)
 
 
 def _worded(given: Mapping[str, Any], known: Mapping[str, tuple[str, _Words]]) -> dict[str, str]:
-    found = {}
     # Those that are known come in the order of their table, whatever wrote them.
-    for name in (*(n for n in known if n in given), *(n for n in given if n not in known)):
-        title, words = known.get(name, (name.replace("_", " "), _shown))
-        found[title] = words(given[name])
-    return found
+    names = (*(n for n in known if n in given), *(n for n in given if n not in known))
+    titled = ((known.get(n, (n.replace("_", " "), _shown)), given[n]) for n in names)
+    return {title: words(value) for (title, words), value in titled}
 
 
 def _shown(value: Any) -> str:
@@ -92,49 +98,25 @@ def _number(value: Any) -> str:
     return count(value) if type(value) is int else _shown(value)
 
 
-def _or(empty: str) -> _Words:
-    return lambda value: empty if value in (None, "") else _number(value)
+def _or(empty: str, words: _Words = _number) -> _Words:
+    return lambda value: empty if value in (None, "") else words(value)
 
 
-def _method(value: Any) -> str:
-    return {
-        "auto": "exact ranks where the budget allows them, draws elsewhere",
-        RANK: "ranks by branch and bound, as was asked for",
-        "sampling": "uniform draws, as was asked for",
-        "importance": "importance draws, as was asked for",
-        ENUMERATION: "enumeration, as was asked for",
-    }.get(str(value)) or _shown(value)
-
-
-def _start(value: Any) -> str:
-    if value in (None, ""):
-        return (
-            "nothing but what the tokenizer adds by itself (no start token was named); if "
-            "training put another one before each text, the numbers may be too low"
-        )
-    return f"the start token {json.dumps(_shown(value), ensure_ascii=False)}"
-
-
-def _context(value: Any) -> str:
-    if value in (None, ""):
-        return "none"
+def _quoted(value: Any) -> str:
     return json.dumps(_shown(value), ensure_ascii=False)
 
 
+def _one_of(words: Mapping[str, str]) -> _Words:
+    return lambda value: words.get(str(value)) or _shown(value)
+
+
 def _offers(value: Any) -> str:
-    words = {
-        "score": "whole texts",
-        "expand": "next tokens below a beginning",
-        "reuse": "continued from states that it keeps",
-        "share": "many at a time below one copy of the context",
-    }
     if not isinstance(value, (list, tuple)):
         return _shown(value)
-    return ", ".join(words.get(str(one), str(one)) for one in value) or "none"
+    return ", ".join(_OFFERS.get(str(offer), str(offer)) for offer in value) or "none"
 
 
 def _software(value: Any) -> str:
-    """Names and versions of what numbers were made with, in one line."""
     if not isinstance(value, Mapping):
         return _shown(value)
     names = {"python": "Python", "canary-lm": "canary"}
@@ -144,6 +126,26 @@ def _software(value: Any) -> str:
 def _share(value: Any) -> str:
     return f"{100 * value:.3g} %" if isinstance(value, (int, float)) else "without limit"
 
+
+_OFFERS = {
+    "score": "whole texts",
+    "expand": "next tokens below a beginning",
+    "reuse": "continued from states that it keeps",
+    "share": "many at a time below one copy of the context",
+}
+
+_METHODS = {
+    "auto": "exact ranks where the budget allows them, draws elsewhere",
+    RANK: "ranks by branch and bound, as was asked for",
+    "sampling": "uniform draws, as was asked for",
+    "importance": "importance draws, as was asked for",
+    ENUMERATION: "enumeration, as was asked for",
+}
+
+_NO_START = (
+    "nothing but what the tokenizer adds by itself (no start token was named); if training put "
+    "another one before each text, the numbers may be too low"
+)
 
 _FACTS: dict[str, tuple[str, _Words]] = {
     "name": ("Name", _shown),
@@ -158,13 +160,13 @@ _FACTS: dict[str, tuple[str, _Words]] = {
 }
 
 _SETTINGS: dict[str, tuple[str, _Words]] = {
-    "start_token": ("Before each candidate", _start),
-    "context": ("Text before each candidate", _context),
-    "canaries_in_corpus": (
-        "Canaries in the corpus",
-        lambda value: "no, none was put in" if value is False else _shown(value),
+    "start_token": (
+        "Before each candidate",
+        _or(_NO_START, lambda token: f"the start token {_quoted(token)}"),
     ),
-    "method": ("Method", _method),
+    "context": ("Text before each candidate", _or("none", _quoted)),
+    "canaries_in_corpus": ("Canaries in the corpus", _one_of({"False": "no, none was put in"})),
+    "method": ("Method", _one_of(_METHODS)),
     "budget": ("Most queries for the ranks of a format", _number),
     "draws": ("Uniform draws of each format", _number),
     "seed": ("Seed of the draws (not of the canaries)", _shown),
@@ -180,6 +182,21 @@ _SETTINGS: dict[str, tuple[str, _Words]] = {
 
 def format_facts(priced: FormatResult) -> dict[str, str]:
     """How the candidates of a format were priced: name of a fact, and what it says."""
+    complete = priced.certificate or "not recorded"
+    certified, _, how = complete.partition(": ")
+    if priced.method == UNIFORM_DRAWS:
+        complete = "not needed: the draws are random candidates"
+    elif answer := {"certified": "yes", "not certified": "very likely"}.get(certified):
+        complete = f"{answer}: {how}"
+    curve = "none: none could be fitted"
+    if (fit := priced.skew_normal) is not None:
+        normal = fit.curve
+        shape = f"{normal.shape:.3g}" if math.isfinite(normal.shape) else "infinite (half-normal)"
+        curve = (
+            f"mean {normal.mean_bits:.2f} bits, standard deviation {normal.sd_bits:.2f} bits, "
+            f"shape {shape}; fitted to {count(fit.fitted)} draws, tested on {count(fit.tested)} "
+            "others"
+        )
     space_bits = bits(math.log2(priced.space_size))
     return {
         "Format": priced.format,
@@ -188,33 +205,131 @@ def format_facts(priced: FormatResult) -> dict[str, str]:
         "Why this method": priced.reason,
         "Candidates priced": count(priced.candidates),
         "Uniform draws among them": "none" if priced.draws is None else count(priced.draws),
-        "Every candidate counted once": _completeness(priced),
+        "Every candidate counted once": complete,
         "Queries": f"{count(priced.queries)} tokens computed",
         "Longest candidate": plural(priced.tokens, "token"),
         "Noise of the arithmetic": f"{priced.noise_bits:.2g} bits for a whole candidate",
-        "Skew-normal curve": _curve(priced.skew_normal),
+        "Skew-normal curve": curve,
         "Time": f"{priced.seconds:,.1f} s",
     }
 
 
-def _completeness(priced: FormatResult) -> str:
-    """How it is known that no candidate was left out or counted twice."""
-    if priced.method == UNIFORM_DRAWS:
-        return "not needed: the draws are random candidates"
-    certified, _, how = (priced.certificate or "").partition(": ")
-    if certified == "certified":
-        return f"yes: {how}"
-    if certified == "not certified":
-        return f"very likely: {how}"
-    return priced.certificate or "not recorded"
+# --- membership ----------------------------------------------------------------------------------
 
 
-def _curve(fit: SkewNormalFit | None) -> str:
-    if fit is None:
-        return "none: none could be fitted"
-    curve = fit.curve
-    shape = f"{curve.shape:.3g}" if math.isfinite(curve.shape) else "infinite (half-normal)"
-    return (
-        f"mean {curve.mean_bits:.2f} bits, standard deviation {curve.sd_bits:.2f} bits, shape "
-        f"{shape}; fitted to {count(fit.fitted)} draws, tested on {count(fit.tested)} others"
+def survey_report(
+    survey: Survey[Any], title: str, answer: str, *, tiles: Sequence[Tile], **fields: Any
+) -> Report:
+    """The report of a survey of membership attacks, with more `fields` where it has any."""
+    told = survey.told_apart()
+    labels = {True: "Members can be told", False: "Members were not told", None: "Undecided"}
+    common: dict[str, Any] = {
+        "label": labels[told],
+        "tone": "memorized" if told else "undecided",
+        "notes": ended(survey.notes),
+        "sections": sections_of(survey),
+    }
+    return Report(title=title, sentences=[answer], tiles=tiles, **common | fields)
+
+
+def ended(notes: Iterable[str]) -> list[str]:
+    """Notes as sentences."""
+    return [f"{note.removesuffix('.')}." for note in notes]
+
+
+def undecided(survey: Survey[Any], did: str, of: str = "") -> str:
+    """That no attack was shown to tell anything, up to what the best reached.
+
+    `did` says what the best attack did, with ``{}`` for its share, as in ``had {} balanced
+    accuracy``; `of` of what that was the mean.
+    """
+    best, attacks = survey.corrected(), len(survey.attacked)
+    return sentence(
+        "survey.undecided",
+        against=survey.against(),
+        attacks=attacks if attacks > 1 else "",
+        best=survey.strongest.name,
+        did=did.format(percent_of(best.value)),
+        ends=ends_of(best),
+        of=of,
+        more=f", and up to {percent_of(best.upper)} is possible" if best.upper > 0.5 else "",
     )
+
+
+def ends_of(estimate: Estimate) -> str:
+    """``58.2 % to 63.7 %``."""
+    return f"{percent_of(estimate.lower)} to {percent_of(estimate.upper)}"
+
+
+def surest_tiles(survey: OneTargetSurvey) -> list[Tile]:
+    """The tile of the surest guesses; none where no false positive rate was looked at."""
+    best = survey.surest()
+    if best is None:
+        return []
+    point, tpr = best.point, best.point.tpr
+    least, most = (100 * end for end in point.fpr_interval)
+    chosen = f"; the best of {best.attacks} attacks there, which the interval allows for"
+    note = (
+        f"({100 * tpr.lower:.1f} to {100 * tpr.upper:.1f} %) found by {best.name} while "
+        f"{point.false_positives} of {count(point.nonmembers)} nonmembers are called members by "
+        f"mistake ({least:.2g} to {most:.2g} % of all there could be)"
+    )
+    value = f"{percent_of(tpr.value)} of members"
+    return [Tile("Surest guesses", value, note + (chosen if best.attacks > 1 else ""))]
+
+
+def attack_columns(survey: OneTargetSurvey) -> tuple[str, ...]:
+    """Headings of `attack_cells`."""
+    rates = rate_columns([point.asked_fpr for point in survey.attacked[0].points])
+    return "Attack", "Balanced accuracy", "AUC", *rates
+
+
+def rate_columns(fprs: Sequence[float]) -> tuple[str, ...]:
+    """Headings of true positive rates."""
+    return tuple(f"TPR at FPR {percent_of(fpr, digits=None)}" for fpr in fprs)
+
+
+def attack_cells(attacked: Attacked, *, intervals: bool = True) -> tuple[str, ...]:
+    """An attack in a row: its name, and its numbers, with their intervals where asked."""
+    numbers = (attacked.accuracy, attacked.evaluation.auc)
+    if not intervals:
+        rates = (point.tpr for point in attacked.points)
+        return attacked.name, *(percent_of(number.value) for number in (*numbers, *rates))
+    shown = (in_lines(point.tpr, fpr=point.fpr) for point in attacked.points)
+    return attacked.name, *map(in_lines, numbers), *shown
+
+
+def brackets(survey: Survey[Any]) -> str:
+    """What the brackets in the table of attacks are."""
+    return sentence("survey.brackets", confidence=percent_of(survey.confidence, digits=None))
+
+
+def measured_blocks(facts: dict[str, dict[str, str]], limits: Text) -> Iterator[Block]:
+    """How it was measured: facts by heading, what the numbers do not say, and the software."""
+    for heading, some in facts.items():
+        if heading:
+            yield Heading(heading)
+        yield Facts(some)
+    yield from (Heading("Limits"), limits, Heading("Software"), software())
+
+
+def interval_of(estimate: Estimate) -> str:
+    """``61.0 % (58.2 to 63.7)``."""
+    return in_lines(estimate).replace("\n", " ")
+
+
+def in_lines(estimate: Estimate, *, fpr: float | None = None) -> str:
+    """``61.0 %``, ``at 1 %`` where it is a rate, and ``(58.2 to 63.7)`` in a line below."""
+    at = "" if fpr is None else f" at {percent_of(fpr, digits=None)}"
+    ends = f"({100 * estimate.lower:.1f} to {100 * estimate.upper:.1f})"
+    return f"{percent_of(estimate.value)}{at}\n{ends}"
+
+
+def percent_of(share: float, digits: int | None = 1) -> str:
+    """``61.0 %``; as many digits as it has where `digits` is None, three at most."""
+    return f"{100 * share:.3g} %" if digits is None else f"{100 * share:.{digits}f} %"
+
+
+def short_of(value: float | str) -> str:
+    """A number with three digits, or the word for an infinite one."""
+    return value if isinstance(value, str) else f"{value:.3g}"

@@ -21,8 +21,7 @@ from canary.audits.start_search import ORDINARY, choose_start
 from canary.corpus.canaries import generate
 from canary.errors import EstimationError, InputError, RecordError
 from canary.gate.check_audit import check, new_baseline
-from canary.reports.extractions import extract_command
-from canary.reports.sentences import answer
+from canary.reports.sentences import answer, extract_command
 from canary.scoring.run_options import RunOptions
 from canary.scoring.texts import score
 from canary.tokens.starts import start_flag

@@ -34,7 +34,7 @@ from canary.membership.shadow_survey import survey
 from canary.membership.survey import FPRS
 from canary.membership.text_survey import survey_texts
 from canary.models.torch_support import dtype_named
-from canary.reports.plotting import Kind
+from canary.reports.builders import Kind
 from canary.scoring.score_job import score_file
 from canary.search.shortest import STOPS
 from canary.signals.text import TEXT_SIGNALS

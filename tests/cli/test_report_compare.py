@@ -12,7 +12,7 @@ from histories import make_history
 
 from canary.audits.auditing import audit
 from canary.corpus.canaries import CanarySet, generate
-from canary.reports.losses import measured_losses
+from canary.reports.comparison import measured_losses
 from canary.scoring.score_job import score_file
 
 

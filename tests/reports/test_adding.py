@@ -13,7 +13,7 @@ from canary.errors import InputError
 from canary.reports import builders
 from canary.reports.builders import figure_of, report_of, section
 from canary.reports.document import Figure, Panel, Report, Table, mark, prose
-from canary.reports.markdown import markdown_of
+from canary.reports.verdicts import markdown_of
 
 EVIL = "<script>alert(1)</script> {0} `x` @octocat"
 

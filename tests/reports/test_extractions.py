@@ -8,7 +8,7 @@ import pytest
 from html_pages import render
 
 from canary.audits.extraction import Candidate, Extraction
-from canary.reports.extractions import extraction_sentence
+from canary.reports.sentences import extraction_sentence
 
 SECRET = "734921"
 

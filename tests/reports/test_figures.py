@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from canary.reports.drawing import svg_of
-from canary.reports.exposure_figures import _coarser, exposure_figure, histogram_figure
+from canary.reports.exposure_figures import coarser, exposure_figure, histogram_figure
 from canary.statistics.histogram import Histogram
 
 
@@ -76,10 +76,10 @@ def test_no_candidates_degenerate(audits):
 
 @pytest.mark.parametrize("start", [-3.125, 0.0, 0.125, 17.5])
 @pytest.mark.parametrize("bins", [1, 119, 120, 121, 1000, 4097])
-def test_coarser_bins_hold_the_same_candidates_oracle(start, bins):
+def testcoarser_bins_hold_the_same_candidates_oracle(start, bins):
     rng = np.random.default_rng(bins)
     fine = Histogram(start, 0.125, tuple(rng.integers(0, 50, bins).tolist()))
-    counts, edges, width = _coarser(fine)
+    counts, edges, width = coarser(fine)
     assert len(counts) <= 121
     assert len(edges) == len(counts) + 1
     assert counts.sum() == fine.total
@@ -97,7 +97,7 @@ def test_the_curve_lies_over_the_histogram_oracle(audits):
     priced = audit.formats[0]
     panel = histogram_figure(audit, 0).panels[0]
     x, y = next(mark.data for mark in panel.marks if mark.call == "plot")
-    _, _, unit = _coarser(priced.histogram)
+    _, _, unit = coarser(priced.histogram)
     curve = priced.skew_normal.curve
     half = unit / 2
     expected = priced.histogram.total * (curve.cumulative(x + half) - curve.cumulative(x - half))

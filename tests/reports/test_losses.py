@@ -8,7 +8,7 @@ import math
 import pytest
 
 from canary.errors import InputError, RecordError
-from canary.reports.losses import measured_losses
+from canary.reports.comparison import measured_losses
 
 ROWS = [{"line": 1, "px_bits": 10.0, "tokens": 4}, {"line": 3, "px_bits": 5.5, "tokens": 1}]
 

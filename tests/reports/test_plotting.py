@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from canary import plot
 from canary.errors import InputError, OutputError, UnsupportedError
-from canary.reports.comparison_figures import _kept_apart
-from canary.reports.plotting import plot_file
+from canary.reports.comparison_figures import kept_apart
+from canary.reports.pages import plot_file
 
 HEADS = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
 
@@ -159,7 +159,7 @@ def test_old_figure_stays_when_the_new_one_fails(pair, tmp_path):
     ],
 )
 def test_names_keep_apart_golden(heights, expected):
-    assert _kept_apart(heights, 1.0) == pytest.approx(expected, abs=0.001)
+    assert kept_apart(heights, 1.0) == pytest.approx(expected, abs=0.001)
 
 
 def test_a_backend_that_matplotlib_does_not_know_ends_no_figure():
