@@ -8,8 +8,8 @@ from canary.audits.by_rank import exposures_by_bounds
 from canary.audits.method import Cost, Measured, Method, Unfit
 from canary.audits.question import Question
 from canary.errors import UnsupportedError
-from canary.search.bounded import rank_by_bounds
 from canary.search.pricing import Priced
+from canary.search.ranking import rank_by_bounds
 from canary.statistics.exposures import RANK
 from canary.statistics.histogram import HistogramBuilder
 from canary.tokens.tree import check_certified

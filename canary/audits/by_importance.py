@@ -8,8 +8,8 @@ from canary.audits.by_draws import drawing_cost, measure_draws
 from canary.audits.method import Cost, Measured, Method, Unfit
 from canary.audits.question import Question, Sizes
 from canary.errors import UnsupportedError
-from canary.search.node_sampling import rank_by_importance
 from canary.search.pricing import Pricer
+from canary.search.ranking import rank_by_importance
 from canary.statistics.exposures import IMPORTANCE
 from canary.statistics.importance import exposure_by_importance
 
@@ -57,17 +57,9 @@ def sample(
     question: Question, pricer: Pricer, drawn: Measured, *, width: int, budget: int
 ) -> tuple[Measured, int]:
     """What importance draws of `width` nodes per level add to uniform draws, and their queries."""
-    assert pricer.tree is not None
-    ranks = rank_by_importance(
-        pricer.tree,
-        pricer.walker,
-        question.batcher(f"{IMPORTANCE} of {question.format.masked}", budget),
-        pricer.leaves(question.fills),
-        width=width,
-        rng=question.rng(_STREAM),
-        noise_bits=pricer.noise_bits,
-        budget=budget,
-    )
+    batcher = question.batcher(f"{IMPORTANCE} of {question.format.masked}", budget)
+    rng = question.rng(_STREAM)
+    ranks = rank_by_importance(pricer, batcher, question.fills, width=width, rng=rng, budget=budget)
     size = question.format.size
     exposures = exposure_by_importance(ranks.counts, drawn.exposures, space_size=size)
     found = replace(drawn, exposures=exposures, queries=drawn.queries + ranks.queries)

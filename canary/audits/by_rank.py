@@ -16,9 +16,9 @@ from canary.audits.by_importance import sample
 from canary.audits.method import Cost, Measured, Method, Unfit
 from canary.audits.question import Question, Sizes
 from canary.errors import UnsupportedError
-from canary.search.bounded import rank_by_bounds
 from canary.search.pricing import Pricer
 from canary.search.rank_counter import RankBounds
+from canary.search.ranking import rank_by_bounds
 from canary.statistics.exposures import (
     IMPORTANCE,
     RANK,

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.language_model import Walker, most_queries
+from canary.models.language_model import Walker
 from canary.scoring.batcher import Batcher
-from canary.search.enumerate import Leaves, leaf_bounds
-from canary.search.pricing import Pricer
 from canary.search.rank_counter import Limits, RankBounds, most_leaves, tokens_below
-from canary.search.step import Frontier, Step, at_once, expand, joined, root_frontier
+from canary.search.step import Frontier, at_once, expand, joined, root_frontier, worst_queries
 from canary.statistics.number_checks import LN2
 from canary.tokens.tree import TokenTree
 
@@ -29,6 +26,9 @@ _AGAIN_BITS = 1.0
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +76,14 @@ class _State:
     rank: Ints
     upper: Ints
     exact: int
-    unsure: NDArray[np.bool_]
+    unsure: Flags
     candidates: int = 0
     queries: int = 0
+
+    @property
+    def open_nodes(self) -> tuple[Frontier, ...]:
+        """Nodes that are open: of this pass, and of later ones."""
+        return (*(level.frontier for level in self.levels), *self.parked)
 
 
 class BoundedWalk:
@@ -90,14 +95,11 @@ class BoundedWalk:
 
     Parameters
     ----------
-    tree : TokenTree
-    walker : Walker
-        Below `tree.context`.
-    batcher : Batcher
-    numbers : int64 array of shape (k,)
-        The canaries, by the numbers of their leaves.
-    costs : float64 array of shape (k,)
-        What each costs along its own path (`enumerate.leaf_costs`), in nats.
+    tree, walker, batcher
+        As for `canary.search.enumerate.enumerate_leaves`.
+    numbers, costs : arrays of shape (k,)
+        The canaries, by the numbers of their leaves, and what each costs along its own path
+        (`canary.search.enumerate.leaf_costs`), in nats.
     noise_bits : float
         Costs closer than this are ties of unknown order.
     most_parked : int
@@ -113,16 +115,8 @@ class BoundedWalk:
     their pass begins anew at the root, at a threshold at least one bit above the last: it
     costs every node up to that threshold.
 
-    Nodes expanded at any one depth: at most 2^B for the dearest canary of the pass, B being
-    the bits of its cost below the context, its noise and a fixed end included.
-
-    `run` may be interrupted (KeyboardInterrupt passes through); `bounds` then still tells
-    what is certain, and `run` may go on.
-
-    References
-    ----------
-    .. [1] Land and Doig, An automatic method of solving discrete programming problems,
-       Econometrica 28, 1960.
+    `run` may be interrupted (KeyboardInterrupt passes through); `bounds` is then still right,
+    and `run` may go on.
     """
 
     def __init__(
@@ -164,26 +158,25 @@ class BoundedWalk:
         """Walk on, until all ranks are exact, or so many more queries are spent.
 
         Never takes more queries than the budget; up to one per token of a path are left
-        where the next node might cost that many.
-
-        Returns
-        -------
-        bool
-            Whether all ranks are exact.
+        where the next node might cost that many. Gives whether all ranks are exact.
         """
         most = math.inf if budget is None else self._state.queries + budget
         while self._state.exact < len(self._limits):
             state = self._state
             if not state.levels:
                 self._state = self._next_pass(state)
-            elif not len(state.levels[-1].frontier):
+                continue
+            frontier = state.levels[-1].frontier
+            if not len(frontier):
                 self._release(state.levels[-1].parents)
                 self._state = replace(state, levels=state.levels[:-1])
-            else:
-                count = self._affordable(state.levels[-1].frontier, most - state.queries)
-                if not count:
-                    return False
-                self._state = self._lowered(self._expanded(state, count))
+                continue
+            part = frontier[: at_once(self._batcher, self._walker, self._tree, frontier.states)]
+            queries = np.cumsum(worst_queries(self._walker, self._tree, part))
+            count = int(np.searchsorted(queries, most - state.queries, side="right"))
+            if not count:
+                return False
+            self._state = self._lowered(self._expanded(state, count))
         return True
 
     def bounds(self) -> RankBounds:
@@ -209,26 +202,39 @@ class BoundedWalk:
 
     def close(self) -> None:
         """Let go of all states that are held; the walk does not go on after it."""
-        levels = self._state.levels
-        open_nodes = [*(level.frontier for level in levels), *self._state.parked]
-        self._release(*(level.parents for level in levels), *(part.handles for part in open_nodes))
+        state = self._state
+        self._release(*(level.parents for level in state.levels))
+        self._release(*(part.handles for part in state.open_nodes))
 
     def _next_pass(self, state: _State) -> _State:
         """The canaries of the pass that ended are done with; the next one begins."""
         done = int(np.searchsorted(self._limits, state.threshold, side="right"))
         if done > state.exact:
-            lower, rank, upper = state.lower.copy(), state.rank.copy(), state.upper.copy()
+            ranks, unsure = np.stack([state.lower, state.rank, state.upper]), state.unsure.copy()
             new = slice(state.exact, done)
-            lower[new], rank[new], upper[new] = 1 + state.found[:3, new]
-            unsure = state.unsure.copy()
+            ranks[:, new] = 1 + state.found[:3, new]
             unsure[new] = state.found[3, new] > 0
-            state = replace(state, lower=lower, rank=rank, upper=upper, exact=done, unsure=unsure)
+            lower, rank = ranks[:2].astype(np.int64)
+            state = replace(
+                state, lower=lower, rank=rank, upper=ranks[2], exact=done, unsure=unsure
+            )
         if done == len(self._limits):
             self._release(*(part.handles for part in state.parked))
             return replace(state, parked=(), pinned=0)
-        if self._limits[done] > state.ceiling:
-            return self._anew(state)
         threshold = float(self._limits[done])
+        if threshold > state.ceiling:
+            # From the root again, with what is certain kept and what was found forgotten.
+            self._release(*(part.handles for part in state.parked))
+            top = float(self._limits[-1])
+            return replace(
+                self._with_bounds(state),
+                levels=(_Due(root_frontier(self._batcher, self._walker, self._tree), _NONE),),
+                parked=(),
+                pinned=0,
+                threshold=min(max(threshold, state.threshold + _AGAIN_BITS), top),
+                ceiling=top,
+                found=np.zeros_like(state.found),
+            )
         if not state.parked:
             return replace(state, threshold=threshold)
         parked = joined(state.parked)
@@ -241,33 +247,6 @@ class BoundedWalk:
             pinned=_held(parked.handles),
             threshold=threshold,
         )
-
-    def _anew(self, state: _State) -> _State:
-        """From the root again, with what is certain kept and what was found forgotten."""
-        self._release(*(part.handles for part in state.parked))
-        top = float(self._limits[-1])
-        next_one = float(self._limits[state.exact])
-        return replace(
-            self._with_bounds(state),
-            levels=(
-                _Due(root_frontier(self._batcher, self._walker, self._tree), np.zeros(0, np.int64)),
-            ),
-            parked=(),
-            pinned=0,
-            threshold=min(max(next_one, state.threshold + _AGAIN_BITS), top),
-            ceiling=top,
-            found=np.zeros_like(state.found),
-        )
-
-    def _affordable(self, frontier: Frontier, left: float) -> int:
-        """How many of the first nodes to expand at once, within `left` queries."""
-        count = at_once(self._batcher, self._walker, self._tree, frontier.states)
-        part = frontier[:count]
-        # A state is held right before the token that made the node, or not at all.
-        held = np.where(part.handles >= 0, part.priced - 1, 0)
-        degrees = self._tree.degrees[part.states]
-        queries = np.cumsum(most_queries(self._walker, part.nodes, held, degrees))
-        return int(np.searchsorted(queries, left, side="right"))
 
     def _expanded(self, state: _State, count: int) -> _State:
         """The state after the first `count` nodes of the deepest level."""
@@ -297,31 +276,27 @@ class BoundedWalk:
             if not more:
                 nodes = replace(nodes, handles=np.full(len(nodes), -1, np.int64))
             parked = (*parked, nodes)
+
+        which = np.flatnonzero(leaves & (bits <= self._limits[-1]))
+        which = which[step.canonical(which)]
+        found = state.found.copy()
+        sure = which[step.exact[which]]
+        if len(sure):
+            numbers = step.first_leaf[sure]
+            ends = int(numbers.min()), int(numbers.max()) + 1
+            found[:3] += self._counting.count(np.sort(bits[sure]), bits[sure], ends, numbers.copy)
+        # A canary among these has no cost to rank it by, and its upper bound says nothing.
+        possible = np.sort(bits[which[~step.exact[which]]])
+        found[2:] += np.searchsorted(possible, self._limits, side="right")
         return replace(
             state,
             levels=levels,
             parked=parked,
             pinned=state.pinned + more,
-            found=state.found + self._counted(step, bits, leaves),
+            found=found,
             candidates=state.candidates + int(np.count_nonzero(leaves)),
             queries=state.queries + step.queries,
         )
-
-    def _counted(self, step: Step, bits: Floats, leaves: NDArray[np.bool_]) -> Ints:
-        """What the leaves of a step add to `_State.found`."""
-        which = np.flatnonzero(leaves & (bits <= self._limits[-1]))
-        which = which[step.canonical(which)]
-        found = np.zeros((4, len(self._limits)), np.int64)
-        sure = which[step.exact[which]]
-        if len(sure):
-            batch = Leaves(step.costs[sure], step, sure)
-            found[:3] = self._counting.count(
-                np.sort(bits[sure]), bits[sure], batch.bounds(), batch.index
-            )
-        # A canary among these has no cost to rank it by, and its upper bound says nothing.
-        possible = np.sort(bits[which[~step.exact[which]]])
-        found[2:] += np.searchsorted(possible, self._limits, side="right")
-        return found
 
     def _lowered(self, state: _State) -> _State:
         """Without the dearest half of the parked nodes, if there are too many."""
@@ -354,23 +329,18 @@ class BoundedWalk:
         lower, upper, rank = state.lower.copy(), state.upper.copy(), state.rank.copy()
         lower[todo] = np.maximum(lower[todo], 1 + state.found[0, todo])
         rank[todo] = np.maximum(rank[todo], 1 + state.found[1, todo])
-        open_nodes = (*(level.frontier for level in state.levels), *state.parked)
-        bits = np.concatenate([np.zeros(0), *(part.costs for part in open_nodes)]) / LN2
-        first = np.concatenate([np.zeros(0, np.int64), *(p.first_leaf for p in open_nodes)])
-        states = np.concatenate([np.zeros(0, np.int64), *(p.states for p in open_nodes)])
-        leaves = self._tree.leaves[states]
-        for at in range(state.exact, len(upper)):
-            limit, own = self._limits[at], self._numbers[at]
+        parts = state.open_nodes
+        bits = np.concatenate([np.zeros(0), *(part.costs for part in parts)]) / LN2
+        first = np.concatenate([_NONE, *(part.first_leaf for part in parts)])
+        leaves = self._tree.leaves[np.concatenate([_NONE, *(part.states for part in parts)])]
+        for place in range(state.exact, len(upper)):
+            limit, own = self._limits[place], self._numbers[place]
             if above < limit <= state.ceiling:
                 here = bits <= limit
-                more = int(
-                    most_leaves(
-                        limit - bits[here], leaves[here], excess_bits=self.excess_bits
-                    ).sum()
-                )
+                more = most_leaves(limit - bits[here], leaves[here], excess_bits=self.excess_bits)
                 holding = (first[here] <= own) & (own - first[here] < leaves[here])
-                others = int(state.found[2, at]) + more - int(holding.any())
-                upper[at] = min(upper[at], 1 + others)
+                others = int(state.found[2, place]) + int(more.sum()) - int(holding.any())
+                upper[place] = min(upper[place], 1 + others)
         return replace(state, lower=lower, rank=rank, upper=upper)
 
     def _release(self, *several: Ints) -> None:
@@ -385,92 +355,13 @@ def _by_length(nodes: Frontier, parents: Ints) -> tuple[_Due, ...]:
     nodes = nodes[order]
     alike = (np.diff(nodes.lengths) == 0) & (np.diff(nodes.handles < 0) == 0)
     ends = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(nodes)]
-    nothing = np.zeros(0, np.int64)
     return tuple(
         # The first level is the last to be done.
-        _Due(nodes[slice(start, stop)], nothing if start else parents)
+        _Due(nodes[slice(start, stop)], _NONE if start else parents)
         for start, stop in itertools.pairwise(ends)
     )
 
 
 def _held(handles: Ints) -> int:
     """How many states are named."""
-    named = np.unique(handles)
-    return len(named) - int(len(named) > 0 and named[0] < 0)
-
-
-@dataclass(frozen=True, eq=False)
-class BoundedRanks:
-    """Bounds of ranks, and what is known of the canaries' costs.
-
-    Parameters
-    ----------
-    bounds : RankBounds
-    px_bits : float64 array of shape (k,)
-        The least that each fill can cost.
-    known : bool array of shape (k,)
-        Whether it does cost that.
-    """
-
-    bounds: RankBounds
-    px_bits: NDArray[np.float64]
-    known: NDArray[np.bool_]
-
-
-def rank_by_bounds(
-    pricer: Pricer,
-    batcher: Batcher,
-    fills: Sequence[str],
-    *,
-    budget: int,
-    wanted: NDArray[np.bool_] | None = None,
-) -> BoundedRanks:
-    """Exact ranks of fills by branch and bound, and bounds where the budget ends before.
-
-    A fill of which every token was told has a cost, and is ranked: surely after the others
-    that surely cost less, and surely before those that surely cost more. Of one with a
-    token that was not told, only that it costs as much is known; it comes after all that
-    surely cost less than that.
-
-    Parameters
-    ----------
-    pricer : Pricer
-        With a tree.
-    budget : int
-        Queries that walk and fills' own paths may take. The paths take at most one per
-        token of each fill, and are walked whatever the budget.
-    wanted : bool array of shape (k,), optional
-        Fills worth the walk. The others get the bound that costs nothing: of all
-        candidates, at most ``2**B`` can be as likely, B being the bits below the context.
-    """
-    tree, size = pricer.tree, pricer.format.size  # a tree may hold more leaves than fills
-    assert tree is not None
-    numbers = pricer.leaves(fills)
-    least, known, queries = leaf_bounds(tree, pricer.walker, batcher, numbers)
-    chosen = np.isfinite(least) if wanted is None else np.isfinite(least) & wanted
-    walk = BoundedWalk(
-        tree,
-        pricer.walker,
-        batcher,
-        numbers=numbers[chosen],
-        costs=least[chosen],
-        noise_bits=pricer.noise_bits,
-    )
-    walk.run(budget=max(budget - queries, 0))
-    found = walk.bounds()
-    walk.close()
-    upper = most_leaves(
-        least / LN2 + pricer.noise_bits - pricer.context_bits,
-        np.full(len(least), tree.size, tree.leaves.dtype),
-        excess_bits=walk.excess_bits,
-    )
-    lower, rank = np.ones((2, len(least)), np.int64)
-    exact = np.zeros(len(least), np.bool_)
-    lower[chosen], rank[chosen] = found.lower, found.rank
-    upper[chosen], exact[chosen] = found.upper, found.exact
-    upper = np.minimum(upper, size)
-    upper[~known], exact[~known] = size, False
-    bounds = replace(
-        found, lower=lower, rank=rank, upper=upper, exact=exact, queries=found.queries + queries
-    )
-    return BoundedRanks(bounds, least / LN2, known)
+    return len(np.unique(handles[handles >= 0]))

@@ -1,13 +1,11 @@
 """Open nodes of a best-first walk, in buckets of cost.
 
-The nodes lie in arrays; a `SortedDict` maps cost buckets to the places of their nodes.
-Taking from the lowest bucket and dropping from the dearest one cost no more than the
-nodes that are taken or dropped.
+The nodes are in arrays; a `SortedDict` maps cost buckets to their places. Taking from the lowest
+bucket and dropping from the dearest one cost no more than the nodes taken or dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -33,11 +31,6 @@ class OpenNodes:
 
     A bucket holds nodes of one depth, since a walker computes those together; of equal
     costs the deepest come first. A parent's state is let go with its last open child.
-
-    Parameters
-    ----------
-    walker : Walker
-        Whose handles are held and released.
     """
 
     def __init__(self, walker: Walker) -> None:
@@ -75,28 +68,33 @@ class OpenNodes:
     def add(self, nodes: Frontier, parents: Ints) -> None:
         """Open nodes, each above it the parent that `hold` named."""
         places = self._places.take(len(nodes))
-        self._store(places, nodes)
+        for name in _COLUMNS:
+            values = getattr(nodes, name)
+            if name not in self._columns:
+                self._columns[name] = np.zeros((0, *values.shape[1:]), values.dtype)
+            column = self._columns[name]
+            if name == "paths" and values.shape[1] > column.shape[1]:
+                column = np.pad(column, ((0, 0), (0, values.shape[1] - column.shape[1])))
+            self._columns[name] = column = _reaching(column, self._places.size)
+            if name == "paths":
+                column[places, : values.shape[1]] = values
+            else:
+                column[places] = values
         self._parent = _reaching(self._parent, self._places.size)
         self._parent[places] = parents
         np.add.at(self._children, parents, 1)
         self._file(places)
 
     def hold(self, handles: Ints, depths: Ints, places: Ints, families: Ints) -> Ints:
-        """Hold the states of expanded nodes for their children.
+        """Hold the states of expanded nodes for their children; gives what `add` needs.
 
         Parameters
         ----------
-        handles, depths : int64 arrays of shape (n,)
-            What the walker gave for the nodes, and the depths of their states.
-        places : int64 array of shape (n,)
-            Where the nodes lay.
+        handles, depths, places : int64 arrays of shape (n,)
+            What the walker gave for the nodes, the depths of their states, where the nodes were.
         families : int64 array of shape (m,)
-            For each child that is to be opened, the position of its parent in the batch.
-
-        Returns
-        -------
-        int64 array of shape (m,)
-            What to give to `add`. A node whose state is not held passes on its parent's.
+            For each child that is to be opened, the position of its parent in the batch. A parent
+            whose state is not held passes on its own parent's.
         """
         parents = self._parent[places]
         wanted = np.zeros(len(handles), np.bool_)
@@ -134,8 +132,7 @@ class OpenNodes:
 
     def states(self, places: Ints) -> Ints:
         """States in the token tree of the nodes at some places."""
-        states: Ints = self._columns["states"][places]
-        return states
+        return np.asarray(self._columns["states"][places])
 
     def at(self, places: Ints) -> tuple[Frontier, Ints]:
         """The nodes at some places, and for each the depth of the state held above it."""
@@ -158,36 +155,30 @@ class OpenNodes:
     def drop_from(self, cost: float) -> float:
         """Drop all nodes of at least this cost; gives the least cost dropped, or infinity."""
         least, lowest = np.inf, int(cost // WIDTH_NATS)
-        for key in self._keys_from_the_dear_end():
+        for key in [*reversed(self._buckets)]:
             if key // _DEPTHS < lowest:
                 break
-            places = self._pop(key)
+            places = np.concatenate(self._buckets[key])
             dear = self._costs[places] >= cost
-            if not dear.all():
-                self._buckets[key] = [places[~dear]]
-            least = min(least, self._drop(places[dear]))
+            least = min(least, self._drop(key, places[~dear], places[dear]))
         return least
 
     def trim(self, most: int) -> tuple[int, float]:
         """Drop the dearest nodes until `most` are left.
 
-        Returns
-        -------
-        (int, float)
-            How many were dropped, and the least of their costs or infinity.
+        Gives how many were dropped, and the least of their costs or infinity.
         """
         least, excess = np.inf, max(0, len(self) - most)
         left = excess
-        for key in self._keys_from_the_dear_end():
+        for key in [*reversed(self._buckets)]:
             if not left:
                 break
-            places = self._pop(key)
-            if len(places) > left:
-                order = np.argpartition(self._costs[places], len(places) - left)
-                self._buckets[key] = [places[order[: len(places) - left]]]
-                places = places[order[len(places) - left :]]
-            left -= len(places)
-            least = min(least, self._drop(places))
+            places = np.concatenate(self._buckets[key])
+            kept = max(len(places) - left, 0)
+            if kept:
+                places = places[np.argpartition(self._costs[places], kept)]
+            left -= len(places) - kept
+            least = min(least, self._drop(key, places[:kept], places[kept:]))
         return excess, least
 
     def make_room(self, count: int) -> None:
@@ -200,7 +191,7 @@ class OpenNodes:
         if self._walker.room >= count or not held:
             return
         count = max(count, held // 8)
-        for key in self._keys_from_the_dear_end():
+        for key in [*reversed(self._buckets)]:
             for part in self._buckets[key]:
                 parents = np.unique(self._parent[part])
                 self._walker.release(self._handles[parents])
@@ -212,30 +203,14 @@ class OpenNodes:
     def _costs(self) -> NDArray[Any]:
         return self._columns["costs"]
 
-    def _keys_from_the_dear_end(self) -> Iterator[int]:
-        return iter(list(reversed(self._buckets)))
-
-    def _pop(self, key: int) -> Ints:
-        return np.concatenate(self._buckets.pop(key))
-
-    def _drop(self, places: Ints) -> float:
-        least = float(self._costs[places].min(initial=np.inf))
-        self.close(places)
+    def _drop(self, key: int, kept: Ints, dropped: Ints) -> float:
+        """Leave only some nodes in a bucket; gives the least cost of the others."""
+        del self._buckets[key]
+        if len(kept):
+            self._buckets[key] = [kept]
+        least = float(self._costs[dropped].min(initial=np.inf))
+        self.close(dropped)
         return least
-
-    def _store(self, places: Ints, nodes: Frontier) -> None:
-        for name in _COLUMNS:
-            values = getattr(nodes, name)
-            if name not in self._columns:
-                self._columns[name] = np.zeros((0, *values.shape[1:]), values.dtype)
-            column = self._columns[name]
-            if name == "paths" and values.shape[1] > column.shape[1]:
-                column = np.pad(column, ((0, 0), (0, values.shape[1] - column.shape[1])))
-            self._columns[name] = column = _reaching(column, self._places.size)
-            if name == "paths":
-                column[places, : values.shape[1]] = values
-            else:
-                column[places] = values
 
     def _file(self, places: Ints) -> None:
         if not len(places):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,29 +36,22 @@ class Leaves:
         Nats, of the whole candidate.
     step : Step
         Where they were found.
-    which : int64 array of shape (m,), or None for all children of the step
+    which : int64 array of shape (m,), or a slice
+        Which children of the step they are.
     """
 
     costs: NDArray[np.float64]
     step: Step
-    which: Ints | None
+    which: Ints | slice
 
     def index(self) -> Ints:
         """Number of each leaf in the tree, shape (m,)."""
-        first = self.step.first_leaf
-        return first if self.which is None else first[self.which]
-
-    def exact(self) -> NDArray[np.bool_]:
-        """Whether each leaf costs just that, shape (m,)."""
-        return self.step.exact if self.which is None else self.step.exact[self.which]
+        return self.step.first_leaf[self.which]
 
     def bounds(self) -> tuple[int, int]:
         """All numbers lie in this half-open range; cheaper than `index`."""
-        frontier, leaves = self.step.frontier, self.step.tree.leaves
-        return (
-            int(frontier.first_leaf.min()),
-            int((frontier.first_leaf + leaves[frontier.states]).max()),
-        )
+        first, below = self.step.frontier.first_leaf, self.step.tree.leaves
+        return int(first.min()), int((first + below[self.step.frontier.states]).max())
 
 
 class _Depth:
@@ -126,12 +119,11 @@ def enumerate_leaves(
         Below `tree.context`.
     batcher : Batcher
     start, stop : int
-        Only the leaves with a number in this half-open range; all unless given. Subtrees
-        outside it are not entered, so ranges side by side cost what one walk costs and
-        the nodes above their ends once more.
+        Only the leaves with a number in this half-open range; all unless given. Ranges side
+        by side cost what one walk costs and the nodes above their ends once more.
     bounds : bool
         Whether a model may give bounds for some tokens: costs are then the least that each
-        leaf can cost, and `Leaves.exact` tells which do. Else such a model is refused.
+        leaf can cost, and `Step.exact` tells which do. Else such a model is refused.
 
     Yields
     ------
@@ -142,50 +134,46 @@ def enumerate_leaves(
     -----
     Queries: one per inner node and forced token, `tree.queries()` in all, and more only
     where the walker had no room for states. Open nodes: at most a batch and one batch's
-    children per level. The states of a batch are released when all its children were
-    expanded. A batch is taken from the deepest level that fills it, so that where paths
-    end at many depths, few batches are small.
+    children per level. A batch is taken from the deepest level that fills it, so that where
+    paths end at many depths, few batches are small.
     """
     stop = tree.size if stop is None else stop
+    whole = start <= 0 and stop >= tree.size
     levels = [_Depth(tree)]
     levels[0].add(root_frontier(batcher, walker, tree), np.zeros(0, np.int64))
-    while True:
+    while waiting := [depth for depth, level in enumerate(levels) if level.open]:
         size = batcher.node_batch(walker)
-        depth = _next_depth(levels, size)
-        if depth is None:
-            return
+        # The deepest level with a full batch, or the highest one, which fills those below it.
+        depth = waiting[0]
+        for deeper in waiting:
+            if levels[deeper].open >= size or levels[deeper].children >= MOST_CHILDREN:
+                depth = deeper
         some = at_once(batcher, walker, tree, levels[depth].states(size))
         frontier, done = levels[depth].take(some)
         step = expand(batcher, walker, tree, frontier, bounds=bounds)
         for handles in done:
             walker.release(handles)
-        leaves, inside = step.leaves, step.overlap(start, stop)
+        leaves = step.leaves
+        inside = np.ones(len(leaves), np.bool_)
+        if not whole:
+            first = step.first_leaf
+            below = np.where(leaves, 1, tree.leaves[tree.targets[step.edges]])
+            inside = (first < stop) & (first + below > start)
         if tree.canonical and inside.all() and leaves.all():
-            yield Leaves(step.costs, step, None), step.queries
+            yield Leaves(step.costs, step, slice(None)), step.queries
             continue
         which = np.flatnonzero(leaves & inside)
         which = which[step.canonical(which)]
         yield Leaves(step.costs[which], step, which), step.queries
-        below = np.flatnonzero(~leaves & inside)
+        inner = np.flatnonzero(~leaves & inside)
         needed = np.zeros(len(frontier), np.bool_)
-        needed[step.parents[below]] = True
+        needed[step.parents[inner]] = True
         walker.release(step.handles[~needed])
-        if not len(below):
+        if not len(inner):
             continue
         if depth + 1 == len(levels):
             levels.append(_Depth(tree))
-        levels[depth + 1].add(step.open_nodes(below), step.handles[needed])
-
-
-def _next_depth(levels: Sequence[_Depth], size: int) -> int | None:
-    """The deepest level with a full batch, or the highest one, which fills those below it."""
-    waiting = [depth for depth, level in enumerate(levels) if level.open]
-    full = [
-        depth
-        for depth in waiting
-        if levels[depth].open >= size or levels[depth].children >= MOST_CHILDREN
-    ]
-    return full[-1] if full else waiting[0] if waiting else None
+        levels[depth + 1].add(step.open_nodes(inner), step.handles[needed])
 
 
 def leaf_costs(
@@ -225,6 +213,6 @@ def leaf_bounds(
     queries = 0
     for leaves, spent in enumerate_leaves(some, walker, batcher, bounds=bounds):
         number = leaves.index()
-        costs[number], exact[number] = leaves.costs, leaves.exact()
+        costs[number], exact[number] = leaves.costs, leaves.step.exact[leaves.which]
         queries += spent
     return costs[place], exact[place], queries

@@ -1,10 +1,11 @@
-"""What a walk down some nodes of a tree found, and what it tells of all leaves."""
+"""What a sample of nodes tells: of all leaves, and of how much unseen nodes are worth."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,14 @@ from canary.statistics.number_checks import LN2
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+UNIFORM = 0.1
+"""Part of the width that is kept for uniform draws."""
+
+# The weights of the next leaves beyond a limit tell what those below it may weigh: of a hundred
+# and three for each that was found, but not beyond ten times its rank if those are more.
+_NEXT, _TIMES, _RANKS = 100, 4, 10.0
+_LEAST_UNIFORM = 4  # uniform draws of a level, for each level
 
 _STEPS_PER_SPREAD = 16
 _MOST_STEPS = 2**16  # where a few edges cost much and the others hardly differ
@@ -28,285 +37,20 @@ _BEYOND = 1_000
 
 
 @dataclass(frozen=True, eq=False)
-class Edges:
-    """Edges that a walk has seen, one entry each.
-
-    Parameters
-    ----------
-    above, below : float64 arrays of shape (m,)
-        Leaves below the node and below its child; 0 where the child is a leaf.
-    nats : float64 array of shape (m,)
-        What the edge costs, forced tokens of the node included.
-    weights : float64 array of shape (m,)
-        Of the node: one over the chance of having been entered.
-    """
-
-    above: Floats
-    below: Floats
-    nats: Floats
-    weights: Floats
-
-    @classmethod
-    def joined(cls, parts: list[Edges]) -> Edges:
-        """The edges of several batches."""
-        names = cls.__dataclass_fields__
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
-@dataclass(frozen=True, eq=False)
-class Guide:
-    """Worth of a node by the leaves below it and by its cost, in tables.
-
-    Parameters
-    ----------
-    log_leaves : float64 array of shape (c,)
-        Classes of nodes, ascending.
-    first : float64 array of shape (c,)
-        Cost of the first entry of each class's row, in nats.
-    step : float
-        Nats between entries.
-    table : float64 array of shape (c, t)
-        Logarithm of the worth.
-    """
-
-    log_leaves: Floats
-    first: Floats
-    step: float
-    table: Floats
-
-    def log_worth(self, costs: Floats, leaves: Floats) -> Floats:
-        """Logarithm of the worth of nodes of these costs (nats) and leaves, shape (m,)."""
-        logs = np.log(leaves)
-        kind = _nearest(self.log_leaves, logs)
-        at = np.rint((costs - self.first[kind]) / self.step)
-        at = np.clip(at, 0, self.table.shape[1] - 1).astype(np.int64)
-        worth: Floats = self.table[kind, at] + (logs - self.log_leaves[kind])
-        return worth
-
-
-def guide_from(edges: Edges, size: int, *, context: float, ceiling: float) -> Guide:
-    """The guide that a pilot gives for the ranks 1, 10, 100, ... up to the whole space.
-
-    Parameters
-    ----------
-    edges : Edges
-        Of nodes that were drawn uniformly.
-    size : int
-        Leaves of the tree.
-    context : float
-        Cost of the root, in nats.
-    ceiling : float
-        Counts up to this cost matter, in nats, and those a little beyond.
-
-    Notes
-    -----
-    ``m(v, c) = leaves(v) P(what is still to be paid <= c - cost(v))`` is the number of
-    leaves below a node v that cost at most c. A node is entered with a chance proportional
-    to the root of the mean square of what it would add to the counts in units of their
-    ranks r: ``worth(v)**2 = sum over r of (m + m**2) / r**2`` with c the cost at rank r. It
-    minimizes the sum of the relative variances at all ranks, as Neyman's allocation [1]_
-    does for one, where leaves fall below nodes like Poisson counts.
-
-    References
-    ----------
-    .. [1] Neyman, On the two different aspects of the representative method, Journal of
-       the Royal Statistical Society 97, 1934.
-    """
-    finite = np.isfinite(edges.nats)
-    edges = Edges(*(getattr(edges, name)[finite] for name in Edges.__dataclass_fields__))
-    kinds = _classes(edges.above)
-    step = max(_spread(edges, kinds) / _STEPS_PER_SPREAD, _reach(edges, kinds) / _MOST_STEPS)
-    rows = _still_to_pay(edges, kinds, step)
-
-    whole = rows[-1]
-    ladder = np.power(10.0, np.arange(int(math.log10(size)) + 1, dtype=np.float64))
-    limits = context + step * whole.quantiles(ladder / float(size))
-    if ceiling < context + step * whole.last:
-        rank = size * float(whole.share(np.array([(ceiling - context) / step]))[0])
-        # Leaves just beyond the ceiling tell how those below it are weighted.
-        kept = ladder <= _BEYOND * max(rank, 1.0)
-        limits, ladder = limits[kept], ladder[kept]
-        limits = np.append(limits, ceiling)
-        ladder = np.append(ladder, max(rank, 1.0))
-
-    # One cost grid per class: from where the last leaf is cheap enough for the lowest
-    # limit, up to where hardly any is for the highest.
-    first = np.array([limits.min() - step * row.last for row in rows])
-    ends = np.array([limits.max() - step * row.first for row in rows])
-    grid = np.arange(int(np.ceil((ends - first).max() / step)) + 1)
-    table = np.empty((len(rows), len(grid)))
-    for k, row in enumerate(rows):
-        left = (limits[:, None] - first[k] - step * grid) / step
-        log_m = kinds[k] + row.log_share(left)
-        terms = np.logaddexp(log_m, 2 * log_m) - 2 * np.log(ladder)[:, None]
-        table[k] = np.logaddexp.reduce(terms, axis=0) / 2
-    return Guide(kinds, first, step, table)
-
-
-@dataclass(frozen=True, eq=False)
-class _Row:
-    """Distribution of what is still to be paid, on a grid: `mass[j]` at ``first + j``."""
-
-    first: int
-    mass: Floats
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.mass) - 1
-
-    def log_share(self, steps: Floats) -> Floats:
-        """Logarithm of the share that costs at most so many grid steps, with doubt."""
-        from scipy.special import log_ndtr
-
-        at = self.first + np.arange(len(self.mass))
-        total = self.mass.sum()
-        mean = float(at @ self.mass) / total
-        sd = max(np.sqrt(float((at - mean) ** 2 @ self.mass) / total), 0.5)
-        below = np.concatenate([[0.0], np.cumsum(self.mass)])
-        where = np.clip(np.floor(steps + 0.5) - self.first + 1, 0, len(self.mass)).astype(np.int64)
-        with np.errstate(divide="ignore"):
-            seen = np.log(below[where])
-        doubt = log_ndtr((steps - mean) / (_WIDER * sd))
-        share: Floats = np.logaddexp(np.log1p(-_DOUBT) + seen, np.log(_DOUBT) + doubt)
-        return share
-
-    def share(self, steps: Floats) -> Floats:
-        """The share that costs at most so many grid steps."""
-        return np.exp(self.log_share(steps))
-
-    def quantiles(self, shares: Floats) -> Floats:
-        """Grid steps below which these shares cost, as far as was seen."""
-        below = np.cumsum(self.mass)
-        steps: Floats = self.first + np.searchsorted(below, shares * below[-1]).astype(np.float64)
-        return steps
-
-
-def _classes(above: Floats) -> Floats:
-    """Logarithms of numbers of leaves: each that occurs, or so many classes of them."""
-    logs = np.unique(np.log(above))
-    if len(logs) <= _CLASSES:
-        return logs
-    at = np.rint(np.linspace(0, len(logs) - 1, _CLASSES)).astype(np.int64)
-    return np.asarray(logs[at], np.float64)
-
-
-def _nearest(kinds: Floats, logs: Floats) -> Ints:
-    if len(kinds) == 1:
-        return np.zeros(len(logs), np.int64)
-    found: Ints = np.searchsorted((kinds[1:] + kinds[:-1]) / 2, logs)
-    return found
-
-
-def _spread(edges: Edges, kinds: Floats) -> float:
-    """About the standard deviation of a leaf's cost, robust to heavy tails, in nats."""
-    kind = _nearest(kinds, np.log(edges.above))
-    variance = 0.0
-    for k in range(len(kinds)):
-        low, high = np.quantile(edges.nats[kind == k], [0.1, 0.9])
-        variance += float((high - low) / 2.56) ** 2
-    return max(math.sqrt(variance), 1e-6)
-
-
-def _reach(edges: Edges, kinds: Floats) -> float:
-    """About what the dearest way down costs below the root, in nats."""
-    above = _nearest(kinds, np.log(edges.above))
-    below = np.where(edges.below == 0, -1, _nearest(kinds, np.log(np.maximum(edges.below, 1))))
-    dearest = np.zeros(len(kinds))
-    for k, child in set(zip(above.tolist(), below.tolist(), strict=True)):
-        cost = float(np.median(edges.nats[(above == k) & (below == child)]))
-        dearest[k] = max(dearest[k], cost)
-    return float(dearest.sum())
-
-
-def _still_to_pay(edges: Edges, kinds: Floats, step: float) -> list[_Row]:
-    """One row per class: the costs of its edges, spread by the rows of their children."""
-    above = _nearest(kinds, np.log(edges.above))
-    below = np.where(edges.below == 0, -1, _nearest(kinds, np.log(np.maximum(edges.below, 1))))
-    # A leaf below the node, uniformly: edges count by the leaves below them.
-    shares = edges.weights * np.maximum(edges.below, 1)
-    at = np.rint(edges.nats / step).astype(np.int64)
-    rows: list[_Row] = []
-    for k in range(len(kinds)):
-        here = above == k
-        parts = [
-            (child, *_histogram(at[here & (below == child)], shares[here & (below == child)]))
-            for child in np.unique(below[here])
-        ]
-        row = _Row(0, np.ones(1))
-        # A class may hold children of its own nodes: the first rounds leave them out.
-        for turn in range(_ROUNDS if any(child >= k for child, *_ in parts) else 1):
-            row = _sum_of(
-                [
-                    _shifted(first, mass, rows[child] if -1 < child < k else row, leaf=child < 0)
-                    for child, first, mass in parts
-                    if turn or child < k or len(parts) == 1
-                ]
-            )
-        rows.append(row)
-    return rows
-
-
-def _histogram(at: Ints, shares: Floats) -> tuple[int, Floats]:
-    order = np.argsort(at)
-    middle = int(at[order[np.searchsorted(np.cumsum(shares[order]), shares.sum() / 2)]])
-    keep = at <= middle + _ABOVE
-    places = np.maximum(at[keep], middle - _BELOW)
-    first = int(places.min())
-    return first, np.bincount(places - first, shares[keep]).astype(np.float64)
-
-
-def _shifted(first: int, mass: Floats, row: _Row, *, leaf: bool) -> _Row:
-    if leaf:
-        return _Row(first, mass)
-    return _Row(first + row.first, np.convolve(mass, row.mass / row.mass.sum()))
-
-
-def _sum_of(parts: list[_Row]) -> _Row:
-    first, last = min(part.first for part in parts), max(part.last for part in parts)
-    mass = np.zeros(last - first + 1)
-    for part in parts:
-        mass[part.first - first : part.last - first + 1] += part.mass
-    mass /= mass.sum()
-    # What is far cheaper is lumped together, and what is far dearer too.
-    middle = int(np.searchsorted(np.cumsum(mass), 0.5))
-    low, high = max(0, middle - _BELOW), min(len(mass), middle + _ABOVE + 1)
-    trimmed = mass[low:high].copy()
-    trimmed[0] += mass[:low].sum()
-    trimmed[-1] += mass[high:].sum()
-    return _Row(first + low, trimmed)
-
-
-UNIFORM = 0.1
-"""Part of the width that is kept for uniform draws."""
-
-# The weights of the next leaves beyond a limit tell what those below it may weigh: of a hundred
-# and three for each that was found, but not beyond ten times its rank if those are more.
-_NEXT, _TIMES, _RANKS = 100, 4, 10.0
-_LEAST_UNIFORM = 4  # uniform draws of a level, for each level
-
-
-@dataclass(frozen=True, eq=False)
 class NodeSample:
     """Nodes that were entered, and the leaves right below them.
 
     Parameters
     ----------
-    costs : float64 array of shape (m,)
-        Of the leaves, ascending, in nats.
-    numbers : int64 array of shape (m,)
-        Their numbers in the tree.
-    nodes : int64 array of shape (m,)
-        The node right above each leaf.
-    weights : float64 array of shape (n,)
-        Of the nodes, the root first, level by level: one over the chance of being entered.
-    parents : int64 array of shape (n,)
-        The node above each; the root's is itself.
+    costs, numbers, nodes : arrays of shape (m,)
+        Of the leaves: costs in nats, ascending, numbers in the tree, and the nodes right above.
+    weights, parents : arrays of shape (n,)
+        Of the nodes, the root first, level by level: one over the chance of being entered, and
+        the node above each; the root's is itself.
     levels : tuple of int
         Nodes of each level.
-    passed_costs : float64 array of shape (p,)
-        Of the nodes that were passed over, ascending, in nats.
-    passed_leaves : int64 array of shape (p,)
-        Leaves below them.
+    passed_costs, passed_leaves : arrays of shape (p,)
+        Of the nodes that were passed over: costs in nats, ascending, and leaves below them.
     excess_bits : float
         By how much probabilities may exceed 1 in sum below a node.
     queries : int
@@ -336,12 +80,15 @@ class NodeSample:
         if known is not None:
             here = ~np.isin(self.numbers[:found], known)
         counts = np.bincount(self.nodes[:found][here], minlength=len(self.weights))
+        passed = int(np.searchsorted(self.passed_costs, limit, side="right"))
+        bits = (limit - self.passed_costs[:passed]) / LN2
+        unseen = most_leaves(bits, self.passed_leaves[:passed], excess_bits=self.excess_bits)
         return ImportanceCount(
             total=float(self.weights @ counts),
             deviation=count_deviation(counts, self.weights, self.parents, self.levels),
             found=int(here.sum()),
             heaviest=self._heaviest(found) if self._tells else None,
-            unseen=self._unseen(limit),
+            unseen=int(unseen.sum()),
         )
 
     @cached_property
@@ -379,9 +126,202 @@ class NodeSample:
         cluster = self._estimated[: found + _NEXT][-1] / float(self.weights[nodes].sum())
         return float(self.weights[self.nodes[:near]].max() * cluster)
 
-    def _unseen(self, limit: float) -> int:
-        """At least as many leaves as may cost at most `limit` below nodes passed over."""
-        open_ = int(np.searchsorted(self.passed_costs, limit, side="right"))
-        bits = (limit - self.passed_costs[:open_]) / LN2
-        leaves = self.passed_leaves[:open_]
-        return int(most_leaves(bits, leaves, excess_bits=self.excess_bits).sum())
+
+class Edges(NamedTuple):
+    """Edges that a walk has seen, one entry each in float64 arrays of shape (m,).
+
+    `above` and `below` are the leaves below the node and below its child, 0 where the child is a
+    leaf; `nats` is what the edge costs, forced tokens of the node included; `weights` are of the
+    nodes: one over the chance of having been entered.
+    """
+
+    above: Floats
+    below: Floats
+    nats: Floats
+    weights: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Guide:
+    """Worth of a node by the leaves below it and by its cost, in tables.
+
+    Parameters
+    ----------
+    log_leaves : float64 array of shape (c,)
+        Classes of nodes, ascending.
+    first : float64 array of shape (c,)
+        Cost of the first entry of each class's row, in nats.
+    step : float
+        Nats between entries.
+    table : float64 array of shape (c, t)
+        Logarithm of the worth.
+    """
+
+    log_leaves: Floats
+    first: Floats
+    step: float
+    table: Floats
+
+    def log_worth(self, costs: Floats, leaves: Floats) -> Floats:
+        """Logarithm of the worth of nodes of these costs (nats) and leaves, shape (m,)."""
+        logs = np.log(leaves)
+        kind = _nearest(self.log_leaves, logs)
+        entry = np.rint((costs - self.first[kind]) / self.step)
+        entry = np.clip(entry, 0, self.table.shape[1] - 1).astype(np.int64)
+        worth: Floats = self.table[kind, entry] + (logs - self.log_leaves[kind])
+        return worth
+
+
+def guide_from(edges: Edges, size: int, *, context: float, ceiling: float) -> Guide:
+    """The guide that a uniform pilot gives for the ranks 1, 10, 100, ... up to the whole space.
+
+    Its edges, taken as independent of each other, add up to the distribution of what is still to
+    be paid below a node, tail included. It is a guide only: whatever it says, the weights of the
+    draws keep every count unbiased.
+
+    Parameters
+    ----------
+    edges : Edges
+        Of nodes that were drawn uniformly.
+    size : int
+        Leaves of the tree.
+    context, ceiling : float
+        Nats: the cost of the root; and counts up to the ceiling matter, and those a little
+        beyond.
+
+    Notes
+    -----
+    ``m(v, c) = leaves(v) P(what is still to be paid <= c - cost(v))`` is the number of
+    leaves below a node v that cost at most c. A node is entered with a chance proportional
+    to the root of the mean square of what it would add to the counts in units of their
+    ranks r: ``worth(v)**2 = sum over r of (m + m**2) / r**2`` with c the cost at rank r. It
+    minimizes the sum of the relative variances at all ranks, as Neyman's allocation (Journal of
+    the Royal Statistical Society 97, 1934) does for one, where leaves fall below nodes like
+    Poisson counts.
+    """
+    edges = Edges(*(column[np.isfinite(edges.nats)] for column in edges))
+    kinds = np.unique(np.log(edges.above))
+    if len(kinds) > _CLASSES:
+        kinds = kinds[np.rint(np.linspace(0, len(kinds) - 1, _CLASSES)).astype(np.int64)]
+    kind = _nearest(kinds, np.log(edges.above))
+    child = np.where(edges.below == 0, -1, _nearest(kinds, np.log(np.maximum(edges.below, 1))))
+
+    # About the variance of a leaf's cost, robust to heavy tails, and what the dearest way costs.
+    variance, reach = 0.0, 0.0
+    for k in range(len(kinds)):
+        here = kind == k
+        low, high = np.quantile(edges.nats[here], [0.1, 0.9])
+        variance += float((high - low) / 2.56) ** 2
+        ways = [np.median(edges.nats[here & (child == below)]) for below in np.unique(child[here])]
+        reach += max(0.0, *map(float, ways))
+    step = max(max(math.sqrt(variance), 1e-6) / _STEPS_PER_SPREAD, reach / _MOST_STEPS)
+    rows = _still_to_pay(edges, kind, child, len(kinds), step)
+
+    whole = rows[-1]
+    ladder = np.power(10.0, np.arange(int(math.log10(size)) + 1, dtype=np.float64))
+    below = np.cumsum(whole.mass)
+    places = np.searchsorted(below, ladder / float(size) * below[-1])
+    limits = context + step * (whole.first + places.astype(np.float64))
+    if ceiling < context + step * whole.last:
+        share = np.exp(whole.log_share(np.array([(ceiling - context) / step])))
+        rank = max(size * float(share[0]), 1.0)
+        # Leaves just beyond the ceiling tell how those below it are weighted.
+        kept = ladder <= _BEYOND * rank
+        limits, ladder = np.append(limits[kept], ceiling), np.append(ladder[kept], rank)
+
+    # One cost grid per class: from where the last leaf is cheap enough for the lowest
+    # limit, up to where hardly any is for the highest.
+    first = np.array([limits.min() - step * row.last for row in rows])
+    ends = np.array([limits.max() - step * row.first for row in rows])
+    grid = np.arange(int(np.ceil((ends - first).max() / step)) + 1)
+    table = np.empty((len(rows), len(grid)))
+    for k, row in enumerate(rows):
+        left = (limits[:, None] - first[k] - step * grid) / step
+        log_m = kinds[k] + row.log_share(left)
+        terms = np.logaddexp(log_m, 2 * log_m) - 2 * np.log(ladder)[:, None]
+        table[k] = np.logaddexp.reduce(terms, axis=0) / 2
+    return Guide(kinds, first, step, table)
+
+
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """Distribution of what is still to be paid, on a grid: `mass[j]` at ``first + j``."""
+
+    first: int
+    mass: Floats
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.mass) - 1
+
+    def log_share(self, steps: Floats) -> Floats:
+        """Logarithm of the share that costs at most so many grid steps, with doubt."""
+        from scipy.special import log_ndtr
+
+        places = self.first + np.arange(len(self.mass))
+        total = self.mass.sum()
+        mean = float(places @ self.mass) / total
+        sd = max(np.sqrt(float((places - mean) ** 2 @ self.mass) / total), 0.5)
+        below = np.concatenate([[0.0], np.cumsum(self.mass)])
+        where = np.clip(np.floor(steps + 0.5) - self.first + 1, 0, len(self.mass)).astype(np.int64)
+        with np.errstate(divide="ignore"):
+            seen = np.log(below[where])
+        doubt = log_ndtr((steps - mean) / (_WIDER * sd))
+        share: Floats = np.logaddexp(np.log1p(-_DOUBT) + seen, np.log(_DOUBT) + doubt)
+        return share
+
+
+def _nearest(kinds: Floats, logs: Floats) -> Ints:
+    """The class of each logarithm of a number of leaves."""
+    nearest: Ints = np.searchsorted((kinds[1:] + kinds[:-1]) / 2, logs)
+    return nearest
+
+
+def _still_to_pay(edges: Edges, kind: Ints, child: Ints, count: int, step: float) -> list[_Row]:
+    """One row per class: the costs of its edges, spread by the rows of their children."""
+    # A leaf below the node, uniformly: edges count by the leaves below them.
+    shares = edges.weights * np.maximum(edges.below, 1)
+    places = np.rint(edges.nats / step).astype(np.int64)
+    rows: list[_Row] = []
+    for k in range(count):
+        here = kind == k
+        parts = []
+        for below in np.unique(child[here]).tolist():
+            among = here & (child == below)
+            order = np.argsort(places[among])
+            middle = np.searchsorted(np.cumsum(shares[among][order]), shares[among].sum() / 2)
+            center = int(places[among][order[middle]])
+            kept = among & (places <= center + _ABOVE)
+            steps = np.maximum(places[kept], center - _BELOW)
+            first = int(steps.min())
+            mass = np.bincount(steps - first, shares[kept]).astype(np.float64)
+            parts.append((below, first, mass))
+        row = _Row(0, np.ones(1))
+        # A class may hold children of its own nodes: the first rounds leave them out.
+        for turn in range(_ROUNDS if any(below >= k for below, *_ in parts) else 1):
+            spread = []
+            for below, first, mass in parts:
+                if below < 0:
+                    spread.append(_Row(first, mass))
+                elif turn or below < k or len(parts) == 1:
+                    under = rows[below] if below < k else row
+                    costs = np.convolve(mass, under.mass / under.mass.sum())
+                    spread.append(_Row(first + under.first, costs))
+            row = _sum_of(spread)
+        rows.append(row)
+    return rows
+
+
+def _sum_of(parts: list[_Row]) -> _Row:
+    first, last = min(part.first for part in parts), max(part.last for part in parts)
+    mass = np.zeros(last - first + 1)
+    for part in parts:
+        mass[part.first - first : part.last - first + 1] += part.mass
+    mass /= mass.sum()
+    # What is far cheaper is lumped together, and what is far dearer too.
+    middle = int(np.searchsorted(np.cumsum(mass), 0.5))
+    low, high = max(0, middle - _BELOW), min(len(mass), middle + _ABOVE + 1)
+    trimmed = mass[low:high].copy()
+    trimmed[0] += mass[:low].sum()
+    trimmed[-1] += mass[high:].sum()
+    return _Row(first + low, trimmed)

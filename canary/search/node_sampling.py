@@ -9,6 +9,7 @@ leaves below any cost are unbiased, for all costs at once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +17,17 @@ from numpy.typing import NDArray
 from canary.models.language_model import Nodes, Walker, most_queries
 from canary.records.validation import whole_number
 from canary.scoring.batcher import Batcher
-from canary.search.enumerate import leaf_costs
 from canary.search.node_sample import UNIFORM, Edges, Guide, NodeSample, guide_from
 from canary.search.rank_counter import tokens_below
 from canary.search.step import (
     MOST_CHILDREN,
     Frontier,
     Step,
-    at_once,
     context_nats,
-    expand,
+    expand_all,
     joined,
     root_frontier,
 )
-from canary.statistics.importance import RankCount
-from canary.statistics.number_checks import LN2
 from canary.tokens.tree import TokenTree
 
 Ints = NDArray[np.int64]
@@ -55,19 +52,16 @@ def importance_sample(
     """A uniform pilot of a tenth of the width, and the walk that it guides.
 
     Both together enter at most `width` nodes of a level, or 2, and take at most `budget`
-    queries, as `sample_nodes` says.
-
-    Counts are to be made up to about the cost `ceiling`, in nats: beyond it they are unbiased
-    too, but vary more.
-    The nodes of the pilot are not counted, so that the counts are unbiased whatever it
-    found. `queries` are those of both.
+    queries, as `sample_nodes` says. Counts are to be made up to about the cost `ceiling`, in
+    nats: beyond it they are unbiased too, but vary more. The nodes of the pilot are not counted,
+    so that the counts are unbiased whatever it found. `queries` are those of both.
     """
     pilot = min(max(_LEAST_PILOT, round(_PILOT * width)), max(width // 2, 1))
     seen: list[Edges] = []
     share = None if budget is None else budget * pilot // width
     first = sample_nodes(tree, walker, batcher, width=pilot, rng=rng, seen=seen, budget=share)
-    context = context_nats(walker)
-    guide = guide_from(Edges.joined(seen), tree.size, context=context, ceiling=ceiling)
+    edges = Edges(*map(np.concatenate, zip(*seen, strict=True)))
+    guide = guide_from(edges, tree.size, context=context_nats(walker), ceiling=ceiling)
     rest = None if budget is None else budget - first.queries
     sample = sample_nodes(
         tree, walker, batcher, width=max(width - pilot, 1), rng=rng, guide=guide, budget=rest
@@ -85,8 +79,7 @@ class _Level:
     first: int
 
 
-@dataclass(frozen=True, eq=False)
-class _Children:
+class _Children(NamedTuple):
     """Children of a level that may be entered, in the order of their parents.
 
     `parents` are positions in the level, `places` positions among all children of all its
@@ -95,23 +88,11 @@ class _Children:
 
     costs: Floats
     leaves: Ints
+    edges: Ints
     parents: Ints
     places: Ints
     above: Floats
     log_model: Floats
-
-    def __len__(self) -> int:
-        return len(self.costs)
-
-    @classmethod
-    def joined(cls, parts: list[_Children]) -> _Children:
-        """The children of several steps, one after the other."""
-        return cls(
-            **{
-                name: np.concatenate([getattr(part, name) for part in parts])
-                for name in cls.__dataclass_fields__
-            }
-        )
 
 
 def sample_nodes(
@@ -130,9 +111,8 @@ def sample_nodes(
     Parameters
     ----------
     tree, walker, batcher
-        As for `enumerate_leaves`.
+        As for `canary.search.enumerate.enumerate_leaves`.
     width : int
-        Nodes of a level that are entered.
     rng : numpy.random.Generator
     guide : Guide, optional
         What a node is worth; the leaves below it unless given: then leaves are drawn
@@ -151,21 +131,14 @@ def sample_nodes(
 
     where q is the probability of its path under the model, renormalised over the children
     in the tree, and s makes the chances of a level sum to the width. Divided by w this is
-    the denominator of the balance heuristic [1]_, for draws without replacement: a
+    the denominator of the balance heuristic (Veach and Guibas, Optimally combining sampling
+    techniques for Monte Carlo rendering, SIGGRAPH 1995), for draws without replacement: a
     node that all of them together would enter more than once is entered for certain. The
     scale s depends on the level's nodes only, so each weight has mean 1 given all above.
     It follows that a leaf of B bits below the context has a chance of at least
     ``min(1, 0.1 width (2**-B + 1 / size))``, and that all of up to log2(0.1 width) bits
     are found, with the width of the narrowest level. How narrow a level is made by the
     budget depends on what the nodes above cost, not on what is drawn, and biases nothing.
-    Draws within a level are systematic [2]_, in random order.
-
-    References
-    ----------
-    .. [1] Veach and Guibas, Optimally combining sampling techniques for Monte Carlo
-       rendering, SIGGRAPH 1995.
-    .. [2] Fearnhead and Clifford, On-line inference for hidden Markov models via particle
-       filters, Journal of the Royal Statistical Society B 65, 2003, section 3.
     """
     width = whole_number(width, "width", at_least=1)
     level = _Level(root_frontier(batcher, walker, tree), np.ones(1), np.zeros(1), 0)
@@ -174,25 +147,27 @@ def sample_nodes(
     passed: list[tuple[Floats, Ints]] = []
     held = np.zeros(0, np.int64)
     most = max(1, min(width, _KEPT_CHILDREN // int(tree.degrees.max(initial=1))))
-    queries, promised, deepest = 0, 0, tokens_below(tree) - 1
+    queries, promised, longest = 0, 0, tokens_below(tree)
     while True:
-        steps = _expand_level(level, tree, walker, batcher)
+        steps = list(expand_all(batcher, walker, tree, level.frontier))
         walker.release(held)
-        queries += sum(step.queries for step, _ in steps)
-        found += [_leaves_of(step, level.first + offset) for step, offset in steps]
-        if seen is not None:
-            seen += [_edges_of(step, level.weights[offset:]) for step, offset in steps]
-        firsts = np.cumsum([0, *(len(step.edges) for step, _ in steps)])
-        children = _Children.joined(
-            [
-                _children_of(step, level, at, int(first))
-                for (step, at), first in zip(steps, firsts, strict=False)
-            ]
-        )
-        wide, prices = most, np.zeros(len(children), np.int64)
-        if budget is not None and len(children):
-            prices, lengths = _prices(steps, children, walker)
-            ahead = deepest - int(lengths.min())
+        parts, first = [], 0
+        for offset, step in steps:
+            queries += step.queries
+            leaves = np.flatnonzero(step.leaves & np.isfinite(step.costs))
+            leaves = leaves[step.canonical(leaves)]
+            nodes = level.first + offset + step.parents[leaves]
+            found.append((step.costs[leaves], step.first_leaf[leaves], nodes))
+            if seen is not None:
+                seen.append(_edges_of(step, level.weights[offset:]))
+            parts.append(_children_of(step, level, offset, first))
+            first += len(step.edges)
+        children = _Children(*map(np.concatenate, zip(*parts, strict=True)))
+        wide, prices = most, np.zeros(len(children.costs), np.int64)
+        if budget is not None and len(prices):
+            handles = np.concatenate([step.handles for _, step in steps])
+            prices, lengths = _prices(children, level, handles, tree, walker)
+            ahead = longest - 1 - int(lengths.min())
             wide = min(most, _fitting(prices, lengths, ahead, walker.room, budget - promised))
         chances = _chances(children, wide, tree.size, guide)
         drawn = _systematic(chances, rng)
@@ -206,58 +181,68 @@ def sample_nodes(
         all_weights.append(weights)
         all_parents.append(level.first + children.parents[entered])
         levels.append(len(weights))
-        level = _Level(
-            frontier, weights, children.log_model[entered], level.first + len(level.frontier)
-        )
-    costs, numbers, nodes = (np.concatenate(values) for values in zip(*found, strict=True))
+        above = level.first + len(level.frontier)
+        level = _Level(frontier, weights, children.log_model[entered], above)
+    costs, numbers, leaf_nodes = map(np.concatenate, zip(*found, strict=True))
     order = np.argsort(costs, kind="stable")
-    passed_costs, passed_leaves = (np.concatenate(values) for values in zip(*passed, strict=True))
+    passed_costs, passed_leaves = map(np.concatenate, zip(*passed, strict=True))
     passed_order = np.argsort(passed_costs)
     return NodeSample(
         costs=costs[order],
         numbers=numbers[order],
-        nodes=nodes[order],
+        nodes=leaf_nodes[order],
         weights=np.concatenate(all_weights),
         parents=np.concatenate(all_parents),
         levels=tuple(levels),
         passed_costs=passed_costs[passed_order],
         passed_leaves=passed_leaves[passed_order],
-        excess_bits=batcher.model.facts.excess_bits(tokens_below(tree)),
+        excess_bits=batcher.model.facts.excess_bits(longest),
         queries=queries,
     )
 
 
-def _expand_level(
-    level: _Level, tree: TokenTree, walker: Walker, batcher: Batcher
-) -> list[tuple[Step, int]]:
-    """The steps of a level, each with the position of its first node."""
-    steps, at = [], 0
-    while at < len(level.frontier):
-        count = at_once(batcher, walker, tree, level.frontier.states[at:])
-        part = level.frontier[at : at + count]
-        steps.append((expand(batcher, walker, tree, part), at))
-        at += len(part)
-    return steps
+def _edges_of(step: Step, weights: Floats) -> Edges:
+    frontier, tree = step.frontier, step.tree
+    leaves = tree.leaves.astype(np.float64)
+    return Edges(
+        above=leaves[frontier.states][step.parents],
+        below=np.where(step.leaves, 0.0, leaves[tree.targets[step.edges]]),
+        nats=step.costs - frontier.costs[step.parents],
+        weights=weights[step.parents],
+    )
+
+
+def _children_of(step: Step, level: _Level, offset: int, first: int) -> _Children:
+    """The children of a step that may be entered: neither leaves nor impossible."""
+    starts = np.flatnonzero(np.diff(step.parents, prepend=-1))
+    cheapest = np.minimum.reduceat(step.costs, starts)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = np.exp(cheapest[step.parents] - step.costs)
+        log_shares = np.log(shares) - np.log(np.add.reduceat(shares, starts))[step.parents]
+    places = np.flatnonzero(~step.leaves & np.isfinite(step.costs))
+    parents, edges = offset + step.parents[places], step.edges[places]
+    return _Children(
+        costs=step.costs[places],
+        leaves=step.tree.leaves[step.tree.targets[edges]],
+        edges=edges,
+        parents=parents,
+        places=first + places,
+        above=level.weights[parents],
+        log_model=level.log_model[parents] + log_shares[places],
+    )
 
 
 def _prices(
-    steps: list[tuple[Step, int]], children: _Children, walker: Walker
+    children: _Children, level: _Level, handles: Ints, tree: TokenTree, walker: Walker
 ) -> tuple[Ints, Ints]:
     """Queries that each child costs at most where it is entered, and tokens of its path."""
-    tree, before, held, edges = steps[0][0].tree, [], [], []
-    for step, _ in steps:
-        above = step.frontier.lengths[step.parents]
-        before.append(above)
-        # The state of the parent is held, or none.
-        held.append(np.where(step.handles[step.parents] >= 0, above, 0))
-        edges.append(step.edges)
-    above, stands = np.concatenate(before)[children.places], np.concatenate(held)[children.places]
-    edge = np.concatenate(edges)[children.places]
-    lengths = above + 1 + np.diff(tree.forced_offsets)[edge]
-    degrees = tree.degrees[tree.targets[edge]]
+    above = level.frontier.lengths[children.parents]
+    held = np.where(handles[children.parents] >= 0, above, 0)  # of the parent, or none
+    lengths = above + 1 + np.diff(tree.forced_offsets)[children.edges]
+    degrees = tree.degrees[tree.targets[children.edges]]
     # Few kinds of nodes differ in what they cost; which tokens they hold does not matter.
-    sizes = [int(values.max(initial=0)) + 1 for values in (lengths, above, stands, degrees)]
-    keys = np.ravel_multi_index((lengths, above, stands, degrees), sizes)
+    sizes = [int(values.max(initial=0)) + 1 for values in (lengths, above, held, degrees)]
+    keys = np.ravel_multi_index((lengths, above, held, degrees), sizes)
     _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
     nodes = Nodes(
         paths=np.zeros((len(first), sizes[0] - 1), np.int32),
@@ -265,7 +250,7 @@ def _prices(
         priced=above[first] + 1,
         handles=np.full(len(first), -1, np.int64),
     )
-    return most_queries(walker, nodes, stands[first], degrees[first])[kind], lengths
+    return most_queries(walker, nodes, held[first], degrees[first])[kind], lengths
 
 
 def _fitting(prices: Ints, lengths: Ints, ahead: int, room: int, left: int) -> int:
@@ -284,72 +269,33 @@ def _fitting(prices: Ints, lengths: Ints, ahead: int, room: int, left: int) -> i
 
 
 def _enter(
-    steps: list[tuple[Step, int]], places: Ints, walker: Walker
+    steps: list[tuple[int, Step]], places: Ints, walker: Walker
 ) -> tuple[Frontier | None, Ints]:
     """The open nodes at some places among the children of all steps, and held handles.
 
     States that none of them stands on are released.
     """
     frontiers, kept, first = [], [], 0
-    for step, _ in steps:
+    for _, step in steps:
         last = first + len(step.edges)
         low, high = np.searchsorted(places, [first, last])
         mine, first = places[low:high] - first, last
-        on = np.zeros(len(step.handles), np.bool_)
-        on[step.parents[mine]] = True
-        walker.release(step.handles[~on])
-        kept.append(step.handles[on])
+        needed = np.zeros(len(step.handles), np.bool_)
+        needed[step.parents[mine]] = True
+        walker.release(step.handles[~needed])
+        kept.append(step.handles[needed])
         if len(mine):
             frontiers.append(step.open_nodes(mine))
     return joined(frontiers) if frontiers else None, np.concatenate(kept)
 
 
-def _leaves_of(step: Step, first: int) -> tuple[Floats, Ints, Ints]:
-    """Costs, numbers and nodes of the leaves of a step that are canonical and not impossible."""
-    which = np.flatnonzero(step.leaves & np.isfinite(step.costs))
-    which = which[step.canonical(which)]
-    return step.costs[which], step.first_leaf[which], first + step.parents[which]
-
-
-def _children_of(step: Step, level: _Level, offset: int, first: int) -> _Children:
-    """The children of a step that may be entered: neither leaves nor impossible."""
-    starts = np.flatnonzero(np.diff(step.parents, prepend=-1))
-    cheapest = np.minimum.reduceat(step.costs, starts)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shares = np.exp(cheapest[step.parents] - step.costs)
-        log_shares = np.log(shares) - np.log(np.add.reduceat(shares, starts))[step.parents]
-    places = np.flatnonzero(~step.leaves & np.isfinite(step.costs))
-    parents = offset + step.parents[places]
-    return _Children(
-        costs=step.costs[places],
-        leaves=step.tree.leaves[step.tree.targets[step.edges[places]]],
-        parents=parents,
-        places=first + places,
-        above=level.weights[parents],
-        log_model=level.log_model[parents] + log_shares[places],
-    )
-
-
-def _edges_of(step: Step, weights: Floats) -> Edges:
-    frontier, tree = step.frontier, step.tree
-    targets, leaves = tree.targets[step.edges], tree.leaves.astype(np.float64)
-    return Edges(
-        above=leaves[frontier.states][step.parents],
-        below=np.where(step.leaves, 0.0, leaves[targets]),
-        nats=step.costs - frontier.costs[step.parents],
-        weights=weights[step.parents],
-    )
-
-
 def _chances(children: _Children, width: int, size: int, guide: Guide | None) -> Floats:
     """The chance of each child to be entered, `width` in sum if there are more."""
-    if len(children) <= width:
-        return np.ones(len(children))
+    count = len(children.costs)
+    if count <= width:
+        return np.ones(count)
     leaves = children.leaves.astype(np.float64)
-    if guide is None:
-        log_worth = np.log(leaves)
-    else:
-        log_worth = guide.log_worth(children.costs, leaves)
+    log_worth = np.log(leaves) if guide is None else guide.log_worth(children.costs, leaves)
     log_worth = log_worth + np.log(children.above)
     floor = UNIFORM * width / size * leaves + _MODEL * width * np.exp(children.log_model)
     floor = np.minimum(children.above * floor, 1.0)
@@ -359,7 +305,7 @@ def _chances(children: _Children, width: int, size: int, guide: Guide | None) ->
         left = width - np.count_nonzero(certain) - float(floor[~certain].sum())
         # Worths of those that are left alone: beside certain ones they may be too small to tell.
         best = log_worth[~certain].max(initial=-np.inf)
-        worth = np.zeros(len(children))
+        worth = np.zeros(count)
         if np.isfinite(best):
             worth[~certain] = np.exp(log_worth[~certain] - best)
         scale = left / float(worth.sum()) if left > 0.0 and np.isfinite(best) else 0.0
@@ -372,10 +318,11 @@ def _chances(children: _Children, width: int, size: int, guide: Guide | None) ->
 def _systematic(chances: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Which are drawn with these chances: the certain ones, and some of the others.
 
-    The others stand in random order on a line, each as long as its chance, and those are
-    drawn that hold the points of an evenly spaced grid. In the order of the tree, leaves
-    that are alike can fall into step with the grid, and counts then vary more than those
-    of independent draws.
+    The others are put in random order on a line, each as long as its chance, and those are
+    drawn that hold the points of an evenly spaced grid (Fearnhead and Clifford, Journal of the
+    Royal Statistical Society B 65, 2003, section 3). In the order of the tree, leaves that are
+    alike can fall into step with the grid, and counts then vary more than those of independent
+    draws.
     """
     drawn = chances >= 1.0
     others = rng.permutation(np.flatnonzero(~drawn))
@@ -383,94 +330,3 @@ def _systematic(chances: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
     before = np.floor(ends[:1] - chances[others[:1]])
     drawn[others[np.diff(np.floor(ends), prepend=before) > 0]] = True
     return drawn
-
-
-@dataclass(frozen=True, eq=False)
-class SampledRanks:
-    """What importance draws tell of some leaves.
-
-    Parameters
-    ----------
-    costs_bits : float64 array of shape (k,)
-        Log-perplexity of each, read off the walk along its path.
-    counts : tuple of RankCount
-        In the same order.
-    queries : int
-        Tokens computed below the context.
-    """
-
-    costs_bits: Floats
-    counts: tuple[RankCount, ...]
-    queries: int
-
-
-def rank_by_importance(
-    tree: TokenTree,
-    walker: Walker,
-    batcher: Batcher,
-    numbers: Ints,
-    *,
-    width: int,
-    rng: np.random.Generator,
-    noise_bits: float,
-    budget: int | None = None,
-) -> SampledRanks:
-    """Rank leaves by one importance sample.
-
-    Parameters
-    ----------
-    tree, walker, batcher
-        As for `enumerate_leaves`.
-    numbers : int64 array of shape (k,)
-        The canaries, by the numbers of their leaves.
-    width : int
-        Nodes that the sample enters per level, its pilot's included.
-    rng : numpy.random.Generator
-    noise_bits : float
-        Costs closer than this are ties of unknown order.
-    budget : int, optional
-        Queries that canaries and sample together may take; the canaries' own paths, and
-        one node of each level, are walked whatever it is.
-
-    Notes
-    -----
-    All leaves of canaries are left out of the weighted counts, and the canaries no dearer
-    than one are counted exactly: so one that was found by luck weighs no more than it is.
-    """
-    costs, queries = leaf_costs(tree, walker, batcher, numbers)
-    noise = noise_bits * LN2
-    sample = importance_sample(
-        tree,
-        walker,
-        batcher,
-        width=width,
-        rng=rng,
-        ceiling=float(costs.max(initial=context_nats(walker))) + noise,
-        budget=None if budget is None else budget - queries,
-    )
-    counts = tuple(
-        _count(sample, at, numbers=numbers, costs=costs, noise=noise) for at in range(len(numbers))
-    )
-    return SampledRanks(costs / LN2, counts, queries + sample.queries)
-
-
-def _count(sample: NodeSample, at: int, *, numbers: Ints, costs: Floats, noise: float) -> RankCount:
-    """The rank of one canary: those known are counted, the others estimated."""
-    own = float(costs[at])
-    # The same leaf given twice is one candidate.
-    different = np.unique(numbers, return_index=True)[1]
-    others = costs[different[numbers[different] != numbers[at]]]
-    point = sample.count(own, known=numbers)
-    if noise > 0.0:
-        below = sample.count(own - noise, known=numbers, ties=False)
-        up_to = sample.count(own + noise, known=numbers)
-    else:
-        below = up_to = point
-    return RankCount(
-        point=point,
-        below=below,
-        up_to=up_to,
-        known=1 + int((others <= own).sum()),
-        known_below=1 + int((others < own - noise if noise > 0.0 else others <= own).sum()),
-        known_up_to=1 + int((others <= own + noise).sum()),
-    )

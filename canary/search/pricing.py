@@ -31,23 +31,23 @@ FILLS_AT_ONCE = 2**12
 """Fills that are encoded and priced at once."""
 
 FLOATS = np.dtype("<f8")
-"""How costs stand in a shard, whatever the machine."""
+"""How costs are written to a shard, whatever the machine."""
 
 # Of what is walked, so many are priced as whole rows too: more where they are short.
 _CHECKED, _CHECKED_TOKENS = 4, 4_096
 _MOST_STATES = 2**20  # far more than a walk holds that goes depth first
 
 
+class StatesError(ModelError):
+    """A candidate costs something else below held states than as a whole row."""
+
+
 @dataclass(frozen=True, eq=False)
 class Priced:
-    """Canaries with their costs.
+    """Canaries with their costs: log-perplexity of each, shape (k,).
 
-    Parameters
-    ----------
-    px_bits : float64 array of shape (k,)
-        Log-perplexity of each.
-    context_bits : float64 array of shape (k,), or None
-        The part of it that comes before the fill; None if the tokenizer cannot tell.
+    `context_bits` is the part of it that comes before the fill; None if the tokenizer cannot
+    tell.
     """
 
     px_bits: Floats
@@ -72,7 +72,7 @@ class Pricer:
     noise_bits : float
         By so much a walk and a whole row may differ.
     memory_bytes : int, optional
-        What a walk may hold; `walk_memory` unless given.
+        What a walk may hold; a quarter of what is free, and no more than serves, unless given.
     """
 
     model: LanguageModel
@@ -87,7 +87,7 @@ class Pricer:
     def walker(self) -> Walker:
         """The model below the context of the tree."""
         assert self.tree is not None
-        room = walk_memory(self.model) if self.memory_bytes is None else self.memory_bytes
+        room = _walk_memory(self.model) if self.memory_bytes is None else self.memory_bytes
         context = Context(self.tree.context)
         return self._open.enter_context(self.model.open(context, memory_bytes=room))
 
@@ -117,16 +117,12 @@ class Pricer:
         return Priced(costs / LN2, np.full(len(fills), self.context_bits)), queries
 
     def canaries(self, batcher: Batcher, fills: Sequence[str]) -> tuple[Priced, int]:
-        """`price`, for what is to be ranked.
-
-        Some of those that are walked are priced as whole rows, too: a model whose states do
-        not carry all that came before is found out.
+        """`price`, for what is to be ranked; some of those walked are priced as rows, too.
 
         Raises
         ------
         ModelError
-            If a canary has probability 0, or costs something else along the walk than as a
-            whole row (`check_agreement`).
+            If a canary has probability 0; or `check_agreement` refuses what was walked.
         """
         priced, queries = self.price(batcher, fills)
         impossible = np.flatnonzero(~np.isfinite(priced.px_bits))
@@ -154,17 +150,12 @@ class Pricer:
 
 @dataclass(frozen=True, eq=False)
 class ListedRows:
-    """Token rows that begin alike, priced along the tree that they make.
-
-    Parameters
-    ----------
-    encodings : sequence of Encoding
-    """
+    """Token rows that begin alike, priced along the tree that they make."""
 
     encodings: Sequence[Encoding]
 
     @cached_property
-    def tree(self) -> TokenTree | None:
+    def _tree(self) -> TokenTree | None:
         """The tree of the rows; None if one continues another."""
         rows = list(dict.fromkeys(encoding.ids for encoding in self.encodings))
         try:
@@ -173,10 +164,10 @@ class ListedRows:
             return None
 
     @cached_property
-    def leaves(self) -> NDArray[np.int64]:
+    def _leaves(self) -> NDArray[np.int64]:
         """The number of each row among the leaves of the tree."""
-        assert self.tree is not None
-        return self.tree.numbers([encoding.ids for encoding in self.encodings])
+        assert self._tree is not None
+        return self._tree.numbers([encoding.ids for encoding in self.encodings])
 
     @cached_property
     def longest(self) -> int:
@@ -185,8 +176,8 @@ class ListedRows:
 
     def tokens(self, model: LanguageModel) -> int:
         """About as many tokens does a model compute to price them."""
-        if "reuse" in model.facts.capabilities and self.tree is not None:
-            return len(self.tree.context) + self.tree.queries()
+        if "reuse" in model.facts.capabilities and self._tree is not None:
+            return len(self._tree.context) + self._tree.queries()
         return sum(len(encoding.ids) for encoding in self.encodings)
 
     def price(self, batcher: Batcher) -> Floats:
@@ -195,27 +186,21 @@ class ListedRows:
         Whole rows are scored where the model reuses no states, or does not give from them
         what it gives for some whole rows.
         """
+        model, tree = batcher.model, self._tree
         batcher.check_length(self.longest)
-        walked = self._walked(batcher)
-        return _row_bits(batcher, self.encodings) if walked is None else walked
-
-    def _walked(self, batcher: Batcher) -> Floats | None:
-        model = batcher.model
-        tree = self.tree if "reuse" in model.facts.capabilities else None
-        if tree is None:
-            return None
-        with model.open(Context(tree.context), memory_bytes=walk_memory(model)) as walker:
+        if tree is None or "reuse" not in model.facts.capabilities:
+            return _row_bits(batcher, self.encodings)
+        with model.open(Context(tree.context), memory_bytes=_walk_memory(model)) as walker:
             if not walker.room:
-                return None
-            bits = leaf_costs(tree, walker, batcher, self.leaves)[0] / LN2
+                return _row_bits(batcher, self.encodings)
+            bits = leaf_costs(tree, walker, batcher, self._leaves)[0] / LN2
         some = self.encodings[: _checked(len(tree.context))]
-        noise_bits = model.facts.noise_bits(self.longest)
-        rows = _row_bits(batcher, some)
-        return bits if _difference(bits[: len(some)], rows) <= noise_bits else None
+        off = _difference(bits[: len(some)], _row_bits(batcher, some))
+        fine = off <= model.facts.noise_bits(self.longest)
+        return bits if fine else _row_bits(batcher, self.encodings)
 
 
-def walk_memory(model: LanguageModel) -> int:
-    """How many bytes a walk may hold: a quarter of what is free, and no more than serves."""
+def _walk_memory(model: LanguageModel) -> int:
     memory = model.memory()
     return min(memory.free_bytes // 4, _MOST_STATES * memory.bytes_per_held_token)
 
@@ -231,8 +216,8 @@ def price_rows(
     encodings = encoder.candidates(format, fills)
     log_probs, rows = score_encodings(batcher, encodings)
     px = -row_sums(log_probs, rows) / LN2
-    lengths = [encoder.context_length(format, e) for e in encodings]
-    known = [n for n in lengths if n is not None]
+    lengths = [encoder.context_length(format, encoding) for encoding in encodings]
+    known = [length for length in lengths if length is not None]
     if len(known) < len(lengths):
         return Priced(px, None), int(rows.scored.sum())
     context = np.array(known, np.int64)
@@ -260,13 +245,13 @@ def check_agreement(
 
     Raises
     ------
-    ModelError
+    StatesError
         If one differs by more: then the model's states do not carry all that came before,
         or the tree is not its tokenizer's.
     """
     worst = _difference(walked_bits, row_bits)
     if worst > noise_bits:
-        raise ModelError(
+        raise StatesError(
             f"the model {batcher.model.facts.name!r} gives a candidate {worst:.3g} bits more "
             f"or less below held states than as a whole row, its noise is {noise_bits:.3g}",
             cure="check that its states carry all that came before, or use --method sampling",
@@ -278,7 +263,7 @@ def resumed(
 ) -> tuple[Priced, int]:
     """The canaries with the costs of the run's beginning, which the first shard keeps.
 
-    All counts of a run refer to the same limits. The costs also tell whether the
+    All counts of a run refer to the same limits. The costs also say whether the
     canaries are the same: nothing else of a secret may be kept, not even a digest.
 
     Raises

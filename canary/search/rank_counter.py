@@ -1,4 +1,4 @@
-"""Ranks of some candidates among all of them, counted as the costs stream by."""
+"""Ranks of some candidates among others: counted as costs stream by, or bounded for certain."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from canary.tokens.token_graph import exact_counts
 from canary.tokens.tree import LARGEST, LEAF, TokenTree
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ class CensusResult:
     candidates : int
         How many were counted.
     kept_bits : float64 array of shape (d,)
-        Px of those that were asked for, ascending: nothing tells which is whose.
+        Px of those that were asked for, ascending: nothing says which is whose.
     """
 
     rank: Ints
@@ -39,75 +40,45 @@ class CensusResult:
     upper: Ints
     histogram: Histogram
     candidates: int
-    kept_bits: NDArray[np.float64]
+    kept_bits: Floats
 
 
 class Limits:
     """Counts the others that are at least as likely as each canary, batch by batch.
 
-    Costs within `noise_bits` of a canary's are ties of unknown order. The canary itself
-    is known by its number and left out, whatever the noise did to its cost. Without noise a
-    tie is a tie and counts.
-
-    Parameters
-    ----------
-    px_bits : float64 array of shape (k,)
-        Log-perplexity of each canary.
-    index : int64 array of shape (k,)
-        Number by which each canary is known: of its leaf, or of its fill.
-    noise_bits : float
+    Costs within `noise_bits` of a canary's are ties of unknown order. The canary itself is known
+    by its number (`index`: of its leaf, or of its fill) and left out, whatever the noise did to
+    its cost. Without noise a tie is a tie and counts. All arrays have shape (k,).
     """
 
-    def __init__(self, px_bits: NDArray[np.float64], index: Ints, *, noise_bits: float) -> None:
+    def __init__(self, px_bits: Floats, index: Ints, *, noise_bits: float) -> None:
         self._index = np.asarray(index)
-        # Three limits per canary: surely below, at most, not surely above.
-        below, not_above = px_bits - noise_bits, px_bits + noise_bits
-        self._below, self._at_most, self._not_above = below, px_bits, not_above
-        if noise_bits == 0.0:
-            self._below = np.nextafter(px_bits, np.inf)
-
-    def inside(self, bounds: tuple[int, int]) -> Ints:
-        """The canaries whose numbers lie in a half-open range."""
-        return np.flatnonzero((self._index >= bounds[0]) & (self._index < bounds[1]))
+        # Up to these others are surely below, at most as dear, and not surely above.
+        below = np.nextafter(px_bits - noise_bits, -np.inf) if noise_bits else px_bits
+        self._limits = np.stack([below, px_bits, px_bits + noise_bits])
 
     def count(
         self,
-        ordered_bits: NDArray[np.float64],
-        costs_bits: NDArray[np.float64],
+        ordered_bits: Floats,
+        costs_bits: Floats,
         bounds: tuple[int, int],
         index: Callable[[], Ints],
     ) -> Ints:
-        """Others surely below each canary, at most as dear, and not surely above.
+        """Others surely below each canary, at most as dear, and not surely above: shape (3, k).
 
-        Parameters
-        ----------
-        ordered_bits, costs_bits : arrays of shape (m,)
-            A batch of candidates in ascending order, and in that of their numbers.
-        bounds, index
-            As in `Census.add`.
-
-        Returns
-        -------
-        int64 array of shape (3, k)
+        A batch of candidates is given in ascending order, and in that of their numbers. `bounds`
+        and `index` are as in `Census.add`.
         """
-        counts = np.stack(
-            [
-                np.searchsorted(ordered_bits, self._below, side="left"),
-                np.searchsorted(ordered_bits, self._at_most, side="right"),
-                np.searchsorted(ordered_bits, self._not_above, side="right"),
-            ]
-        )
-        inside = self.inside(bounds)
+        counts = np.searchsorted(ordered_bits, self._limits, side="right")
+        inside = np.flatnonzero((self._index >= bounds[0]) & (self._index < bounds[1]))
         if len(inside) and len(costs_bits):
             numbers = index()
             order = np.argsort(numbers)
-            at = np.searchsorted(numbers, self._index[inside], sorter=order)
-            at = order[np.minimum(at, len(order) - 1)]
-            here = numbers[at] == self._index[inside]
-            canaries, own = inside[here], costs_bits[at[here]]
-            counts[0, canaries] -= own < self._below[canaries]
-            counts[1, canaries] -= own <= self._at_most[canaries]
-            counts[2, canaries] -= own <= self._not_above[canaries]
+            place = np.searchsorted(numbers, self._index[inside], sorter=order)
+            place = order[np.minimum(place, len(order) - 1)]
+            here = numbers[place] == self._index[inside]
+            canaries = inside[here]
+            counts[:, canaries] -= costs_bits[place[here]] <= self._limits[:, canaries]
         return counts
 
 
@@ -123,12 +94,7 @@ class Census:
     """
 
     def __init__(
-        self,
-        px_bits: NDArray[np.float64],
-        index: Ints,
-        *,
-        noise_bits: float,
-        keep: Ints | None = None,
+        self, px_bits: Floats, index: Ints, *, noise_bits: float, keep: Ints | None = None
     ) -> None:
         self._px_bits, self._noise = px_bits, noise_bits
         self._index = np.asarray(index, np.int64)
@@ -137,15 +103,10 @@ class Census:
         self._histogram = HistogramBuilder()
         self._candidates = 0
         self._keep = np.sort(np.zeros(0, np.int64) if keep is None else keep)
-        self._kept: list[NDArray[np.float64]] = []
+        self._kept = np.zeros(0)
 
-    def add(
-        self,
-        costs_bits: NDArray[np.float64],
-        bounds: tuple[int, int],
-        index: Callable[[], Ints],
-    ) -> None:
-        """Count a batch of candidates.
+    def add(self, costs_bits: Floats, bounds: tuple[int, int], index: Callable[[], Ints]) -> None:
+        """Count a batch of candidates; O(m log m + k log m + m log d).
 
         Parameters
         ----------
@@ -155,10 +116,6 @@ class Census:
         index : callable
             Gives the numbers, shape (m,); called only if a canary or one of those to be
             kept may be among them.
-
-        Notes
-        -----
-        O(m log m + k log m + m log d).
         """
         ordered = np.sort(costs_bits)
         self._counts += self._limits.count(ordered, costs_bits, bounds, index)
@@ -166,9 +123,8 @@ class Census:
         self._candidates += len(ordered)
         first, last = np.searchsorted(self._keep, bounds)
         if len(ordered) and first < last:
-            numbers = index()
-            at = np.minimum(np.searchsorted(self._keep, numbers), last - 1)
-            self._kept.append(costs_bits[self._keep[at] == numbers])
+            kept = costs_bits[np.isin(index(), self._keep[first:last])]
+            self._kept = np.concatenate([self._kept, kept])
 
     def part(self) -> Census:
         """An empty census of the same canaries, for some of the candidates."""
@@ -184,7 +140,7 @@ class Census:
             "counts": self._counts.tolist(),
             "histogram": self._histogram.build().to_dict(),
             "candidates": self._candidates,
-            "kept": self._kept_bits().tolist(),
+            "kept": np.sort(self._kept).tolist(),
         }
 
     def merge(self, counted: Mapping[str, Any]) -> None:
@@ -192,16 +148,13 @@ class Census:
         self._counts += np.array(counted["counts"], np.int64).reshape(self._counts.shape)
         self._histogram.merge(Histogram.from_dict(counted["histogram"]))
         self._candidates += int(counted["candidates"])
-        self._kept.append(np.array(counted["kept"], np.float64))
+        self._kept = np.concatenate([self._kept, np.array(counted["kept"], np.float64)])
 
     def result(self) -> CensusResult:
         """The ranks over everything added."""
         lower, rank, upper = 1 + self._counts
         histogram = self._histogram.build()
-        return CensusResult(rank, lower, upper, histogram, self._candidates, self._kept_bits())
-
-    def _kept_bits(self) -> NDArray[np.float64]:
-        return np.sort(np.concatenate([np.zeros(0), *self._kept]))
+        return CensusResult(rank, lower, upper, histogram, self._candidates, np.sort(self._kept))
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,10 +187,10 @@ class RankBounds:
 
     def to_dict(self) -> dict[str, Any]:
         """The bounds as plain data: numbers only, nothing of a fill."""
-        arrays = {
-            name: getattr(self, name).tolist() for name in ("lower", "upper", "rank", "exact")
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
         }
-        return {**vars(self), **arrays}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RankBounds:
@@ -259,21 +212,12 @@ def tokens_below(tree: TokenTree) -> int:
         depth = longer
 
 
-def most_leaves(bits: NDArray[np.float64], leaves: Ints, *, excess_bits: float) -> Ints:
+def most_leaves(bits: Floats, leaves: Ints, *, excess_bits: float) -> Ints:
     """At least as many leaves below a node as can cost at most so many bits below it.
 
     Each of them has a probability of at least ``2**-bits`` below its node, and they sum to
-    at most ``2**excess_bits`` there.
-
-    Parameters
-    ----------
-    bits : float64 array of shape (n,)
-        0 or more.
-    leaves : integer array of shape (n,)
-        All leaves below.
-    excess_bits : float
-        What the arithmetic of the model may add to a sum of 1
-        (`excess_bits` of its facts).
+    at most ``2**excess_bits`` there: what the model's arithmetic may add to a sum of 1. `bits`
+    are 0 or more, `leaves` all leaves below; both of shape (n,).
     """
     if leaves.dtype == object:
         powers = np.exp2(np.clip(bits, 0.0, math.log2(LARGEST)) + excess_bits)
@@ -284,7 +228,7 @@ def most_leaves(bits: NDArray[np.float64], leaves: Ints, *, excess_bits: float) 
 
 
 def bounds_by_place(
-    px_bits: NDArray[np.float64],
+    px_bits: Floats,
     leaves: Ints,
     rest_bits: float,
     *,
@@ -293,26 +237,11 @@ def bounds_by_place(
     noise_bits: float,
     excess_bits: float,
 ) -> tuple[Ints, Ints]:
-    """Least and greatest rank that each of the likeliest leaves can have.
+    """Least and greatest rank of each of the most likely leaves, by their costs, ascending.
 
-    They are counted among those found. Where leaves that were not found may be as likely, at
-    most ``2**B`` can be, B being the bits below the context.
-
-    Parameters
-    ----------
-    px_bits : float64 array of shape (k,)
-        Log-perplexities of the leaves that were found, ascending.
-    leaves : int64 array of shape (k,)
-        Their numbers in the tree.
-    rest_bits : float
-        Every other leaf costs at least this.
-    size : int
-        All candidates.
-    context_bits, noise_bits, excess_bits : float
-
-    Returns
-    -------
-    least, most : int64 arrays of shape (k,)
+    They are counted among those found, whose numbers are `leaves`. Every other leaf of the
+    `size` candidates costs at least `rest_bits`. Where one may be as likely, at most ``2**B`` can
+    be, B being the bits below the context.
     """
     limits = Limits(px_bits, leaves, noise_bits=noise_bits)
     everywhere = (0, int(leaves.max(initial=-1)) + 1)

@@ -1,10 +1,10 @@
-"""Canaries ranked among all candidates of their format."""
+"""Canaries ranked among all candidates, by bounds, or beside draws of their format."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -13,12 +13,17 @@ from numpy.typing import NDArray
 
 from canary.records.shards import Pace, Series
 from canary.scoring.batcher import Batcher
-from canary.search.enumerate import enumerate_leaves
+from canary.search.bounded import BoundedWalk
+from canary.search.enumerate import enumerate_leaves, leaf_bounds, leaf_costs
+from canary.search.node_sampling import importance_sample
 from canary.search.pricing import FILLS_AT_ONCE, FLOATS, Priced, Pricer, resumed
-from canary.search.rank_counter import Census, CensusResult
+from canary.search.rank_counter import Census, CensusResult, RankBounds, most_leaves
+from canary.statistics.importance import RankCount
 from canary.statistics.number_checks import LN2
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 _BATCHES_PER_RANGE = 256
 """Full batches of leaves, about, between two places where a walk of fixed batches is cut: small
@@ -63,11 +68,10 @@ def rank_all(
     canaries, queries = pricer.canaries(batcher, fills)
     if tree is None:
         index = np.array([format.index(fill) for fill in fills], np.int64)
-        size, grain, count = format.size, FILLS_AT_ONCE, _count_rows
+        size, grain = format.size, FILLS_AT_ONCE
     else:
         index = pricer.leaves(fills)
-        size, grain, count = tree.size, batcher.batch_size or 0, _count_leaves
-        grain *= _BATCHES_PER_RANGE
+        size, grain = tree.size, (batcher.batch_size or 0) * _BATCHES_PER_RANGE
         if keep is not None:
             keep = pricer.leaves(format.automaton.unrank_many(keep.tolist()))
     if shards is not None:
@@ -75,14 +79,27 @@ def rank_all(
     census = Census(canaries.px_bits, index, noise_bits=pricer.noise_bits, keep=keep)
 
     def counted(census: Census, start: int, stop: int) -> int:
-        cuts = _cuts(start, stop, grain or size)
-        return sum(count(pricer, batcher, census, *ends) for ends in cuts)
+        """Price a range, in parts that end at multiples of the grain; the queries that it took."""
+        queries = 0
+        while start < stop:
+            end = min((start // (grain or size) + 1) * (grain or size), stop)
+            if tree is None:
+                numbers = np.arange(start, end)
+                priced, queries_of_rows = pricer.price(batcher, list(islice(format, start, end)))
+                census.add(priced.px_bits, (start, end), numbers.copy)
+                queries += queries_of_rows
+            else:
+                walk = enumerate_leaves(tree, pricer.walker, batcher, start=start, stop=end)
+                for leaves, spent in walk:
+                    census.add(leaves.costs / LN2, leaves.bounds(), leaves.index)
+                    queries += spent
+            start = end
+        return queries
 
     if shards is None:
         queries += counted(census, 0, size)
         return Ranking(canaries, census.result(), queries)
-    each = grain or 1
-    done = 0
+    each, done = grain or 1, 0
     for number in range(1, len(shards)):
         shard = shards[number]
         census.merge(json.loads(shard.body))
@@ -93,7 +110,7 @@ def rank_all(
         part, began = census.part(), time.perf_counter()
         spent = counted(part, done, stop)
         seconds = time.perf_counter() - began
-        found = part.to_dict()
+        piece = part.to_dict()
         state = {
             "start": done,
             "stop": stop,
@@ -101,37 +118,11 @@ def rank_all(
             "queries": spent,
             "seconds": seconds,
         }
-        shards.append(state, json.dumps(found).encode())
-        census.merge(found)
+        shards.append(state, json.dumps(piece).encode())
+        census.merge(piece)
         pace.observe(stop - done, seconds)
         done, queries = stop, queries + spent
     return Ranking(canaries, census.result(), queries)
-
-
-def _cuts(start: int, stop: int, grain: int) -> Iterator[tuple[int, int]]:
-    """The range in parts that end at multiples of `grain`."""
-    while start < stop:
-        end = min((start // grain + 1) * grain, stop)
-        yield start, end
-        start = end
-
-
-def _count_rows(pricer: Pricer, batcher: Batcher, census: Census, start: int, stop: int) -> int:
-    """Price fills by whole rows; the queries that it took."""
-    priced, queries = pricer.price(batcher, list(islice(iter(pricer.format), start, stop)))
-    census.add(priced.px_bits, (start, stop), lambda: np.arange(start, stop))
-    return queries
-
-
-def _count_leaves(pricer: Pricer, batcher: Batcher, census: Census, start: int, stop: int) -> int:
-    """Price leaves along the tree; the queries that it took."""
-    assert pricer.tree is not None
-    queries = 0
-    walk = enumerate_leaves(pricer.tree, pricer.walker, batcher, start=start, stop=stop)
-    for leaves, spent in walk:
-        census.add(leaves.costs / LN2, leaves.bounds(), leaves.index)
-        queries += spent
-    return queries
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +133,8 @@ class Draws:
     """
 
     canaries: Priced
-    px_bits: NDArray[np.float64]
-    others: NDArray[np.bool_]
+    px_bits: Floats
+    others: Flags
     queries: int
 
 
@@ -172,7 +163,7 @@ def draw(
     # ascending order: in the order of the draws, which the seed gives, they would say
     # which draw is the canary.
     own = dict(zip(fills, canaries.px_bits.tolist(), strict=True))
-    parts: list[NDArray[np.float64]] = []
+    parts: list[Floats] = []
     for first in range(0, len(drawn), FILLS_AT_ONCE):
         block = drawn[first : first + FILLS_AT_ONCE]
         number = 1 + len(parts)
@@ -184,14 +175,164 @@ def draw(
             priced, spent = pricer.price(batcher, block)
             px = np.sort(priced.px_bits[[fill not in own for fill in block]])
             if shards is not None:
-                state = {
-                    "share": len(block) / len(drawn),
-                    "queries": spent,
-                    "seconds": time.perf_counter() - began,
-                }
+                seconds = time.perf_counter() - began
+                share = len(block) / len(drawn)
+                state = {"share": share, "queries": spent, "seconds": seconds}
                 shards.append(state, px.astype(FLOATS).tobytes())
         parts.append(px)
         queries += spent
     mine = np.array([own[fill] for fill in drawn if fill in own])
     px = np.concatenate([*parts, mine])
     return Draws(canaries, px, np.arange(len(px)) < len(px) - len(mine), queries)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedRanks:
+    """Bounds of ranks, the least that each fill can cost, and whether it is known to cost that.
+
+    Arrays have shape (k,).
+    """
+
+    bounds: RankBounds
+    px_bits: Floats
+    known: Flags
+
+
+def rank_by_bounds(
+    pricer: Pricer,
+    batcher: Batcher,
+    fills: Sequence[str],
+    *,
+    budget: int,
+    wanted: Flags | None = None,
+) -> BoundedRanks:
+    """Exact ranks of fills by branch and bound, and bounds where the budget ends before.
+
+    A fill of which the model gives every token a probability has a cost, and is ranked: surely
+    after the others that surely cost less, and surely before those that surely cost more. Of
+    one of which it gives bounds, only that it costs as much is known; it comes after all that
+    surely cost less than that.
+
+    Parameters
+    ----------
+    pricer : Pricer
+        With a tree.
+    budget : int
+        Queries that walk and fills' own paths may take. The paths take at most one per
+        token of each fill, and are walked whatever the budget.
+    wanted : bool array of shape (k,), optional
+        Fills worth the walk. The others get the bound that costs nothing: of all
+        candidates, at most ``2**B`` can be as likely, B being the bits below the context.
+    """
+    tree, size = pricer.tree, pricer.format.size  # a tree may hold more leaves than fills
+    assert tree is not None
+    numbers = pricer.leaves(fills)
+    least, known, queries = leaf_bounds(tree, pricer.walker, batcher, numbers)
+    chosen = np.isfinite(least) if wanted is None else np.isfinite(least) & wanted
+    walk = BoundedWalk(
+        tree,
+        pricer.walker,
+        batcher,
+        numbers=numbers[chosen],
+        costs=least[chosen],
+        noise_bits=pricer.noise_bits,
+    )
+    walk.run(budget=max(budget - queries, 0))
+    walked = walk.bounds()
+    walk.close()
+    upper = most_leaves(
+        least / LN2 + pricer.noise_bits - pricer.context_bits,
+        np.full(len(least), tree.size, tree.leaves.dtype),
+        excess_bits=walk.excess_bits,
+    )
+    lower, rank = np.ones((2, len(least)), np.int64)
+    exact = np.zeros(len(least), np.bool_)
+    lower[chosen], rank[chosen] = walked.lower, walked.rank
+    upper[chosen], exact[chosen] = walked.upper, walked.exact
+    upper = np.minimum(upper, size)
+    upper[~known], exact[~known] = size, False
+    queries += walked.queries
+    bounds = RankBounds(lower, upper, rank, exact, walked.candidates, queries)
+    return BoundedRanks(bounds, least / LN2, known)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledRanks:
+    """What importance draws tell of some fills, in their order.
+
+    Parameters
+    ----------
+    costs_bits : float64 array of shape (k,)
+        Log-perplexity of each, read off the walk along its path.
+    counts : tuple of RankCount
+    queries : int
+        Tokens computed below the context.
+    """
+
+    costs_bits: Floats
+    counts: tuple[RankCount, ...]
+    queries: int
+
+
+def rank_by_importance(
+    pricer: Pricer,
+    batcher: Batcher,
+    fills: Sequence[str],
+    *,
+    width: int,
+    rng: np.random.Generator,
+    budget: int | None = None,
+) -> SampledRanks:
+    """Rank fills by one importance sample.
+
+    Parameters
+    ----------
+    pricer : Pricer
+        With a tree.
+    width : int
+        Nodes that the sample enters per level, its pilot's included.
+    rng : numpy.random.Generator
+    budget : int, optional
+        Queries that canaries and sample together may take; the canaries' own paths, and
+        one node of each level, are walked whatever it is.
+
+    Notes
+    -----
+    All leaves of canaries are left out of the weighted counts, and the canaries no dearer
+    than one are counted exactly: so one that was found by luck weighs no more than it is.
+    """
+    assert pricer.tree is not None
+    numbers = pricer.leaves(fills)
+    costs, queries = leaf_costs(pricer.tree, pricer.walker, batcher, numbers)
+    noise = pricer.noise_bits * LN2
+    sample = importance_sample(
+        pricer.tree,
+        pricer.walker,
+        batcher,
+        width=width,
+        rng=rng,
+        ceiling=float(costs.max(initial=pricer.context_bits * LN2)) + noise,
+        budget=None if budget is None else budget - queries,
+    )
+    counts = []
+    # The same leaf given twice is one candidate.
+    different = np.unique(numbers, return_index=True)[1]
+    for number, own in zip(numbers, costs.tolist(), strict=True):
+        others = costs[different[numbers[different] != number]]
+        below = point = up_to = sample.count(own, known=numbers)
+        known_below = others <= own
+        if noise > 0.0:
+            below = sample.count(own - noise, known=numbers, ties=False)
+            up_to = sample.count(own + noise, known=numbers)
+            known_below = others < own - noise
+        counts.append(
+            RankCount(
+                point=point,
+                below=below,
+                up_to=up_to,
+                known=1 + int((others <= own).sum()),
+                known_below=1 + int(known_below.sum()),
+                known_up_to=1 + int((others <= own + noise).sum()),
+            )
+        )
+    return SampledRanks(costs / LN2, tuple(counts), queries + sample.queries)

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import RequestsSpentError
-from canary.models.language_model import Walker, most_queries
+from canary.models.language_model import Walker
 from canary.scoring.batcher import Batcher
 from canary.search.buckets import OpenNodes
-from canary.search.step import Step, at_once, expand, root_frontier
+from canary.search.step import at_once, expand, root_frontier, worst_queries
 from canary.tokens.tree import LEAF, TokenTree
 
 Ints = NDArray[np.int64]
@@ -32,27 +32,23 @@ MOST_OPEN = 2**20
 
 @dataclass(frozen=True, eq=False)
 class Shortest:
-    """The likeliest leaves that were found, and what is known of all others.
+    """The most likely leaves that were found, and what is known of all others.
 
     Parameters
     ----------
-    costs : float64 array of shape (k,)
-        Nats, of whole candidates, ascending; finite. Those of which the model gives bounds
-        only are not among them, and count for `rest` with the least that they can cost.
-    leaves : int64 array of shape (k,)
-        Their numbers in the tree.
+    costs, leaves : arrays of shape (k,)
+        Nats, of whole candidates, ascending and finite; and numbers in the tree. Leaves of which
+        the model gives bounds only are not among them, and count for `rest` with the least that
+        they can cost.
     found_after : int64 array of shape (k,)
         Queries that were spent when each was found.
     rest : float
-        Nats. Every leaf that is not among them costs at least this: the cheapest node that
-        is open or was dropped, or the cheapest leaf that was left out. Infinity if no
-        other leaf has a probability above 0.
+        Nats. Every other leaf costs at least this: the cheapest node that is open or was dropped,
+        or the cheapest leaf that was left out. Infinity if no other leaf has a probability above 0.
     queries : int
         Tokens computed below the context.
-    batches : int
-        Batches that were expanded.
-    dropped : int
-        Open nodes that were dropped to keep memory bounded.
+    batches, dropped : int
+        Batches that were expanded; open nodes that were dropped to keep memory bounded.
     stopped : str
         ``"proof"``; ``"memory"`` (nothing is open any more, but nodes were dropped that might
         have led to something better); ``"paper"``, ``"budget"``, ``"seconds"``,
@@ -85,7 +81,7 @@ def shortest_leaves(
     most_open: int = MOST_OPEN,
     stop: Stop = "proof",
 ) -> Shortest:
-    """The `top` leaves of least cost.
+    """The `top` leaves of least cost; valid whatever ended the walk, Ctrl-C included.
 
     Parameters
     ----------
@@ -95,7 +91,6 @@ def shortest_leaves(
         Below `tree.context`.
     batcher : Batcher
     top : int
-        How many leaves.
     budget : int, optional
         Queries that may be spent; none more are.
     seconds : float, optional
@@ -103,26 +98,15 @@ def shortest_leaves(
     most_open : int
         Open nodes that are kept between batches; the dearest beyond them are dropped.
     stop : {"proof", "paper"}
-        ``"paper"`` stops after twice the batches that it took to find the first leaf.
-
-    Returns
-    -------
-    Shortest
-        Valid whatever ended the walk, Ctrl-C included.
+        ``"paper"`` stops after twice the batches that it took to find the first leaf (Carlini et
+        al., The Secret Sharer, USENIX Security 2019, section 8.1).
 
     Notes
     -----
-    Dijkstra's algorithm by buckets (delta-stepping [1]_): a batch is what the lowest bucket
-    holds. A state is held while a child of its node is open, within `walker.room`, the
-    states of the cheapest nodes first.
-
-    Of leaves with equal costs any may be returned.
-
-    References
-    ----------
-    .. [1] Meyer and Sanders, Delta-stepping: a parallelizable shortest path algorithm,
-       Journal of Algorithms 49(1), 2003.
-    .. [2] Carlini et al., The Secret Sharer, USENIX Security 2019, section 8.1.
+    Dijkstra's algorithm by buckets (delta-stepping: Meyer and Sanders, Journal of Algorithms
+    49(1), 2003): a batch is what the lowest bucket holds. A state is held while a child of its
+    node is open, within `walker.room`, the states of the cheapest nodes first. Of leaves with
+    equal costs any may be returned.
     """
     walk = _Walk(tree, walker, batcher, top=top, most_open=most_open)
     deadline = None if seconds is None else time.monotonic() + seconds
@@ -174,18 +158,6 @@ class _Best:
         """What a leaf must cost less than to come among them."""
         return float(self.costs[-1]) if len(self.costs) == self.top else np.inf
 
-    def with_leaves(
-        self, costs: NDArray[np.float64], leaves: Ints, queries: int
-    ) -> tuple[_Best, float]:
-        """The best of these and others, and the least cost left out, or infinity."""
-        all_costs = np.concatenate([self.costs, costs])
-        all_leaves = np.concatenate([self.leaves, leaves])
-        found_after = np.concatenate([self.found_after, np.full(len(costs), queries)])
-        order = np.lexsort((all_leaves, all_costs))
-        kept, rest = order[: self.top], order[self.top :]
-        best = _Best(self.top, all_costs[kept], all_leaves[kept], found_after[kept])
-        return best, float(all_costs[rest].min(initial=np.inf))
-
 
 class _Walk:
     """The state of a walk between two batches."""
@@ -196,8 +168,7 @@ class _Walk:
         self._tree, self._walker, self._batcher = tree, walker, batcher
         self._most_open = most_open
         # States below which some edge is no leaf: theirs are held for a while.
-        inner = np.concatenate([np.zeros(1, np.int64), np.cumsum(tree.targets != LEAF)])
-        self._inner = np.diff(inner[tree.offsets]) > 0
+        self._inner = np.add.reduceat(tree.targets != LEAF, tree.offsets[:-1], dtype=np.int64) > 0
         self._open = OpenNodes(walker)
         root = root_frontier(batcher, walker, tree)
         if np.isfinite(root.costs[0]):  # else nothing below has a probability either
@@ -235,12 +206,11 @@ class _Walk:
         count = at_once(self._batcher, self._walker, self._tree, states)
         self._open.put_back(places[count:])
         places = places[:count]
-        self._open.make_room(int(self._inner[self._open.states(places)].sum()))
-        frontier, above = self._open.at(places)
+        self._open.make_room(int(self._inner[states[:count]].sum()))
+        frontier, held = self._open.at(places)
         if left is not None:
-            degrees = self._tree.degrees[frontier.states]
-            costs = most_queries(self._walker, frontier.nodes, above, degrees)
-            count = int(np.searchsorted(np.cumsum(costs), left, side="right"))
+            queries = np.cumsum(worst_queries(self._walker, self._tree, frontier, held=held))
+            count = int(np.searchsorted(queries, left, side="right"))
             self._open.put_back(places[count:])
             places, frontier = places[:count], frontier[:count]
         if not len(places):
@@ -248,35 +218,43 @@ class _Walk:
         step = expand(self._batcher, self._walker, self._tree, frontier, bounds=True)
         self.queries += step.queries
         self.batches += 1
-        self._see_leaves(step)
-        self._open_children(step, places)
+
+        # A leaf of which only a bound is known is left out, as is one that is too dear.
+        better = step.costs < self.best.limit
+        leaves = step.leaves
+        good = leaves & step.exact & better
+        self._leave_out(step.costs[leaves & ~good])
+        which = np.flatnonzero(good)
+        which = which[step.canonical(which)]
+        if len(which):
+            self._take_leaves(step.costs[which], step.first_leaf[which])
+
+        better = step.costs < self.best.limit
+        self._leave_out(step.costs[~leaves & ~better])
+        inner = np.flatnonzero(~leaves & better)
+        parents = self._open.hold(step.handles, frontier.lengths, places, step.parents[inner])
+        if len(inner):
+            self._open.add(step.open_nodes(inner), parents)
         self._open.close(places)
         number, least = self._open.trim(self._most_open)
         self.dropped += number
         self._left_out = min(self._left_out, least)
         return True
 
-    def _see_leaves(self, step: Step) -> None:
-        leaves = step.leaves
-        found = leaves & step.exact & (step.costs < self.best.limit)
-        # A leaf of which only a bound is known stays among the others.
-        least = float(step.costs[leaves & ~found].min(initial=np.inf))
-        good = np.flatnonzero(found)
-        good = good[step.canonical(good)]
-        if len(good):
-            best, out = self.best.with_leaves(step.costs[good], step.first_leaf[good], self.queries)
-            least = min(least, out)
-            if best.limit < self.best.limit:
-                least = min(least, self._open.drop_from(best.limit))
-            self._left_out = min(self._left_out, least)
-            self.best = best
-        self._left_out = min(self._left_out, least)
+    def _leave_out(self, costs: NDArray[np.float64]) -> None:
+        self._left_out = min(self._left_out, float(costs.min(initial=np.inf)))
 
-    def _open_children(self, step: Step, places: Ints) -> None:
-        inner = ~step.leaves
-        good = np.flatnonzero(inner & (step.costs < self.best.limit))
-        least = float(step.costs[inner & (step.costs >= self.best.limit)].min(initial=np.inf))
+    def _take_leaves(self, costs: NDArray[np.float64], leaves: Ints) -> None:
+        """The best of these leaves and those so far; nodes that are too dear then are dropped."""
+        best = self.best
+        all_costs = np.concatenate([best.costs, costs])
+        all_leaves = np.concatenate([best.leaves, leaves])
+        found_after = np.concatenate([best.found_after, np.full(len(costs), self.queries)])
+        order = np.lexsort((all_leaves, all_costs))
+        kept = order[: best.top]
+        better = _Best(best.top, all_costs[kept], all_leaves[kept], found_after[kept])
+        least = float(all_costs[order[best.top :]].min(initial=np.inf))
+        if better.limit < best.limit:
+            least = min(least, self._open.drop_from(better.limit))
         self._left_out = min(self._left_out, least)
-        parents = self._open.hold(step.handles, step.frontier.lengths, places, step.parents[good])
-        if len(good):
-            self._open.add(step.open_nodes(good), parents)
+        self.best = better

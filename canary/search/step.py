@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import UnsupportedError
-from canary.models.language_model import Children, Nodes, Walker
+from canary.models.language_model import Children, Nodes, Walker, most_queries
 from canary.scoring.batcher import Batcher
 from canary.tokens.tree import LEAF, TokenTree
 
@@ -66,10 +66,8 @@ class Step:
 
     Parameters
     ----------
-    edges : int64 array of shape (m,)
-        Edge of the tree that each child stands at the end of.
-    parents : int64 array of shape (m,)
-        Position of its parent in the batch.
+    edges, parents : int64 arrays of shape (m,)
+        Edge of the tree that each child is at the end of, and its parent's position in the batch.
     costs : float64 array of shape (m,)
         Nats, of the context and of the path up to the choice that the edge makes.
     exact : bool array of shape (m,)
@@ -98,13 +96,13 @@ class Step:
     @property
     def first_leaf(self) -> Ints:
         """Number of the first leaf below each child (a leaf's own number), shape (m,)."""
-        found: Ints = self.frontier.first_leaf[self.parents] + self.tree.first_leaf[self.edges]
-        return found
+        first: Ints = self.frontier.first_leaf[self.parents] + self.tree.first_leaf[self.edges]
+        return first
 
     def canonical(self, which: Ints) -> NDArray[np.bool_]:
         """Which leaves at the positions `which` the tokenizer itself would give, shape (k,).
 
-        True for all, at no cost, unless the tree holds others; then each is encoded again.
+        Costs nothing unless the tree holds others; then each is encoded again.
         """
         if self.tree.canonical or not len(which):
             return np.ones(len(which), np.bool_)
@@ -118,15 +116,6 @@ class Step:
         fills = self.tree.fills_of(rows, self.first_leaf[which])
         return np.array([fill is not None for fill in fills], np.bool_)
 
-    def overlap(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Which children have a leaf with a number in the half-open range, shape (m,)."""
-        if start <= 0 and stop >= self.tree.size:
-            return np.ones(len(self.edges), np.bool_)
-        targets, first = self.tree.targets[self.edges], self.first_leaf
-        below = np.where(targets == LEAF, 1, self.tree.leaves[targets])
-        touching: NDArray[np.bool_] = (first < stop) & (first + below > start)
-        return touching
-
     def open_nodes(self, which: Ints) -> Frontier:
         """The children at the positions `which` as open nodes."""
         edges, parents = self.edges[which], self.parents[which]
@@ -135,13 +124,12 @@ class Step:
         forced = self.tree.forced_offsets[edges + 1] - starts
         lengths = before + 1 + forced
         paths = np.zeros((len(which), int(lengths.max(initial=0))), np.int32)
-        above = self.frontier.paths[parents]
-        width = min(above.shape[1], paths.shape[1])
-        paths[:, :width] = above[:, :width]
-        at = np.arange(len(which))
-        paths[at, before] = self.tree.tokens[edges]
+        above = self.frontier.paths[parents, : paths.shape[1]]
+        paths[:, : above.shape[1]] = above
+        rows = np.arange(len(which))
+        paths[rows, before] = self.tree.tokens[edges]
         for k in range(int(forced.max(initial=0))):
-            more = at[k < forced]
+            more = rows[k < forced]
             paths[more, before[more] + 1 + k] = self.tree.forced[starts[more] + k]
         return Frontier(
             states=self.tree.targets[edges].astype(np.int64),
@@ -208,6 +196,30 @@ def at_once(batcher: Batcher, walker: Walker, tree: TokenTree, states: Ints) -> 
     return max(fitting, min(len(degrees), 1))
 
 
+def worst_queries(
+    walker: Walker, tree: TokenTree, frontier: Frontier, *, held: Ints | None = None
+) -> Ints:
+    """The most queries that each node takes.
+
+    `held` are the depths of the states above; unless given those right before the tokens that
+    made the nodes, or none.
+    """
+    if held is None:
+        held = np.where(frontier.handles >= 0, frontier.priced - 1, 0)
+    return most_queries(walker, frontier.nodes, held, tree.degrees[frontier.states])
+
+
+def expand_all(
+    batcher: Batcher, walker: Walker, tree: TokenTree, frontier: Frontier
+) -> Iterator[tuple[int, Step]]:
+    """`expand` nodes batch by batch; gives the position of the first node of each batch, too."""
+    first = 0
+    while first < len(frontier):
+        last = first + at_once(batcher, walker, tree, frontier.states[first:])
+        yield first, expand(batcher, walker, tree, frontier[first:last])
+        first = last
+
+
 def expand(
     batcher: Batcher,
     walker: Walker,
@@ -218,21 +230,26 @@ def expand(
 ) -> Step:
     """Price the children of every node of a frontier.
 
-    The nodes' states are kept only if some child is not a leaf. A cost is the parent's
-    plus that of the forced tokens before the choice, plus that of the choice. With `bounds`
-    costs may be lower bounds, of which `Step.exact` tells.
+    The nodes' states are kept only if some child is not a leaf. With `bounds` costs may be
+    lower bounds, of which `Step.exact` tells.
 
     Raises
     ------
     UnsupportedError
         If the model gives bounds, and these do not serve.
     """
-    starts, degrees = tree.offsets[frontier.states], tree.degrees[frontier.states]
+    degrees = tree.degrees[frontier.states]
     parents = np.repeat(np.arange(len(frontier)), degrees)
-    offsets = np.zeros(len(frontier) + 1, np.int64)
-    np.cumsum(degrees, out=offsets[1:])
-    edges = np.arange(len(parents)) + np.repeat(starts - offsets[:-1], degrees)
-    children = _children(tree.tokens[edges], offsets)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(degrees)])
+    starts = tree.offsets[frontier.states] - offsets[:-1]
+    edges = np.arange(len(parents)) + np.repeat(starts, degrees)
+    tokens, alike = tree.tokens[edges], int(offsets[1])
+    children = Children(tokens, offsets)
+    if (
+        len(frontier) * alike == len(tokens)
+        and (tokens.reshape(len(frontier), alike) == tokens[:alike]).all()
+    ):  # one list for the whole batch
+        children = Children(tokens[:alike])
     keep = bool((tree.targets[edges] != LEAF).any())
     expansion = batcher.expand(walker, frontier.nodes, children, keep=keep)
     exact = frontier.exact[parents]
@@ -244,14 +261,7 @@ def expand(
             "probabilities, and this walk needs them exact",
             cure="use a model that gives the log-probability of every token",
         )
+    # The parent's cost, that of the forced tokens before the choice, and that of the choice.
     base = frontier.costs - expansion.path_log_probs
     costs = base[parents] - expansion.log_probs.reshape(-1)
     return Step(frontier, tree, edges, parents, costs, exact, expansion.handles, expansion.queries)
-
-
-def _children(tokens: NDArray[np.int32], offsets: Ints) -> Children:
-    """One list for the whole batch where all nodes have the same, else each its own."""
-    n, k = len(offsets) - 1, int(offsets[1])
-    if n * k == len(tokens) and (tokens.reshape(n, k) == tokens[:k]).all():
-        return Children(tokens[:k])
-    return Children(tokens, offsets)

@@ -11,8 +11,8 @@ from small_models import table_model
 from canary.formats.format import Format
 from canary.models.language_model import Children
 from canary.scoring.batcher import Batcher
-from canary.search.bounded import rank_by_bounds
 from canary.search.pricing import Pricer, price_rows
+from canary.search.ranking import rank_by_bounds
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
 

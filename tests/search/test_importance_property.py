@@ -19,9 +19,10 @@ from canary.search.node_sampling import (
     _chances,
     _Children,
     importance_sample,
-    rank_by_importance,
     sample_nodes,
 )
+from canary.search.pricing import Pricer
+from canary.search.ranking import rank_by_importance
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.importance import exposure_by_importance
 from canary.tokens.candidates import CandidateEncoder
@@ -87,7 +88,8 @@ def test_chances_fill_the_width_however_small_the_worths_are(nats: float) -> Non
     count = 5_050
     costs = np.where(np.arange(count) < 50, 0.0, nats + 10.0)
     ones, places = np.ones(count), np.arange(count)
-    children = _Children(costs, ones.astype(np.int64), places, places, ones, -1e3 * ones)
+    one_leaf = ones.astype(np.int64)
+    children = _Children(costs, one_leaf, places, places, places, ones, -1e3 * ones)
     steep = Steep(np.zeros(1), np.zeros(1), 1.0, np.zeros((1, 2)))
     chances = _chances(children, 100, 10**12, steep)
     assert (chances[:50] == 1.0).all()
@@ -206,16 +208,24 @@ def test_batch_size_does_not_matter_property() -> None:
         assert sample.queries == found[0].queries
 
 
-def ranked(synthetic: SyntheticTree, numbers, *, width=300, seed=0, rng=None, **options):
-    return rank_by_importance(
-        synthetic.tree,
-        synthetic,
-        Batcher(synthetic, batch_size=512),
-        np.asarray(numbers),
-        width=width,
-        rng=rng or np.random.default_rng(seed),
-        **{"noise_bits": 0.0, **options},
-    )
+class Numbers(Pricer):
+    """Leaves below an open walker, by their numbers instead of their fills."""
+
+    def leaves(self, fills):
+        return np.asarray(fills)
+
+
+def pricing(model, tree, walker, noise_bits=0.0):
+    pricer = Numbers(model, None, None, tree, noise_bits)
+    vars(pricer)["walker"] = walker
+    return pricer
+
+
+def ranked(synthetic: SyntheticTree, numbers, *, width=300, seed=0, rng=None, noise_bits=0.0):
+    pricer = pricing(synthetic, synthetic.tree, synthetic, noise_bits)
+    rng = rng or np.random.default_rng(seed)
+    batcher = Batcher(synthetic, batch_size=512)
+    return rank_by_importance(pricer, batcher, numbers, width=width, rng=rng)
 
 
 def test_canaries_are_counted_one_by_one() -> None:
@@ -267,22 +277,17 @@ def test_a_budget_holds_however_little_room_there_is(room) -> None:
     tree = compile_tree(Format("a{digit:8}"), CandidateEncoder(model.tokenizer))
     numbers, batcher = np.array([7, 12_345_678]), Batcher(model, batch_size=64)
     width = budget // 8 - len(numbers) - 1
-    options = {"width": width, "noise_bits": 0.0, "budget": budget}
-    with model.opened(tree) as walker:
-        ranks = rank_by_importance(
-            tree, walker, batcher, numbers, rng=np.random.default_rng(0), **options
-        )
+
+    def ranked_within(budget):
+        rng = np.random.default_rng(0)
+        with model.opened(tree) as walker:
+            pricer = pricing(model, tree, walker)
+            return rank_by_importance(pricer, batcher, numbers, width=width, rng=rng, budget=budget)
+
+    ranks = ranked_within(budget)
     assert budget / 5 <= ranks.queries <= budget
     if room is None:  # nothing was given up for it
-        with model.opened(tree) as walker:
-            free = rank_by_importance(
-                tree,
-                walker,
-                batcher,
-                numbers,
-                rng=np.random.default_rng(0),
-                **{**options, "budget": None},
-            )
+        free = ranked_within(None)
         assert free.queries == ranks.queries
         assert free.counts == ranks.counts
 

@@ -15,9 +15,8 @@ from canary.models.language_model import Context, Rows
 from canary.models.loading import load
 from canary.scoring.batcher import Batcher, row_sums
 from canary.search.enumerate import enumerate_leaves, leaf_costs
-from canary.search.node_sampling import rank_by_importance
 from canary.search.pricing import Pricer
-from canary.search.ranking import rank_all
+from canary.search.ranking import rank_all, rank_by_importance
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tree import compile_tree
@@ -166,11 +165,12 @@ def test_other_walks_over_every_kind_of_tree_are_those_by_rows(name: str) -> Non
     encoder = CandidateEncoder(model.tokenizer)
     tree, batcher = compile_tree(format, encoder), Batcher(model)
     fills = [ordered[0], ordered[9], ordered[400]]
-    numbers = tree.numbers([e.ids for e in encoder.candidates(format, fills)])
-    options = {"rng": np.random.default_rng(0), "noise_bits": noise}
-    with model.open(Context(tree.context), memory_bytes=2**24) as walker:
-        whole = rank_by_importance(tree, walker, batcher, numbers, width=10_000, **options)
-        little = rank_by_importance(tree, walker, batcher, numbers, width=240, **options)
+    rng = np.random.default_rng(0)
+    with Pricer(model, format, encoder, tree, noise, memory_bytes=2**24) as pricer:
+        whole, little = (
+            rank_by_importance(pricer, batcher, fills, width=width, rng=rng)
+            for width in (10_000, 240)
+        )
     for fill, exact, drawn in zip(fills, whole.counts, little.counts, strict=True):
         least = 1 + sum(cost < costs[fill] - 3 * noise for cost in costs.values())
         most = sum(cost <= costs[fill] + 3 * noise for cost in costs.values())
