@@ -46,8 +46,7 @@ class Fleet:
         function at the top of a module, or a frozen dataclass that can be called, such as
         `canary.fleet.torch_training.TorchTraining`.
     data : tuple of (x, y)
-        All samples, and their labels from 0. A third entry divides the samples for
-        evaluation by group.
+        All samples, and their labels from 0. A third entry divides the samples by group.
     split : Split or array_like of bool of shape (models, samples)
         Which model is trained on which samples (see `canary.fleet.splits`).
     n_models, seed : int
@@ -57,13 +56,12 @@ class Fleet:
     options : mapping
         Plain data that `train` finds as ``task.options``.
     signals : sequence of str
-        The signals that the table holds; all that there are without it. A table of many
-        models and samples is smaller with ``["loss"]``.
+        The signals that the table holds (``["loss"]`` makes it smaller); all without it.
     checkpoints : bool
         Keep the weights of each model as safetensors beside its result.
     keep_outputs : bool
-        Keep what each model says of all classes, too: `distilled` and the neural attacks read
-        it. float32 of models x samples x classes.
+        Keep what each model says of all classes, float32 of models x samples x classes:
+        `distilled` and the neural attacks read it.
 
     Raises
     ------
@@ -131,10 +129,10 @@ class Fleet:
 
     @cached_property
     def configuration(self) -> dict[str, Any]:
-        """What all models of the fleet have in common, as plain data under names for people.
+        """What all models have in common when the fleet is made, under names for people.
 
-        The training and its options, the data (as a fingerprint), what is kept of each model,
-        and the versions of the software. All are as they were when the fleet was made.
+        The training and its options, a fingerprint of the data, what is kept of each model, and
+        the versions of the software.
         """
         return self._configured()
 
@@ -186,20 +184,14 @@ class Fleet:
         Parameters
         ----------
         table : SignalTable
-            What `run` gave, with ``keep_outputs=True``.
+            What `run` gave, with ``keep_outputs=True``; refused if it is another fleet's.
         row : int
             The target's row in it.
         split : Split
             Which samples each is trained on: for attack D subsets of a population, which holds
             no point that is attacked.
-        n_models : int
-        seed : int
-            Of the split and of every training.
-
-        Raises
-        ------
-        InputError
-            If the table is not this fleet's, has no such row, or holds no outputs.
+        n_models, seed : int
+            As those of a fleet.
         """
         self._check_unchanged()
         origin = table.origin
@@ -232,9 +224,9 @@ class Fleet:
     ) -> SignalTable:
         """Train the models that are not finished, and gather what all say of all samples.
 
-        A model whose training raises, gives nothing back or gives no numbers is missing: the
-        others go on, a warning says which and why, and so does the table. It is tried again
-        when the fleet is run again.
+        The table has a row for each model that is not missing, in order. A model is missing whose
+        training raises, gives nothing back or gives no numbers: the others go on, and a warning
+        and the table say which and why. It is tried again when the fleet is run again.
 
         Parameters
         ----------
@@ -243,20 +235,15 @@ class Fleet:
             fleet that was killed goes on there, and one with more models or another split of
             the same data and configuration joins it. Without it nothing is kept.
         workers : Workers, optional
-            Who trains: this process, one model after the other, if not given. See
-            `canary.workers.local.Here` and `canary.workers.cluster.RayWorkers`.
+            `canary.workers.local.Here`, this process, unless given; or
+            `canary.workers.cluster.RayWorkers`.
         progress : callable, optional
             Told how many models are finished, and of how many.
-
-        Returns
-        -------
-        SignalTable
-            A row for each model that is not missing, in order.
 
         Raises
         ------
         InputError
-            If the workers do not fit to the training. If the data, the options or the training
+            If the workers do not fit to the training, or the data, the options or the training
             were changed after the fleet was made.
         RecordError
             If the folder is of another configuration (what differs is named), or a file is

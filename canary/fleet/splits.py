@@ -40,12 +40,8 @@ def halves(*, among: ArrayLike | None = None) -> Split:
 
     Beginning with pairs of complementary models, two models at a time shuffle the samples
     that only one of them has, which keeps both counts [1]_. The number of models is even; of
-    an odd number of samples a model has the smaller or the larger half.
-
-    Parameters
-    ----------
-    among : array_like of int or bool, optional
-        The samples that take part; all without it.
+    an odd number of samples a model has the smaller or the larger half. `among` are the samples
+    that take part, by number or flag; all without it.
 
     References
     ----------
@@ -76,14 +72,8 @@ def halves(*, among: ArrayLike | None = None) -> Split:
 def subsets(size: int, *, among: ArrayLike | None = None) -> Split:
     """Each model on a random subset of its own, drawn without replacement.
 
-    More models of the same seed begin with the subsets of fewer.
-
-    Parameters
-    ----------
-    size : int
-        Samples of a model.
-    among : array_like of int or bool, optional
-        The samples that are drawn from; all without it.
+    `size` are the samples of a model, drawn from `among`, or from all without it. More models of
+    the same seed begin with the subsets of fewer.
     """
 
     def draw(labels: NDArray[np.int64], n_models: int, seed: int) -> Drawn:
@@ -157,7 +147,7 @@ def soft_labelled(split: Split, probs: ArrayLike, *, target: str | None = None) 
     probs : array_like of shape (samples, classes)
         The target's probabilities; rows of samples in no subset are not looked at.
     target : str, optional
-        Fingerprint of the target: its entry in a table's ``origin.models``.
+        As in `leave_one_out`.
     """
 
     def draw(labels: NDArray[np.int64], n_models: int, seed: int) -> Drawn:
@@ -185,14 +175,8 @@ def soft_labelled(split: Split, probs: ArrayLike, *, target: str | None = None) 
 def with_and_without(canaries: ArrayLike, *, among: ArrayLike | None = None) -> Split:
     """All samples in every model, but for canaries that are in exactly half of them.
 
-    Each canary is in half of the models, drawn by itself. The number of models is even.
-
-    Parameters
-    ----------
-    canaries : array_like of int of shape (canaries,)
-        Their places among the samples.
-    among : array_like of int or bool, optional
-        The other samples that take part; all without it.
+    `canaries` are their places among the samples; which half, is drawn for each by itself. The
+    number of models is even. `among` are the other samples that take part; all without it.
     """
 
     def draw(labels: NDArray[np.int64], n_models: int, seed: int) -> Drawn:

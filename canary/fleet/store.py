@@ -33,13 +33,7 @@ _AGAIN = "run the fleet in this folder again (what is finished is not trained ag
 
 
 def print_of(*arrays: NDArray[Any]) -> str:
-    """SHA-256 over dtypes, shapes and bytes.
-
-    Raises
-    ------
-    InputError
-        If an array holds Python objects.
-    """
+    """SHA-256 over dtypes, shapes and bytes; arrays of Python objects are refused."""
     digest = hashlib.sha256()
     for array in arrays:
         if array.dtype.hasobject:
@@ -106,23 +100,14 @@ class TrainedOn:
 
 @dataclass(frozen=True)
 class Kept:
-    """Results under the keys of their models.
-
-    With `weights` a result counts only with its checkpoint, with `outputs` only with these.
-    """
+    """Results by their models' keys; with `weights` or `outputs`, they count only with these."""
 
     run: Run
     weights: bool
     outputs: bool = False
 
     def get(self, key: str) -> Plain | None:
-        """The result of a model, if it is finished.
-
-        Raises
-        ------
-        RecordError
-            If its file is damaged, or another model's.
-        """
+        """The result of a model, if it is finished; a `RecordError` if its file is damaged."""
         series, beside = self.run.series(key), self.run.series(f"{key}-outputs")
         if not len(series) or (self.outputs and not len(beside)):
             return None

@@ -56,13 +56,7 @@ class Draws:
         self._which = which
 
     def mask(self, x: torch.Tensor, share: float, *, channels: bool) -> torch.Tensor | None:
-        """What `x` is multiplied with, so that its mean stays; None for nothing.
-
-        Raises
-        ------
-        UnsupportedError
-            If the first dimension of `x` is not that of the samples.
-        """
+        """What `x` is multiplied with, so that its mean stays; None for nothing."""
         if not self._models:
             return None
         longest = max(rows for _, rows in self._models)
@@ -110,11 +104,10 @@ def with_own_dropout(module: torch.nn.Module) -> Draws:
 
 
 def difference(first: torch.nn.Module, second: torch.nn.Module) -> str:
-    """The path of the first thing that differs beside the values of weights and buffers.
+    """The path of the first thing that differs beside the values of weights and buffers, or "".
 
-    Modules, attributes, shapes and types are compared; attributes by value, functions by what
-    they do. What has no value that could be compared, such as a lock, counts as the same. "" if
-    nothing differs.
+    Attributes are compared by value, functions by what they do. What has no value that could be
+    compared, such as a lock, counts as the same.
     """
     mine, other = _contents(first), _contents(second)
     return next((name for name in {**mine, **other} if mine.get(name) != other.get(name)), "")

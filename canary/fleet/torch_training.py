@@ -83,13 +83,7 @@ class TorchTraining:
             )
 
     def __call__(self, task: TrainingTask) -> Trained:
-        """Train one model.
-
-        Raises
-        ------
-        OutOfMemory
-            If it does not fit on the device.
-        """
+        """Train one model."""
         device = pick_device(self.device)
         x, y = _data(task, device)
         with _seeded(task.seed, device):
@@ -117,9 +111,8 @@ class TorchTraining:
         Raises
         ------
         UnsupportedError
-            If the module draws random numbers otherwise than by `torch.nn.Dropout`, or does
-            what `torch.func.vmap` cannot do for many models. If the modules differ in more
-            than the values of weights and buffers.
+            If the module draws random numbers otherwise than by `torch.nn.Dropout`, or does what
+            `torch.func.vmap` cannot do; or modules differ in more than weights and buffers.
         OutOfMemory
             If they do not fit on the device together.
         """

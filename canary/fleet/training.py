@@ -60,12 +60,8 @@ class TrainingTask:
 class Trained:
     """A model, as a training function may give it back.
 
-    Parameters
-    ----------
-    predict : callable
-        From samples to outputs, of the kind that the fleet was told.
-    weights : mapping of str to ndarray, or None
-        What a checkpoint keeps.
+    `predict` goes from samples to outputs, of the kind that the fleet was told; `weights` are what
+    a checkpoint keeps.
     """
 
     predict: Callable[[NDArray[Any]], ArrayLike]

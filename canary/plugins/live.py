@@ -20,23 +20,13 @@ _PARTS = ("_parameters", "_buffers", "_modules")  # of a module, in its dict of 
 def unwrapped(module: Any) -> Any:
     """The module within data parallelism and compilation, its parameters whole.
 
-    A forward of it needs no other process; and a compiled module, given rows of other
-    shapes, would be compiled anew, and train with other rounding.
-
-    Raises
-    ------
-    UnsupportedError
-        If it is an average of weights, or the parameters are parted over processes (FSDP,
-        ZeRO 3, tensor parallelism), where one alone would wait for the others.
+    A compiled module, given rows of other shapes, would be compiled anew, and train with other
+    rounding. An `UnsupportedError` if it is an average of weights, or its parameters are parted
+    over processes, where one alone would wait for the others.
     """
     parallel = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
-    while True:
-        if isinstance(module, parallel):
-            module = module.module
-        elif hasattr(module, "_orig_mod"):
-            module = module._orig_mod
-        else:
-            break
+    while isinstance(module, parallel) or hasattr(module, "_orig_mod"):
+        module = module.module if isinstance(module, parallel) else module._orig_mod
     if not isinstance(module, torch.nn.Module):
         return module
     if isinstance(module, torch.optim.swa_utils.AveragedModel):
@@ -44,10 +34,10 @@ def unwrapped(module: Any) -> Any:
             "an average of the weights was given, and not the model that is trained",
             cure="give the model that is trained; audit the average when the training is over",
         )
-    if any(type(part).__name__ == "FullyShardedDataParallel" for part in module.modules()) or any(
-        hasattr(parameter, "ds_id") or hasattr(parameter, "placements")
-        for parameter in module.parameters()
-    ):
+    kinds = {type(part).__name__ for part in module.modules()}
+    marks = ("ds_id", "placements")
+    parted = any(hasattr(part, name) for part in module.parameters() for name in marks)
+    if parted or "FullyShardedDataParallel" in kinds:
         raise UnsupportedError(
             "the model's parameters are parted over several processes (FSDP, ZeRO 3 or tensor "
             "parallelism), and one process alone cannot compute with a part",
@@ -93,9 +83,8 @@ class Listener:
     """Hears what a module is given by the training that calls it, until it is removed.
 
     `hear` is a bound method; it is told the inputs by name (an unnamed first one as
-    ``input_ids``), and whether gradients are computed. A copy of the module, or the module in a
-    file, has a listener that hears nothing. A module that is compiled in place is not listened
-    to: the hook would be compiled with it.
+    ``input_ids``), and whether gradients are computed. What is copied or saved with the module
+    hears nothing, and neither does a module compiled in place: the hook would be compiled with it.
     """
 
     def __init__(
@@ -133,12 +122,11 @@ class Listener:
 def undisturbed(module: Any) -> Iterator[None]:
     """Afterwards all is as before, whatever happens within, and bit for bit.
 
-    The global random states; the module's buffers, which a forward may write (counters,
-    observers of quantization), replace or make; the plain attributes of its parts (the longest
-    row that rotary embeddings saw), with what lists, dicts and sets among them hold; and
-    autocast keeps no weights of ours. What was compiled runs as it was before it was compiled.
-    The modes of the modules are kept by `canary.models` itself. Costs a copy of the buffers and
-    of tensors kept as attributes.
+    Kept are the global random states; the module's buffers, which a forward may write (observers
+    of quantization), replace or make; the plain attributes of its parts (the longest row that
+    rotary embeddings saw), with what lists, dicts and sets among them hold. What was compiled runs
+    uncompiled, and autocast caches nothing. The modes of modules are kept by `canary.models`.
+    Costs a copy of the buffers and of tensors kept as attributes.
     """
     python, arrays, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []

@@ -46,12 +46,7 @@ class LivePricer:
     """Draws from each format, `draws` of them, made once and encoded once for each start token.
 
     `canaries` and `formats` are what a history says of them. `model` is the module behind the
-    seam, once it is prepared.
-
-    Raises
-    ------
-    FormatError, InputError, ModelError
-        If a format cannot be ranked under this tokenizer.
+    seam, once it is prepared. Formats that cannot be ranked under this tokenizer are refused.
     """
 
     def __init__(
@@ -140,8 +135,7 @@ class LivePricer:
     def follow_noise(self) -> None:
         """Measure the noise of 16-bit arithmetic anew: it moves with the weights.
 
-        That of finer arithmetic stays far below the distances of candidates. A `ModelError`
-        says that the differences are no rounding.
+        A `ModelError` says that the differences are no rounding.
         """
         if self.model is not None and self.model.facts.dtype in _COARSE:
             remeasure_noise(self.model)
@@ -149,12 +143,7 @@ class LivePricer:
     def measure(self, token: str | None) -> Measured:
         """All canaries after a start token, under the model as it is now.
 
-        Raises
-        ------
-        NotFiniteError
-            If the model gives NaN, or gives a canary no probability at all.
-        OutOfMemory
-            If not even one row fits.
+        A `NotFiniteError` if it gives NaN, or gives a canary no probability at all.
         """
         assert self.model is not None
         batcher = Batcher(self.model, batch_size=self._options.batch_size)
@@ -255,10 +244,7 @@ class MomentTaker:
     def take_last(self, model: Any, step: int) -> str | None:
         """Measure the last step, if it was not; which canaries are above the limit there.
 
-        Raises
-        ------
-        InputError, ModelError
-            If that cannot be done, or says nothing of the model that was trained.
+        An `InputError` or `ModelError` if that cannot be, or says nothing of what was trained.
         """
         above = None
         if [moment.step for moment in self.kept.history.measured[-1:]] != [step]:

@@ -64,11 +64,11 @@ class ExposureMonitor:
     steps : collection of int
         More steps to measure at.
     draws : int
-        Candidates drawn from each format, once; they are priced at every moment, so that
-        curves compare. 1,000 of them can show 8 bits for certain.
+        Candidates drawn from each format, once, so that curves compare. 1,000 of them can show
+        8 bits for certain.
     share : float or None
-        What measuring may take of the training's time. Steps are left out to stay below;
-        `History.share` says what it was. None measures at every step that is asked for.
+        What measuring may take of the training's time; steps are left out to stay below. None
+        measures at every step that is asked for.
     stop_above_bits : float, optional
         Set `passed` when canaries with some number of copies are exposed more than this:
         when the median of the lower ends of their intervals is above it. `finish` then
@@ -97,17 +97,15 @@ class ExposureMonitor:
 
     Notes
     -----
-    Of several processes that train in parallel only the first measures, and reads batches.
-    With `stop_above_bits` all read their batches, and all must call `step` at the same steps,
-    and `finish`, since they must agree.
+    Of several processes that train in parallel only the first measures, and reads batches. With
+    `stop_above_bits` all read batches, and must call `step` at the same steps, and `finish`.
 
     From `start` on (or else the first `step`), the batches are read off the forwards of the
     model that compute gradients, until 512 canaries were seen. A model that is compiled in
     place, or called by another object, is not heard: show its batches with `see`.
 
-    A measurement is in the arithmetic of the training (autocast included), without gradients.
-    In 16 bits it measures the noise of that arithmetic first, about 3,000 tokens more. Nothing
-    is kept on the device between two of them.
+    A measurement is in the arithmetic of the training (autocast included). In 16 bits it measures
+    the noise of that arithmetic first, about 3,000 tokens more. Nothing is kept on the device.
     """
 
     @sealed
@@ -210,9 +208,7 @@ class ExposureMonitor:
         self._listen(model)
 
     def see(self, batch: Any, *, training: bool = True) -> None:
-        """Read a batch of the training: what stands before the canaries, and what is wrong.
-
-        Only needed where forwards are not heard (see the notes above); they are read no more then.
+        """Read a batch where forwards are not heard; they are read no more then.
 
         `batch` is a mapping, or an array or tensor of int of shape (rows, tokens), as for
         `canary.plugins.training_batches.BatchReader.see`; `training` says whether it is trained on.
@@ -237,10 +233,9 @@ class ExposureMonitor:
         ----------
         model : torch module, or what `canary.load` takes
             As it is now; wrapped for data parallelism or compiled as it may be.
-        step : int, optional
-            Steps done; counted by calls unless given.
-        epoch : float, optional
-            Epochs done; needed where every epoch was asked for.
+        step, epoch : int and float, optional
+            Steps done, counted by calls unless given; and epochs, needed where every epoch was
+            asked for.
         loss : float, optional
             Of this step; the mean since the last asked step is kept.
         last : bool
@@ -256,10 +251,9 @@ class ExposureMonitor:
         ModelError, UnsupportedError
             As `start`; for numbers that are not finite only where `strict`.
         """
-        step, epoch = self._schedule.check(step, epoch)
-        if loss is not None:
-            self._kept.losses.append(number_of(loss))
-        due = self._schedule.advance(step, epoch) or last
+        losses = [] if loss is None else [number_of(loss)]
+        due = self._schedule.due(step, epoch) or last
+        self._kept.losses += losses
         moment, above, failure = None, None, None
         if first_process():
             self._latest = model
@@ -268,9 +262,9 @@ class ExposureMonitor:
             with self._time.own():
                 if due:
                     try:  # an error is raised when the other processes no longer wait
-                        moment, above = self._taker.take(
-                            unwrapped(model), step, epoch, whatever=last and self._stops
-                        )
+                        done, whatever = self._schedule.step, last and self._stops
+                        module = unwrapped(model)
+                        moment, above = self._taker.take(module, done, epoch, whatever=whatever)
                         if moment is not None:
                             self._kept.save()
                     except CanaryError as error:
@@ -304,18 +298,17 @@ class ExposureMonitor:
         """Let the model go and save the history; say what was not measured, and why.
 
         With `stop_above_bits` the last step is measured first, if it was not, whatever `share`
-        says. A training that goes on after all may be measured further.
-
-        Of several processes only the first saves and warns.
+        says. Of several processes only the first saves and warns. A training that goes on after
+        all may be measured further.
 
         Raises
         ------
-        CanaryError
-            Only with `stop_above_bits`: if the last step could not be measured, `step` was
-            never called, the model never changed, batches were seen and no injected canary
-            in any of them, or the history cannot be saved. All processes raise it.
         OutputError
             If the history cannot be saved.
+        CanaryError
+            Only with `stop_above_bits`, in all processes: if the last step could not be measured,
+            `step` was never called, the model never changed, or batches were seen and no injected
+            canary in any of them.
         """
         self._unfinished.detach()
         above, failure = None, None
@@ -366,10 +359,7 @@ class ExposureMonitor:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint; what was measured behind its step is dropped.
 
-        Raises
-        ------
-        RecordError
-            If the state is damaged, or of other canaries, draws or tokens before them.
+        A `RecordError` if the state is damaged, or of other canaries, draws or start tokens.
         """
         try:
             step, epoch, history = int(state["step"]), float(state["epoch"]), state["history"]

@@ -119,15 +119,11 @@ class BatchReader:
         return not self._injected.isdisjoint(self.whole)
 
     def see(self, batch: Any, *, training: bool = True) -> None:
-        """Read a batch.
+        """Read a batch; `training` says whether it is trained on.
 
-        Parameters
-        ----------
-        batch : Mapping, or array or tensor of int of shape (rows, tokens)
-            A mapping holds such as ``input_ids``, and may hold ``attention_mask``, ``labels``
-            and ``position_ids`` of the same shape. What else there is is not read.
-        training : bool
-            Whether the batch is trained on.
+        It is an array or tensor of int of shape (rows, tokens), or a mapping with such as
+        ``input_ids``, which may hold ``attention_mask``, ``labels`` and ``position_ids`` of the
+        same shape. What else there is is not read.
         """
         named = batch if isinstance(batch, Mapping) else {"input_ids": batch}
         ids = _array(named.get("input_ids"), None)

@@ -25,18 +25,11 @@ _SAME_SETTINGS = ("draws", "seed", "start_token", "context")
 
 
 class TimeShare:
-    """Measures the time of the training and that of the monitor, and limits the latter.
+    """Limits the monitor's time to a share of the training's; None for as long as it takes.
 
     The training's time is what passes between two blocks of `own`; before the first, and after
     `pause`, time is nobody's. A measurement that takes longer than the last three goes beyond
     the share, and none is allowed until the training has made up for that.
-
-    Parameters
-    ----------
-    share : float or None
-        The monitor's time may be this part of the training's; None: as long as it takes.
-    clock : callable
-        Seconds, never going back.
     """
 
     def __init__(self, share: float | None, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -103,8 +96,8 @@ class Schedule:
         self.every, self.steps = every, steps_of(steps, "steps")
         self.step, self.epoch = 0, 0.0
 
-    def check(self, step: int | None, epoch: float | None) -> tuple[int, float | None]:
-        """The next step and its epoch as plain numbers; nothing is counted yet."""
+    def due(self, step: int | None, epoch: float | None) -> bool:
+        """Count a step, the next one unless given; whether a measurement is asked for at it."""
         if step is not None:
             step = whole_number(step, "step", at_least=0, cure="give the steps done, or leave out")
         if epoch is not None:
@@ -114,15 +107,11 @@ class Schedule:
                 "every epoch was asked for, and the epoch is not known",
                 cure="give it with each step (epoch=), or ask for every so many steps",
             )
-        return self.step + 1 if step is None else step, epoch
-
-    def advance(self, step: int, epoch: float | None) -> bool:
-        """Count a step; whether a measurement is asked for at it."""
-        self.step = step
+        self.step = self.step + 1 if step is None else step
         if self.every != "epoch":
-            return step in self.steps or step % self.every == 0
+            return self.step in self.steps or self.step % self.every == 0
         before, self.epoch = math.floor(self.epoch + 1e-6), epoch or 0.0
-        return step in self.steps or math.floor(self.epoch + 1e-6) > before
+        return self.step in self.steps or math.floor(self.epoch + 1e-6) > before
 
 
 def steps_of(given: Collection[int], name: str) -> list[int]:
@@ -184,17 +173,7 @@ class StopRule:
 
 
 class TrainingLog:
-    """A history that grows by moments and losses, the file it is kept in, and what was said.
-
-    Parameters
-    ----------
-    history : History
-        What is known before the first moment.
-    time : TimeShare
-        Its seconds are those of the history.
-    path : Path, optional
-        Where the history is saved.
-    """
+    """A history that grows by moments and losses, the file it is kept in, and what was said."""
 
     def __init__(self, history: History, time: TimeShare, path: Path | None) -> None:
         self._history, self._time, self._path = history, time, path

@@ -32,9 +32,8 @@ def gradient_features(
     ----------
     model : torch.nn.Module
         Its mode is restored, and its parameters keep their own gradients.
-    x : array_like of shape (samples, ...)
-    y : array_like of int of shape (samples,)
-        From 0 to classes - 1.
+    x, y : array_like of shape (samples, ...), and of int of shape (samples,)
+        The samples, and their labels from 0 to classes - 1.
     outputs : {"logits", "probs"}
         What it gives.
     batch_size : int, optional

@@ -28,17 +28,10 @@ these."""
 class Answers:
     """The losses of one or several models on the same samples.
 
-    Parameters
-    ----------
-    losses : float64 array of shape (models, samples)
-        Nats; infinite where the probability is 0.
-    correct : float64 array of shape (models,) or None
-        Share of samples that each model classifies rightly, where that is known.
-    labels : int64 array of shape (samples,) or (samples, 2), or None
-        The labels, or the lines of scored texts and their numbers of tokens: models that were asked
-        about the same samples have the same. None for an array of losses.
-    sources : tuple of str
-        Where each model's come from.
+    `losses` of shape (models, samples) are in nats, infinite where the probability is 0. `correct`
+    of shape (models,) is the share of samples that each model classifies rightly, where that is
+    known. `labels` are of shape (samples,), or (samples, 2) for the lines of scored texts and their
+    numbers of tokens: models that were asked about the same samples have the same.
     """
 
     losses: NDArray[np.float64]
@@ -58,14 +51,7 @@ class Answers:
 
 
 def answers_of(given: Said, name: str) -> Answers:
-    """The losses that were given, checked; of scores of texts the mean over the tokens.
-
-    Raises
-    ------
-    InputError
-        If there is nothing, a loss is NaN or negative, or the models of a list were asked
-        about different samples.
-    """
+    """The losses that were given, checked; of scores of texts the mean over the tokens."""
     if isinstance(given, list | tuple) and not all(isinstance(part, int | float) for part in given):
         parts = [answers_of(part, f"{name} {number}") for number, part in enumerate(given, 1)]
         for number, part in enumerate(parts[1:], 2):

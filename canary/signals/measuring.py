@@ -53,10 +53,9 @@ def measure(
         or torch modules, estimators with the interface of scikit-learn, anything else that is
         a `canary.models.classifier.Classifier`; or functions that give the outputs for a part
         of `x`; or arrays of outputs.
-    x : array_like, optional
-        The samples, of which slices are taken. Not needed for arrays of outputs.
-    y : array_like of int of shape (samples,)
-        Their labels, from 0.
+    x, y : array_like, and array_like of int of shape (samples,)
+        The samples, of which slices are taken (not needed for arrays of outputs); and their
+        labels, from 0.
     member : array_like of bool of shape (samples,) or (models, samples)
         Whether each model was trained on each sample.
     outputs : {"logits", "probs", "losses"}
@@ -238,8 +237,7 @@ def table_of_files(
     Raises
     ------
     InputError
-        If a file cannot be used, is given twice, or is of other samples or other classes than
-        the first.
+        If a file cannot be used, is given twice, or is of other samples or classes.
     """
     places = [Path(path) for path in paths]
     known: dict[str, Path] = {}

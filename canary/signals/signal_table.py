@@ -149,15 +149,8 @@ class SignalTable(Shown):
     ) -> SignalTable:
         """The table of some models and some samples, copied; what is missing stays so.
 
-        Parameters
-        ----------
-        models, samples : array_like of int or of bool, optional
-            Positions, or a flag for each; all unless given.
-
-        Raises
-        ------
-        InputError
-            If there is no such model or sample, or none is left.
+        `models` and `samples` are positions, or a flag for each; all unless given. An `InputError`
+        if there is no such model or sample, or none is left.
 
         Examples
         --------

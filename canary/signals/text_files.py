@@ -23,9 +23,8 @@ class Texts:
     Parameters
     ----------
     texts : list of str
-    member : ndarray of bool of shape (texts,)
-    lines : ndarray of int64 of shape (texts,)
-        The line of each in its file, from 1.
+    member, lines : ndarray of bool and of int64 of shape (texts,)
+        Which are members; the line of each in its file, from 1.
     sources, digests : tuple of Path, tuple of str
         The files of members and of nonmembers, and the SHA-256 of each.
     notes : tuple of str

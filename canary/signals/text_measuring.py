@@ -53,13 +53,10 @@ class TextTable:
         out: an empty text, and one of a single token that nothing stands before.
     tokens : ndarray of int64 of shape (samples,)
         Priced tokens of each.
-    settings : dict
-        What is needed to measure again.
-    notes : tuple of str
-        What a reader has to know.
+    settings, notes : dict, tuple of str
+        What is needed to measure again; what a reader has to know.
     beside : ndarray of float64 of shape (samples,) or None
-        Loss of the reference model on each, in nats per token of the attacked model; None
-        without a reference.
+        Loss of the reference model, if there is one, in nats per token of the attacked model.
     """
 
     table: SignalTable
@@ -127,30 +124,24 @@ def measure_texts(
     masked : Rewriter or path-like, optional
         A masked language model that rewrites the texts for neighbourhood: a folder or hub
         id (`canary.models.masked.load_masked`), or an object behind `Rewriter`.
-    neighbours : int
-        Rewritten copies of each text.
-    masked_share : float
-        Of its words that are replaced in each copy.
+    neighbours, masked_share, seed : int, float, int
+        Rewritten copies of each text, the share of its words that each replaces, their seed.
     share : float
         Of the tokens that min-k and min-k++ look at.
     window, overlap : int, optional
         A text of more than `window` tokens (what the model takes, unless given) is priced
         in windows; each after the first begins with the last `overlap` tokens of the one
-        before (half a window, unless given), which are context and not priced again. So
-        each token is priced once, and signals are those of all tokens of the text. The
+        before (half a window, unless given), which are context and not priced again. The
         reference model's windows are the same, in its own tokens, as far as it takes them.
     reference_start_token : str, optional
         What is put before each text for the reference model: `start_token` unless given, and
         nothing if empty.
-    seed : int
-        Of the rewritten copies.
     places : callable, optional
         Says where text ``i`` stands, for messages.
     parts : path-like, optional
-        A folder for finished pieces: prices of blocks of some 65,000 tokens, and of
-        rewritten copies the losses of whole passes. A run that was stopped goes on from
-        there when it is started again in the same way; who is a member may change. No text
-        is kept. The folder stays (`canary.records.shards.discard_run`).
+        A folder for finished pieces: prices of blocks of some 65,000 tokens, losses of whole
+        rewritten copies, and no text. A run that was stopped goes on from there when it is
+        started again in the same way; who is a member may change. The folder stays.
     stage : Stage
         Progress, in tokens; of what is rewritten (`REWRITING`), in texts.
     **options

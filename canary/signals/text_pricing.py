@@ -40,23 +40,11 @@ class Rewriter(Protocol):
 
 
 class Pricer:
-    """Prices texts with one model, in windows.
+    """Prices texts with one model, in windows; tokens of the context are not priced.
 
-    Parameters
-    ----------
-    model : LanguageModel
-    options : ScoreOptions
-        Tokens of the context are not priced.
-    window : int, optional
-        Most tokens that the model is given at once; what it takes, unless given. A model
-        that takes more is given windows of this size all the same.
-    overlap : int, optional
-        Tokens that a window shares with the one before; half a window unless given.
-
-    Attributes
-    ----------
-    window, overlap : int or None
-        As they are; None where the model takes any text.
+    `window` are the most tokens that the model is given at once, what it takes unless given;
+    `overlap` those that a window shares with the one before, half a window unless given. Both
+    are None where the model takes any text.
     """
 
     def __init__(
@@ -93,13 +81,7 @@ class Pricer:
             )
 
     def encode(self, texts: Sequence[str], place: Callable[[int], str]) -> list[Encoding]:
-        """Each text as tokens; `place` says where a text stands, for messages.
-
-        Raises
-        ------
-        CorpusError, ModelError
-            If a text cannot be represented.
-        """
+        """Each text as tokens; `place` says where a text stands, for messages."""
         return encode_placed(self._encoder, texts, place)
 
     def bare(self, encodings: Sequence[Encoding]) -> bool:
@@ -119,11 +101,6 @@ class Pricer:
 
         `moments` says whether the distributions are wanted as well. In `shards` finished blocks are
         kept; those that are there are not priced again.
-
-        Raises
-        ------
-        UnsupportedError
-            If the model gives no log-probabilities of texts, or no moments.
         """
         parts: list[tuple[int, ...]] = []
         starts: list[int] = []
